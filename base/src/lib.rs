@@ -1,0 +1,35 @@
+//! What every room of Weir stands on: limits, budgets, the clock, the seed, secrets, and errors that say whose fault.
+//!
+//! No I/O and no dependency but `zeroize`. The only clock read of the tree is [`time::Time::now`]; everything else
+//! receives a [`time::Time`] as an argument, which is what makes codecs and sessions replayable.
+//!
+//! | file | concept |
+//! |---|---|
+//! | [`time`] | monotonic process time and the cached time of a loop turn |
+//! | [`permit`] | process-wide [`permit::Budget`], per-core [`permit::LocalBudget`], RAII permits |
+//! | [`lease`] | [`lease::ByteLease`]: a core's share of the process byte budget |
+//! | [`limits`] | default of every limit, its worst case and the relations between them |
+//! | [`violation`] | a peer broke a rule or a limit: one value, from which counter, log line and refusal derive |
+//! | [`error`] | whose fault, and whether a retry is safe |
+//! | [`secret`] | bytes that are never printed and are zeroed on drop |
+//! | [`size`] | byte sizes as people write them: `64KiB` |
+//! | [`rng`] | small seeded generator for jitter; never for keys |
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod lease;
+pub mod limits;
+pub mod permit;
+pub mod rng;
+pub mod secret;
+pub mod size;
+pub mod time;
+pub mod violation;
+
+pub use error::{Culprit, Retry};
+pub use permit::{Budget, ByteLease, BytesPermit, LocalBudget, LocalPermit, Permit};
+pub use rng::Rng;
+pub use secret::Secret;
+pub use size::ByteSize;
+pub use time::Time;
+pub use violation::Violation;

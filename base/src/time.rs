@@ -1,0 +1,192 @@
+//! Monotonic process time.
+//!
+//! [`Time`] counts nanoseconds since the process first asked for the time; 64 bits last 584 years. Pure code takes a
+//! `Time` as an argument. Workers call [`turn::refresh`] once per loop turn, and whatever runs within that turn reads
+//! the cached [`turn::now`] for the price of a thread-local load instead of a `clock_gettime`.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// The instant that [`Time::ZERO`] stands for.
+static EPOCH: OnceLock<Instant> = OnceLock::new();
+
+/// A point in monotonic time, in nanoseconds since process start.
+///
+/// Arithmetic saturates: a deadline in the far future is simply never reached, and a clock that seems to run backwards
+/// between two cores yields a zero duration instead of a panic.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(u64);
+
+impl Time {
+    /// Process start.
+    pub const ZERO: Time = Time(0);
+    /// A deadline that never comes.
+    pub const NEVER: Time = Time(u64::MAX);
+
+    /// Reads the monotonic clock. This is the only clock read of the tree; pure code receives the result.
+    #[inline]
+    #[must_use]
+    pub fn now() -> Time {
+        let epoch = EPOCH.get_or_init(Instant::now);
+        Time(saturate(epoch.elapsed()))
+    }
+
+    /// The time that lies `nanos` after process start; for tests, simulation and stored values.
+    #[inline]
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Time {
+        Time(nanos)
+    }
+
+    /// Nanoseconds since process start.
+    #[inline]
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// This time plus `duration`, at most [`Time::NEVER`].
+    #[inline]
+    #[must_use]
+    pub fn saturating_add(self, duration: Duration) -> Time {
+        Time(self.0.saturating_add(saturate(duration)))
+    }
+
+    /// How long ago `earlier` was; zero if it is in fact later.
+    #[inline]
+    #[must_use]
+    pub const fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Nanoseconds since `earlier`; zero if it is in fact later. What histograms record.
+    #[inline]
+    #[must_use]
+    pub const fn nanos_since(self, earlier: Time) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// How long until `deadline`; zero if it has passed.
+    #[inline]
+    #[must_use]
+    pub const fn until(self, deadline: Time) -> Duration {
+        deadline.since(self)
+    }
+
+    /// The same point on the standard library's clock, for timers of a runtime.
+    /// `None` for a time that `Instant` cannot hold, such as [`Time::NEVER`] on some platforms.
+    #[must_use]
+    pub fn to_instant(self) -> Option<Instant> {
+        EPOCH
+            .get_or_init(Instant::now)
+            .checked_add(Duration::from_nanos(self.0))
+    }
+}
+
+impl fmt::Debug for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}.{:09}s",
+            self.0 / 1_000_000_000,
+            self.0 % 1_000_000_000
+        )
+    }
+}
+
+/// A duration as nanoseconds, at most `u64::MAX`.
+fn saturate(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The time of the current loop turn, cached per thread.
+pub mod turn {
+    use super::Time;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Zero means "never refreshed on this thread".
+        static NOW: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// The time at which this thread's loop turn began. As old as the turn is long; good for idle deadlines and rate
+    /// windows, not for measuring a stage within one turn. Reads the clock once on a thread that never refreshed.
+    #[inline]
+    #[must_use]
+    pub fn now() -> Time {
+        let cached = NOW.get();
+        if cached == 0 { refresh() } else { Time(cached) }
+    }
+
+    /// Reads the clock and caches it for this thread. The engine calls it once per loop turn.
+    #[inline]
+    pub fn refresh() -> Time {
+        let now = Time(Time::now().0.max(1));
+        NOW.set(now.0);
+        now
+    }
+
+    /// Sets this thread's cached time; for simulation and tests that own the clock.
+    pub fn set(now: Time) {
+        NOW.set(now.0.max(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_never_runs_backwards() {
+        let mut last = Time::now();
+        for _ in 0..1_000 {
+            let now = Time::now();
+            assert!(now >= last);
+            last = now;
+        }
+    }
+
+    #[test]
+    fn arithmetic_saturates_at_both_ends() {
+        let one = Time::from_nanos(1);
+        assert_eq!(one.since(Time::from_nanos(5)), Duration::ZERO);
+        assert_eq!(one.saturating_add(Duration::MAX), Time::NEVER);
+        assert_eq!(
+            one.saturating_add(Duration::from_micros(2)).as_nanos(),
+            2_001
+        );
+        assert_eq!(
+            Time::ZERO.until(Time::from_nanos(7)),
+            Duration::from_nanos(7)
+        );
+        assert_eq!(Time::NEVER.until(one), Duration::ZERO);
+    }
+
+    #[test]
+    fn instant_and_time_tell_the_same_distance() {
+        let a = Time::now();
+        let b = a.saturating_add(Duration::from_millis(250));
+        let distance = b.to_instant().unwrap() - a.to_instant().unwrap();
+        assert_eq!(distance, Duration::from_millis(250));
+    }
+
+    #[test]
+    fn turn_time_stands_still_until_refreshed() {
+        let first = turn::refresh();
+        assert_eq!(turn::now(), first);
+        while Time::now() == first {}
+        assert_eq!(turn::now(), first, "within a turn the time does not move");
+        assert!(turn::refresh() > first);
+        turn::set(Time::from_nanos(42));
+        assert_eq!(turn::now(), Time::from_nanos(42));
+    }
+
+    #[test]
+    fn turn_time_is_per_thread_and_never_zero() {
+        turn::set(Time::from_nanos(42));
+        let elsewhere = std::thread::spawn(turn::now).join().unwrap();
+        assert_ne!(elsewhere, Time::ZERO);
+        assert_eq!(turn::now(), Time::from_nanos(42));
+    }
+}

@@ -1,0 +1,109 @@
+//! The OpenAPI 3.1 document, made from the table of routes and the schemas of the answer types.
+
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use crate::problem::{PROBLEM_MEDIA_TYPE, Problem};
+use crate::routes::{Answer, Content, Parameter, ROUTES, Route, Verb};
+
+/// The API as an OpenAPI 3.1 document for the given program version.
+pub fn openapi_document(version: &str) -> Value {
+    let mut generator = SchemaSettings::draft2020_12()
+        .with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        })
+        .into_generator();
+    let problem = generator.subschema_for::<Problem>();
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let item = paths.entry(route.path).or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(item) = item {
+            item.insert(verb_key(route.verb).to_owned(), operation(route, &mut generator));
+        }
+    }
+    let schemas = generator.take_definitions(true);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Weir admin API",
+            "version": version,
+            "description": "Probes, metrics and control of one gateway process.",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "servers": [{ "url": "/" }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "responses": {
+                "Problem": {
+                    "description": "What went wrong, and the next step.",
+                    "content": { PROBLEM_MEDIA_TYPE: { "schema": problem } },
+                },
+            },
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "Needed if a token is set in the [admin] section.",
+                },
+            },
+        },
+    })
+}
+
+/// The operation's key in a path item.
+fn verb_key(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Get => "get",
+        Verb::Post => "post",
+    }
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let mut responses = Map::new();
+    for answer in route.answers {
+        responses.insert(answer.status.to_string(), response(answer, generator));
+    }
+    responses.insert("default".to_owned(), json!({ "$ref": "#/components/responses/Problem" }));
+    let parameters: Vec<Value> = route.parameters.iter().map(|one| parameter(one, generator)).collect();
+    let mut operation = json!({
+        "operationId": route.operation,
+        "summary": route.summary,
+        "parameters": parameters,
+        "responses": responses,
+        // An empty requirement: no token needed, always or as long as none is set.
+        "security": if route.open { json!([]) } else { json!([{}, { "token": [] }]) },
+    });
+    if route.verb == Verb::Post {
+        operation["requestBody"] = json!({
+            "required": false,
+            "description": "Nothing, or an empty object.",
+            "content": {
+                "application/json": { "schema": { "type": "object", "maxProperties": 0 } },
+            },
+        });
+    }
+    operation
+}
+
+fn parameter(parameter: &Parameter, generator: &mut SchemaGenerator) -> Value {
+    json!({
+        "name": parameter.name,
+        "in": "query",
+        "required": false,
+        "allowEmptyValue": parameter.name == "verbose",
+        "description": parameter.about,
+        "schema": (parameter.schema)(generator),
+    })
+}
+
+fn response(answer: &Answer, generator: &mut SchemaGenerator) -> Value {
+    let content = match answer.content {
+        Content::Json(schema_of) => {
+            json!({ "application/json": { "schema": schema_of(generator) } })
+        }
+        Content::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
+    };
+    json!({ "description": answer.about, "content": content })
+}

@@ -1,0 +1,62 @@
+//! What the admin server asks of the gateway. The binary implements it; the server knows nothing else.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use weir_telemetry::Registry;
+
+use crate::status::{
+    Check, ConnectionAnswer, ConnectionQuery, DrainStatus, ListenerStatus, ReloadOutcome, UpstreamStatus,
+    VersionStatus, WorkerStatus,
+};
+
+/// A boxed future that a [`Gateway`] method returns.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The gateway as seen from the admin thread.
+///
+/// All methods but [`reload`](Self::reload) run on the admin thread and must return at once: read cells and
+/// snapshots, never wait for a worker. What needs an answer from the workers returns a future.
+/// Nothing that is returned may hold a secret: the answers leave the process as they are.
+pub trait Gateway: Send + Sync + 'static {
+    /// Is the process in order, or would only a restart help? Each check by name.
+    fn liveness(&self) -> Vec<Check>;
+
+    /// Should traffic be sent here now? False while starting, draining or out of resources.
+    fn readiness(&self) -> Vec<Check>;
+
+    /// Has the process finished its start?
+    fn startup(&self) -> Vec<Check>;
+
+    /// What runs here and since when.
+    fn version(&self) -> VersionStatus;
+
+    /// The configuration in force, secrets redacted.
+    fn config_json(&self) -> serde_json::Value;
+
+    /// Every listener.
+    fn listeners(&self) -> Vec<ListenerStatus>;
+
+    /// Every upstream with its endpoints.
+    fn upstreams(&self) -> Vec<UpstreamStatus>;
+
+    /// Every worker.
+    fn workers(&self) -> Vec<WorkerStatus>;
+
+    /// Client connections that match the query, asked of the workers.
+    ///
+    /// The server sorts by id and cuts to `query.limit`, so each worker may send its own lowest
+    /// `query.limit + 1` ids above `query.after`. A worker that does not answer in a second or so goes
+    /// into `workers_silent`; the page then holds what the others said.
+    fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionAnswer>;
+
+    /// Reads the configuration file again and applies it if it is valid. May block: it runs on a thread of its
+    /// own, one at a time.
+    fn reload(&self) -> ReloadOutcome;
+
+    /// Begins to drain, or tells how a drain under way is doing. Returns at once.
+    fn drain(&self) -> DrainStatus;
+
+    /// The metrics of the gateway. A scrape reads them, after the server has written those of the process into them.
+    fn registry(&self) -> &Registry;
+}

@@ -1,0 +1,276 @@
+//! What each route does. They read what the gateway publishes; none waits for a worker but `connections`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use weir_telemetry::{SharedMetrics, catalog, prometheus};
+
+use crate::document::openapi_document;
+use crate::gateway::Gateway;
+use crate::guard::AdminAccess;
+use crate::limits::{BODY_BYTES_MAX, PAGE_DEFAULT, PAGE_MAX};
+use crate::problem::Problem;
+use crate::process;
+use crate::routes::ROUTES;
+use crate::status::{
+    Check, ConnectionPage, ConnectionQuery, ListenerList, Outcome, ProbeAnswer, UpstreamList, Verdict, WorkerList,
+};
+
+/// What every handler may use.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) access: AdminAccess,
+    gateway: Arc<dyn Gateway>,
+    /// One reload at a time.
+    reload: Arc<Semaphore>,
+    openapi: Bytes,
+    metrics: SharedMetrics,
+}
+
+impl std::ops::Deref for Shared {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(access: AdminAccess, gateway: Arc<dyn Gateway>) -> Self {
+        let version = gateway.version().version;
+        let metrics = gateway.registry().shared();
+        Self(Arc::new(Inner {
+            access,
+            gateway,
+            reload: Arc::new(Semaphore::new(1)),
+            openapi: openapi_document(&version).to_string().into(),
+            metrics,
+        }))
+    }
+
+    /// Counts an answer. Paths that are not in the table count as `other`: a label never carries what a client sent.
+    pub(crate) fn count(&self, path: &str, status: StatusCode) {
+        let route = ROUTES.iter().find(|route| route.path == path).map_or("other", |route| route.path);
+        self.metrics.counter(&catalog::ADMIN_REQUESTS, &[route, status.as_str()]).inc();
+    }
+}
+
+// === probes ===
+
+/// Probes ignore parameters they do not know: balancers like to add some.
+#[derive(Deserialize)]
+pub(crate) struct ProbeQuery {
+    verbose: Option<String>,
+}
+
+type ProbeParameters = Result<Query<ProbeQuery>, QueryRejection>;
+
+pub(crate) async fn livez(State(shared): State<Shared>, headers: HeaderMap, query: ProbeParameters) -> Response {
+    probe(&shared, shared.gateway.liveness(), &headers, query)
+}
+
+pub(crate) async fn readyz(State(shared): State<Shared>, headers: HeaderMap, query: ProbeParameters) -> Response {
+    probe(&shared, shared.gateway.readiness(), &headers, query)
+}
+
+pub(crate) async fn startupz(State(shared): State<Shared>, headers: HeaderMap, query: ProbeParameters) -> Response {
+    probe(&shared, shared.gateway.startup(), &headers, query)
+}
+
+/// Names are for everybody; details name addresses and limits, so they follow the token.
+fn probe(shared: &Shared, checks: Vec<Check>, headers: &HeaderMap, query: ProbeParameters) -> Response {
+    let verbose = query.is_ok_and(|query| query.verbose.is_some());
+    let with_details = verbose && shared.access.is_authorized(headers);
+    let answer = ProbeAnswer::of(checks, with_details);
+    let status = match answer.status {
+        Verdict::Pass => StatusCode::OK,
+        Verdict::Fail => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (status, Json(answer)).into_response()
+}
+
+// === reading ===
+
+pub(crate) async fn index() -> String {
+    let mut text = String::from("weir admin\n\n");
+    for route in ROUTES {
+        let (word, path, summary) = (route.verb.word(), route.path, route.summary);
+        text.push_str(&format!("{word:<5}{path:<24}{summary}\n"));
+    }
+    text
+}
+
+pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {
+    let registry = shared.gateway.registry();
+    process::publish(&shared.metrics);
+    let text = prometheus::render(&registry.read());
+    let content_type = HeaderValue::from_static(prometheus::CONTENT_TYPE);
+    ([(header::CONTENT_TYPE, content_type)], text).into_response()
+}
+
+pub(crate) async fn version(State(shared): State<Shared>) -> Response {
+    Json(shared.gateway.version()).into_response()
+}
+
+pub(crate) async fn config(State(shared): State<Shared>) -> Response {
+    Json(shared.gateway.config_json()).into_response()
+}
+
+pub(crate) async fn listeners(State(shared): State<Shared>) -> Response {
+    let listeners = shared.gateway.listeners();
+    Json(ListenerList { listeners }).into_response()
+}
+
+pub(crate) async fn upstreams(State(shared): State<Shared>) -> Response {
+    let upstreams = shared.gateway.upstreams();
+    Json(UpstreamList { upstreams }).into_response()
+}
+
+pub(crate) async fn workers(State(shared): State<Shared>) -> Response {
+    let workers = shared.gateway.workers();
+    Json(WorkerList { workers }).into_response()
+}
+
+pub(crate) async fn openapi(State(shared): State<Shared>) -> Response {
+    let content_type = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, content_type)], shared.openapi.clone()).into_response()
+}
+
+/// An unknown parameter is a mistake that the caller wants to know of.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PageQuery {
+    limit: Option<usize>,
+    after: Option<u64>,
+    listener: Option<String>,
+    worker: Option<u32>,
+}
+
+pub(crate) async fn connections(
+    State(shared): State<Shared>,
+    query: Result<Query<PageQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(page) = query.map_err(|rejection| bad_query(rejection.body_text()))?;
+    let limit = page.limit.unwrap_or(PAGE_DEFAULT);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(bad_query(format!("limit is {limit}, allowed are 1 to {PAGE_MAX}")));
+    }
+    let query = ConnectionQuery { limit, after: page.after, listener: page.listener, worker: page.worker };
+    let answer = shared.gateway.connections(query.clone()).await;
+    Ok(Json(ConnectionPage::of(answer, &query)).into_response())
+}
+
+fn bad_query(detail: impl Into<String>) -> Problem {
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "query",
+        detail,
+        format!("the parameters are limit (1 to {PAGE_MAX}), after, listener and worker, each at most once"),
+    )
+}
+
+// === changing ===
+
+pub(crate) async fn drain(State(shared): State<Shared>, request: Request) -> Result<Response, Problem> {
+    expect_no_input(request).await?;
+    let status = shared.gateway.drain();
+    Ok((StatusCode::ACCEPTED, Json(status)).into_response())
+}
+
+pub(crate) async fn reload(State(shared): State<Shared>, request: Request) -> Result<Response, Problem> {
+    expect_no_input(request).await?;
+    let Ok(permit) = Arc::clone(&shared.reload).try_acquire_owned() else {
+        return Err(Problem::new(
+            StatusCode::CONFLICT,
+            "reload",
+            "a reload is under way",
+            "wait for its answer, then ask again if the file has changed since",
+        ));
+    };
+    let gateway = Arc::clone(&shared.gateway);
+    // The permit goes along: if the deadline ends the wait, the work still counts as under way.
+    let work = spawn_blocking(move || {
+        let outcome = gateway.reload();
+        drop(permit);
+        outcome
+    });
+    let outcome = work.await.map_err(|_panicked| {
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "reload",
+            "the reload broke off; the configuration in force stays",
+            "this is a defect of the gateway: the log has the panic message, please report it",
+        )
+    })?;
+    let status = match outcome.outcome {
+        Outcome::Applied | Outcome::Unchanged => StatusCode::OK,
+        Outcome::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    Ok((status, Json(outcome)).into_response())
+}
+
+/// The operations take no parameters: no body, or an empty JSON object from clients that always send one.
+/// Another content type is refused, since it is what an HTML form would send.
+async fn expect_no_input(request: Request) -> Result<(), Problem> {
+    let is_json = request.headers().get(header::CONTENT_TYPE).map(|value| is_json(value.as_bytes()));
+    let body = to_bytes(request.into_body(), BODY_BYTES_MAX).await.map_err(|_too_long_or_broken| {
+        bad_body(StatusCode::PAYLOAD_TOO_LARGE, format!("the body broke off or has more than {BODY_BYTES_MAX} bytes"))
+    })?;
+    if is_json == Some(false) || (is_json.is_none() && !body.is_empty()) {
+        return Err(bad_body(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type is not application/json"));
+    }
+    if body.is_empty() {
+        return Ok(());
+    }
+    match serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&body) {
+        Ok(members) if members.is_empty() => Ok(()),
+        Ok(_) => Err(bad_body(StatusCode::BAD_REQUEST, "the body has members")),
+        Err(error) => Err(bad_body(StatusCode::BAD_REQUEST, format!("the body is not a JSON object: {error}"))),
+    }
+}
+
+fn is_json(content_type: &[u8]) -> bool {
+    content_type
+        .split(|byte| *byte == b';')
+        .next()
+        .is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(b"application/json"))
+}
+
+fn bad_body(status: StatusCode, detail: impl Into<String>) -> Problem {
+    Problem::new(status, "body", detail, "send no body, or {} with `Content-Type: application/json`")
+}
+
+// === fallbacks ===
+
+pub(crate) async fn not_found(request: Request) -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "path",
+        format!("there is nothing at {}", request.uri().path()),
+        "GET / lists the paths",
+    )
+}
+
+pub(crate) async fn method_not_allowed(request: Request) -> Response {
+    let path = request.uri().path();
+    let allow = ROUTES.iter().find(|route| route.path == path).map_or("", |route| route.verb.allow());
+    let problem = Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method",
+        format!("{path} does not take {}", request.method()),
+        format!("use {allow}"),
+    );
+    let mut response = problem.into_response();
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
+}

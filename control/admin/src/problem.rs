@@ -1,0 +1,48 @@
+//! Errors as `application/problem+json` (RFC 9457), each with a remedy.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// An error answer: what went wrong and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Problem {
+    /// Stable name of the problem, `urn:weir:problem:<name>`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The problem in a few words; the same for every occurrence.
+    pub title: String,
+    /// The HTTP status of this answer.
+    pub status: u16,
+    /// What happened this time.
+    pub detail: String,
+    /// The next step for the person who reads this.
+    pub remedy: String,
+}
+
+impl Problem {
+    /// A problem of the given stable name; `title` is the status in words.
+    pub(crate) fn new(status: StatusCode, name: &str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            kind: format!("urn:weir:problem:{name}"),
+            title: status.canonical_reason().unwrap_or("Error").to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self)).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_MEDIA_TYPE));
+        response
+    }
+}
+
+/// Media type of error answers.
+pub(crate) const PROBLEM_MEDIA_TYPE: &str = "application/problem+json";

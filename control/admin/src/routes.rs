@@ -1,0 +1,287 @@
+//! The one table of routes. The router, the OpenAPI document, the index and the rule of who needs a token
+//! are all made from it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+
+use crate::gateway::Gateway;
+use crate::guard::{self, AdminAccess};
+use crate::handlers::{self, Shared};
+use crate::limits::{READ_DEADLINE, RELOAD_DEADLINE};
+use crate::problem::Problem;
+use crate::status::{
+    ConnectionPage, DrainStatus, ListenerList, ProbeAnswer, ReloadOutcome, UpstreamList, VersionStatus, WorkerList,
+};
+
+/// How a route is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// Reads; `HEAD` works too.
+    Get,
+    /// Changes something.
+    Post,
+}
+
+impl Verb {
+    /// The method as the `Allow` header names it.
+    pub(crate) fn allow(self) -> &'static str {
+        match self {
+            Self::Get => "GET, HEAD",
+            Self::Post => "POST",
+        }
+    }
+
+    /// The method as the index names it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+        }
+    }
+}
+
+/// One operation of the API.
+pub(crate) struct Route {
+    pub(crate) verb: Verb,
+    pub(crate) path: &'static str,
+    pub(crate) operation: &'static str,
+    pub(crate) summary: &'static str,
+    /// True if it is answered without a token even where one is set.
+    pub(crate) open: bool,
+    pub(crate) deadline: Duration,
+    pub(crate) parameters: &'static [Parameter],
+    pub(crate) answers: &'static [Answer],
+    handler: fn() -> MethodRouter<Shared>,
+}
+
+/// A query parameter.
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) schema: SchemaOf,
+}
+
+/// One success status of a route and what comes with it. Problems are common to all routes.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) about: &'static str,
+    pub(crate) content: Content,
+}
+
+/// Body of an answer.
+#[derive(Clone, Copy)]
+pub(crate) enum Content {
+    Json(SchemaOf),
+    Text,
+}
+
+type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+const fn json<T: JsonSchema>(status: u16, about: &'static str) -> Answer {
+    Answer { status, about, content: Content::Json(schema_of::<T>) }
+}
+
+const fn text(about: &'static str) -> Answer {
+    Answer { status: 200, about, content: Content::Text }
+}
+
+/// A guarded `GET` without parameters, which most routes are.
+const fn read(
+    path: &'static str,
+    operation: &'static str,
+    summary: &'static str,
+    answers: &'static [Answer],
+    handler: fn() -> MethodRouter<Shared>,
+) -> Route {
+    Route {
+        verb: Verb::Get,
+        path,
+        operation,
+        summary,
+        open: false,
+        deadline: READ_DEADLINE,
+        parameters: &[],
+        answers,
+        handler,
+    }
+}
+
+const VERBOSE: &[Parameter] = &[Parameter {
+    name: "verbose",
+    about: "Adds what each check saw; without effect if a token is set and not sent. The value does not matter.",
+    schema: schema_of::<String>,
+}];
+
+const PROBE_ANSWERS: &[Answer] =
+    &[json::<ProbeAnswer>(200, "Every check passes."), json::<ProbeAnswer>(503, "At least one check fails.")];
+
+const CONNECTION_PARAMETERS: &[Parameter] = &[
+    Parameter { name: "limit", about: "Connections on the page, 1 to 1000; 100 if absent.", schema: schema_of::<u32> },
+    Parameter {
+        name: "after",
+        about: "Only ids above this one: `next_after` of the page before.",
+        schema: schema_of::<u64>,
+    },
+    Parameter {
+        name: "listener",
+        about: "Only connections of the listener of this name.",
+        schema: schema_of::<String>,
+    },
+    Parameter { name: "worker", about: "Only connections of the worker of this number.", schema: schema_of::<u32> },
+];
+
+/// Every route of the server.
+pub(crate) const ROUTES: &[Route] = &[
+    Route { open: true, ..read("/", "index", "This list.", &[text("One line per path.")], || get(handlers::index)) },
+    Route {
+        open: true,
+        parameters: VERBOSE,
+        ..read("/livez", "livez", "Is the process in order? If not, restart it.", PROBE_ANSWERS, || {
+            get(handlers::livez)
+        })
+    },
+    Route {
+        open: true,
+        parameters: VERBOSE,
+        ..read("/readyz", "readyz", "Should traffic be sent here now?", PROBE_ANSWERS, || get(handlers::readyz))
+    },
+    Route {
+        open: true,
+        parameters: VERBOSE,
+        ..read("/startupz", "startupz", "Has the process finished its start?", PROBE_ANSWERS, || {
+            get(handlers::startupz)
+        })
+    },
+    read(
+        "/metrics",
+        "metrics",
+        "Metrics of the gateway and the process as Prometheus text.",
+        &[text("Prometheus text exposition format 0.0.4.")],
+        || get(handlers::metrics),
+    ),
+    read(
+        "/api/v1/version",
+        "version",
+        "What runs here and since when.",
+        &[json::<VersionStatus>(200, "Version, build and uptime.")],
+        || get(handlers::version),
+    ),
+    read(
+        "/api/v1/config",
+        "config",
+        "The configuration in force, secrets redacted.",
+        &[json::<serde_json::Map<String, serde_json::Value>>(
+            200,
+            "The configuration; its shape is that of the file (`weir check --schema`).",
+        )],
+        || get(handlers::config),
+    ),
+    read(
+        "/api/v1/listeners",
+        "listeners",
+        "Listeners with their connections, requests, sheds and times.",
+        &[json::<ListenerList>(200, "Every listener.")],
+        || get(handlers::listeners),
+    ),
+    read(
+        "/api/v1/upstreams",
+        "upstreams",
+        "Upstreams with health, breaker and lanes per endpoint.",
+        &[json::<UpstreamList>(200, "Every upstream.")],
+        || get(handlers::upstreams),
+    ),
+    read(
+        "/api/v1/workers",
+        "workers",
+        "Workers with their connections, CPU time and driver.",
+        &[json::<WorkerList>(200, "Every worker.")],
+        || get(handlers::workers),
+    ),
+    Route {
+        parameters: CONNECTION_PARAMETERS,
+        ..read(
+            "/api/v1/connections",
+            "connections",
+            "Client connections, paged by id, and why each is pinned.",
+            &[json::<ConnectionPage>(200, "One page.")],
+            || get(handlers::connections),
+        )
+    },
+    Route {
+        verb: Verb::Post,
+        ..read(
+            "/api/v1/drain",
+            "drain",
+            "Begin to drain, or ask how a drain is doing.",
+            &[json::<DrainStatus>(202, "Draining.")],
+            || post(handlers::drain),
+        )
+    },
+    Route {
+        verb: Verb::Post,
+        deadline: RELOAD_DEADLINE,
+        ..read(
+            "/api/v1/reload",
+            "reload",
+            "Read the configuration file again and apply it if it is valid.",
+            &[
+                json::<ReloadOutcome>(200, "Applied, or nothing to change."),
+                json::<ReloadOutcome>(422, "Rejected: every mistake, and the last good one stays."),
+            ],
+            || post(handlers::reload),
+        )
+    },
+    read(
+        "/api/v1/openapi.json",
+        "openapi",
+        "This API as an OpenAPI 3.1 document.",
+        &[json::<serde_json::Map<String, serde_json::Value>>(200, "The document.")],
+        || get(handlers::openapi),
+    ),
+];
+
+/// True if this very path is answered without a token. What is not in the table is not open.
+pub(crate) fn is_open(path: &str) -> bool {
+    ROUTES.iter().any(|route| route.open && route.path == path)
+}
+
+/// The router of a server.
+pub(crate) fn router(access: AdminAccess, gateway: Arc<dyn Gateway>) -> Router {
+    let shared = Shared::new(access, gateway);
+    let mut router = Router::new();
+    for route in ROUTES {
+        let bounded = middleware::from_fn_with_state(route.deadline, bounded);
+        router = router.route(route.path, (route.handler)().layer(bounded));
+    }
+    router
+        .fallback(handlers::not_found)
+        .method_not_allowed_fallback(handlers::method_not_allowed)
+        .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
+        .with_state(shared)
+}
+
+/// Middleware: an answer within the route's deadline, or 504.
+async fn bounded(State(deadline): State<Duration>, request: Request, next: Next) -> Response {
+    match tokio::time::timeout(deadline, next.run(request)).await {
+        Ok(response) => response,
+        Err(_elapsed) => Problem::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "deadline",
+            format!("no answer within {} s", deadline.as_secs()),
+            "ask again; if it stays like this, /livez?verbose and /api/v1/workers tell whether a worker is stalled",
+        )
+        .into_response(),
+    }
+}

@@ -1,0 +1,17 @@
+//! The answer types of the API. They are the contract with scripts and with `weir top`: fields are added, not renamed.
+//!
+//! Units stand in the names. A counter counts since the process started; rates are left to the reader.
+
+mod connection;
+mod listener;
+mod operation;
+mod probe;
+mod upstream;
+mod worker;
+
+pub use connection::{ConnectionAnswer, ConnectionPage, ConnectionQuery, ConnectionState, ConnectionStatus};
+pub use listener::{ListenerList, ListenerState, ListenerStatus, Quantiles};
+pub use operation::{Diagnostic, DrainState, DrainStatus, Outcome, ReloadOutcome, Severity, VersionStatus};
+pub use probe::{Check, CheckResult, ProbeAnswer, Verdict};
+pub use upstream::{Breaker, EndpointStatus, Health, UpstreamList, UpstreamStatus};
+pub use worker::{WorkerList, WorkerStatus};

@@ -1,0 +1,104 @@
+//! Answers of `/api/v1/version`, `/api/v1/reload` and `/api/v1/drain`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Answer of `/api/v1/version`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VersionStatus {
+    /// Version of the program.
+    pub version: String,
+    /// Commit it was built from, if the build knew it.
+    pub commit: Option<String>,
+    /// Platform it was built for, such as `x86_64-linux`.
+    pub target: String,
+    /// True if it was built without optimisation.
+    pub debug: bool,
+    /// Process id.
+    pub pid: u32,
+    /// Seconds since the process started.
+    pub uptime_seconds: f64,
+    /// Generation of the configuration in force.
+    pub generation: u64,
+}
+
+/// What became of a reload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Valid, and in force from the workers' next turn.
+    Applied,
+    /// Valid and equal to what is in force.
+    Unchanged,
+    /// Not valid; the last good configuration stays in force.
+    Rejected,
+}
+
+/// How much a diagnostic weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The file cannot be used.
+    Error,
+    /// It can, but something in it is hardly meant.
+    Warning,
+}
+
+/// One remark on the configuration file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Diagnostic {
+    /// How much it weighs.
+    pub severity: Severity,
+    /// File, if it could be told.
+    pub file: Option<String>,
+    /// Line, from 1.
+    pub line: Option<u32>,
+    /// Column, from 1.
+    pub column: Option<u32>,
+    /// Key, such as `listener[0].bind`.
+    pub key: Option<String>,
+    /// What is wrong.
+    pub message: String,
+    /// How to mend it, if there is one way.
+    pub remedy: Option<String>,
+}
+
+/// Answer of `POST /api/v1/reload`: 200 if applied or unchanged, 422 if rejected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReloadOutcome {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Generation in force after it.
+    pub generation: u64,
+    /// Changes that are in force now, one sentence each.
+    pub applied: Vec<String>,
+    /// Changes that wait for a restart, one sentence each.
+    pub needs_restart: Vec<String>,
+    /// Every mistake of a rejected file; the warnings on one that was accepted.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// How far a drain is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DrainState {
+    /// This call began it.
+    Started,
+    /// It was under way already.
+    Draining,
+    /// All exchanges are finished.
+    Drained,
+}
+
+/// Answer of `POST /api/v1/drain`: 202.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DrainStatus {
+    /// How far it is.
+    pub state: DrainState,
+    /// Client connections open.
+    pub connections_open: u64,
+    /// Requests whose reply is not complete yet.
+    pub requests_in_flight: u64,
+    /// Seconds until what is left is cut.
+    pub remaining_seconds: f64,
+}

@@ -1,0 +1,83 @@
+//! Answer of `/api/v1/upstreams`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Quantiles;
+
+/// What the health checks say about an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// Not checked yet.
+    Unknown,
+    /// Answers as it should.
+    Healthy,
+    /// Does not; no traffic is sent.
+    Unhealthy,
+}
+
+/// State of an endpoint's circuit breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Breaker {
+    /// Traffic flows.
+    Closed,
+    /// Traffic is refused at once.
+    Open,
+    /// A few requests are let through to see whether it recovered.
+    HalfOpen,
+}
+
+/// One address of an upstream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EndpointStatus {
+    /// Address; a Unix socket as `unix:<path>`.
+    pub address: String,
+    /// What the health checks say.
+    pub health: Health,
+    /// State of the circuit breaker; the worst of all workers.
+    pub breaker: Breaker,
+    /// Connections that carry many clients' requests.
+    pub lanes_shared: u64,
+    /// Connections bound to one client each.
+    pub lanes_pinned: u64,
+    /// Requests that wait for a lane now.
+    pub waiters: u64,
+    /// Requests sent and not answered yet.
+    pub requests_in_flight: u64,
+    /// Requests sent.
+    pub requests_total: u64,
+    /// Requests that failed: refused, broken off or timed out.
+    pub failures_total: u64,
+    /// Connections opened.
+    pub connects_total: u64,
+    /// Attempts to connect that failed.
+    pub connect_failures_total: u64,
+    /// The last failure in words; absent if there was none.
+    pub last_error: Option<String>,
+    /// Seconds since that failure.
+    pub last_error_age_seconds: Option<f64>,
+}
+
+/// One upstream.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UpstreamStatus {
+    /// Name from the configuration.
+    pub name: String,
+    /// True if connections to it use TLS.
+    pub tls: bool,
+    /// Its addresses.
+    pub endpoints: Vec<EndpointStatus>,
+    /// Time that requests waited for a lane.
+    pub acquire_wait_seconds: Quantiles,
+    /// Time from the request's last byte sent to the reply's last byte received.
+    pub response_seconds: Quantiles,
+}
+
+/// Answer of `/api/v1/upstreams`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UpstreamList {
+    /// Every upstream, in the order of the configuration.
+    pub upstreams: Vec<UpstreamStatus>,
+}

@@ -1,0 +1,41 @@
+//! What differs between two snapshots.
+
+use crate::section::Section as _;
+use crate::snapshot::Snapshot;
+
+/// Keys whose change takes effect only at the next start, or tables of such keys: threads, buffers and metric cells are
+/// laid out once, and the admin server must stay reachable where it is.
+pub(crate) const RESTART: [&str; 3] = ["runtime", "admin.bind", "telemetry.level"];
+
+/// What a reload did. Each entry is a key, such as `listener.cache.idle_timeout`, or a table and what became of it,
+/// such as `upstream.old removed`. Values are left out: they may be secrets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// In force with the new snapshot.
+    pub applied: Vec<String>,
+    /// Kept as they were until the process is started anew.
+    pub needs_restart: Vec<String>,
+}
+
+impl Change {
+    /// True if the two snapshots configure the same.
+    pub fn is_empty(&self) -> bool {
+        self.applied.is_empty() && self.needs_restart.is_empty()
+    }
+}
+
+/// Compares two snapshots. A renewed certificate and a changed secret count as changes of their key.
+pub fn diff(old: &Snapshot, new: &Snapshot) -> Change {
+    let mut found = Vec::new();
+    old.file.differences(&new.file, "", &mut found);
+    let (needs_restart, applied) = found.into_iter().partition(|path| needs_restart(path));
+    Change { applied, needs_restart }
+}
+
+/// True if the key, or a table around it, stands in [`RESTART`].
+pub(crate) fn needs_restart(path: &str) -> bool {
+    RESTART.iter().any(|key| {
+        let rest = path.strip_prefix(key);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}

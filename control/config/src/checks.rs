@@ -1,0 +1,200 @@
+//! Relations between keys, and the step from sections to settings.
+//!
+//! A check that needs a value which was already reported as wrong is skipped: its message would be noise.
+
+mod binds;
+mod listener;
+mod tls;
+mod upstream;
+
+use std::net::IpAddr;
+
+use weir_base::limits;
+use weir_engine::settings::{Address, RuntimeSettings};
+use weir_listener::settings::{DrainSettings, LimitSettings};
+
+use crate::diagnostic::Diagnostics;
+use crate::document::At;
+use crate::reader::{Reader, header};
+use crate::sections::{AdminSection, FileSection, LimitsSection, RuntimeSection, TelemetrySection};
+use crate::snapshot::{AccessLogSettings, AdminSettings, Snapshot, TelemetrySettings};
+use crate::value::Value;
+
+/// Bytes of an admin token, as the admin server asks for them: shorter ones can be guessed, longer ones do not fit a head.
+const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=4 * 1024;
+
+/// Memory limit that is assumed where the system names none: half a gigabyte, so that the default stays modest.
+const MEMORY_LIMIT_ASSUMED: u64 = 512 << 20;
+
+/// Checks the file as a whole and makes the settings. What is wrong is reported; whether the result may be used is
+/// decided by `Reader::problems`.
+pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
+    if file.listener.is_empty() && !reader.problems.is_known_wrong("listener") {
+        let message = "the file has no listener, so there is nothing to do".to_owned();
+        let help = "add [[listener]] with name, bind, protocol and upstream";
+        reader.problems.error(&(0..0), "listener", message, help);
+    }
+    binds::check(&file, reader);
+    let limits = limits(&file.limits, reader);
+    let upstreams = upstream::upstreams(&file, reader);
+    let listeners = listener::listeners(&file, &limits, reader);
+    Snapshot {
+        generation: 0,
+        runtime: runtime(&file.runtime, reader),
+        admin: admin(&file.admin, reader),
+        limits,
+        drain: DrainSettings { settle: file.drain.settle.value.0, timeout: file.drain.timeout.value.0 },
+        telemetry: telemetry(&file.telemetry),
+        listeners,
+        upstreams,
+        warnings: Diagnostics::default(),
+        file,
+    }
+}
+
+fn runtime(section: &RuntimeSection, reader: &mut Reader<'_>) -> RuntimeSettings {
+    let count = &section.buffer_count;
+    if !count.value.is_power_of_two() {
+        let message = "`runtime.buffer_count` is not a power of two".to_owned();
+        let help = format!("write {}", count.value.next_power_of_two());
+        reader.problems.error(&count.span, "runtime.buffer_count", message, help);
+    }
+    let bytes = &section.buffer_bytes;
+    if !bytes.value.bytes().is_multiple_of(1024) {
+        let message = "`runtime.buffer_bytes` is not a whole number of KiB".to_owned();
+        let help = format!("write \"{}KiB\"", bytes.value.bytes().div_ceil(1024));
+        reader.problems.error(&bytes.span, "runtime.buffer_bytes", message, help);
+    }
+    RuntimeSettings {
+        workers: section.workers.as_ref().map(|workers| workers.value as usize),
+        driver: section.driver.value,
+        pin: section.pin.value,
+        buffer_count: count.value,
+        // The range of the key ends at 256 KiB.
+        buffer_bytes: bytes.value.bytes() as u32,
+    }
+}
+
+fn admin(section: &AdminSection, reader: &mut Reader<'_>) -> AdminSettings {
+    let bind = &section.bind;
+    let address = bind.value.0;
+    match &section.token {
+        None if !address.ip().to_canonical().is_loopback() => {
+            let message = format!("`admin.bind` {address} can be reached from other machines, and no token is set");
+            let help = format!("bind 127.0.0.1:{}, or set token = {{ env = \"NAME\" }}", address.port());
+            reader.problems.error(&bind.span, "admin.bind", message, help);
+        }
+        Some(token) => {
+            let bytes = token.value.secret.expose();
+            if !TOKEN_BYTES.contains(&bytes.len()) || !bytes.iter().all(u8::is_ascii_graphic) {
+                let (low, high) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
+                let message = format!("`admin.token` is not {low} to {high} visible ASCII characters");
+                let help = "make one with: openssl rand -hex 32";
+                reader.problems.error(&token.span, "admin.token", message, help);
+            }
+        }
+        None => (),
+    }
+    let hosts = section.hosts.iter().flat_map(|hosts| &hosts.value);
+    AdminSettings {
+        bind: address,
+        token: section.token.as_ref().map(|token| token.value.secret.clone()),
+        hosts: hosts.map(|host| host.value.0.clone()).collect(),
+    }
+}
+
+fn limits(section: &LimitsSection, reader: &mut Reader<'_>) -> LimitSettings {
+    let lowest = Lowest { path: "limits", key: "connections_per_source", other: "limits.connections" };
+    lowest.check(&section.connections_per_source, &section.connections, reader);
+    let memory = reader.surroundings.memory_limit().unwrap_or(MEMORY_LIMIT_ASSUMED);
+    let buffered_bytes = match &section.buffered_bytes {
+        Some(bytes) => {
+            if bytes.value.bytes() > memory {
+                let message =
+                    format!("`limits.buffered_bytes` is more than the memory of this process ({memory} bytes)");
+                let help = "lower it, or leave it out for a quarter of the memory";
+                reader.problems.warning(&bytes.span, "limits.buffered_bytes", message, help);
+            }
+            bytes.value.bytes()
+        }
+        None => limits::buffered_bytes(memory),
+    };
+    LimitSettings {
+        connections: section.connections.value,
+        connections_per_source: section.connections_per_source.value,
+        in_flight_per_core: section.in_flight_per_core.value,
+        buffered_bytes,
+        handshakes_per_core: section.handshakes_per_core.value,
+    }
+}
+
+fn telemetry(section: &TelemetrySection) -> TelemetrySettings {
+    TelemetrySettings {
+        level: section.level.value,
+        stage_sample: section.stage_sample.value.0,
+        log_level: section.log_level.value,
+        log_format: section.log_format.value,
+        access_log: AccessLogSettings {
+            target: section.access_log.target.value.clone(),
+            format: section.access_log.format.value,
+        },
+    }
+}
+
+/// "This key is at most that one."
+struct Lowest<'p> {
+    /// Path of the table.
+    path: &'p str,
+    /// The key that must not be above the other.
+    key: &'static str,
+    /// The other key, as it is called in the message.
+    other: &'p str,
+}
+
+impl Lowest<'_> {
+    /// Reports at whichever of the two was written; if neither was, the defaults would be wrong, which they are not.
+    fn check<T: Value + PartialOrd>(&self, low: &At<T>, high: &At<T>, reader: &mut Reader<'_>) -> bool {
+        if low.value <= high.value {
+            return true;
+        }
+        let at = if low.is_given { low } else { high };
+        let default = |value: &At<T>| if value.is_given { "" } else { ", its default" };
+        let path = format!("{}.{}", self.path, self.key);
+        let message = format!(
+            "`{path}` ({}{}) is above `{}` ({}{})",
+            low.value.show(),
+            default(low),
+            self.other,
+            high.value.show(),
+            default(high),
+        );
+        let other = self.other.rsplit('.').next().unwrap_or(self.other);
+        let help = format!("set {} to {} or less, or raise {other}", self.key, high.value.show());
+        reader.problems.error(&at.span, &path, message, help);
+        false
+    }
+}
+
+/// Reports an error at a value.
+fn error_at<T>(at: &At<T>, path: &str, key: &str, what: &str, help: impl Into<String>, reader: &mut Reader<'_>) {
+    let path = format!("{path}.{key}");
+    let message = format!("`{path}` {what}");
+    reader.problems.error(&at.span, &path, message, help);
+}
+
+/// `listener[0].tls` as a header in a remedy.
+fn table_header(path: &str) -> String {
+    format!("[{}]", header(path))
+}
+
+/// True for addresses of the internet. Inside a private network clear text is the rule, and a warning that always shows
+/// is none; what a name or a wildcard means, nobody knows here.
+fn is_public(address: &Address) -> bool {
+    let Address::Socket(address) = address else { return false };
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => !(ip.is_private() || ip.is_loopback() || ip.is_link_local() || ip.is_unspecified()),
+        IpAddr::V6(ip) => {
+            !(ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_unspecified())
+        }
+    }
+}

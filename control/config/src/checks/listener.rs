@@ -1,0 +1,217 @@
+//! Listeners: from section to settings.
+
+use std::sync::Arc;
+
+use weir_base::ByteSize;
+use weir_listener::settings::{
+    LimitSettings, ListenerSettings, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, Protocol, ProxyProtocol,
+};
+use weir_redis::settings::{BLOCKING_MAX, RedisListenerSettings};
+
+use crate::checks::{Lowest, error_at, is_public, table_header, tls};
+use crate::document::At;
+use crate::reader::Reader;
+use crate::sections::{FileSection, ListenerRedisSection, ListenerSection, UpstreamSection};
+use crate::snapshot::{Listener, ListenerProtocol};
+use crate::suggest;
+
+/// A low-water mark that is not written is the high one divided by this.
+const HIGH_TO_LOW_WATER: u64 = OUTPUT_HIGH_WATER_BYTES / OUTPUT_LOW_WATER_BYTES;
+const _: () = assert!(HIGH_TO_LOW_WATER == 4, "the reference says a quarter");
+
+/// Every listener that can be made; the others were reported.
+pub(super) fn listeners(file: &FileSection, limits: &LimitSettings, reader: &mut Reader<'_>) -> Vec<Listener> {
+    let sections = file.listener.iter().enumerate();
+    sections.filter_map(|(index, section)| listener(file, section, index, limits, reader)).collect()
+}
+
+fn listener(
+    file: &FileSection,
+    section: &ListenerSection,
+    index: usize,
+    limits: &LimitSettings,
+    reader: &mut Reader<'_>,
+) -> Option<Listener> {
+    let path = format!("listener[{index}]");
+    let upstream = find_upstream(file, section, &path, reader);
+    check_output(file, section, &path, limits, reader);
+    check_proxy(section, &path, reader);
+    let tls_path = format!("{path}.tls");
+    let tls = section.tls.as_ref().map(|tls| tls::server(tls, &tls_path, reader));
+    let redis = redis(&section.redis, upstream, &format!("{path}.redis"), reader);
+    warn_clear_password(section, &path, reader);
+    let connections_max = within(&section.connections_max, &file.limits.connections, &path, "connections_max", reader);
+    let per_source = "connections_per_source_max";
+    let connections_per_source_max =
+        within(&section.connections_per_source_max, &file.limits.connections_per_source, &path, per_source, reader);
+    let trusted = section.proxy_trusted.iter().flat_map(|list| &list.value);
+    let default_sample = &file.telemetry.access_log.sample;
+    let settings = ListenerSettings {
+        name: Arc::clone(&section.name.as_ref()?.value.0),
+        bind: section.bind.as_ref()?.value.0.clone(),
+        protocol: section.protocol.as_ref()?.value,
+        connections_max,
+        connections_per_source_max,
+        proxy_protocol: section.proxy_protocol.value,
+        proxy_trusted: trusted.map(|net| net.value).collect(),
+        tls: match tls {
+            Some(tls) => Some(tls?),
+            None => None,
+        },
+        backlog: section.backlog.value,
+        output_high_water: section.output_high_water.value.bytes(),
+        output_low_water: low_water(section),
+        output_hard_cap: section.output_hard_cap.value.bytes(),
+        head_timeout: section.head_timeout.value.0,
+        idle_timeout: section.idle_timeout.as_ref().map(|timeout| timeout.value.0),
+        half_close_timeout: section.half_close_timeout.value.0,
+        access_log_sample: section.access_log_sample.as_ref().unwrap_or(default_sample).value.0,
+    };
+    let protocol = match settings.protocol {
+        Protocol::Redis => ListenerProtocol::Redis(Arc::new(redis)),
+    };
+    Some(Listener { settings: Arc::new(settings), protocol, upstream: Arc::clone(&section.upstream.as_ref()?.value.0) })
+}
+
+/// The upstream that the listener names.
+fn find_upstream<'f>(
+    file: &'f FileSection,
+    section: &ListenerSection,
+    path: &str,
+    reader: &mut Reader<'_>,
+) -> Option<&'f UpstreamSection> {
+    let wanted = section.upstream.as_ref()?;
+    let named = |one: &&UpstreamSection| one.name.as_ref().is_some_and(|name| name.value == wanted.value);
+    let found = file.upstream.iter().find(named);
+    // With a nameless upstream around, it may be the one that was meant; that it has no name was reported.
+    if found.is_some() || file.upstream.iter().any(|one| one.name.is_none()) {
+        return found;
+    }
+    let names: Vec<&str> = file.upstream.iter().filter_map(|one| Some(&*one.name.as_ref()?.value.0)).collect();
+    let help = match (suggest::nearest(&wanted.value.0, names.iter().copied()), names.is_empty()) {
+        (Some(meant), _) => format!("did you mean \"{meant}\"?"),
+        (None, true) => format!("add [[upstream]] with name = \"{}\" and endpoints", wanted.value),
+        (None, false) => format!("upstreams of this file: {}", names.join(", ")),
+    };
+    let what = format!("names the upstream \"{}\", which does not exist", wanted.value);
+    error_at(wanted, path, "upstream", &what, help, reader);
+    None
+}
+
+/// A limit of the listener, which cannot be above the limit of the process.
+fn within(own: &Option<At<u32>>, process: &At<u32>, path: &str, key: &'static str, reader: &mut Reader<'_>) -> u32 {
+    let Some(own) = own else { return process.value };
+    let other = match key {
+        "connections_max" => "limits.connections",
+        _ => "limits.connections_per_source",
+    };
+    Lowest { path, key, other }.check(own, process, reader);
+    own.value
+}
+
+/// The written low-water mark, or the one that keeps its distance from the high one.
+fn low_water(section: &ListenerSection) -> u64 {
+    match &section.output_low_water {
+        Some(low) => low.value.bytes(),
+        None => section.output_high_water.value.bytes() / HIGH_TO_LOW_WATER,
+    }
+}
+
+fn check_output(
+    file: &FileSection,
+    section: &ListenerSection,
+    path: &str,
+    limits: &LimitSettings,
+    reader: &mut Reader<'_>,
+) {
+    let (high, cap) = (&section.output_high_water, &section.output_hard_cap);
+    let low = section.output_low_water.as_ref().filter(|low| low.value >= high.value);
+    if let Some(low) = low {
+        let what = format!("({}) is not below output_high_water ({})", low.value, high.value);
+        let help = "leave it out for a quarter of output_high_water";
+        error_at(low, path, "output_low_water", &what, help, reader);
+    }
+    let other = format!("{path}.output_hard_cap");
+    Lowest { path, key: "output_high_water", other: &other }.check(high, cap, reader);
+    let total = At {
+        value: ByteSize::new(limits.buffered_bytes),
+        span: file.limits.header.0.clone(),
+        is_given: file.limits.buffered_bytes.is_some(),
+    };
+    // On a small machine the default of the cap may exceed the budget of the process; then the budget acts first.
+    if cap.is_given {
+        Lowest { path, key: "output_hard_cap", other: "limits.buffered_bytes" }.check(cap, &total, reader);
+    }
+}
+
+fn check_proxy(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
+    let Some(trusted) = &section.proxy_trusted else { return };
+    if section.proxy_protocol.value == ProxyProtocol::Off {
+        let help = "set proxy_protocol = \"any\", \"v1\" or \"v2\", or remove proxy_trusted";
+        error_at(trusted, path, "proxy_trusted", "has no effect while proxy_protocol is \"off\"", help, reader);
+    }
+    if trusted.value.is_empty() {
+        let help = "name the balancers' networks; leave the key out to believe every peer";
+        error_at(trusted, path, "proxy_trusted", "is empty, so nobody could connect", help, reader);
+    }
+}
+
+/// A password in clear text across the internet is readable on the way.
+fn warn_clear_password(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
+    let (Some(password), Some(bind), None) = (&section.redis.password, &section.bind, &section.tls) else {
+        return;
+    };
+    if is_public(&bind.value.0) {
+        let message = format!("`{path}`: clients send their password in clear text to {}", bind.value.0);
+        let help = format!("add {} with cert_file and key_file", table_header(&format!("{path}.tls")));
+        reader.problems.warning(&password.span, &format!("{path}.redis.password"), message, help);
+    }
+}
+
+fn redis(
+    section: &ListenerRedisSection,
+    upstream: Option<&UpstreamSection>,
+    path: &str,
+    reader: &mut Reader<'_>,
+) -> RedisListenerSettings {
+    if let (Some(user), None) = (&section.user, &section.password) {
+        error_at(user, path, "user", "stands without password", "add password = { env = \"NAME\" }", reader);
+    }
+    let bulk = format!("{path}.bulk_bytes_max");
+    Lowest { path, key: "stream_bytes", other: &bulk }.check(&section.stream_bytes, &section.bulk_bytes_max, reader);
+    let pipeline = format!("{path}.pipeline_bytes");
+    Lowest { path, key: "stream_bytes", other: &pipeline }.check(
+        &section.stream_bytes,
+        &section.pipeline_bytes,
+        reader,
+    );
+    let lanes = upstream.map(|upstream| &upstream.pinned_lanes_max);
+    let blocking_max = match (&section.blocking_max, lanes) {
+        (Some(blocking), Some(lanes)) => {
+            let other = "upstream.pinned_lanes_max";
+            Lowest { path, key: "blocking_max", other }.check(blocking, lanes, reader);
+            blocking.value
+        }
+        (Some(blocking), None) => blocking.value,
+        (None, Some(lanes)) => BLOCKING_MAX.min(lanes.value / 2),
+        (None, None) => BLOCKING_MAX,
+    };
+    RedisListenerSettings {
+        user: section.user.as_ref().map(|user| user.value.0.clone()),
+        password: section.password.as_ref().map(|password| password.value.secret.clone()),
+        databases: section.databases.value,
+        pipeline_max: section.pipeline_max.value,
+        pipeline_bytes: section.pipeline_bytes.value.bytes(),
+        args_max: section.args_max.value,
+        bulk_bytes_max: section.bulk_bytes_max.value.bytes(),
+        stream_bytes: section.stream_bytes.value.bytes(),
+        transaction_commands_max: section.transaction_commands_max.value,
+        transaction_bytes_max: section.transaction_bytes_max.value.bytes(),
+        subscriptions_max: section.subscriptions_max.value,
+        blocking_max,
+        admin_commands: section.admin_commands.value,
+        unknown_commands: section.unknown_commands.value,
+        auth_failure_delay: section.auth_failure_delay.value.0,
+        auth_failures_max: section.auth_failures_max.value,
+    }
+}

@@ -1,0 +1,145 @@
+//! TLS tables. After the relations, the engine builds each context once: what it cannot use is a mistake in the file.
+
+use weir_engine::settings::{Address, ClientAuth, PLATFORM_CA_FILES, TlsClientSettings, TlsServerSettings};
+use weir_engine::tls::TlsConfigError;
+
+use crate::checks::error_at;
+use crate::diagnostic::Span;
+use crate::document::At;
+use crate::pem::combined;
+use crate::reader::Reader;
+use crate::sections::{ListenerTlsSection, UpstreamTlsSection};
+use crate::texts::Endpoint;
+
+/// TLS towards clients; `None` if it cannot be used (and that was reported).
+pub(super) fn server(section: &ListenerTlsSection, path: &str, reader: &mut Reader<'_>) -> Option<TlsServerSettings> {
+    let auth = &section.client_auth;
+    match (auth.value, &section.client_ca_file) {
+        (ClientAuth::Off, Some(ca)) => {
+            let help = "set client_auth = \"required\" or \"optional\", or remove client_ca_file";
+            error_at(ca, path, "client_ca_file", "has no effect while client_auth is \"off\"", help, reader);
+        }
+        (ClientAuth::Optional | ClientAuth::Required, None) => {
+            let help = "add client_ca_file = \"/path/to/ca.crt\", the authority that signs client certificates";
+            error_at(auth, path, "client_auth", "needs client_ca_file", help, reader);
+            return None;
+        }
+        _ => (),
+    }
+    let (cert, key) = (section.cert_file.as_ref()?, section.key_file.as_ref()?);
+    let client_ca = section.client_ca_file.as_ref().map(|ca| &ca.value);
+    let alpn = section.alpn.iter().flat_map(|list| &list.value);
+    let settings = TlsServerSettings {
+        cert_file: cert.value.path.clone(),
+        key_file: key.value.path.clone(),
+        client_ca_file: client_ca.map(|ca| ca.path.clone()),
+        client_auth: auth.value,
+        handshake_timeout: section.handshake_timeout.value.0,
+        alpn: alpn.map(|name| name.value.0.clone()).collect(),
+        files_digest: combined(&[cert.value.digest, key.value.digest, client_ca.map_or(0, |ca| ca.digest)]),
+    };
+    if let Err(error) = reader.surroundings.tls_server(&settings) {
+        let places: [(&str, Option<&Span>); 4] = [
+            ("cert_file", Some(&cert.span)),
+            ("key_file", Some(&key.span)),
+            ("client_ca_file", section.client_ca_file.as_ref().map(|ca| &ca.span)),
+            ("alpn", section.alpn.as_ref().map(|alpn| &alpn.span)),
+        ];
+        engine_error(&error, &places, &section.header.0, path, reader);
+    }
+    Some(settings)
+}
+
+/// TLS towards an upstream.
+pub(super) fn client(
+    section: &UpstreamTlsSection,
+    endpoints: &[At<Endpoint>],
+    path: &str,
+    reader: &mut Reader<'_>,
+) -> TlsClientSettings {
+    let both_or_none = check_pair(section, path, reader);
+    check_verification(section, path, reader);
+    let unix = endpoints.iter().find(|endpoint| matches!(endpoint.value.0, Address::Unix(_)));
+    if let (Some(_), None, false) = (unix, &section.server_name, section.insecure_skip_verify.value) {
+        let message = format!("`{path}`: a Unix socket has no host name to verify");
+        reader.problems.error(
+            &section.header.0,
+            path,
+            message,
+            "add server_name, the name in the server's certificate",
+        );
+    }
+    let files = [
+        section.ca_file.as_ref().map(|file| &file.value.digest),
+        section.cert_file.as_ref().map(|file| &file.value.digest),
+        section.key_file.as_ref().map(|file| &file.value.digest),
+    ];
+    let settings = TlsClientSettings {
+        ca_file: section.ca_file.as_ref().map(|file| file.value.path.clone()),
+        cert_file: section.cert_file.as_ref().map(|file| file.value.path.clone()),
+        key_file: section.key_file.as_ref().map(|file| file.value.path.clone()),
+        server_name: section.server_name.as_ref().map(|name| name.value.0.clone()),
+        insecure_skip_verify: section.insecure_skip_verify.value,
+        handshake_timeout: section.handshake_timeout.value.0,
+        files_digest: combined(&files.map(|digest| digest.copied().unwrap_or(0))),
+    };
+    if both_or_none && let Err(error) = reader.surroundings.tls_client(&settings) {
+        let places: [(&str, Option<&Span>); 4] = [
+            ("ca_file", section.ca_file.as_ref().map(|file| &file.span)),
+            ("cert_file", section.cert_file.as_ref().map(|file| &file.span)),
+            ("key_file", section.key_file.as_ref().map(|file| &file.span)),
+            ("server_name", section.server_name.as_ref().map(|name| &name.span)),
+        ];
+        engine_error(&error, &places, &section.header.0, path, reader);
+    }
+    settings
+}
+
+/// A certificate without its key, or the other way round.
+fn check_pair(section: &UpstreamTlsSection, path: &str, reader: &mut Reader<'_>) -> bool {
+    match (&section.cert_file, &section.key_file) {
+        (Some(cert), None) => {
+            error_at(cert, path, "cert_file", "stands without key_file", "add key_file, the private key of it", reader);
+            false
+        }
+        (None, Some(key)) => {
+            error_at(key, path, "key_file", "stands without cert_file", "add cert_file, the certificate of it", reader);
+            false
+        }
+        _ => true,
+    }
+}
+
+/// Verification that is asked for and switched off at once, or switched off at all.
+fn check_verification(section: &UpstreamTlsSection, path: &str, reader: &mut Reader<'_>) {
+    let skip = &section.insecure_skip_verify;
+    if !skip.value {
+        return;
+    }
+    if let Some(ca) = &section.ca_file {
+        let help = "remove insecure_skip_verify; with ca_file it is not needed";
+        error_at(ca, path, "ca_file", "has no effect while insecure_skip_verify is true", help, reader);
+        return;
+    }
+    let path = format!("{path}.insecure_skip_verify");
+    let message = "the upstream's certificate is not verified: anyone on the path can read the traffic".to_owned();
+    let help = format!("set ca_file instead (without it, the platform's bundle counts: {})", PLATFORM_CA_FILES[0]);
+    reader.problems.warning(&skip.span, &path, message, help);
+}
+
+/// Puts what the engine says at the key that it names.
+fn engine_error(
+    error: &TlsConfigError,
+    places: &[(&str, Option<&Span>)],
+    table: &Span,
+    path: &str,
+    reader: &mut Reader<'_>,
+) {
+    let place = places.iter().find(|(setting, _)| *setting == error.setting).and_then(|(_, span)| *span);
+    let path = format!("{path}.{}", error.setting);
+    let message = match &error.file {
+        Some(file) => format!("`{path}`: {}: {}", file.display(), error.what),
+        None => format!("`{path}`: {}", error.what),
+    };
+    reader.problems.error(place.unwrap_or(table), &path, message, error.remedy);
+}

@@ -1,0 +1,147 @@
+//! Upstreams: from section to settings.
+
+use std::sync::Arc;
+
+use weir_redis::settings::RedisUpstreamSettings;
+use weir_upstream::settings::{
+    BreakerSettings, HealthSettings, PINNED_LANES_IDLE_MAX, ReconnectSettings, UpstreamSettings,
+};
+
+use crate::checks::{Lowest, error_at, is_public, table_header, tls};
+use crate::document::At;
+use crate::reader::Reader;
+use crate::sections::{
+    FileSection, HealthSection, ListenerSection, ReconnectSection, UpstreamRedisSection, UpstreamSection,
+};
+use crate::snapshot::{Upstream, UpstreamProtocol};
+use crate::texts::{Endpoint, Name};
+
+/// Endpoints of a Redis upstream. Two independent servers would each hold half of the data; clusters and replicas need a
+/// protocol of their own to be told apart.
+const REDIS_ENDPOINTS_MAX: usize = 1;
+
+/// Every upstream that can be made; the others were reported.
+pub(super) fn upstreams(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Upstream> {
+    let sections = file.upstream.iter().enumerate();
+    sections.filter_map(|(index, section)| upstream(file, section, index, reader)).collect()
+}
+
+fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader: &mut Reader<'_>) -> Option<Upstream> {
+    let path = format!("upstream[{index}]");
+    warn_unused(file, section, &path, reader);
+    let endpoints = section.endpoints.as_ref();
+    if let Some(endpoints) = endpoints {
+        check_endpoints(endpoints, &path, reader);
+    }
+    let entries = endpoints.map_or(&[][..], |endpoints| &endpoints.value);
+    let tls_path = format!("{path}.tls");
+    let tls = section.tls.as_ref().map(|tls| tls::client(tls, entries, &tls_path, reader));
+    let redis = redis(&section.redis, &format!("{path}.redis"), reader);
+    warn_clear_password(section, entries, &path, reader);
+    let lanes_max = &section.pinned_lanes_max;
+    let idle_max = match &section.pinned_lanes_idle_max {
+        Some(idle) => {
+            let other = format!("{path}.pinned_lanes_max");
+            Lowest { path: &path, key: "pinned_lanes_idle_max", other: &other }.check(idle, lanes_max, reader);
+            idle.value
+        }
+        None => PINNED_LANES_IDLE_MAX.min(lanes_max.value),
+    };
+    let health = health(&section.health, &format!("{path}.health"), reader);
+    let reconnect = reconnect(&section.reconnect, &format!("{path}.reconnect"), reader);
+    let settings = UpstreamSettings {
+        name: Arc::clone(&section.name.as_ref()?.value.0),
+        endpoints: endpoints?.value.iter().map(|endpoint| endpoint.value.0.clone()).collect(),
+        tls,
+        connect_timeout: section.connect_timeout.value.0,
+        request_timeout: section.request_timeout.value.0,
+        shared_lanes: section.shared_lanes.value,
+        pinned_lanes_max: lanes_max.value,
+        pinned_lanes_idle_max: idle_max,
+        lane_waiters_max: section.lane_waiters_max.value,
+        lane_wait_timeout: section.lane_wait_timeout.value.0,
+        lane_in_flight_max: section.lane_in_flight_max.value,
+        retry_reads_max: section.retry_reads_max.value,
+        health,
+        breaker: BreakerSettings {
+            failures: section.breaker.failures.value,
+            window: section.breaker.window.value.0,
+            open_for: section.breaker.open_for.value.0,
+        },
+        reconnect,
+    };
+    Some(Upstream { settings: Arc::new(settings), protocol: UpstreamProtocol::Redis(Arc::new(redis)) })
+}
+
+fn warn_unused(file: &FileSection, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) {
+    let Some(name) = &section.name else { return };
+    // While a listener names something that does not exist, it may mean this one.
+    let names = file.upstream.iter().filter_map(|one| one.name.as_ref());
+    let names: Vec<&Name> = names.map(|name| &name.value).collect();
+    let is_explained = |listener: &ListenerSection| match &listener.upstream {
+        Some(upstream) => upstream.value == name.value || !names.contains(&&upstream.value),
+        None => true,
+    };
+    if !file.listener.is_empty() && !file.listener.iter().any(is_explained) {
+        let message = format!("no listener uses the upstream \"{}\"", name.value);
+        let help = format!("add upstream = \"{}\" to a [[listener]], or remove it", name.value);
+        reader.problems.warning(&name.span, &format!("{path}.name"), message, help);
+    }
+}
+
+fn check_endpoints(endpoints: &At<Vec<At<Endpoint>>>, path: &str, reader: &mut Reader<'_>) {
+    let list = &endpoints.value;
+    if list.is_empty() {
+        error_at(endpoints, path, "endpoints", "is empty", "name the server, for example \"127.0.0.1:6379\"", reader);
+    }
+    for (index, endpoint) in list.iter().enumerate() {
+        if list[..index].contains(endpoint) {
+            let what = format!("names {} twice", endpoint.value.0);
+            error_at(endpoint, path, "endpoints", &what, "remove one of them", reader);
+        }
+    }
+    if list.len() > REDIS_ENDPOINTS_MAX {
+        let what = format!("has {} entries, and a Redis upstream is one server in this build", list.len());
+        let help = "keep one endpoint; further servers are upstreams of their own, with listeners of their own";
+        error_at(&list[REDIS_ENDPOINTS_MAX], path, "endpoints", &what, help, reader);
+    }
+}
+
+fn redis(section: &UpstreamRedisSection, path: &str, reader: &mut Reader<'_>) -> RedisUpstreamSettings {
+    if let (Some(user), None) = (&section.user, &section.password) {
+        error_at(user, path, "user", "stands without password", "add password = { env = \"NAME\" }", reader);
+    }
+    RedisUpstreamSettings {
+        user: section.user.as_ref().map(|user| user.value.0.clone()),
+        password: section.password.as_ref().map(|password| password.value.secret.clone()),
+        client_name: section.client_name.value.0.clone(),
+    }
+}
+
+/// As for listeners: the gateway's own password, in clear text across the internet.
+fn warn_clear_password(section: &UpstreamSection, endpoints: &[At<Endpoint>], path: &str, reader: &mut Reader<'_>) {
+    let (Some(password), None) = (&section.redis.password, &section.tls) else { return };
+    let public = endpoints.iter().find(|endpoint| is_public(&endpoint.value.0));
+    if let Some(endpoint) = public {
+        let message = format!("`{path}`: the password is sent in clear text to {}", endpoint.value.0);
+        let help = format!("add {}", table_header(&format!("{path}.tls")));
+        reader.problems.warning(&password.span, &format!("{path}.redis.password"), message, help);
+    }
+}
+
+fn health(section: &HealthSection, path: &str, reader: &mut Reader<'_>) -> Option<HealthSettings> {
+    let other = format!("{path}.interval");
+    Lowest { path, key: "timeout", other: &other }.check(&section.timeout, &section.interval, reader);
+    section.enabled.value.then_some(HealthSettings {
+        interval: section.interval.value.0,
+        timeout: section.timeout.value.0,
+        unhealthy_after: section.unhealthy_after.value,
+        healthy_after: section.healthy_after.value,
+    })
+}
+
+fn reconnect(section: &ReconnectSection, path: &str, reader: &mut Reader<'_>) -> ReconnectSettings {
+    let other = format!("{path}.max");
+    Lowest { path, key: "base", other: &other }.check(&section.base, &section.max, reader);
+    ReconnectSettings { base: section.base.value.0, max: section.max.value.0, jitter: section.jitter.value.0 }
+}

@@ -1,0 +1,84 @@
+//! TOML text to a spanned tree. All syntax errors that the parser can recover from are reported at once.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::diagnostic::{Problems, Span};
+
+/// Parses `source`. The tree of a text with syntax errors is not returned: what the parser guessed while it recovered
+/// would only give mistakes that nobody made.
+pub(crate) fn parse<'s>(source: &'s str, problems: &mut Problems<'_>) -> Option<Spanned<DeTable<'s>>> {
+    let (document, errors) = DeTable::parse_recoverable(source);
+    for error in &errors {
+        let span = error.span().unwrap_or(0..0);
+        let help = syntax_help(error.message());
+        problems.error(&span, "", format!("not TOML: {}", error.message()), help);
+    }
+    errors.is_empty().then_some(document)
+}
+
+/// The usual remedy for what the parser says; empty where its own words are enough.
+fn syntax_help(message: &str) -> &'static str {
+    if message.contains("duplicate key") {
+        "a key or table stands at most once; further listeners and upstreams are [[listener]] and [[upstream]]"
+    } else if message.contains("must be quoted") {
+        "text stands in double quotes: key = \"value\""
+    } else {
+        ""
+    }
+}
+
+/// One value of the tree and its place.
+#[derive(Clone)]
+pub(crate) struct Node<'n> {
+    pub(crate) value: &'n DeValue<'n>,
+    pub(crate) span: Span,
+    /// The key, for example `limits.connections`.
+    pub(crate) path: &'n str,
+}
+
+impl Node<'_> {
+    /// What the value is, with its article.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.value {
+            DeValue::String(_) => "a string",
+            DeValue::Integer(_) => "a number",
+            DeValue::Float(_) => "a number with a fraction",
+            DeValue::Boolean(_) => "a boolean",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        }
+    }
+
+    /// The text of a string.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.value.as_str()
+    }
+
+    /// The number, if it is a whole one. TOML numbers are 64 bit; what does not fit is beyond every range anyway.
+    pub(crate) fn integer(&self) -> Option<i128> {
+        let integer = self.value.as_integer()?;
+        Some(match i128::from_str_radix(integer.as_str(), integer.radix()) {
+            Ok(number) => number,
+            Err(_) if integer.as_str().starts_with('-') => i128::MIN,
+            Err(_) => i128::MAX,
+        })
+    }
+}
+
+/// A value and where it stands. Two are equal if their values are, wherever they stand.
+#[derive(Clone, Debug)]
+pub(crate) struct At<T> {
+    pub(crate) value: T,
+    /// The value's own place, or that of its table when the value is a default.
+    pub(crate) span: Span,
+    /// False: a default.
+    pub(crate) is_given: bool,
+}
+
+impl<T: PartialEq> PartialEq for At<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}

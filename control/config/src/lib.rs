@@ -1,0 +1,58 @@
+//! `weir.toml` becomes a checked, immutable [`Snapshot`]; a wrong file becomes a list of every mistake in it.
+//!
+//! ```text
+//! text ─▶ document (spanned TOML) ─▶ sections (typed, bounded, defaults filled in) ─▶ check (relations) ─▶ Snapshot
+//!            syntax                     unknown keys, types, ranges, secrets             references, duplicates
+//! ```
+//!
+//! Each key is declared once, in `sections`: name, type, default, range and the text that explains it. The reader,
+//! the JSON Schema ([`schema`]), the reference page ([`reference()`]), the view without secrets ([`redacted`]) and the
+//! comparison of two snapshots ([`diff`]) all derive from that declaration, so they cannot drift.
+//!
+//! No mistake hides another: reading goes on after an error with the default in place of the wrong value, and only
+//! the end decides. A file that fails leaves nothing behind, so the last good snapshot keeps serving.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `load` | [`load`] for a file, [`check`] for a text: the pure core |
+//! | `document` | TOML text to a spanned tree; syntax errors |
+//! | `diagnostic` | a mistake: place, what, remedy; as text for people and as JSON for programs |
+//! | `section` | the `section!` macro: one declaration per key |
+//! | `sections` | the declarations: what may stand in `weir.toml` |
+//! | `value`, `numbers`, `texts` | the types a key can have |
+//! | `secret`, `pem` | values that stand outside the file |
+//! | `checks` | relations between keys, and the step from sections to settings |
+//! | `snapshot` | the result |
+//! | `change` | what differs between two snapshots and what needs a restart |
+//! | `schema`, `reference` | the declarations as JSON Schema and as a page |
+//! | `surroundings` | environment and files, so that the core stays pure |
+#![forbid(unsafe_code)]
+
+mod change;
+mod checks;
+mod diagnostic;
+mod document;
+mod load;
+mod numbers;
+mod pem;
+mod reader;
+mod reference;
+mod schema;
+mod secret;
+mod section;
+mod sections;
+mod snapshot;
+mod suggest;
+pub mod surroundings;
+mod texts;
+mod value;
+
+pub use change::{Change, diff};
+pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use load::{FILE_BYTES_MAX, check, load};
+pub use reference::reference;
+pub use schema::schema;
+pub use snapshot::{
+    AccessLogFormat, AccessLogSettings, AdminSettings, Listener, ListenerProtocol, LogFormat, LogLevel, LogTarget,
+    Snapshot, TelemetrySettings, Upstream, UpstreamProtocol, redacted,
+};

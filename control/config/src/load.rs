@@ -1,0 +1,73 @@
+//! From a file, or from a text, to a snapshot.
+
+use std::io;
+use std::path::Path;
+
+use crate::checks;
+use crate::diagnostic::{Diagnostics, Problems};
+use crate::document;
+use crate::reader::{Reader, TableReader};
+use crate::section::Section as _;
+use crate::sections::FileSection;
+use crate::snapshot::Snapshot;
+use crate::surroundings::{Machine, Surroundings};
+
+/// Bytes of a configuration file. Default 1 MiB: thousands of listeners fit; what is larger is not a configuration.
+pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Loads and checks a file. `env` answers for environment variables, usually `&|name| std::env::var(name).ok()`.
+///
+/// Blocks on the file system, so it belongs on the control thread.
+///
+/// # Errors
+/// Every mistake that was found, with its place and its remedy.
+pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Snapshot, Diagnostics> {
+    let machine = Machine::new(env);
+    let name = path.display().to_string();
+    let contents = machine.file(path, FILE_BYTES_MAX).map_err(|error| {
+        let help = match error.kind() {
+            io::ErrorKind::NotFound => "name the file with --config, or start from examples/weir.toml",
+            io::ErrorKind::PermissionDenied => "let the user of this process read it",
+            _ => "name a regular file of at most 1 MiB",
+        };
+        Diagnostics::whole_file(&name, format!("cannot read the configuration: {error}"), help)
+    })?;
+    let source = String::from_utf8(contents.bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let message = format!("the configuration is not UTF-8 (line {line})");
+        Diagnostics::whole_file(&name, message, "save it as UTF-8, which TOML demands")
+    })?;
+    let directory = path.parent().unwrap_or(Path::new(""));
+    check(&source, &name, directory, &machine)
+}
+
+/// Checks a text: the pure core of [`load`]. `name` stands in diagnostics; relative paths in the text start at `directory`.
+///
+/// # Errors
+/// As [`load`].
+pub fn check(
+    source: &str,
+    name: &str,
+    directory: &Path,
+    surroundings: &dyn Surroundings,
+) -> Result<Snapshot, Diagnostics> {
+    if source.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("the configuration has more than {FILE_BYTES_MAX} bytes");
+        return Err(Diagnostics::whole_file(name, message, "is it the right file?"));
+    }
+    let mut problems = Problems::new(name, source);
+    let Some(document) = document::parse(source, &mut problems) else {
+        return Err(problems.finish());
+    };
+    let mut reader = Reader { surroundings, directory, problems, root: FileSection::info() };
+    let file = FileSection::read(&mut TableReader::root(&mut reader, document.get_ref()));
+    let mut snapshot = checks::snapshot(file, &mut reader);
+    let failed = reader.problems.has_errors();
+    let diagnostics = reader.problems.finish();
+    if failed {
+        return Err(diagnostics);
+    }
+    snapshot.warnings = diagnostics;
+    Ok(snapshot)
+}

@@ -1,0 +1,254 @@
+//! The `section!` macro: a table is declared once, and its reader, its documentation, its JSON form and its
+//! comparison follow.
+//!
+//! ```text
+//! section! {
+//!     /// What the table is for.
+//!     pub(crate) struct Example {
+//!         /// What the key means.
+//!         default  connections: u32 = 16_384 => 1..=1_048_576;   // At<u32>
+//!         /// ...
+//!         optional idle_timeout: Period;                        // Option<At<Period>>
+//!         required name: Name;                                  // Option<At<Name>>, its absence already reported
+//!         table    health: Health;                              // Health, absent: all defaults
+//!         optional_table tls: Tls;                              // Option<Tls>
+//!         tables   listener: Listener;                          // Vec<Listener>
+//!     }
+//! }
+//! ```
+
+use serde_json::Value as Json;
+
+use crate::reader::TableReader;
+use crate::value::TableInfo;
+
+/// A declared table.
+pub(crate) trait Section: Sized {
+    /// The declaration.
+    fn info() -> TableInfo;
+
+    /// Reads it; what is wrong is reported and replaced by its default.
+    fn read(table: &mut TableReader<'_, '_, '_>) -> Self;
+
+    /// The effective values as JSON, without secrets.
+    fn show(&self) -> Json;
+
+    /// Paths of the keys whose values differ.
+    fn differences(&self, other: &Self, path: &str, found: &mut Vec<String>);
+
+    /// What tells this table from others of its list; `None` for tables that stand alone.
+    fn list_name(&self) -> Option<String> {
+        None
+    }
+}
+
+macro_rules! section {
+    (
+        $(#[doc = $doc:literal])+
+        pub(crate) struct $name:ident $([name = $list_name:ident])? {
+            $( $(#[doc = $field_doc:literal])+ $presence:ident $field:ident : $ty:ty $(= $default:expr)? $(=> $range:expr)?; )+
+        }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, PartialEq)]
+        pub(crate) struct $name {
+            /// Where the table's header stands.
+            pub(crate) header: $crate::section::Place,
+            $( $(#[doc = $field_doc])+ pub(crate) $field: $crate::section::field_type!($presence $ty), )+
+        }
+
+        impl $crate::section::Section for $name {
+            fn info() -> $crate::value::TableInfo {
+                $crate::value::TableInfo {
+                    doc: concat!($($doc, "\n"),+),
+                    fields: vec![$( $crate::section::field_info!(
+                        $presence $field, concat!($($field_doc, "\n"),+), $ty, [$($default)?], [$($range)?]
+                    ) ),+],
+                }
+            }
+
+            fn read(table: &mut $crate::reader::TableReader<'_, '_, '_>) -> Self {
+                table.refuse_unknown(&Self::info());
+                Self {
+                    header: $crate::section::Place(table.span()),
+                    $( $field: $crate::section::field_read!($presence $field, table, [$($default)?], [$($range)?]), )+
+                }
+            }
+
+            fn show(&self) -> serde_json::Value {
+                let mut shown = serde_json::Map::new();
+                $( $crate::section::field_show!($presence $field, self, shown); )+
+                shown.into()
+            }
+
+            fn differences(&self, other: &Self, path: &str, found: &mut Vec<String>) {
+                $( $crate::section::field_differences!($presence $field, self, other, path, found); )+
+            }
+
+            $( fn list_name(&self) -> Option<String> {
+                self.$list_name.as_ref().map(|name| name.value.to_string())
+            } )?
+        }
+    };
+}
+
+macro_rules! field_type {
+    (default $ty:ty) => { $crate::document::At<$ty> };
+    (optional $ty:ty) => { Option<$crate::document::At<$ty>> };
+    (required $ty:ty) => { Option<$crate::document::At<$ty>> };
+    (table $ty:ty) => { $ty };
+    (optional_table $ty:ty) => { Option<$ty> };
+    (tables $ty:ty) => { Vec<$ty> };
+}
+
+macro_rules! field_info {
+    (@leaf $field:ident, $doc:expr, $ty:ty, $presence:expr, [$($range:expr)?]) => {
+        $crate::value::FieldInfo {
+            key: stringify!($field),
+            doc: $doc,
+            shape: <$ty as $crate::value::Value>::shape(),
+            presence: $presence,
+            range: $crate::section::shown_range::<$ty>(None $(.or(Some($range)))?),
+        }
+    };
+    (@table $field:ident, $doc:expr, $shape:ident, $ty:ty) => {
+        $crate::value::FieldInfo {
+            key: stringify!($field),
+            doc: $doc,
+            shape: $crate::value::Shape::$shape(<$ty as $crate::section::Section>::info()),
+            presence: $crate::value::Presence::Optional,
+            range: None,
+        }
+    };
+    (default $field:ident, $doc:expr, $ty:ty, [$default:expr], $range:tt) => {
+        $crate::section::field_info!(@leaf $field, $doc, $ty,
+            $crate::value::Presence::Default(<$ty as $crate::value::Value>::show(&$default)), $range)
+    };
+    (optional $field:ident, $doc:expr, $ty:ty, [], $range:tt) => {
+        $crate::section::field_info!(@leaf $field, $doc, $ty, $crate::value::Presence::Optional, $range)
+    };
+    (required $field:ident, $doc:expr, $ty:ty, [], $range:tt) => {
+        $crate::section::field_info!(@leaf $field, $doc, $ty, $crate::value::Presence::Required, $range)
+    };
+    (table $field:ident, $doc:expr, $ty:ty, [], []) => {
+        $crate::section::field_info!(@table $field, $doc, Table, $ty)
+    };
+    (optional_table $field:ident, $doc:expr, $ty:ty, [], []) => {
+        $crate::section::field_info!(@table $field, $doc, Table, $ty)
+    };
+    (tables $field:ident, $doc:expr, $ty:ty, [], []) => {
+        $crate::section::field_info!(@table $field, $doc, Tables, $ty)
+    };
+}
+
+macro_rules! field_read {
+    (default $field:ident, $table:ident, [$default:expr], [$($range:expr)?]) => {
+        $table.default_value(stringify!($field), $default, None $(.or(Some($range)))?)
+    };
+    (optional $field:ident, $table:ident, [], [$($range:expr)?]) => {
+        $table.optional_value(stringify!($field), None $(.or(Some($range)))?)
+    };
+    (required $field:ident, $table:ident, [], [$($range:expr)?]) => {
+        $table.required_value(stringify!($field), None $(.or(Some($range)))?)
+    };
+    (table $field:ident, $table:ident, [], []) => { $table.section(stringify!($field)) };
+    (optional_table $field:ident, $table:ident, [], []) => { $table.optional_section(stringify!($field)) };
+    (tables $field:ident, $table:ident, [], []) => { $table.sections(stringify!($field)) };
+}
+
+macro_rules! field_show {
+    (default $field:ident, $self:ident, $shown:ident) => {
+        $shown.insert(stringify!($field).to_owned(), $crate::value::Value::show(&$self.$field.value));
+    };
+    (optional $field:ident, $self:ident, $shown:ident) => {
+        if let Some(field) = &$self.$field {
+            $shown.insert(stringify!($field).to_owned(), $crate::value::Value::show(&field.value));
+        }
+    };
+    (required $field:ident, $self:ident, $shown:ident) => {
+        $crate::section::field_show!(optional $field, $self, $shown)
+    };
+    (table $field:ident, $self:ident, $shown:ident) => {
+        $shown.insert(stringify!($field).to_owned(), $crate::section::Section::show(&$self.$field));
+    };
+    (optional_table $field:ident, $self:ident, $shown:ident) => {
+        if let Some(field) = &$self.$field {
+            $shown.insert(stringify!($field).to_owned(), $crate::section::Section::show(field));
+        }
+    };
+    (tables $field:ident, $self:ident, $shown:ident) => {
+        let tables: serde_json::Value = $self.$field.iter().map($crate::section::Section::show).collect();
+        $shown.insert(stringify!($field).to_owned(), tables);
+    };
+}
+
+macro_rules! field_differences {
+    (table $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
+        let path = $crate::section::joined($path, stringify!($field));
+        $crate::section::Section::differences(&$self.$field, &$other.$field, &path, $found);
+    };
+    (optional_table $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
+        let path = $crate::section::joined($path, stringify!($field));
+        $crate::section::optional_differences(&$self.$field, &$other.$field, &path, $found);
+    };
+    (tables $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
+        let path = $crate::section::joined($path, stringify!($field));
+        $crate::section::list_differences(&$self.$field, &$other.$field, &path, $found);
+    };
+    ($leaf:ident $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
+        if $self.$field != $other.$field {
+            $found.push($crate::section::joined($path, stringify!($field)));
+        }
+    };
+}
+
+pub(crate) use {field_differences, field_info, field_read, field_show, field_type, section};
+
+/// A place that takes no part in comparisons: moving a table in the file changes nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(pub(crate) crate::diagnostic::Span);
+
+impl PartialEq for Place {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// A range as it would stand in the file.
+pub(crate) fn shown_range<T: crate::value::Value>(range: Option<std::ops::RangeInclusive<T>>) -> Option<(Json, Json)> {
+    range.map(|range| (range.start().show(), range.end().show()))
+}
+
+/// `limits` and `connections` to `limits.connections`.
+pub(crate) fn joined(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+/// A table that came or went is one difference.
+pub(crate) fn optional_differences<S: Section>(old: &Option<S>, new: &Option<S>, path: &str, found: &mut Vec<String>) {
+    match (old, new) {
+        (Some(old), Some(new)) => old.differences(new, path, found),
+        (None, None) => (),
+        (None, Some(_)) => found.push(format!("{path} added")),
+        (Some(_), None) => found.push(format!("{path} removed")),
+    }
+}
+
+/// Tables of a list are matched by name; their order means nothing.
+pub(crate) fn list_differences<S: Section>(old: &[S], new: &[S], path: &str, found: &mut Vec<String>) {
+    let named = |list: &[S], name: &Option<String>| list.iter().position(|table| table.list_name() == *name);
+    for table in old {
+        let name = table.list_name();
+        let label = joined(path, name.as_deref().unwrap_or("?"));
+        match named(new, &name) {
+            Some(at) => table.differences(&new[at], &label, found),
+            None => found.push(format!("{label} removed")),
+        }
+    }
+    for table in new {
+        let name = table.list_name();
+        if named(old, &name).is_none() {
+            found.push(format!("{} added", joined(path, name.as_deref().unwrap_or("?"))));
+        }
+    }
+}

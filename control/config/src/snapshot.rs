@@ -1,0 +1,216 @@
+//! The result: settings for every room, checked and immutable.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+use weir_base::Secret;
+use weir_engine::settings::RuntimeSettings;
+use weir_listener::settings::{DrainSettings, LimitSettings, ListenerSettings, Protocol};
+use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
+use weir_telemetry::Level;
+use weir_upstream::settings::UpstreamSettings;
+
+use crate::diagnostic::Diagnostics;
+use crate::section::Section as _;
+use crate::sections::FileSection;
+
+/// Port of the admin server if the file does not name one.
+pub(crate) const ADMIN_PORT: u16 = 9900;
+
+/// Share of exchanges whose stages are timed. Default 1/16: five clock readings are about 100 ns, a fifth of what a
+/// pipelined GET costs, so timing each one would be felt; one in sixteen is not, and fills a histogram within seconds.
+pub(crate) const STAGE_SAMPLE: f64 = 0.0625;
+
+/// A checked configuration. It never changes; the next one is another value with a higher generation.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// 0 until it is published, then counted up by whoever publishes: see [`Snapshot::published`].
+    pub generation: u64,
+    /// Workers, driver, buffers.
+    pub runtime: RuntimeSettings,
+    /// The admin server.
+    pub admin: AdminSettings,
+    /// Limits of the process; `buffered_bytes` is already resolved against the memory limit.
+    pub limits: LimitSettings,
+    /// SIGTERM.
+    pub drain: DrainSettings,
+    /// Metrics and logs.
+    pub telemetry: TelemetrySettings,
+    /// At least one, with unique names and addresses.
+    pub listeners: Vec<Listener>,
+    /// Unique names; every one that a listener refers to is here.
+    pub upstreams: Vec<Upstream>,
+    /// What should be looked at although the file is used.
+    pub warnings: Diagnostics,
+    pub(crate) file: FileSection,
+}
+
+/// Two snapshots are equal if they configure the same; generation and warnings do not count.
+impl PartialEq for Snapshot {
+    fn eq(&self, other: &Self) -> bool {
+        self.file == other.file && self.limits == other.limits
+    }
+}
+
+impl Snapshot {
+    /// The snapshot as it is handed to the workers.
+    #[must_use]
+    pub fn published(mut self, generation: u64) -> Arc<Self> {
+        self.generation = generation;
+        Arc::new(self)
+    }
+
+    /// The upstream of this name.
+    pub fn upstream(&self, name: &str) -> Option<&Upstream> {
+        self.upstreams.iter().find(|upstream| &*upstream.settings.name == name)
+    }
+
+    /// The listener of this name.
+    pub fn listener(&self, name: &str) -> Option<&Listener> {
+        self.listeners.iter().find(|listener| &*listener.settings.name == name)
+    }
+}
+
+/// The effective configuration as JSON, defaults filled in. A secret shows where it comes from, never what it is.
+pub fn redacted(snapshot: &Snapshot) -> Json {
+    snapshot.file.show()
+}
+
+/// The admin server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminSettings {
+    /// Where it listens; off loopback only together with `token`.
+    pub bind: SocketAddr,
+    /// Bearer token for `/metrics` and `/api`.
+    pub token: Option<Secret>,
+    /// Further `Host` names that are answered on loopback.
+    pub hosts: Vec<String>,
+}
+
+/// One listener: what every protocol has, what its own has, and where its requests go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listener {
+    /// What every protocol has.
+    pub settings: Arc<ListenerSettings>,
+    /// What its protocol has.
+    pub protocol: ListenerProtocol,
+    /// Name of an upstream of the same snapshot.
+    pub upstream: Arc<str>,
+}
+
+/// Settings of one protocol, towards clients.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ListenerProtocol {
+    /// `protocol = "redis"`.
+    Redis(Arc<RedisListenerSettings>),
+}
+
+impl ListenerProtocol {
+    /// Which one.
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Self::Redis(_) => Protocol::Redis,
+        }
+    }
+}
+
+/// One upstream: what every protocol has, and what its own has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upstream {
+    /// What every protocol has.
+    pub settings: Arc<UpstreamSettings>,
+    /// What its protocol has.
+    pub protocol: UpstreamProtocol,
+}
+
+/// Settings of one protocol, towards the upstream.
+#[derive(Clone, Debug, PartialEq)]
+pub enum UpstreamProtocol {
+    /// Referred to by Redis listeners.
+    Redis(Arc<RedisUpstreamSettings>),
+}
+
+/// Metrics and logs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TelemetrySettings {
+    /// How much is measured. Fixed when the process starts.
+    pub level: Level,
+    /// Share of exchanges whose stages are timed, 0.0 to 1.0.
+    pub stage_sample: f64,
+    /// Least severity of the program's own log.
+    pub log_level: LogLevel,
+    /// Form of the program's own log.
+    pub log_format: LogFormat,
+    /// One line per sampled exchange.
+    pub access_log: AccessLogSettings,
+}
+
+/// One line per sampled exchange; the share is a setting of each listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessLogSettings {
+    /// Where the lines go.
+    pub target: LogTarget,
+    /// Form of a line.
+    pub format: AccessLogFormat,
+}
+
+/// Severity of the program's own log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LogLevel {
+    /// What needs a person.
+    Error,
+    /// What may need one soon.
+    Warn,
+    /// Starts, stops, changes.
+    Info,
+    /// For the search of a fault.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// The word in the file, which is also the one that log filters know.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// Form of the program's own log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One object per line.
+    Json,
+}
+
+/// Form of an access log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AccessLogFormat {
+    /// For people.
+    Text,
+    /// One object per line.
+    Json,
+}
+
+/// Where log lines go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LogTarget {
+    /// Nowhere.
+    Off,
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// Appended to a file.
+    File(PathBuf),
+}

@@ -1,0 +1,152 @@
+//! The files in `examples/` check clean on a real file system with real certificates, and the full one is full.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use tempfile::TempDir;
+use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol, load, redacted, schema};
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+/// A copy of an example, with the certificates and the secret that it names beside it.
+fn furnished(name: &str) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let certs = directory.path().join("certs");
+    fs::create_dir(&certs).expect("certs");
+    for party in ["server", "client", "ca"] {
+        let made = rcgen::generate_simple_self_signed(vec!["redis.internal".to_owned()]).expect("a certificate");
+        fs::write(certs.join(format!("{party}.crt")), made.cert.pem()).expect("certificate");
+        private(&certs.join(format!("{party}.key")), &made.signing_key.serialize_pem());
+    }
+    private(&certs.join("redis-password"), "from a file\n");
+    let file = directory.path().join(name);
+    fs::copy(examples().join(name), &file).expect("the example");
+    (directory, file)
+}
+
+fn private(path: &Path, contents: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::write(path, contents).expect("write");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("permissions");
+}
+
+fn env(name: &str) -> Option<String> {
+    let value = match name {
+        "REDIS_CLIENT_PASSWORD" => "canary-client",
+        "REDIS_SERVER_PASSWORD" => "canary-server",
+        "WEIR_ADMIN_TOKEN" => "canary-0123456789abcdef",
+        _ => return None,
+    };
+    Some(value.to_owned())
+}
+
+fn loaded(name: &str) -> Snapshot {
+    let (_directory, file) = furnished(name);
+    load(&file, &env).unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
+}
+
+#[test]
+fn every_example_checks_clean() {
+    let mut seen = 0;
+    for entry in fs::read_dir(examples()).expect("examples") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let snapshot = loaded(path.file_name().and_then(|name| name.to_str()).expect("a plain name"));
+            assert!(snapshot.warnings.is_empty(), "{}: {}", path.display(), snapshot.warnings);
+            seen += 1;
+        }
+    }
+    assert!(seen >= 3);
+}
+
+#[test]
+fn secrets_and_tls_files_reach_the_settings() {
+    let snapshot = loaded("redis-full.toml");
+    let listener = snapshot.listener("cache").expect("the listener");
+    let ListenerProtocol::Redis(redis) = &listener.protocol;
+    assert_eq!(redis.password.as_ref().map(|one| one.expose()), Some(&b"canary-client"[..]));
+    let upstream = snapshot.upstream(&listener.upstream).expect("the upstream");
+    let UpstreamProtocol::Redis(redis) = &upstream.protocol;
+    assert_eq!(redis.password.as_ref().map(|one| one.expose()), Some(&b"from a file"[..]));
+    assert!(listener.settings.tls.as_ref().is_some_and(|tls| tls.cert_file.is_absolute()));
+    let shown = format!("{snapshot:?} {}", redacted(&snapshot));
+    assert!(!shown.contains("canary") && !shown.contains("from a file"), "{shown}");
+}
+
+/// Keys of a schema as `listener.tls.cert_file`.
+fn keys(schema: &Json, path: &str, found: &mut Vec<String>) {
+    let table = schema.get("items").unwrap_or(schema);
+    let Some(properties) = table.get("properties").and_then(Json::as_object) else {
+        return;
+    };
+    for (key, value) in properties {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        keys(value, &path, found);
+        found.push(path);
+    }
+}
+
+#[test]
+fn the_full_example_has_every_key() {
+    let shown = redacted(&loaded("redis-full.toml"));
+    let text = fs::read_to_string(examples().join("redis-full.toml")).expect("the example");
+    let mut declared = Vec::new();
+    keys(&schema(), "", &mut declared);
+    assert!(declared.len() > 90, "only {} keys were found", declared.len());
+    for path in declared {
+        // The effective configuration shows that the key is read, the text that it is written.
+        let mut value = &shown;
+        for key in path.split('.') {
+            value = value.get(0).unwrap_or(value);
+            value = value.get(key).unwrap_or_else(|| panic!("{path} is not in redis-full.toml"));
+        }
+        let key = path.rsplit('.').next().unwrap_or(&path);
+        let is_written = text.lines().any(|line| {
+            line.strip_prefix(key).is_some_and(|rest| rest.starts_with(" ="))
+                || line.starts_with(&format!("[{path}]"))
+                || line.starts_with(&format!("[[{path}]]"))
+        });
+        assert!(is_written, "{path} is not written in redis-full.toml");
+    }
+}
+
+#[test]
+fn a_key_that_does_not_belong_to_its_certificate_is_found() {
+    let (directory, file) = furnished("redis-tls.toml");
+    let other = rcgen::generate_simple_self_signed(vec!["other".to_owned()]).expect("a certificate");
+    private(&directory.path().join("certs/server.key"), &other.signing_key.serialize_pem());
+    fs::write(directory.path().join("certs/client.crt"), "no PEM").expect("write");
+    let diagnostics = load(&file, &env).expect_err("a wrong key");
+    let paths: Vec<&str> = diagnostics.iter().map(|one| one.path.as_str()).collect();
+    assert_eq!(paths, ["listener[0].tls.key_file", "upstream[0].tls.cert_file"], "{diagnostics}");
+    assert!(diagnostics.iter().all(|one| one.line > 0 && one.help.is_some()));
+}
+
+#[test]
+fn a_renewed_certificate_is_a_change() {
+    let (directory, file) = furnished("redis-tls.toml");
+    let old = load(&file, &env).expect("the example");
+    let renewed = rcgen::generate_simple_self_signed(vec!["redis.internal".to_owned()]).expect("a certificate");
+    fs::write(directory.path().join("certs/server.crt"), renewed.cert.pem()).expect("write");
+    private(&directory.path().join("certs/server.key"), &renewed.signing_key.serialize_pem());
+    let new = load(&file, &env).expect("the example");
+    let change = weir_config::diff(&old, &new);
+    assert_eq!(change.applied, ["listener.cache.tls.cert_file", "listener.cache.tls.key_file"]);
+    assert_ne!(old.listeners[0].settings, new.listeners[0].settings);
+}
+
+#[test]
+fn unreadable_files_are_told_in_one_line() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let file = directory.path().join("weir.toml");
+    let failed = |file: &Path| load(file, &env).expect_err("not loadable").to_string();
+    assert!(failed(&file).contains("cannot read the configuration"));
+    assert!(failed(directory.path()).contains("not a regular file"));
+    fs::write(&file, b"a = \"\xff\"").expect("write");
+    assert!(failed(&file).contains("not UTF-8 (line 1)"));
+    fs::write(&file, "#".repeat(1024 * 1024 + 1)).expect("write");
+    assert!(failed(&file).contains("larger than 1048576 bytes"));
+}

@@ -1,0 +1,15 @@
+//! Analysis: a message becomes facts. No I/O, no clock, no decisions; what to do about a fact is the session's and the
+//! policy's business.
+//!
+//! | module | input | facts |
+//! |---|---|---|
+//! | [`redis`] | command name and arguments | command, class, access, arity, keys |
+//!
+//! The Redis command table is generated from what real servers say about themselves (`redis/table.rs`); what they
+//! cannot say, how a gateway must treat a command, is written by hand with a reason per entry (`redis/class.rs`).
+//!
+//! Costs: a lookup allocates nothing and probes a compile-time hash index about once; keys are kept as ranges, so a
+//! request with a million keys costs no more than one with a single key.
+#![forbid(unsafe_code)]
+
+pub mod redis;

@@ -1,0 +1,18 @@
+//! Listeners: who may connect, and who is connected.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `settings` | what an operator may choose |
+//! | `admission` | the permits of a connection: process, listener, source address, handshake |
+//! | `connections` | the table of open connections, readable from any thread |
+//! | `proxy_protocol` | the PROXY header of a load balancer in front |
+
+#![forbid(unsafe_code)]
+
+mod admission;
+mod connections;
+pub mod proxy_protocol;
+pub mod settings;
+
+pub use admission::{Admission, ConnectionPermit, ListenerAdmission, NotAdmitted};
+pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, ConnectionTable};

@@ -1,0 +1,307 @@
+//! What a listener, admission and drain can be told. Plain data, already checked by whoever made it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_base::limits;
+use weir_engine::settings::{Address, TlsServerSettings};
+
+/// Client connections of the whole process. Default 16,384, see [`limits::CONNECTIONS_MAX`].
+pub const CONNECTIONS_MAX: u32 = limits::CONNECTIONS_MAX as u32;
+
+/// Connections from one source address over the whole process. Default 1,024, see [`limits::CONNECTIONS_PER_SOURCE_MAX`].
+pub const CONNECTIONS_PER_SOURCE_MAX: u32 = limits::CONNECTIONS_PER_SOURCE_MAX as u32;
+
+/// Exchanges in flight on one core, counted to the end of the reply. Default 4,096, see [`limits::EXCHANGES_PER_CORE_MAX`].
+pub const IN_FLIGHT_PER_CORE_MAX: u32 = limits::EXCHANGES_PER_CORE_MAX as u32;
+
+/// Bytes held in buffers by the whole process, the upper end of the default: 1 GiB, or a quarter of the memory limit
+/// if that is less ([`limits::buffered_bytes`]). Leased to the cores in steps of 1 MiB.
+pub const BUFFERED_BYTES_MAX: u64 = limits::BUFFERED_BYTES_MAX;
+
+/// TLS handshakes in flight on one core; beyond it the core stops accepting. Default 256, see
+/// [`limits::TLS_HANDSHAKES_PER_CORE_MAX`].
+pub const HANDSHAKES_PER_CORE_MAX: u32 = limits::TLS_HANDSHAKES_PER_CORE_MAX as u32;
+
+/// Connections the kernel holds that were not accepted yet. Default 1,024; the kernel cuts it to `somaxconn`.
+pub const BACKLOG: u32 = 1_024;
+
+/// Output waiting for one client at which reading from it stops. Default 256 KiB, see [`limits::WRITE_HIGH_WATER_BYTES`].
+/// Worst case with every connection at it: bounded by [`BUFFERED_BYTES_MAX`], not by this.
+pub const OUTPUT_HIGH_WATER_BYTES: u64 = limits::WRITE_HIGH_WATER_BYTES;
+
+/// Output waiting for one client at which reading from it starts again. Default 64 KiB, see
+/// [`limits::WRITE_LOW_WATER_BYTES`].
+pub const OUTPUT_LOW_WATER_BYTES: u64 = limits::WRITE_LOW_WATER_BYTES;
+
+/// Output waiting for one client at which it is closed. Default 64 MiB: replies already asked for of a client that
+/// does not read them (the class of CVE-2025-21605).
+pub const OUTPUT_HARD_CAP_BYTES: u64 = 64 << 20;
+
+/// From the first byte of a message to the end of its head; progress does not extend it. Default 10 s.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One direction closed, the other silent. Default 30 s; without it such sockets pile up for ever (istio/ztunnel#1629).
+pub const HALF_CLOSE_TIMEOUT: Duration = limits::HALF_CLOSE_TIMEOUT;
+
+/// Share of ended exchanges that reach the access log. Default 0.01: one in a hundred.
+pub const ACCESS_LOG_SAMPLE: f64 = 0.01;
+
+/// Readiness is false, but accepting goes on. Default 2 s: what balancers need to see it (one probe period).
+pub const DRAIN_SETTLE: Duration = Duration::from_secs(2);
+
+/// How long exchanges may take to finish once accepting stopped; what is left is cut and counted. Default 25 s:
+/// with the settle time it stays under the 30 s that Kubernetes and systemd grant before SIGKILL.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// The protocols that this build terminates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// RESP2 and RESP3.
+    Redis,
+}
+
+impl Protocol {
+    /// Every protocol of this build.
+    pub const ALL: &'static [Self] = &[Self::Redis];
+
+    /// The name in configuration, metrics and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Redis => "redis",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Whether a connection starts with a PROXY protocol header (HAProxy `doc/proxy-protocol.txt`).
+/// Where it is not `Off` the header is mandatory: guessing would let a client forge its own address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ProxyProtocol {
+    /// No header; the peer is the client.
+    #[default]
+    Off,
+    /// The text form, at most 107 bytes.
+    V1,
+    /// The binary form.
+    V2,
+    /// Either form.
+    Any,
+}
+
+/// A network in CIDR form, for example `10.0.0.0/8` or `fd00::/8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Net {
+    address: IpAddr,
+    prefix: u8,
+}
+
+/// The text is no network; the display text says what is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetError;
+
+impl fmt::Display for NetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "a network is an IP address, or one with a prefix length and no bits after it: 10.0.0.0/8, fd00::/8",
+        )
+    }
+}
+
+impl std::error::Error for NetError {}
+
+impl Net {
+    /// True when `address` lies inside. An IPv4 address that arrives mapped into IPv6 (a dual-stack socket) counts as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let prefix = u32::from(self.prefix);
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(net), IpAddr::V4(other)) => {
+                let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
+                (u32::from(net) ^ u32::from(other)) & mask == 0
+            }
+            (IpAddr::V6(net), IpAddr::V6(other)) => {
+                let mask = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
+                (u128::from(net) ^ u128::from(other)) & mask == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Net {
+    type Err = NetError;
+
+    fn from_str(text: &str) -> Result<Self, NetError> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| NetError)?;
+        let width: u8 = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            None => width,
+            Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().map_err(|_| NetError)?,
+            Some(_) => return Err(NetError),
+        };
+        if prefix > width || !host_bits_are_zero(address, prefix) {
+            return Err(NetError);
+        }
+        Ok(Self { address, prefix })
+    }
+}
+
+/// `10.1.2.3/8` is a mistake more often than a shorthand, so it is refused.
+fn host_bits_are_zero(address: IpAddr, prefix: u8) -> bool {
+    match address {
+        IpAddr::V4(v4) => u32::from(v4).checked_shl(u32::from(prefix)).unwrap_or(0) == 0,
+        IpAddr::V6(v6) => u128::from(v6).checked_shl(u32::from(prefix)).unwrap_or(0) == 0,
+    }
+}
+
+impl fmt::Display for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// One listener: an address, its protocol, what a connection on it may use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListenerSettings {
+    /// Unique name; a metric label.
+    pub name: Arc<str>,
+    /// IP address and port, or a Unix socket; never a host name. Port 0 lets the kernel choose.
+    pub bind: Address,
+    /// The protocol spoken on it.
+    pub protocol: Protocol,
+    /// Connections on this listener. Default: the limit of the process, see [`CONNECTIONS_MAX`].
+    pub connections_max: u32,
+    /// Connections from one source address on this listener. Default: the limit of the process,
+    /// see [`CONNECTIONS_PER_SOURCE_MAX`]. Unix sockets have no source and are not counted here.
+    pub connections_per_source_max: u32,
+    /// PROXY protocol. Default [`ProxyProtocol::Off`].
+    pub proxy_protocol: ProxyProtocol,
+    /// Peers that may send a PROXY header; others are closed. Empty: every peer may, for a port only balancers reach.
+    pub proxy_trusted: Vec<Net>,
+    /// TLS towards clients; `None`: clear text.
+    pub tls: Option<TlsServerSettings>,
+    /// See [`BACKLOG`].
+    pub backlog: u32,
+    /// Bytes, see [`OUTPUT_HIGH_WATER_BYTES`].
+    pub output_high_water: u64,
+    /// Bytes, below `output_high_water`; see [`OUTPUT_LOW_WATER_BYTES`].
+    pub output_low_water: u64,
+    /// Bytes, not below `output_high_water`; see [`OUTPUT_HARD_CAP_BYTES`].
+    pub output_hard_cap: u64,
+    /// See [`HEAD_TIMEOUT`].
+    pub head_timeout: Duration,
+    /// A connection without any exchange is closed after this. Default `None`, as Redis' own `timeout 0`:
+    /// application pools keep connections for hours and take a close for an error.
+    pub idle_timeout: Option<Duration>,
+    /// See [`HALF_CLOSE_TIMEOUT`].
+    pub half_close_timeout: Duration,
+    /// Share of exchanges in the access log, 0.0 to 1.0; see [`ACCESS_LOG_SAMPLE`].
+    pub access_log_sample: f64,
+}
+
+impl ListenerSettings {
+    /// A clear-text listener with every default.
+    pub fn new(name: impl Into<Arc<str>>, bind: Address, protocol: Protocol) -> Self {
+        Self {
+            name: name.into(),
+            bind,
+            protocol,
+            connections_max: CONNECTIONS_MAX,
+            connections_per_source_max: CONNECTIONS_PER_SOURCE_MAX,
+            proxy_protocol: ProxyProtocol::Off,
+            proxy_trusted: Vec::new(),
+            tls: None,
+            backlog: BACKLOG,
+            output_high_water: OUTPUT_HIGH_WATER_BYTES,
+            output_low_water: OUTPUT_LOW_WATER_BYTES,
+            output_hard_cap: OUTPUT_HARD_CAP_BYTES,
+            head_timeout: HEAD_TIMEOUT,
+            idle_timeout: None,
+            half_close_timeout: HALF_CLOSE_TIMEOUT,
+            access_log_sample: ACCESS_LOG_SAMPLE,
+        }
+    }
+}
+
+/// Limits of the whole process and of each core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitSettings {
+    /// Client connections of the process, see [`CONNECTIONS_MAX`].
+    pub connections: u32,
+    /// Client connections per source address, see [`CONNECTIONS_PER_SOURCE_MAX`].
+    pub connections_per_source: u32,
+    /// Exchanges in flight per core, see [`IN_FLIGHT_PER_CORE_MAX`].
+    pub in_flight_per_core: u32,
+    /// Bytes in buffers, whole process, see [`BUFFERED_BYTES_MAX`].
+    pub buffered_bytes: u64,
+    /// TLS handshakes in flight per core, see [`HANDSHAKES_PER_CORE_MAX`].
+    pub handshakes_per_core: u32,
+}
+
+impl Default for LimitSettings {
+    fn default() -> Self {
+        Self {
+            connections: CONNECTIONS_MAX,
+            connections_per_source: CONNECTIONS_PER_SOURCE_MAX,
+            in_flight_per_core: IN_FLIGHT_PER_CORE_MAX,
+            buffered_bytes: BUFFERED_BYTES_MAX,
+            handshakes_per_core: HANDSHAKES_PER_CORE_MAX,
+        }
+    }
+}
+
+/// What happens between SIGTERM and the end of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrainSettings {
+    /// See [`DRAIN_SETTLE`].
+    pub settle: Duration,
+    /// See [`DRAIN_TIMEOUT`].
+    pub timeout: Duration,
+}
+
+impl Default for DrainSettings {
+    fn default() -> Self {
+        Self { settle: DRAIN_SETTLE, timeout: DRAIN_TIMEOUT }
+    }
+}
+
+const _: () = assert!(OUTPUT_LOW_WATER_BYTES < OUTPUT_HIGH_WATER_BYTES);
+const _: () = assert!(OUTPUT_HIGH_WATER_BYTES <= OUTPUT_HARD_CAP_BYTES);
+const _: () = assert!(OUTPUT_HARD_CAP_BYTES <= BUFFERED_BYTES_MAX);
+const _: () = assert!(CONNECTIONS_PER_SOURCE_MAX <= CONNECTIONS_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_hold_their_own_and_nothing_else() {
+        let inside = |net: &str, ip: &str| net.parse::<Net>().expect(net).contains(ip.parse().expect(ip));
+        assert!(inside("10.0.0.0/8", "10.255.0.1"));
+        assert!(!inside("10.0.0.0/8", "11.0.0.0"));
+        assert!(inside("0.0.0.0/0", "203.0.113.9"));
+        assert!(!inside("0.0.0.0/0", "::1"));
+        assert!(inside("::/0", "2001:db8::1"));
+        assert!(inside("192.0.2.7", "192.0.2.7") && !inside("192.0.2.7", "192.0.2.8"));
+        assert!(inside("10.0.0.0/8", "::ffff:10.1.1.1"), "a dual-stack socket shows IPv4 peers as mapped");
+    }
+
+    #[test]
+    fn a_network_with_host_bits_or_a_bad_prefix_is_refused() {
+        for text in ["", "10.0.0.0/33", "10.1.2.3/8", "fd00::1/8", "10.0.0.0/", "10.0.0.0/+8", "x/8", "::/129"] {
+            assert_eq!(text.parse::<Net>(), Err(NetError), "{text}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Making one upstream connection: connect, TLS, greeting, each within its time.
+
+use std::{io, time::Duration};
+
+use weir_engine::{Stream, StreamOptions, Watermarks, net, settings::Address, timeout, tls};
+
+use crate::{protocol::LaneProtocol, protocol::Refusal, settings::UpstreamSettings};
+
+/// Bytes of requests that may wait for an upstream that does not read.
+const OUTPUT: Watermarks = Watermarks { high: 1 << 20, low: 1 << 18 };
+
+/// A connection that could not be made.
+#[derive(Debug)]
+pub(crate) struct ConnectError {
+    pub(crate) refusal: Refusal,
+    /// The label value.
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
+}
+
+/// How to reach the endpoint of one upstream.
+pub(crate) struct Connector {
+    pub(crate) endpoint: Address,
+    pub(crate) tls: Option<tls::TlsClient>,
+    pub(crate) connect_timeout: Duration,
+    handshake_timeout: Duration,
+}
+
+impl Connector {
+    pub(crate) fn new(settings: &UpstreamSettings) -> io::Result<Self> {
+        let endpoint = settings.endpoints.first().cloned();
+        let endpoint = endpoint.ok_or_else(|| io::Error::other("an upstream needs an endpoint"))?;
+        let (tls, handshake_timeout) = match &settings.tls {
+            None => (None, Duration::ZERO),
+            Some(tls) => {
+                let client = tls::client_config(tls).map_err(io::Error::other)?;
+                (Some(client), tls.handshake_timeout)
+            }
+        };
+        Ok(Self { endpoint, tls, connect_timeout: settings.connect_timeout, handshake_timeout })
+    }
+
+    /// A stream to the endpoint, greeted for `key`.
+    pub(crate) async fn open<P: LaneProtocol>(
+        &self,
+        protocol: &P,
+        key: P::Key,
+    ) -> Result<(Stream, P::Greeting), ConnectError> {
+        let socket = timeout(self.connect_timeout, net::connect(&self.endpoint)).await;
+        let socket = bounded(socket, "connect")?;
+        let mut stream = Stream::new(socket, StreamOptions { marks: OUTPUT }).map_err(|error| unreachable(error, "connect"))?;
+        if let Some(tls) = &self.tls {
+            let session = client_session(tls, &self.endpoint)?;
+            let shaken = timeout(self.handshake_timeout, stream.start_tls(session, &[])).await;
+            bounded(shaken, "tls")?;
+        }
+        let greeted = timeout(self.connect_timeout, protocol.greet(&mut stream, key)).await;
+        match greeted {
+            Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(ConnectError { refusal: Refusal::Greeting, reason: "greeting", text: error.to_string() })
+            }
+            greeted => Ok((stream, bounded(greeted, "greeting")?)),
+        }
+    }
+}
+
+fn client_session(tls: &tls::TlsClient, endpoint: &Address) -> Result<tls::TlsSession, ConnectError> {
+    let host = endpoint.host().unwrap_or_else(|| "localhost".to_owned());
+    let name = tls.name_for(&host).map_err(|error| unreachable(error, "tls"))?;
+    tls::TlsSession::client(&tls.config, name).map_err(|error| unreachable(error, "tls"))
+}
+
+fn bounded<T, E>(result: Result<io::Result<T>, E>, reason: &'static str) -> Result<T, ConnectError> {
+    match result {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(unreachable(error, reason)),
+        Err(_) => Err(unreachable("timed out", "timeout")),
+    }
+}
+
+fn unreachable(error: impl ToString, reason: &'static str) -> ConnectError {
+    ConnectError { refusal: Refusal::Unreachable, reason, text: error.to_string() }
+}

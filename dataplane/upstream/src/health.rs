@@ -1,0 +1,163 @@
+//! The active probe: is the endpoint answering?
+
+use std::{
+    io,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use weir_engine::{Stream, timeout};
+
+use crate::{
+    protocol::{LaneProtocol, Waiter},
+    settings::HealthSettings,
+    upstream::Upstream,
+};
+
+/// What the probe knows of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointState {
+    /// No probe has finished yet, or probing is off.
+    Unknown,
+    /// It answers.
+    Up,
+    /// It does not.
+    Down,
+}
+
+impl EndpointState {
+    /// The word in the admin API and the metric label.
+    pub fn name(self) -> &'static str {
+        match self {
+            EndpointState::Unknown => "unknown",
+            EndpointState::Up => "up",
+            EndpointState::Down => "down",
+        }
+    }
+}
+
+/// The health of one endpoint: written by the one worker that probes, read by all.
+#[derive(Debug, Default)]
+pub struct Health {
+    state: AtomicU8,
+    last_error: Mutex<Option<String>>,
+}
+
+impl Health {
+    /// The state now.
+    pub fn state(&self) -> EndpointState {
+        match self.state.load(Ordering::Relaxed) {
+            0 => EndpointState::Unknown,
+            1 => EndpointState::Up,
+            _ => EndpointState::Down,
+        }
+    }
+
+    /// What the last failed probe said.
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, state: EndpointState, error: Option<String>) {
+        self.state.store(state as u8, Ordering::Relaxed);
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+}
+
+/// Counts probe results in a row.
+#[derive(Debug)]
+struct Streak {
+    settings: HealthSettings,
+    good: u32,
+    bad: u32,
+}
+
+impl Streak {
+    /// The new state that this result decides, if any. The first result decides at once.
+    fn note(&mut self, is_good: bool, state: EndpointState) -> Option<EndpointState> {
+        (self.good, self.bad) = if is_good { (self.good + 1, 0) } else { (0, self.bad + 1) };
+        let is_first = state == EndpointState::Unknown;
+        match state {
+            EndpointState::Up => (self.bad >= self.settings.unhealthy_after).then_some(EndpointState::Down),
+            _ if self.good > 0 && (is_first || self.good >= self.settings.healthy_after) => Some(EndpointState::Up),
+            EndpointState::Unknown if self.bad >= self.settings.unhealthy_after => Some(EndpointState::Down),
+            _ => None,
+        }
+    }
+}
+
+/// Probes the endpoint of `upstream` until the task is dropped, on a connection of its own.
+pub(crate) async fn probe_loop<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, settings: HealthSettings) {
+    let mut streak = Streak { settings: settings.clone(), good: 0, bad: 0 };
+    let mut stream = None;
+    loop {
+        let outcome = probe_once(upstream, &settings, &mut stream).await;
+        let health = upstream.health();
+        upstream.metrics().probed(outcome.is_ok());
+        let before = health.state();
+        let decided = streak.note(outcome.is_ok(), before);
+        let error = outcome.err().map(|error| error.to_string());
+        if let Some(state) = decided.filter(|&state| state != before) {
+            upstream.metrics().health_changed(state);
+        }
+        health.set(decided.unwrap_or(before), error);
+        weir_engine::sleep(settings.interval).await;
+    }
+}
+
+async fn probe_once<P: LaneProtocol, W: Waiter<P>>(
+    upstream: &Upstream<P, W>,
+    settings: &HealthSettings,
+    stream: &mut Option<Stream>,
+) -> io::Result<()> {
+    let probe = async {
+        if stream.is_none() {
+            let protocol = upstream.protocol();
+            let opened = upstream.connector().open(protocol, protocol.probe_key()).await;
+            let (opened, _) = opened.map_err(|error| io::Error::other(error.text))?;
+            *stream = Some(opened);
+        }
+        match stream.as_mut() {
+            Some(stream) => upstream.protocol().probe(stream).await,
+            None => Ok(()),
+        }
+    };
+    let result = timeout(settings.timeout, probe).await;
+    let result = result.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer to the probe")));
+    if result.is_err() {
+        *stream = None;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn streak() -> Streak {
+        let settings = HealthSettings {
+            interval: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
+            unhealthy_after: 3,
+            healthy_after: 2,
+        };
+        Streak { settings, good: 0, bad: 0 }
+    }
+
+    #[test]
+    fn the_first_good_probe_decides_and_later_ones_need_a_streak() {
+        let mut streak = streak();
+        assert_eq!(streak.note(true, EndpointState::Unknown), Some(EndpointState::Up));
+        assert_eq!(streak.note(false, EndpointState::Up), None);
+        assert_eq!(streak.note(true, EndpointState::Up), None, "one failure in between is forgiven");
+        assert_eq!(streak.note(false, EndpointState::Up), None);
+        assert_eq!(streak.note(false, EndpointState::Up), None);
+        assert_eq!(streak.note(false, EndpointState::Up), Some(EndpointState::Down));
+        assert_eq!(streak.note(true, EndpointState::Down), None);
+        assert_eq!(streak.note(true, EndpointState::Down), Some(EndpointState::Up));
+    }
+}

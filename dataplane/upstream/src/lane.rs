@@ -1,0 +1,358 @@
+//! One upstream connection and the exchanges that wait on it.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::{Rc, Weak},
+    time::Duration,
+};
+
+use weir_base::{
+    error::Culprit,
+    permit::LocalPermit,
+    time::{Time, turn},
+    violation::Violation,
+};
+use weir_engine::{Output, Reader, Stream, stream::Cutter};
+
+use crate::{
+    metrics::UpstreamMetrics,
+    protocol::{Frame, LaneProtocol, Loss, LossCause, Reply, Scan, Timing, Waiter},
+};
+
+/// A waiting client that takes nothing for this long is evicted, so that its lane moves on.
+const STALL_MAX: Duration = Duration::from_secs(60);
+/// How often a stalled client is looked at.
+const STALL_LOOK: Duration = Duration::from_secs(1);
+
+/// A request on its way: what a session gives, and what comes back with the reply.
+pub struct Exchange<W> {
+    /// Who waits.
+    pub waiter: Rc<W>,
+    /// The session's number for it.
+    pub number: u64,
+    /// Replies that the upstream sends before the one to deliver (those of a transaction's inner commands).
+    pub skip: u32,
+    /// False for blocking commands: the client chose how long they take.
+    pub has_deadline: bool,
+    /// When its head arrived.
+    pub arrived: Time,
+    /// Counted as in flight until the end of the reply.
+    pub permit: LocalPermit,
+}
+
+pub(crate) struct Pending<W> {
+    pub(crate) exchange: Exchange<W>,
+    pub(crate) queued: Time,
+    /// `None` while the request waits in the output buffer.
+    pub(crate) sent: Option<Time>,
+    /// Bytes of the request, to find it in what was not sent.
+    pub(crate) bytes: usize,
+}
+
+impl<W> Pending<W> {
+    fn timing(&self) -> Timing {
+        let sent = self.sent.unwrap_or(self.queued);
+        Timing { arrived: self.exchange.arrived, queued: self.queued, sent }
+    }
+}
+
+/// One upstream connection.
+pub struct Lane<P: LaneProtocol, W: Waiter<P>> {
+    output: Output,
+    cutter: Cutter,
+    pending: RefCell<VecDeque<Pending<W>>>,
+    /// How many of the pending were handed to the kernel.
+    sent: Cell<usize>,
+    /// The client this lane is pinned to.
+    owner: RefCell<Option<Rc<W>>>,
+    /// Frames go to the owner unpaired: it is subscribed or monitoring.
+    is_tunnel: Cell<bool>,
+    /// No new exchanges: a stalled reply blocks it, or it is being closed.
+    is_retired: Cell<bool>,
+    ending: Cell<Option<LossCause>>,
+    last_reply: Cell<Time>,
+    hard_cap: usize,
+    greeting: P::Greeting,
+    metrics: Rc<UpstreamMetrics>,
+}
+
+impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
+    /// Wraps a greeted stream. The caller runs [`Lane::read`] on the reader it gets back.
+    pub(crate) fn new(
+        stream: &Stream,
+        greeting: P::Greeting,
+        hard_cap: usize,
+        metrics: Rc<UpstreamMetrics>,
+    ) -> Rc<Self> {
+        let lane = Rc::new(Self {
+            output: stream.output.clone(),
+            cutter: stream.cutter(),
+            pending: RefCell::default(),
+            sent: Cell::new(0),
+            owner: RefCell::new(None),
+            is_tunnel: Cell::new(false),
+            is_retired: Cell::new(false),
+            ending: Cell::new(None),
+            last_reply: Cell::new(turn::now()),
+            hard_cap,
+            greeting,
+            metrics,
+        });
+        let weak: Weak<Self> = Rc::downgrade(&lane);
+        stream.output.on_flush(move || {
+            if let Some(lane) = weak.upgrade() {
+                lane.stamp_sent();
+            }
+        });
+        lane
+    }
+
+    /// What the greeting told about the server.
+    pub fn greeting(&self) -> &P::Greeting {
+        &self.greeting
+    }
+
+    /// The output of the connection, for back-pressure on large requests.
+    pub fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// Appends a request and queues its exchange.
+    #[inline]
+    pub fn send(&self, request: &[u8], exchange: Exchange<W>) {
+        self.enqueue(exchange, turn::now(), request.len());
+        self.output.append(request);
+    }
+
+    /// Queues an exchange whose request bytes follow by [`Lane::write`]: a streamed request.
+    pub fn expect(&self, exchange: Exchange<W>) {
+        self.enqueue(exchange, turn::now(), 0);
+    }
+
+    /// Appends bytes that belong to no new exchange.
+    pub fn write(&self, bytes: &[u8]) {
+        self.output.append(bytes);
+    }
+
+    pub(crate) fn enqueue(&self, exchange: Exchange<W>, queued: Time, bytes: usize) {
+        self.pending.borrow_mut().push_back(Pending { exchange, queued, sent: None, bytes });
+    }
+
+    /// Exchanges waiting for a reply.
+    pub fn in_flight(&self) -> usize {
+        self.pending.borrow().len()
+    }
+
+    /// True while new exchanges may be sent.
+    pub fn is_open(&self) -> bool {
+        !self.is_retired.get() && self.ending.get().is_none() && !self.output.is_closed()
+    }
+
+    /// From now on frames go to the owner unpaired, or no longer.
+    ///
+    /// Entered and left only while no exchange waits.
+    pub fn set_tunnel(&self, is_tunnel: bool) {
+        debug_assert!(self.pending.borrow().is_empty());
+        self.is_tunnel.set(is_tunnel);
+    }
+
+    pub(crate) fn set_owner(&self, owner: Option<Rc<W>>) {
+        *self.owner.borrow_mut() = owner;
+    }
+
+    pub(crate) fn owner(&self) -> Option<Rc<W>> {
+        self.owner.borrow().clone()
+    }
+
+    /// May be given to another client: nothing waits, nothing streams, nothing is half sent.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.is_open() && !self.is_tunnel.get() && self.pending.borrow().is_empty()
+    }
+
+    /// Takes no more exchanges; ends once the last waiting one has its reply.
+    pub(crate) fn retire(&self) {
+        self.is_retired.set(true);
+        if self.pending.borrow().is_empty() {
+            self.end(LossCause::Retired);
+        }
+    }
+
+    /// Ends the connection now.
+    pub(crate) fn end(&self, cause: LossCause) {
+        if self.ending.get().is_none() {
+            self.ending.set(Some(cause));
+            self.cutter.cut();
+        }
+    }
+
+    /// Ends the lane if the oldest exchange has waited longer than `timeout`.
+    pub(crate) fn check_deadline(&self, now: Time, timeout: Duration) {
+        let pending = self.pending.borrow();
+        let Some(oldest) = pending.front() else { return };
+        let Some(sent) = oldest.sent else { return };
+        let since = sent.max(self.last_reply.get());
+        if oldest.exchange.has_deadline && now.since(since) > timeout {
+            drop(pending);
+            self.end(LossCause::Timeout);
+        }
+    }
+
+    fn stamp_sent(&self) {
+        let now = Time::now();
+        let mut pending = self.pending.borrow_mut();
+        for waiting in pending.iter_mut().skip(self.sent.get()) {
+            waiting.sent = Some(now);
+        }
+        self.sent.set(pending.len());
+    }
+
+    /// Reads replies until the connection ends, then tells the losses. Gives back what was never sent: its requests
+    /// as bytes and their exchanges, to be sent elsewhere.
+    pub(crate) async fn read(&self, reader: &mut Reader) -> (LossCause, Unsent<W>) {
+        let mut framer = P::Framer::default();
+        let cause = loop {
+            let chunk = match reader.receive().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) | Err(_) => break LossCause::Closed,
+            };
+            self.metrics.received(chunk.len());
+            match self.deliver(&mut framer, &chunk) {
+                Ok(()) => {}
+                Err(violation) => {
+                    self.metrics.violation(&violation);
+                    break LossCause::Violation;
+                }
+            }
+            drop(chunk);
+            if self.is_retired.get() && self.pending.borrow().is_empty() {
+                break LossCause::Retired;
+            }
+            if let Some(slow) = self.congested_client() {
+                reader.pause();
+                self.wait_for(&slow).await;
+            }
+        };
+        let cause = self.ending.get().unwrap_or(cause);
+        self.ending.set(Some(cause));
+        self.cutter.cut();
+        (cause, self.fail_sent(cause))
+    }
+
+    fn deliver(&self, framer: &mut P::Framer, chunk: &[u8]) -> Result<(), Violation> {
+        self.last_reply.set(turn::now());
+        let mut at = 0;
+        while at < chunk.len() {
+            let scan = P::scan(framer, &chunk[at..])?;
+            let bytes = &chunk[at..at + scan.taken];
+            at += scan.taken;
+            if scan.is_push || self.is_tunnel.get() {
+                self.deliver_unpaired(bytes, scan)?;
+            } else {
+                self.deliver_reply(bytes, scan)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver_unpaired(&self, bytes: &[u8], scan: Scan) -> Result<(), Violation> {
+        let Some(owner) = self.owner() else {
+            return Err(Violation::rule("unsolicited_frame", Culprit::Upstream, "a frame that nobody subscribed to"));
+        };
+        owner.on_frame(Frame { bytes, end: scan.end, is_push: scan.is_push });
+        Ok(())
+    }
+
+    #[inline]
+    fn deliver_reply(&self, bytes: &[u8], scan: Scan) -> Result<(), Violation> {
+        let mut pending = self.pending.borrow_mut();
+        let Some(oldest) = pending.front_mut() else {
+            return Err(Violation::rule("unsolicited_reply", Culprit::Upstream, "a reply that nobody asked for"));
+        };
+        if oldest.exchange.skip > 0 {
+            oldest.exchange.skip -= u32::from(scan.end.is_some());
+            return Ok(());
+        }
+        let (exchange, timing) = (oldest.exchange.number, oldest.timing());
+        if scan.end.is_none() {
+            let waiter = oldest.exchange.waiter.clone();
+            drop(pending);
+            waiter.on_reply(Reply { exchange, bytes, end: None, timing });
+            return Ok(());
+        }
+        let Some(done) = pending.pop_front() else { return Ok(()) };
+        drop(pending);
+        self.sent.set(self.sent.get().saturating_sub(1));
+        done.exchange.waiter.on_reply(Reply { exchange, bytes, end: scan.end, timing });
+        Ok(())
+    }
+
+    /// The client that must read before this lane is read on, if there is one.
+    fn congested_client(&self) -> Option<Rc<W>> {
+        if let Some(owner) = self.owner() {
+            let is_slow = owner.output().is_congested() && !self.is_tunnel.get();
+            return is_slow.then_some(owner);
+        }
+        let pending = self.pending.borrow();
+        let client = pending.front()?.exchange.waiter.clone();
+        let output = client.output();
+        if !output.is_congested() || output.is_closed() {
+            return None;
+        }
+        let is_alone = pending.iter().all(|waiting| Rc::ptr_eq(&waiting.exchange.waiter, &client));
+        drop(pending);
+        if is_alone {
+            // Others must not queue behind it: they get a fresh lane.
+            self.is_retired.set(true);
+            return Some(client);
+        }
+        if output.buffered() >= self.hard_cap {
+            client.evict();
+        }
+        None
+    }
+
+    /// Waits until `client` has read, evicting it if it takes nothing for [`STALL_MAX`].
+    async fn wait_for(&self, client: &W) {
+        let output = client.output();
+        let mut progress = (output.progress(), turn::now());
+        while self.ending.get().is_none() {
+            if weir_engine::timeout(STALL_LOOK, output.relieved()).await.is_ok() {
+                return;
+            }
+            if output.progress() != progress.0 {
+                progress = (output.progress(), turn::now());
+            } else if turn::now().since(progress.1) > STALL_MAX {
+                client.evict();
+                return;
+            }
+        }
+    }
+
+    /// Tells every exchange that was sent that its reply is lost; keeps the rest.
+    fn fail_sent(&self, cause: LossCause) -> Unsent<W> {
+        let mut unsent = Unsent { exchanges: VecDeque::new(), requests: self.output.take_unsent() };
+        let all = std::mem::take(&mut *self.pending.borrow_mut());
+        for waiting in all {
+            if waiting.sent.is_none() && waiting.bytes > 0 && self.owner.borrow().is_none() {
+                unsent.exchanges.push_back(waiting);
+                continue;
+            }
+            let loss = Loss { cause, was_sent: waiting.sent.is_some() };
+            waiting.exchange.waiter.on_loss(waiting.exchange.number, loss);
+        }
+        unsent
+    }
+}
+
+/// Requests that a lane had accepted and never handed to the kernel: provably not executed.
+pub(crate) struct Unsent<W> {
+    pub(crate) exchanges: VecDeque<Pending<W>>,
+    pub(crate) requests: Vec<u8>,
+}
+
+impl<W> Default for Unsent<W> {
+    fn default() -> Self {
+        Self { exchanges: VecDeque::new(), requests: Vec::new() }
+    }
+}

@@ -1,0 +1,39 @@
+//! Upstreams: endpoints, the lanes to them, their health and the breaker.
+//!
+//! A **lane** is one upstream connection and the queue that pairs its replies with the sessions that wait for them.
+//! A *shared* lane carries the requests of many clients, pipelined: all that one loop turn appends leaves in one send. A
+//! *pinned* lane belongs to one client until its session state is gone. What a reply is, how a connection is greeted and how
+//! a server is probed is the protocol's business: see [`LaneProtocol`].
+//!
+//! | file | concept |
+//! |---|---|
+//! | `settings` | what an operator may choose, with defaults and reasons |
+//! | `protocol` | the two traits: what a protocol tells a lane, what a lane tells a session |
+//! | `lane` | one connection: pending exchanges, pairing, loss, back-pressure |
+//! | `shared` | one shared lane over its reconnections, and the backlog that waits for it |
+//! | `pinned` | the pool of pinned lanes and its waiters |
+//! | `breaker` | when to stop trying |
+//! | `health` | the active probe |
+//! | `upstream` | all of the above for one named upstream on one worker |
+//! | `metrics` | the cells this room writes |
+
+#![forbid(unsafe_code)]
+
+mod breaker;
+mod connect;
+mod health;
+mod lane;
+mod metrics;
+mod pinned;
+mod protocol;
+pub mod settings;
+mod shared;
+mod upstream;
+
+pub use breaker::{Breaker, BreakerState};
+pub use health::{EndpointState, Health};
+pub use lane::{Exchange, Lane};
+pub use metrics::UpstreamMetrics;
+pub use protocol::{Frame, FrameKind, LaneProtocol, Loss, LossCause, Refusal, Reply, Scan, Timing, Waiter};
+pub use shared::SharedLane;
+pub use upstream::Upstream;

@@ -1,0 +1,125 @@
+//! The cells that one upstream writes on one worker.
+
+use std::time::Duration;
+
+use weir_base::violation::Violation;
+use weir_telemetry::{CoreMetrics, Counter, Gauge, Histogram, catalog, cells::GaugeGuard};
+
+use crate::{breaker::BreakerState, health::EndpointState, protocol::LossCause};
+
+/// What a lane is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaneKind {
+    Shared,
+    Pinned,
+}
+
+/// Cells of one upstream on one worker.
+pub struct UpstreamMetrics {
+    core: CoreMetrics,
+    upstream: String,
+    endpoint: String,
+    open: [Gauge; 2],
+    connects: [Counter; 2],
+    connect_duration: Histogram,
+    waiters: Gauge,
+    acquire_wait: Histogram,
+    pinned: Gauge,
+    received: Counter,
+    breaker: Gauge,
+    up: Gauge,
+}
+
+impl UpstreamMetrics {
+    /// The cells of `upstream`, whose endpoint is `endpoint`.
+    pub fn new(core: &CoreMetrics, upstream: &str, endpoint: &str) -> Self {
+        let both = |family| [core.gauge(family, &[upstream, "shared"]), core.gauge(family, &[upstream, "pinned"])];
+        let up = core.gauge(&catalog::ENDPOINT_UP, &[upstream, endpoint]);
+        up.set(1);
+        Self {
+            open: both(&catalog::LANES_OPEN),
+            connects: ["shared", "pinned"].map(|kind| core.counter(&catalog::LANE_CONNECTS, &[upstream, kind])),
+            connect_duration: core.histogram(&catalog::LANE_CONNECT_DURATION, &[upstream]),
+            waiters: core.gauge(&catalog::LANE_POOL_WAITERS, &[upstream]),
+            acquire_wait: core.histogram(&catalog::LANE_POOL_ACQUIRE_WAIT, &[upstream]),
+            pinned: core.gauge(&catalog::PINNED_SESSIONS, &[upstream]),
+            received: core.counter(&catalog::UPSTREAM_READ_BYTES, &[upstream]),
+            breaker: core.gauge(&catalog::BREAKER_STATE, &[upstream, endpoint]),
+            up,
+            core: core.clone(),
+            upstream: upstream.to_owned(),
+            endpoint: endpoint.to_owned(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn received(&self, bytes: usize) {
+        self.received.add(bytes as u64);
+    }
+
+    pub(crate) fn lane_opened(&self, kind: LaneKind) -> GaugeGuard {
+        self.open[kind as usize].guard()
+    }
+
+    pub(crate) fn connected(&self, kind: LaneKind, took: Duration) {
+        self.connects[kind as usize].inc();
+        self.connect_duration.record(took.as_nanos() as u64);
+    }
+
+    pub(crate) fn connect_failed(&self, reason: &str) {
+        self.core.counter(&catalog::LANE_CONNECT_FAILURES, &[&self.upstream, reason]).inc();
+    }
+
+    pub(crate) fn lane_closed(&self, cause: LossCause) {
+        self.core.counter(&catalog::LANE_CLOSES, &[&self.upstream, cause.name()]).inc();
+    }
+
+    pub(crate) fn violation(&self, violation: &Violation) {
+        let labels = ["", violation.reason, violation.culprit.as_str()];
+        self.core.counter(&catalog::VIOLATIONS, &labels).inc();
+    }
+
+    pub(crate) fn waiters(&self, change: i64) {
+        self.waiters.add(change);
+    }
+
+    pub(crate) fn waited(&self, wait: Duration) {
+        self.acquire_wait.record(wait.as_nanos() as u64);
+    }
+
+    pub(crate) fn pinned(&self) {
+        self.pinned.inc();
+    }
+
+    pub(crate) fn unpinned(&self) {
+        self.pinned.dec();
+    }
+
+    /// A session was bound to a lane of its own for `reason`.
+    pub fn pinned_for(&self, reason: &str) {
+        self.core.counter(&catalog::PINS, &[&self.upstream, reason]).inc();
+    }
+
+    pub(crate) fn retried(&self, count: usize) {
+        self.core.counter(&catalog::RETRIES, &[&self.upstream, "unsent"]).add(count as u64);
+    }
+
+    pub(crate) fn breaker(&self, state: BreakerState) {
+        self.breaker.set(state as i64);
+    }
+
+    pub(crate) fn breaker_opened(&self) {
+        self.core.counter(&catalog::BREAKER_OPENED, &[&self.upstream, &self.endpoint]).inc();
+    }
+
+    pub(crate) fn probed(&self, is_good: bool) {
+        let outcome = if is_good { "ok" } else { "failed" };
+        self.core.counter(&catalog::HEALTH_CHECKS, &[&self.upstream, &self.endpoint, outcome]).inc();
+    }
+
+    pub(crate) fn health_changed(&self, state: EndpointState) {
+        self.up.set(i64::from(state != EndpointState::Down));
+        let labels = [&*self.upstream, &*self.endpoint, state.name()];
+        self.core.counter(&catalog::ENDPOINT_CHANGES, &labels).inc();
+    }
+}

@@ -1,0 +1,191 @@
+//! The pool of pinned lanes: connections that belong to one client until its session state is gone.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::Rc,
+};
+
+use weir_base::time::{Time, turn};
+use weir_engine::Stream;
+
+use crate::{
+    lane::Lane,
+    metrics::LaneKind,
+    protocol::{LaneProtocol, LossCause, Refusal, Waiter},
+    upstream::Upstream,
+};
+
+struct Waiting<P: LaneProtocol, W> {
+    key: P::Key,
+    waiter: Rc<W>,
+    since: Time,
+}
+
+/// Lanes lent to clients, idle ones, and the clients that wait for one.
+pub(crate) struct PinnedPool<P: LaneProtocol, W: Waiter<P>> {
+    /// Lanes lent, idle or being connected.
+    open: Cell<u32>,
+    idle: RefCell<Vec<(P::Key, Rc<Lane<P, W>>)>>,
+    lent: RefCell<Vec<Rc<Lane<P, W>>>>,
+    waiting: RefCell<VecDeque<Waiting<P, W>>>,
+}
+
+impl<P: LaneProtocol, W: Waiter<P>> Default for PinnedPool<P, W> {
+    fn default() -> Self {
+        Self {
+            open: Cell::new(0),
+            idle: RefCell::default(),
+            lent: RefCell::default(),
+            waiting: RefCell::default(),
+        }
+    }
+}
+
+impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
+    /// Asks for a lane of `waiter`'s own. `Some` now, or [`Waiter::on_pin`] later.
+    pub fn pin(self: &Rc<Self>, key: P::Key, waiter: &Rc<W>) -> Option<Rc<Lane<P, W>>> {
+        let pool = &self.pinned;
+        let mut idle = pool.idle.borrow_mut();
+        while let Some(at) = idle.iter().position(|(idle_key, _)| *idle_key == key) {
+            let (_, lane) = idle.swap_remove(at);
+            if lane.is_clean() {
+                self.lend(&lane, waiter);
+                return Some(lane);
+            }
+        }
+        drop(idle);
+        let request = Waiting { key, waiter: waiter.clone(), since: turn::now() };
+        self.metrics().waiters(1);
+        if pool.open.get() < self.settings().pinned_lanes_max {
+            self.open_pinned(request);
+        } else if pool.waiting.borrow().len() < self.settings().lane_waiters_max as usize {
+            pool.waiting.borrow_mut().push_back(request);
+        } else {
+            self.refuse_pin(request, Refusal::QueueFull);
+        }
+        None
+    }
+
+    /// Gives a pinned lane back. A lane whose state is not certain is closed: the next client must find it clean.
+    pub fn unpin(self: &Rc<Self>, key: P::Key, lane: Rc<Lane<P, W>>, is_clean: bool) {
+        let pool = &self.pinned;
+        pool.lent.borrow_mut().retain(|lent| !Rc::ptr_eq(lent, &lane));
+        lane.set_owner(None);
+        self.metrics().unpinned();
+        if !is_clean || !lane.is_clean() {
+            lane.end(LossCause::Retired);
+            return;
+        }
+        let next = self.next_waiting(|waiting| waiting.key == key);
+        if let Some(next) = next {
+            self.grant(&lane, next);
+        } else if pool.idle.borrow().len() < self.settings().pinned_lanes_idle_max as usize
+            && pool.waiting.borrow().is_empty()
+        {
+            pool.idle.borrow_mut().push((key, lane));
+        } else {
+            lane.end(LossCause::Retired);
+        }
+    }
+
+    /// Pinned lanes open or being opened, and clients that wait.
+    pub fn pinned_count(&self) -> (u32, usize) {
+        (self.pinned.open.get(), self.pinned.waiting.borrow().len())
+    }
+
+    fn next_waiting(&self, fits: impl Fn(&Waiting<P, W>) -> bool) -> Option<Waiting<P, W>> {
+        let mut waiting = self.pinned.waiting.borrow_mut();
+        let at = waiting.iter().position(fits)?;
+        waiting.remove(at)
+    }
+
+    fn grant(self: &Rc<Self>, lane: &Rc<Lane<P, W>>, to: Waiting<P, W>) {
+        self.metrics().waiters(-1);
+        self.metrics().waited(turn::now().since(to.since));
+        self.lend(lane, &to.waiter);
+        to.waiter.on_pin(Ok(lane.clone()));
+    }
+
+    fn lend(&self, lane: &Rc<Lane<P, W>>, waiter: &Rc<W>) {
+        lane.set_owner(Some(waiter.clone()));
+        self.metrics().pinned();
+        self.pinned.lent.borrow_mut().push(lane.clone());
+    }
+
+    fn refuse_pin(&self, request: Waiting<P, W>, refusal: Refusal) {
+        self.metrics().waiters(-1);
+        request.waiter.on_pin(Err(refusal));
+    }
+
+    fn open_pinned(self: &Rc<Self>, request: Waiting<P, W>) {
+        self.pinned.open.set(self.pinned.open.get() + 1);
+        let upstream = self.clone();
+        weir_engine::spawn(async move {
+            upstream.run_pinned(request).await;
+            upstream.pinned.open.set(upstream.pinned.open.get() - 1);
+            if let Some(next) = upstream.next_waiting(|_| true) {
+                upstream.open_pinned(next);
+            }
+        })
+        .detach();
+    }
+
+    /// One pinned connection: made, lent from client to client, lost.
+    async fn run_pinned(self: &Rc<Self>, request: Waiting<P, W>) {
+        let mut attempt = 0;
+        let (mut stream, greeting): (Stream, P::Greeting) = loop {
+            let refusal = match self.check_available() {
+                Err(refusal) => refusal,
+                Ok(()) => match self.open(request.key, LaneKind::Pinned).await {
+                    Ok(opened) => break opened,
+                    Err(error) => error.refusal,
+                },
+            };
+            let has_time = turn::now().since(request.since) < self.settings().lane_wait_timeout;
+            if refusal != Refusal::Unreachable || !has_time {
+                self.refuse_pin(request, refusal);
+                return;
+            }
+            weir_engine::sleep(self.backoff(attempt)).await;
+            attempt += 1;
+        };
+        let lane = Lane::new(&stream, greeting, self.hard_cap(), self.metrics().clone());
+        let _open = self.metrics().lane_opened(LaneKind::Pinned);
+        self.grant(&lane, request);
+        let (cause, _) = lane.read(&mut stream.reader).await;
+        self.lane_lost(cause);
+        self.pinned.idle.borrow_mut().retain(|(_, idle)| !Rc::ptr_eq(idle, &lane));
+        let was_lent = {
+            let mut lent = self.pinned.lent.borrow_mut();
+            let before = lent.len();
+            lent.retain(|lent| !Rc::ptr_eq(lent, &lane));
+            lent.len() < before
+        };
+        if was_lent {
+            self.metrics().unpinned();
+        }
+        if let Some(owner) = lane.owner() {
+            lane.set_owner(None);
+            owner.on_pin_loss(cause);
+        }
+    }
+
+    /// Refuses clients that have waited too long for a pinned lane, and looks at the deadlines of the lent ones.
+    pub(crate) fn check_pinned(&self) {
+        let now = turn::now();
+        let limit = self.settings().lane_wait_timeout;
+        while let Some(late) = self.next_waiting(|waiting| now.since(waiting.since) > limit) {
+            self.refuse_pin(late, Refusal::QueueTimeout);
+        }
+        for lane in self.pinned.lent.borrow().iter() {
+            lane.check_deadline(now, self.settings().request_timeout);
+        }
+    }
+
+    pub(crate) fn end_idle_pinned(&self) {
+        for (_, lane) in self.pinned.idle.borrow_mut().drain(..) {
+            lane.end(LossCause::Retired);
+        }
+    }
+}

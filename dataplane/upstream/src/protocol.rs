@@ -1,0 +1,182 @@
+//! What a protocol tells a lane, and what a lane tells a session.
+
+use std::{fmt, future::Future, hash::Hash, io, rc::Rc};
+
+use weir_base::{time::Time, violation::Violation};
+use weir_engine::{Output, Stream};
+
+use crate::lane::Lane;
+
+/// A wire protocol as a lane sees it.
+pub trait LaneProtocol: 'static + Sized {
+    /// What makes two lanes of one endpoint different: database, protocol version, user.
+    type Key: Copy + Eq + Hash + fmt::Debug + 'static;
+    /// Finds the frames in the bytes of an upstream.
+    type Framer: Default + 'static;
+    /// What the greeting told about the server.
+    type Greeting: 'static;
+
+    /// The next piece of `input`: up to the end of one frame, or all of it.
+    ///
+    /// # Errors
+    /// The upstream broke the protocol; the lane is closed.
+    fn scan(framer: &mut Self::Framer, input: &[u8]) -> Result<Scan, Violation>;
+
+    /// Authenticates and prepares a fresh connection for `key`.
+    fn greet(&self, stream: &mut Stream, key: Self::Key) -> impl Future<Output = io::Result<Self::Greeting>>;
+
+    /// One health probe on a greeted connection.
+    fn probe(&self, stream: &mut Stream) -> impl Future<Output = io::Result<()>>;
+
+    /// The key of the health probe's own connection.
+    fn probe_key(&self) -> Self::Key;
+}
+
+/// One step of a framer.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan {
+    /// Bytes of the input that belong to the current frame.
+    pub taken: usize,
+    /// The frame is out of band: it answers no request.
+    pub is_push: bool,
+    /// What the frame was, once it is complete.
+    pub end: Option<FrameKind>,
+}
+
+/// What a complete frame was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// An answer.
+    Reply,
+    /// An answer that refuses.
+    Error,
+    /// Out of band.
+    Push,
+}
+
+/// When the parts of an exchange happened.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// The head of the request had arrived.
+    pub arrived: Time,
+    /// The request was appended to the lane, or to the backlog in front of it.
+    pub queued: Time,
+    /// The request was handed to the kernel.
+    pub sent: Time,
+}
+
+/// A piece of a reply.
+pub struct Reply<'a> {
+    /// The number that the session gave to the exchange.
+    pub exchange: u64,
+    /// The bytes, as they came.
+    pub bytes: &'a [u8],
+    /// Set with the last piece.
+    pub end: Option<FrameKind>,
+    /// Of the request.
+    pub timing: Timing,
+}
+
+/// A piece of a frame on a pinned lane that is paired with no exchange.
+pub struct Frame<'a> {
+    /// The bytes, as they came.
+    pub bytes: &'a [u8],
+    /// Set with the last piece.
+    pub end: Option<FrameKind>,
+    /// The wire says that it is out of band.
+    pub is_push: bool,
+}
+
+/// Why a request will get no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// What happened.
+    pub cause: LossCause,
+    /// The request had been handed to the kernel: it may have been executed.
+    pub was_sent: bool,
+}
+
+/// What ended a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LossCause {
+    /// The upstream closed or reset the connection.
+    Closed,
+    /// No reply within the request timeout.
+    Timeout,
+    /// The upstream broke the protocol.
+    Violation,
+    /// The gateway is closing the lane (drain, reload).
+    Retired,
+}
+
+impl LossCause {
+    /// The label value.
+    pub fn name(self) -> &'static str {
+        match self {
+            LossCause::Closed => "closed",
+            LossCause::Timeout => "timeout",
+            LossCause::Violation => "violation",
+            LossCause::Retired => "retired",
+        }
+    }
+}
+
+/// Why a request was not given to the upstream at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// No connection could be made in time.
+    Unreachable,
+    /// The breaker is open: it failed too often just now.
+    BreakerOpen,
+    /// As many requests wait for a lane as may.
+    QueueFull,
+    /// The wait for a lane took too long.
+    QueueTimeout,
+    /// The upstream refused the greeting: wrong credentials, or a protocol version that it does not speak.
+    Greeting,
+}
+
+impl Refusal {
+    /// The label value, and the stable token in error texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Refusal::Unreachable => "upstream_unreachable",
+            Refusal::BreakerOpen => "breaker_open",
+            Refusal::QueueFull => "upstream_queue_full",
+            Refusal::QueueTimeout => "upstream_queue_timeout",
+            Refusal::Greeting => "upstream_greeting",
+        }
+    }
+
+    /// What a person reads.
+    pub fn text(self) -> &'static str {
+        match self {
+            Refusal::Unreachable => "upstream unreachable",
+            Refusal::BreakerOpen => "upstream unavailable, breaker open",
+            Refusal::QueueFull => "upstream queue full",
+            Refusal::QueueTimeout => "timed out waiting for an upstream lane",
+            Refusal::Greeting => "upstream refused the gateway's login",
+        }
+    }
+}
+
+/// A session, as its lanes see it. Calls come from the lane's reader task on the same core; a call must not call back
+/// into the lane it came from.
+pub trait Waiter<P: LaneProtocol>: 'static + Sized {
+    /// A piece of a reply, in the order of the requests of this session.
+    fn on_reply(&self, reply: Reply<'_>);
+    /// No reply will come.
+    fn on_loss(&self, exchange: u64, loss: Loss);
+    /// The request was never given to the upstream.
+    fn on_refusal(&self, exchange: u64, refusal: Refusal);
+    /// A frame of the pinned lane that answers no exchange.
+    fn on_frame(&self, frame: Frame<'_>);
+    /// The pinned lane asked for is here, or will not come.
+    fn on_pin(&self, lane: Result<Rc<Lane<P, Self>>, Refusal>);
+    /// The pinned lane is gone. Called after the losses of its exchanges.
+    fn on_pin_loss(&self, cause: LossCause);
+    /// Where replies go: a lane is not read while it is congested.
+    fn output(&self) -> &Output;
+    /// The session reads too slowly for the others on its lane; it must end.
+    fn evict(&self);
+}

@@ -1,0 +1,182 @@
+//! What an upstream can be told: endpoints, lanes, health, breaker, reconnect. Plain data, already checked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_base::limits;
+use weir_engine::settings::{Address, TlsClientSettings};
+
+/// TCP (or Unix) connect, name resolution included. Default 1 s: inside one data centre a connect takes under 1 ms,
+/// one retransmitted SYN takes 1 s, and more only hides a dead server.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// From the last byte of a request to the last byte of its reply, blocking commands excepted. Default 5 s.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Shared pipelined connections per worker and endpoint. Default 1: one keeps a single-threaded server busy, and
+/// merges the requests of all clients of a core into one send. More help only servers with I/O threads.
+pub const SHARED_LANES: u16 = 1;
+
+/// Connections per worker that belong to one client because of its session state. Default 1,024.
+/// Redis allows 10,000 clients by default, so eight workers at this limit still leave it room.
+pub const PINNED_LANES_MAX: u32 = 1_024;
+
+/// Sessions per worker that may wait for a pinned lane. Default 1,024; beyond it the command is refused at once.
+pub const LANE_WAITERS_MAX: u32 = 1_024;
+
+/// How long one waits for a lane. Default 1 s: longer than a connect, shorter than a client's own timeout.
+pub const LANE_WAIT_TIMEOUT: Duration = limits::QUEUE_WAIT_MAX;
+
+/// Clean pinned lanes kept open per worker for the next session that needs one. Default 8.
+pub const PINNED_LANES_IDLE_MAX: u32 = 8;
+
+/// Requests on one shared lane that wait for their replies. Default 16,384: four times the exchanges a core may have
+/// in flight, so that admission refuses first and this stays a guard. About 64 bytes each, so 1 MiB.
+pub const LANE_IN_FLIGHT_MAX: u32 = 16_384;
+
+/// Times a read that provably was not executed is tried again. Default 1; 0 turns retries off.
+pub const RETRY_READS_MAX: u8 = 1;
+
+/// Between two active health checks of an endpoint. Default 1 s.
+pub const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
+/// For one health check, connect included. Default 500 ms, less than the interval so that checks never overlap.
+pub const HEALTH_TIMEOUT: Duration = Duration::from_millis(500);
+/// Failed checks in a row that make an endpoint unhealthy. Default 3.
+pub const HEALTH_UNHEALTHY_AFTER: u32 = 3;
+/// Good checks in a row that make it healthy again. Default 2.
+pub const HEALTH_HEALTHY_AFTER: u32 = 2;
+
+/// Failures (connect, timeout, closed mid-reply) within the window that open the breaker. Default 5.
+/// An error reply of the server is no failure: the server is well.
+pub const BREAKER_FAILURES: u32 = 5;
+/// The window in which failures are counted. Default 10 s.
+pub const BREAKER_WINDOW: Duration = Duration::from_secs(10);
+/// How long an open breaker refuses at once before it lets one attempt through. Default 1 s.
+pub const BREAKER_OPEN_FOR: Duration = Duration::from_secs(1);
+
+/// First pause before a reconnect; doubled at each failure. Default 5 ms: a restarted server is found at once.
+pub const RECONNECT_BASE: Duration = Duration::from_millis(5);
+/// Longest pause before a reconnect. Default 1 s.
+pub const RECONNECT_MAX: Duration = Duration::from_secs(1);
+/// Random share taken off each pause, so that workers and instances do not come back in step. Default 0.5.
+pub const RECONNECT_JITTER: f64 = 0.5;
+
+/// One named set of endpoints and how it is spoken to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpstreamSettings {
+    /// Unique name; a metric label.
+    pub name: Arc<str>,
+    /// At least one. Host names are resolved at connect.
+    pub endpoints: Vec<Address>,
+    /// TLS towards the endpoints; `None`: clear text.
+    pub tls: Option<TlsClientSettings>,
+    /// See [`CONNECT_TIMEOUT`].
+    pub connect_timeout: Duration,
+    /// See [`REQUEST_TIMEOUT`].
+    pub request_timeout: Duration,
+    /// Per worker and endpoint, at least 1; see [`SHARED_LANES`].
+    pub shared_lanes: u16,
+    /// Per worker, see [`PINNED_LANES_MAX`]. 0: commands that need one are refused.
+    pub pinned_lanes_max: u32,
+    /// Per worker, at most `pinned_lanes_max`; see [`PINNED_LANES_IDLE_MAX`].
+    pub pinned_lanes_idle_max: u32,
+    /// Per worker, see [`LANE_WAITERS_MAX`].
+    pub lane_waiters_max: u32,
+    /// See [`LANE_WAIT_TIMEOUT`].
+    pub lane_wait_timeout: Duration,
+    /// Per lane, see [`LANE_IN_FLIGHT_MAX`].
+    pub lane_in_flight_max: u32,
+    /// See [`RETRY_READS_MAX`].
+    pub retry_reads_max: u8,
+    /// Active checks; `None`: only what traffic shows.
+    pub health: Option<HealthSettings>,
+    /// Passive checks: refuse at once while the endpoint keeps failing.
+    pub breaker: BreakerSettings,
+    /// Pauses between attempts to connect.
+    pub reconnect: ReconnectSettings,
+}
+
+impl UpstreamSettings {
+    /// A clear-text upstream with every default.
+    pub fn new(name: impl Into<Arc<str>>, endpoints: Vec<Address>) -> Self {
+        Self {
+            name: name.into(),
+            endpoints,
+            tls: None,
+            connect_timeout: CONNECT_TIMEOUT,
+            request_timeout: REQUEST_TIMEOUT,
+            shared_lanes: SHARED_LANES,
+            pinned_lanes_max: PINNED_LANES_MAX,
+            pinned_lanes_idle_max: PINNED_LANES_IDLE_MAX,
+            lane_waiters_max: LANE_WAITERS_MAX,
+            lane_wait_timeout: LANE_WAIT_TIMEOUT,
+            lane_in_flight_max: LANE_IN_FLIGHT_MAX,
+            retry_reads_max: RETRY_READS_MAX,
+            health: Some(HealthSettings::default()),
+            breaker: BreakerSettings::default(),
+            reconnect: ReconnectSettings::default(),
+        }
+    }
+}
+
+/// Active health checks (for Redis: PING on a connection of its own).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthSettings {
+    /// See [`HEALTH_INTERVAL`].
+    pub interval: Duration,
+    /// Below `interval`; see [`HEALTH_TIMEOUT`].
+    pub timeout: Duration,
+    /// See [`HEALTH_UNHEALTHY_AFTER`].
+    pub unhealthy_after: u32,
+    /// See [`HEALTH_HEALTHY_AFTER`].
+    pub healthy_after: u32,
+}
+
+impl Default for HealthSettings {
+    fn default() -> Self {
+        Self {
+            interval: HEALTH_INTERVAL,
+            timeout: HEALTH_TIMEOUT,
+            unhealthy_after: HEALTH_UNHEALTHY_AFTER,
+            healthy_after: HEALTH_HEALTHY_AFTER,
+        }
+    }
+}
+
+/// When to stop trying for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BreakerSettings {
+    /// See [`BREAKER_FAILURES`].
+    pub failures: u32,
+    /// See [`BREAKER_WINDOW`].
+    pub window: Duration,
+    /// See [`BREAKER_OPEN_FOR`].
+    pub open_for: Duration,
+}
+
+impl Default for BreakerSettings {
+    fn default() -> Self {
+        Self { failures: BREAKER_FAILURES, window: BREAKER_WINDOW, open_for: BREAKER_OPEN_FOR }
+    }
+}
+
+/// Pauses between attempts to connect: `base`, doubled up to `max`, each shortened by a random share up to `jitter`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReconnectSettings {
+    /// See [`RECONNECT_BASE`].
+    pub base: Duration,
+    /// Not below `base`; see [`RECONNECT_MAX`].
+    pub max: Duration,
+    /// 0.0 to 1.0; see [`RECONNECT_JITTER`].
+    pub jitter: f64,
+}
+
+impl Default for ReconnectSettings {
+    fn default() -> Self {
+        Self { base: RECONNECT_BASE, max: RECONNECT_MAX, jitter: RECONNECT_JITTER }
+    }
+}
+
+const _: () = assert!(HEALTH_TIMEOUT.as_nanos() < HEALTH_INTERVAL.as_nanos());
+const _: () = assert!(RECONNECT_BASE.as_nanos() <= RECONNECT_MAX.as_nanos());
+const _: () = assert!(PINNED_LANES_IDLE_MAX <= PINNED_LANES_MAX);

@@ -1,0 +1,193 @@
+//! One shared lane over its reconnections, and the backlog that waits while there is none.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::{Rc, Weak},
+};
+
+use weir_base::time::turn;
+
+use crate::{
+    connect::ConnectError,
+    lane::{Exchange, Lane, Pending, Unsent},
+    metrics::LaneKind,
+    protocol::{LaneProtocol, LossCause, Refusal, Waiter},
+    upstream::Upstream,
+};
+
+/// Bytes of requests that wait for a connection, per lane. Past it they are refused.
+const BACKLOG_BYTES_MAX: usize = 64 << 20;
+
+/// A shared lane of one upstream on one worker. It outlives its connections: requests that were never handed to the kernel
+/// move to the next one, as they provably were not executed.
+pub struct SharedLane<P: LaneProtocol, W: Waiter<P>> {
+    key: P::Key,
+    upstream: Weak<Upstream<P, W>>,
+    lane: RefCell<Option<Rc<Lane<P, W>>>>,
+    backlog: RefCell<Unsent<W>>,
+    is_connecting: Cell<bool>,
+}
+
+impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
+    pub(crate) fn new(key: P::Key, upstream: Weak<Upstream<P, W>>) -> Rc<Self> {
+        Rc::new(Self {
+            key,
+            upstream,
+            lane: RefCell::new(None),
+            backlog: RefCell::default(),
+            is_connecting: Cell::new(false),
+        })
+    }
+
+    /// Sends a request, or queues it while the lane connects.
+    ///
+    /// # Errors
+    /// The request was not accepted; nothing was sent.
+    #[inline]
+    pub fn send(self: &Rc<Self>, request: &[u8], exchange: Exchange<W>) -> Result<(), Refusal> {
+        if let Some(lane) = &*self.lane.borrow()
+            && lane.is_open()
+        {
+            lane.send(request, exchange);
+            return Ok(());
+        }
+        self.queue(request, exchange)
+    }
+
+    /// The lane, while it is connected.
+    pub fn lane(&self) -> Option<Rc<Lane<P, W>>> {
+        self.lane.borrow().clone().filter(|lane| lane.is_open())
+    }
+
+    #[cold]
+    fn queue(self: &Rc<Self>, request: &[u8], exchange: Exchange<W>) -> Result<(), Refusal> {
+        let upstream = self.upstream.upgrade().ok_or(Refusal::Unreachable)?;
+        if !self.is_connecting.get() {
+            upstream.check_available()?;
+        }
+        let mut backlog = self.backlog.borrow_mut();
+        let has_room = backlog.exchanges.len() < upstream.settings().lane_in_flight_max as usize
+            && backlog.requests.len() + request.len() <= BACKLOG_BYTES_MAX;
+        if !has_room {
+            return Err(Refusal::QueueFull);
+        }
+        upstream.metrics().waiters(1);
+        backlog.requests.extend_from_slice(request);
+        let bytes = request.len();
+        backlog.exchanges.push_back(Pending { exchange, queued: turn::now(), sent: None, bytes });
+        drop(backlog);
+        self.connect(&upstream);
+        Ok(())
+    }
+
+    fn connect(self: &Rc<Self>, upstream: &Rc<Upstream<P, W>>) {
+        if !self.is_connecting.replace(true) {
+            weir_engine::spawn(self.clone().run(upstream.clone())).detach();
+        }
+    }
+
+    /// One connection: made, used, lost.
+    async fn run(self: Rc<Self>, upstream: Rc<Upstream<P, W>>) {
+        let mut attempt = 0;
+        let (mut stream, greeting) = loop {
+            match upstream.open(self.key, LaneKind::Shared).await {
+                Ok(opened) => break opened,
+                Err(error) => {
+                    self.refuse_expired(&upstream, &error);
+                    if self.backlog.borrow().exchanges.is_empty() {
+                        self.is_connecting.set(false);
+                        return;
+                    }
+                    weir_engine::sleep(upstream.backoff(attempt)).await;
+                    attempt += 1;
+                }
+            }
+        };
+        let lane = Lane::new(&stream, greeting, upstream.hard_cap(), upstream.metrics().clone());
+        let _open = upstream.metrics().lane_opened(LaneKind::Shared);
+        self.adopt_backlog(&upstream, &lane);
+        *self.lane.borrow_mut() = Some(lane.clone());
+        self.is_connecting.set(false);
+        let (cause, unsent) = lane.read(&mut stream.reader).await;
+        upstream.lane_lost(cause);
+        let mut current = self.lane.borrow_mut();
+        if current.as_ref().is_some_and(|current| Rc::ptr_eq(current, &lane)) {
+            *current = None;
+        }
+        drop(current);
+        self.take_back(&upstream, unsent);
+    }
+
+    fn adopt_backlog(&self, upstream: &Upstream<P, W>, lane: &Lane<P, W>) {
+        let backlog = std::mem::take(&mut *self.backlog.borrow_mut());
+        let now = turn::now();
+        upstream.metrics().waiters(-(backlog.exchanges.len() as i64));
+        for waiting in backlog.exchanges {
+            upstream.metrics().waited(now.since(waiting.queued));
+            lane.enqueue(waiting.exchange, waiting.queued, waiting.bytes);
+        }
+        lane.write(&backlog.requests);
+    }
+
+    /// Puts requests that were never sent in front of the backlog.
+    fn take_back(self: &Rc<Self>, upstream: &Rc<Upstream<P, W>>, mut unsent: Unsent<W>) {
+        if unsent.exchanges.is_empty() {
+            return;
+        }
+        upstream.metrics().retried(unsent.exchanges.len());
+        upstream.metrics().waiters(unsent.exchanges.len() as i64);
+        let mut backlog = self.backlog.borrow_mut();
+        unsent.exchanges.append(&mut backlog.exchanges);
+        unsent.requests.extend_from_slice(&backlog.requests);
+        *backlog = unsent;
+        drop(backlog);
+        self.connect(upstream);
+    }
+
+    /// Refuses what has waited long enough, or everything if waiting cannot help.
+    fn refuse_expired(&self, upstream: &Upstream<P, W>, error: &ConnectError) {
+        let now = turn::now();
+        let limit = upstream.settings().lane_wait_timeout;
+        let is_hopeless = error.refusal == Refusal::Greeting || upstream.check_available().is_err();
+        let mut expired = Vec::new();
+        let mut backlog = self.backlog.borrow_mut();
+        let mut bytes = 0;
+        while let Some(oldest) = backlog.exchanges.front() {
+            if !is_hopeless && now.since(oldest.queued) < limit {
+                break;
+            }
+            bytes += oldest.bytes;
+            expired.extend(backlog.exchanges.pop_front());
+        }
+        backlog.requests.drain(..bytes);
+        drop(backlog);
+        upstream.metrics().waiters(-(expired.len() as i64));
+        for waiting in expired {
+            waiting.exchange.waiter.on_refusal(waiting.exchange.number, error.refusal);
+        }
+    }
+
+    /// Looks at the deadline of the oldest exchange.
+    pub(crate) fn check_deadline(&self, upstream: &Upstream<P, W>) {
+        let lane = self.lane.borrow().clone();
+        if let Some(lane) = lane {
+            lane.check_deadline(turn::now(), upstream.settings().request_timeout);
+        }
+    }
+
+    /// Takes no more requests; what waits is finished.
+    pub(crate) fn retire(&self) {
+        let lane = self.lane.borrow().clone();
+        if let Some(lane) = lane {
+            lane.retire();
+        }
+    }
+
+    /// Ends the connection now.
+    pub(crate) fn end(&self, cause: LossCause) {
+        let lane = self.lane.borrow().clone();
+        if let Some(lane) = lane {
+            lane.end(cause);
+        }
+    }
+}

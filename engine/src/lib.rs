@@ -1,0 +1,48 @@
+//! The engine: one [compio](https://docs.rs/compio) runtime per core, and the byte streams that run on it.
+//!
+//! A connection lives on one core from accept to close (law 1). A worker is a pinned thread with its own runtime,
+//! buffers, timer wheel and mailbox; nothing here takes a lock on the request path.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `settings` | what an operator may choose: workers, driver, TLS files, addresses |
+//! | `driver` | io_uring or polling: the flag ladder and the honest answer which one runs |
+//! | `worker` | the thread: loop turns, CPU pinning, heartbeat, mailbox |
+//! | `net` | sockets: bind, accept, connect, limits on descriptors |
+//! | `accept` | the accept loop, error classes, hand-off to the least-loaded worker |
+//! | `chunk` | received bytes, in a pooled buffer |
+//! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
+//! | `poll_face` | the same two queues as `futures` `AsyncRead`/`AsyncWrite` |
+//! | `tls` | rustls between the wire and the two queues |
+//! | `wheel` | coarse deadlines |
+//!
+//! It is the only crate of the workspace that may use `unsafe`; each use says why it is sound.
+
+#![deny(clippy::undocumented_unsafe_blocks)]
+
+pub mod accept;
+pub mod chunk;
+pub mod driver;
+pub mod mailbox;
+pub mod net;
+pub mod output;
+pub mod poll_face;
+pub mod reader;
+pub mod settings;
+pub mod stream;
+pub mod tls;
+pub mod wheel;
+pub mod worker;
+
+pub use chunk::Chunk;
+pub use compio::{
+    runtime::{JoinHandle, spawn},
+    time::{sleep, timeout},
+};
+pub use driver::Driver;
+pub use mailbox::{Mailbox, mailbox};
+pub use output::{Output, Watermarks};
+pub use reader::Reader;
+pub use stream::{Cutter, Stream, StreamOptions};
+pub use wheel::Deadline;
+pub use worker::{Worker, WorkerState, deadline};

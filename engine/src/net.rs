@@ -1,0 +1,176 @@
+//! Sockets: bind, accept, connect, and the descriptor limit. TCP and Unix sockets are one type here.
+
+use std::{
+    io,
+    net::{SocketAddr, ToSocketAddrs},
+    os::{
+        fd::AsRawFd,
+        unix::fs::FileTypeExt,
+    },
+    time::Duration,
+};
+
+use compio::driver::{SharedFd, op::Connect};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::settings::Address;
+
+/// Keep-alive probes find peers that vanished without a word.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+
+/// Binds a listening socket, non-blocking. TCP sockets get `SO_REUSEADDR` and `SO_REUSEPORT`, so that each worker has
+/// its own queue and a new process may bind before the old one has gone.
+///
+/// A Unix path that holds a socket nobody listens on is replaced.
+///
+/// # Errors
+/// As `bind(2)` and `listen(2)`.
+pub fn bind(address: &Address, backlog: u32) -> io::Result<Socket> {
+    let (socket, address) = match address {
+        Address::Unix(path) => {
+            let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+            let target = SockAddr::unix(path)?;
+            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+            if is_socket && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&target).is_err() {
+                std::fs::remove_file(path)?;
+            }
+            (socket, target)
+        }
+        other => {
+            let target = resolve_one(other)?;
+            let socket = Socket::new(Domain::for_address(target), Type::STREAM, Some(Protocol::TCP))?;
+            socket.set_reuse_address(true)?;
+            socket.set_reuse_port(true)?;
+            if target.is_ipv6() {
+                socket.set_only_v6(true)?;
+            }
+            (socket, target.into())
+        }
+    };
+    socket.set_nonblocking(true)?;
+    socket.bind(&address)?;
+    socket.listen(backlog.min(i32::MAX as u32) as i32)?;
+    Ok(socket)
+}
+
+fn resolve_one(address: &Address) -> io::Result<SocketAddr> {
+    resolve(address)?
+        .into_iter()
+        .next()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the name has no address"))
+}
+
+/// The socket addresses of `address`; blocks on a host name.
+fn resolve(address: &Address) -> io::Result<Vec<SocketAddr>> {
+    match address {
+        Address::Socket(address) => Ok(vec![*address]),
+        Address::Host { name, port } => Ok((&**name, *port).to_socket_addrs()?.collect()),
+        Address::Unix(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "a Unix path has no IP address")),
+    }
+}
+
+/// Connects to `address` on this worker; tries each address of a host name in turn. The caller bounds the time.
+///
+/// # Errors
+/// The last refusal.
+pub async fn connect(address: &Address) -> io::Result<Socket> {
+    let targets = match address {
+        Address::Unix(path) => vec![SockAddr::unix(path)?],
+        Address::Socket(address) => vec![SockAddr::from(*address)],
+        Address::Host { .. } => {
+            let address = address.clone();
+            let resolved = compio::runtime::spawn_blocking(move || resolve(&address)).await;
+            let resolved = resolved.map_err(|_| io::Error::other("name resolution was cut short"))??;
+            resolved.into_iter().map(SockAddr::from).collect()
+        }
+    };
+    let mut refusal = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for target in targets {
+        match connect_one(target).await {
+            Ok(socket) => return Ok(socket),
+            Err(error) => refusal = error,
+        }
+    }
+    Err(refusal)
+}
+
+async fn connect_one(target: SockAddr) -> io::Result<Socket> {
+    let socket = Socket::new(target.domain(), Type::STREAM, None)?;
+    let is_polling = compio::runtime::Runtime::with_current(|runtime| !runtime.driver_type().is_iouring());
+    socket.set_nonblocking(is_polling)?;
+    prepare(&socket)?;
+    let copy = socket.try_clone()?;
+    // SAFETY: the descriptor is open and owned by `copy`; the epoll and io_uring drivers need no registration.
+    let shared = unsafe { SharedFd::new_unchecked(copy) };
+    let (result, _) = compio::runtime::submit(Connect::new(shared, target)).await.into_parts();
+    result?;
+    Ok(socket)
+}
+
+/// Options of every data connection: no Nagle delay, keep-alive.
+pub(crate) fn prepare(socket: &Socket) -> io::Result<()> {
+    if socket.domain()? != Domain::UNIX {
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(KEEPALIVE_AFTER))?;
+    }
+    Ok(())
+}
+
+/// Accepts one pending connection without blocking.
+///
+/// # Errors
+/// `WouldBlock` if none is pending; otherwise see [`crate::accept::classify`].
+pub(crate) fn accept_one(listener: &Socket) -> io::Result<(Socket, SockAddr)> {
+    listener.accept()
+}
+
+/// Raises the soft limit of open descriptors to the hard one and returns it (istio/ztunnel#1585: a proxy that kept the
+/// shell's default of 1,024 stopped accepting under load).
+///
+/// # Errors
+/// As `getrlimit(2)` and `setrlimit(2)`.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls get a valid pointer to a local that outlives them.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        limit.rlim_cur = limit.rlim_max;
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &limit) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(limit.rlim_cur)
+}
+
+/// Processor time of the calling thread in nanoseconds.
+pub fn thread_cpu_nanos() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a valid pointer to a local; the clock id is a constant that Linux knows.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The processors this process may run on, in order.
+pub fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: `cpu_set_t` is plain bits for which zero is valid; the kernel fills at most its size.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) != 0 {
+            return vec![0];
+        }
+        set
+    };
+    // SAFETY: the index stays below CPU_SETSIZE.
+    let is_allowed = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
+    (0..libc::CPU_SETSIZE as usize).filter(is_allowed).collect()
+}
+
+/// The peer for logs: an address, or `unix` with its descriptor number.
+pub(crate) fn peer_name(socket: &Socket, address: &SockAddr) -> String {
+    match address.as_socket() {
+        Some(address) => address.to_string(),
+        None => format!("unix:{}", socket.as_raw_fd()),
+    }
+}

@@ -1,0 +1,251 @@
+//! The output side of a connection: appended during a loop turn, sent once at its end.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use crate::chunk::{give_output, take_output};
+
+/// When the other side of an exchange stops being read, in bytes of this output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watermarks {
+    /// At or above this many bytes the output is congested.
+    pub high: usize,
+    /// Below this many bytes it is no longer.
+    pub low: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// No more appends; what is buffered is sent, then the write side is shut down.
+    Finishing,
+    /// Nothing is sent any more.
+    Closed,
+}
+
+struct Inner {
+    /// Plain bytes appended and not yet handed to the kernel.
+    buffer: RefCell<Vec<u8>>,
+    /// TLS records that must leave before anything sealed later.
+    wire: RefCell<Vec<u8>>,
+    in_flight: Cell<usize>,
+    phase: Cell<Phase>,
+    congested: Cell<bool>,
+    marks: Watermarks,
+    writer: RefCell<Option<Waker>>,
+    relieved: RefCell<Option<Waker>>,
+    on_flush: RefCell<Option<Box<dyn Fn()>>>,
+    progress: Cell<u64>,
+    appended: Cell<u64>,
+}
+
+/// The append side of a connection's output queue. Cheap to clone; all clones share one queue; lives on one core.
+///
+/// `append` never blocks and never fails: the caller looks at [`Output::is_congested`] and stops reading its source,
+/// and awaits [`Output::relieved`] before it goes on. All that one loop turn appends leaves in one send, because the
+/// writer task is woken by the first append and runs after the tasks that were ready before it.
+#[derive(Clone)]
+pub struct Output(Rc<Inner>);
+
+/// What the writer sends next.
+pub(crate) struct Batch {
+    pub(crate) plain: Vec<u8>,
+    pub(crate) wire: Vec<u8>,
+}
+
+impl Output {
+    pub(crate) fn new(marks: Watermarks) -> Self {
+        Self(Rc::new(Inner {
+            buffer: RefCell::new(Vec::new()),
+            wire: RefCell::new(Vec::new()),
+            in_flight: Cell::new(0),
+            phase: Cell::new(Phase::Open),
+            congested: Cell::new(false),
+            marks,
+            writer: RefCell::new(None),
+            relieved: RefCell::new(None),
+            on_flush: RefCell::new(None),
+            progress: Cell::new(0),
+            appended: Cell::new(0),
+        }))
+    }
+
+    /// Appends bytes. After [`Output::finish`] or [`Output::abort`] they are dropped.
+    #[inline]
+    pub fn append(&self, bytes: &[u8]) {
+        self.with(|buffer| buffer.extend_from_slice(bytes));
+    }
+
+    /// Encodes in place at the end of the buffer.
+    #[inline]
+    pub fn with<R>(&self, encode: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let mut buffer = self.0.buffer.borrow_mut();
+        if buffer.capacity() == 0 {
+            *buffer = take_output();
+        }
+        let before = buffer.len();
+        let result = encode(&mut buffer);
+        if self.0.phase.get() != Phase::Open {
+            buffer.truncate(before);
+            return result;
+        }
+        self.0.appended.set(self.0.appended.get() + (buffer.len() - before) as u64);
+        let queued = buffer.len() + self.0.in_flight.get();
+        drop(buffer);
+        if queued >= self.0.marks.high {
+            self.0.congested.set(true);
+        }
+        self.wake_writer();
+        result
+    }
+
+    /// Bytes appended and not yet taken by the peer's socket.
+    pub fn buffered(&self) -> usize {
+        self.0.buffer.borrow().len() + self.0.in_flight.get()
+    }
+
+    /// Bytes appended and not yet handed to the kernel: provably unseen by the peer.
+    pub fn unsent(&self) -> usize {
+        self.0.buffer.borrow().len()
+    }
+
+    /// Takes the bytes that were never handed to the kernel, to be sent elsewhere.
+    pub fn take_unsent(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.0.buffer.borrow_mut())
+    }
+
+    /// True from the high-water mark until the low-water mark is passed again.
+    pub fn is_congested(&self) -> bool {
+        self.0.congested.get()
+    }
+
+    /// True once nothing appended here will be sent any more.
+    pub fn is_closed(&self) -> bool {
+        self.0.phase.get() == Phase::Closed
+    }
+
+    /// Total bytes appended so far.
+    pub fn appended(&self) -> u64 {
+        self.0.appended.get()
+    }
+
+    /// Total bytes the kernel has taken; moves only while the peer reads.
+    pub fn progress(&self) -> u64 {
+        self.0.progress.get()
+    }
+
+    /// Ready when the output is below its low-water mark or closed. One waiter at a time.
+    pub fn poll_relieved(&self, context: &mut Context<'_>) -> Poll<()> {
+        if !self.is_congested() || self.is_closed() {
+            return Poll::Ready(());
+        }
+        *self.0.relieved.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// See [`Output::poll_relieved`].
+    pub async fn relieved(&self) {
+        poll_fn(|context| self.poll_relieved(context)).await;
+    }
+
+    /// Calls `hook` whenever a batch is handed to the kernel: once per loop turn with output.
+    pub fn on_flush(&self, hook: impl Fn() + 'static) {
+        *self.0.on_flush.borrow_mut() = Some(Box::new(hook));
+    }
+
+    /// Sends what is buffered, then shuts the write side down.
+    pub fn finish(&self) {
+        if self.0.phase.get() == Phase::Open {
+            self.0.phase.set(Phase::Finishing);
+            self.wake_writer();
+        }
+    }
+
+    /// Drops what is buffered and ends the writer.
+    pub fn abort(&self) {
+        self.close();
+        self.wake_writer();
+    }
+
+    pub(crate) fn append_wire(&self, bytes: &[u8]) {
+        if self.0.phase.get() != Phase::Closed {
+            self.0.wire.borrow_mut().extend_from_slice(bytes);
+            self.wake_writer();
+        }
+    }
+
+    #[inline]
+    fn wake_writer(&self) {
+        if let Some(waker) = self.0.writer.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// The next batch, or `None` when the output is finished or closed. `sealable` is false while a TLS handshake runs.
+    pub(crate) async fn next_batch(&self, sealable: impl Fn() -> bool) -> Option<Batch> {
+        poll_fn(|context| {
+            if self.is_closed() {
+                return Poll::Ready(None);
+            }
+            let sealable = sealable();
+            let plain_ready = sealable && !self.0.buffer.borrow().is_empty();
+            if plain_ready || !self.0.wire.borrow().is_empty() {
+                return Poll::Ready(Some(self.take_batch(sealable)));
+            }
+            if self.0.phase.get() == Phase::Finishing && (sealable || self.unsent() == 0) {
+                return Poll::Ready(None);
+            }
+            *self.0.writer.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn take_batch(&self, sealable: bool) -> Batch {
+        let plain = if sealable {
+            std::mem::take(&mut *self.0.buffer.borrow_mut())
+        } else {
+            Vec::new()
+        };
+        self.0.in_flight.set(plain.len());
+        if let Some(hook) = &*self.0.on_flush.borrow() {
+            hook();
+        }
+        Batch {
+            plain,
+            wire: std::mem::take(&mut *self.0.wire.borrow_mut()),
+        }
+    }
+
+    /// A batch of `count` plain bytes has left; its buffer may be used again.
+    pub(crate) fn sent(&self, buffer: Vec<u8>, count: usize) {
+        self.0.progress.set(self.0.progress.get() + count as u64);
+        self.0.in_flight.set(0);
+        give_output(buffer);
+        if self.0.congested.get() && self.buffered() < self.0.marks.low {
+            self.relieve();
+        }
+    }
+
+    /// Part of a large batch has left: proof of life of a slow peer.
+    pub(crate) fn note_progress(&self) {
+        self.0.progress.set(self.0.progress.get() + 1);
+    }
+
+    pub(crate) fn close(&self) {
+        self.0.phase.set(Phase::Closed);
+        self.0.wire.borrow_mut().clear();
+        self.relieve();
+    }
+
+    fn relieve(&self) {
+        self.0.congested.set(false);
+        if let Some(waker) = self.0.relieved.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}

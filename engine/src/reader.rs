@@ -1,0 +1,227 @@
+//! The input side of a connection.
+
+use std::{
+    future::poll_fn,
+    io,
+    os::fd::AsRawFd,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+use compio::{
+    driver::{
+        SharedFd,
+        op::{RecvFlags, RecvMulti},
+    },
+    runtime::{CancelToken, Runtime, StreamExt as _, SubmitMultiManaged, fd::PollFd},
+};
+use futures_util::Stream as _;
+use socket2::Socket;
+
+use crate::{
+    chunk::{Chunk, SPARE_BYTES, Spare},
+    output::Output,
+    stream::TlsLink,
+};
+
+type Receive = SubmitMultiManaged<RecvMulti<SharedFd<Socket>>, compio::driver::BufferRef>;
+
+enum Source {
+    /// io_uring: one multishot receive for the life of the connection. The kernel picks a buffer when data is there.
+    Ring {
+        socket: SharedFd<Socket>,
+        receive: Option<(Receive, CancelToken)>,
+        /// Waiting out an empty buffer pool.
+        starved: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    },
+    /// Readiness, then a direct receive into a spare buffer: an idle connection holds none.
+    Polling { socket: PollFd<Socket>, is_ready: bool },
+}
+
+/// Receives the chunks of one connection, in order, on one task.
+///
+/// Dropping a future of [`Reader::receive`] loses nothing: the operation in flight belongs to the reader.
+pub struct Reader {
+    source: Source,
+    link: Rc<TlsLink>,
+    output: Output,
+    /// Received already: bytes behind a PROXY header, or plaintext that came with the end of the handshake.
+    unread: Option<Chunk>,
+    is_eof: bool,
+}
+
+impl Reader {
+    pub(crate) fn new(socket: SharedFd<Socket>, output: Output, link: Rc<TlsLink>) -> io::Result<Self> {
+        let source = if Runtime::with_current(|runtime| runtime.driver_type().is_iouring()) {
+            Source::Ring { socket, receive: None, starved: None }
+        } else {
+            Source::Polling { socket: PollFd::from_shared_fd(socket)?, is_ready: true }
+        };
+        Ok(Self { source, link, output, unread: None, is_eof: false })
+    }
+
+    /// The next chunk; `None` once the peer has closed its write side.
+    ///
+    /// # Errors
+    /// A reset connection, or a TLS violation.
+    pub async fn receive(&mut self) -> io::Result<Option<Chunk>> {
+        poll_fn(|context| self.poll_receive(context)).await
+    }
+
+    /// See [`Reader::receive`].
+    pub fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
+        if let Some(chunk) = self.unread.take() {
+            return Poll::Ready(Ok(Some(chunk)));
+        }
+        while !self.is_eof {
+            match ready!(self.source.poll(context))? {
+                None => self.is_eof = true,
+                Some(chunk) if !self.link.is_tls() => return Poll::Ready(Ok(Some(chunk))),
+                Some(mut chunk) => {
+                    if let Some(plain) = self.decrypt(&mut chunk)? {
+                        return Poll::Ready(Ok(Some(plain)));
+                    }
+                }
+            }
+        }
+        Poll::Ready(Ok(None))
+    }
+
+    /// Ready once the TLS handshake is complete; at once without TLS.
+    ///
+    /// # Errors
+    /// The peer left, or a TLS violation (its alert is on its way).
+    pub fn poll_handshake(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.link.is_handshaking() {
+            let Some(mut chunk) = ready!(self.source.poll(context))? else {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            };
+            self.unread = self.decrypt(&mut chunk)?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Puts `bytes` back in front: they were read by a layer below. At most once before the next receive.
+    ///
+    /// # Errors
+    /// A TLS violation in them, if TLS has begun.
+    pub fn unread(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut spare = Spare::take();
+        spare.vec().extend_from_slice(bytes);
+        let mut chunk = Chunk::Spare(spare);
+        self.unread = if self.link.is_tls() { self.decrypt(&mut chunk)? } else { Some(chunk) };
+        Ok(())
+    }
+
+    fn decrypt(&mut self, chunk: &mut Chunk) -> io::Result<Option<Chunk>> {
+        let mut plain = Spare::take();
+        let is_open = self.link.open(chunk, plain.vec(), &self.output)?;
+        self.is_eof = !is_open;
+        Ok(if plain.vec().is_empty() { None } else { Some(Chunk::Spare(plain)) })
+    }
+
+    /// Stops the kernel from receiving ahead. What has arrived already is delivered by the next calls of
+    /// [`Reader::receive`], which then receives again. Call it before not calling `receive` for a while: back-pressure
+    /// would otherwise end at the buffer pool that all connections of the core share.
+    pub fn pause(&mut self) {
+        if let Source::Ring { receive: Some((_, cancel)), .. } = &self.source {
+            cancel.clone().cancel();
+        }
+    }
+}
+
+impl Source {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
+        match self {
+            Source::Ring { socket, receive, starved } => poll_ring(socket, receive, starved, context),
+            Source::Polling { socket, is_ready } => poll_readiness(socket, is_ready, context),
+        }
+    }
+}
+
+fn poll_ring(
+    socket: &SharedFd<Socket>,
+    receive: &mut Option<(Receive, CancelToken)>,
+    starved: &mut Option<Pin<Box<dyn Future<Output = ()>>>>,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<Option<Chunk>>> {
+    loop {
+        if let Some(wait) = starved {
+            ready!(wait.as_mut().poll(context));
+            *starved = None;
+        }
+        let item = match receive {
+            Some((stream, _)) => ready!(Pin::new(stream).poll_next(context)),
+            None => {
+                let mut stream = Runtime::with_current(|runtime| {
+                    let pool = runtime.buffer_pool()?;
+                    let operation = RecvMulti::new(socket.clone(), &pool, 0, RecvFlags::empty())?;
+                    io::Result::Ok(runtime.submit_multi(operation).into_managed(pool))
+                })?;
+                // The first poll submits the operation and registers it with the token; later polls need no wrapper.
+                let cancel = CancelToken::new();
+                let first = Pin::new(&mut (&mut stream).with_cancel(cancel.clone())).poll_next(context);
+                *receive = Some((stream, cancel));
+                ready!(first)
+            }
+        };
+        match item {
+            Some(Ok(Some(buffer))) if !buffer.is_empty() => return Poll::Ready(Ok(Some(Chunk::Pooled(buffer)))),
+            Some(Ok(_)) => return Poll::Ready(Ok(None)),
+            None => *receive = None,
+            Some(Err(error)) if error.raw_os_error() == Some(libc::ECANCELED) => *receive = None,
+            Some(Err(error)) if is_pool_empty(&error) => {
+                *receive = None;
+                *starved = Some(Box::pin(compio::time::sleep(POOL_WAIT)));
+            }
+            Some(Err(error)) => return Poll::Ready(Err(error)),
+        }
+    }
+}
+
+/// How long a reader waits for buffers of the pool to come back.
+const POOL_WAIT: std::time::Duration = std::time::Duration::from_millis(1);
+
+fn is_pool_empty(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ResourceBusy || error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+fn poll_readiness(
+    socket: &PollFd<Socket>,
+    is_ready: &mut bool,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<Option<Chunk>>> {
+    loop {
+        if !*is_ready {
+            ready!(socket.poll_read_ready(context))?;
+        }
+        let mut spare = Spare::take();
+        match receive_now(socket.as_raw_fd(), spare.vec()) {
+            Ok(0) => return Poll::Ready(Ok(None)),
+            Ok(count) => {
+                *is_ready = count >= SPARE_BYTES;
+                return Poll::Ready(Ok(Some(Chunk::Spare(spare))));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => *is_ready = false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+    }
+}
+
+/// A receive that never blocks, into the spare capacity of an empty vector.
+fn receive_now(socket: i32, vec: &mut Vec<u8>) -> io::Result<usize> {
+    debug_assert!(vec.is_empty() && vec.capacity() >= SPARE_BYTES);
+    // SAFETY: the pointer is valid for SPARE_BYTES writes, which the capacity guarantees.
+    let count = unsafe { libc::recv(socket, vec.as_mut_ptr().cast(), SPARE_BYTES, libc::MSG_DONTWAIT) };
+    if count < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has initialised `count` bytes, at most the capacity.
+    unsafe { vec.set_len(count as usize) };
+    Ok(count as usize)
+}

@@ -1,0 +1,266 @@
+//! A connection as two queues: received chunks and an output buffer.
+
+use std::{
+    cell::RefCell,
+    future::poll_fn,
+    io,
+    net::Shutdown,
+    os::fd::{AsRawFd, RawFd},
+    rc::Rc,
+    time::Duration,
+};
+
+use compio::{
+    BufResult,
+    buf::{IntoInner, IoBuf},
+    driver::{
+        SharedFd,
+        op::{Send, SendFlags},
+    },
+    runtime::{JoinHandle, Runtime, fd::PollFd},
+};
+use socket2::Socket;
+
+use crate::{
+    net,
+    output::{Batch, Output, Watermarks},
+    reader::Reader,
+    tls::{PeerIdentity, TlsSession},
+};
+
+/// What a stream is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamOptions {
+    /// When the output counts as congested.
+    pub marks: Watermarks,
+}
+
+/// The native face of a connection. Its writer runs as a task of its own; dropping the stream ends both directions.
+pub struct Stream {
+    /// The input side.
+    pub reader: Reader,
+    /// The output side.
+    pub output: Output,
+    link: Rc<TlsLink>,
+    socket: SharedFd<Socket>,
+    writer: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Stream {
+    /// Takes over a connected socket. Call it on the worker that will own the connection.
+    ///
+    /// # Errors
+    /// The socket refuses its options (the peer may be gone already).
+    pub fn new(socket: Socket, options: StreamOptions) -> io::Result<Self> {
+        net::prepare(&socket)?;
+        // SAFETY: the descriptor is open and owned by the socket; the epoll and io_uring drivers need no registration.
+        let socket = unsafe { SharedFd::new_unchecked(socket) };
+        let output = Output::new(options.marks);
+        let link = Rc::new(TlsLink::default());
+        let reader = Reader::new(socket.clone(), output.clone(), link.clone())?;
+        let writer = compio::runtime::spawn(write_loop(socket.clone(), output.clone(), link.clone()));
+        Ok(Self { reader, output, link, socket, writer: Some(writer) })
+    }
+
+    /// Puts TLS between the wire and the queues and completes its handshake; `received` are bytes of the peer that were
+    /// read before TLS began. The caller bounds the time.
+    ///
+    /// # Errors
+    /// The handshake failed; the alert, if any, was sent.
+    pub async fn start_tls(&mut self, mut session: TlsSession, received: &[u8]) -> io::Result<()> {
+        let mut wire = Vec::new();
+        let started = session.start(&mut wire);
+        *self.link.session.borrow_mut() = Some(session);
+        self.output.append_wire(&wire);
+        started.map_err(tls_error)?;
+        self.reader.unread(received)?;
+        poll_fn(|context| self.reader.poll_handshake(context)).await
+    }
+
+    /// Names in the peer's verified certificate.
+    pub fn peer_identity(&self) -> Option<PeerIdentity> {
+        self.link.session.borrow().as_ref()?.peer_identity()
+    }
+
+    /// Sends what is buffered within `limit`, shuts the write side down and closes the socket.
+    pub async fn close(mut self, limit: Duration) {
+        self.output.finish();
+        if let Some(writer) = self.writer.take() {
+            // A peer that does not take the last bytes in time loses them.
+            let _ = compio::time::timeout(limit, writer).await;
+        }
+    }
+
+    /// Shuts the write side down after what is buffered; the read side stays open for the peer's last words.
+    pub fn finish(&self) {
+        self.output.finish();
+    }
+
+    /// A handle that can cut the connection from elsewhere on this core.
+    pub fn cutter(&self) -> Cutter {
+        Cutter { output: self.output.clone(), socket: self.socket.clone() }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.output.abort();
+    }
+}
+
+/// Cuts a connection: both directions end, what is buffered is lost.
+#[derive(Clone)]
+pub struct Cutter {
+    output: Output,
+    socket: SharedFd<Socket>,
+}
+
+impl Cutter {
+    /// Cuts now. The reader of the connection sees its end.
+    pub fn cut(&self) {
+        self.output.abort();
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+/// TLS between the wire and the two queues, if the connection has it.
+#[derive(Default)]
+pub(crate) struct TlsLink {
+    session: RefCell<Option<TlsSession>>,
+}
+
+impl TlsLink {
+    pub(crate) fn is_tls(&self) -> bool {
+        self.session.borrow().is_some()
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.session.borrow().as_ref().is_some_and(TlsSession::is_handshaking)
+    }
+
+    /// Decrypts `input` onto `plain`; false once the peer has said that no more comes.
+    pub(crate) fn open(&self, input: &mut [u8], plain: &mut Vec<u8>, output: &Output) -> io::Result<bool> {
+        let mut session = self.session.borrow_mut();
+        let Some(session) = session.as_mut() else {
+            plain.extend_from_slice(input);
+            return Ok(true);
+        };
+        let was_handshaking = session.is_handshaking();
+        let mut wire = Vec::new();
+        let state = session.on_wire(input, plain, &mut wire);
+        if !wire.is_empty() || (was_handshaking && !session.is_handshaking()) {
+            output.append_wire(&wire);
+        }
+        let state = state.map_err(tls_error)?;
+        Ok(state != crate::tls::TlsState::PeerClosed)
+    }
+
+    /// The bytes of `batch` as they go on the wire, and its plain buffer if that was copied from.
+    fn seal(&self, batch: &mut Batch) -> io::Result<Vec<u8>> {
+        let mut session = self.session.borrow_mut();
+        match session.as_mut() {
+            None => Ok(std::mem::take(&mut batch.plain)),
+            Some(session) => {
+                let mut wire = std::mem::take(&mut batch.wire);
+                session.seal(&batch.plain, &mut wire).map_err(tls_error)?;
+                Ok(wire)
+            }
+        }
+    }
+
+    fn close_notify(&self) -> Vec<u8> {
+        let mut wire = Vec::new();
+        if let Some(session) = self.session.borrow_mut().as_mut() {
+            session.close(&mut wire);
+        }
+        wire
+    }
+}
+
+fn tls_error(error: crate::tls::TlsError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// Sends the output of one connection until it is finished or the peer is gone.
+async fn write_loop(socket: SharedFd<Socket>, output: Output, link: Rc<TlsLink>) -> io::Result<()> {
+    let result = write_batches(&socket, &output, &link).await;
+    output.close();
+    let _ = socket.shutdown(Shutdown::Write);
+    result
+}
+
+async fn write_batches(socket: &SharedFd<Socket>, output: &Output, link: &TlsLink) -> io::Result<()> {
+    let sender = Sender::new(socket)?;
+    while let Some(mut batch) = output.next_batch(|| !link.is_handshaking()).await {
+        let plain_bytes = batch.plain.len();
+        let bytes = link.seal(&mut batch)?;
+        let bytes = sender.send_all(bytes, output).await?;
+        if batch.plain.is_empty() {
+            batch.plain = bytes;
+        }
+        output.sent(batch.plain, plain_bytes);
+    }
+    let farewell = if output.is_closed() { Vec::new() } else { link.close_notify() };
+    if !farewell.is_empty() {
+        sender.send_all(farewell, output).await?;
+    }
+    Ok(())
+}
+
+/// How bytes are handed to the kernel on this worker's driver.
+enum Sender {
+    Ring(SharedFd<Socket>),
+    Polling(PollFd<Socket>),
+}
+
+impl Sender {
+    fn new(socket: &SharedFd<Socket>) -> io::Result<Self> {
+        if Runtime::with_current(|runtime| runtime.driver_type().is_iouring()) {
+            Ok(Sender::Ring(socket.clone()))
+        } else {
+            PollFd::from_shared_fd(socket.clone()).map(Sender::Polling)
+        }
+    }
+
+    /// Sends all of `bytes` and gives the buffer back.
+    async fn send_all(&self, mut bytes: Vec<u8>, output: &Output) -> io::Result<Vec<u8>> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let count = match self {
+                Sender::Ring(socket) => {
+                    let send = Send::new(socket.clone(), bytes.slice(at..), SendFlags::NOSIGNAL);
+                    let BufResult(result, operation) = compio::runtime::submit(send).await;
+                    bytes = operation.into_inner().into_inner();
+                    result?
+                }
+                Sender::Polling(socket) => send_ready(socket, &bytes[at..]).await?,
+            };
+            if count == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            at += count;
+            if at < bytes.len() {
+                output.note_progress();
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// Sends what fits now; waits for room first if nothing does.
+async fn send_ready(socket: &PollFd<Socket>, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match send_now(socket.as_raw_fd(), bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => socket.write_ready().await?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the pointer is valid for `bytes.len()` reads for the duration of the call.
+    let count = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
+    if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+}

@@ -1,0 +1,188 @@
+//! A worker: one pinned thread, one runtime, one loop.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::Future,
+    io,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use compio::runtime::Runtime;
+use weir_base::time::{Time, turn};
+
+use crate::{
+    driver,
+    driver::Driver,
+    net,
+    settings::RuntimeSettings,
+    wheel::{Deadline, Deadlines},
+};
+
+/// How often a worker publishes its processor time.
+const CPU_SAMPLE: Duration = Duration::from_millis(250);
+
+/// What other threads may know of a worker. Written by the worker with plain stores, read by the control thread.
+#[derive(Debug, Default)]
+pub struct WorkerState {
+    /// Loop turns so far.
+    pub turns: AtomicU64,
+    /// [`weir_base::time::Time`] of the last turn's begin, in nanoseconds.
+    pub turned_at: AtomicU64,
+    /// True while the worker sleeps in the kernel.
+    pub is_parked: AtomicBool,
+    /// Processor time of the thread in nanoseconds, at most 250 ms old while it runs.
+    pub cpu_nanos: AtomicU64,
+    /// Connections that this worker owns or has been promised; the balancer of new ones.
+    pub connections: AtomicUsize,
+    driver: AtomicU8,
+}
+
+impl WorkerState {
+    /// The driver this worker runs on.
+    pub fn driver(&self) -> Driver {
+        match self.driver.load(Ordering::Relaxed) {
+            0 => Driver::IoUring,
+            1 => Driver::IoUringReduced,
+            _ => Driver::Polling,
+        }
+    }
+
+    /// How long the current turn has run at `now`; zero while parked. A value of seconds names a stalled worker.
+    pub fn turn_age(&self, now: Time) -> Duration {
+        if self.is_parked.load(Ordering::Relaxed) {
+            return Duration::ZERO;
+        }
+        let begun = self.turned_at.load(Ordering::Relaxed);
+        Duration::from_nanos(now.as_nanos().saturating_sub(begun))
+    }
+}
+
+/// A running worker thread.
+pub struct Worker {
+    /// Position among the workers, from 0.
+    pub id: usize,
+    /// Its shared state.
+    pub state: Arc<WorkerState>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Worker {
+    /// Starts worker `id` pinned to `cpu` and waits until its runtime stands. `main` runs on it, publishing in `state`; the worker ends when
+    /// that future does.
+    ///
+    /// # Errors
+    /// The runtime could not be built: see [`driver::build`].
+    pub fn start<F, M>(
+        id: usize,
+        cpu: Option<usize>,
+        settings: &RuntimeSettings,
+        state: Arc<WorkerState>,
+        main: F,
+    ) -> io::Result<Worker>
+    where
+        F: FnOnce() -> M + Send + 'static,
+        M: Future<Output = ()> + 'static,
+    {
+        let shared = state.clone();
+        let settings = settings.clone();
+        let (started, outcome) = mpsc::channel();
+        let thread = thread::Builder::new().name(format!("worker-{id}")).spawn(move || {
+            let (runtime, driver) = match driver::build(&settings, cpu) {
+                Ok(built) => built,
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                    return;
+                }
+            };
+            shared.driver.store(driver as u8, Ordering::Relaxed);
+            let _ = started.send(Ok(()));
+            run(&runtime, &shared, main);
+        })?;
+        match outcome.recv() {
+            Ok(Ok(())) => Ok(Worker { id, state, thread }),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(io::Error::other("the worker thread died at start")),
+        }
+    }
+
+    /// Waits for the thread.
+    ///
+    /// # Errors
+    /// The worker panicked.
+    pub fn join(self) -> io::Result<()> {
+        self.thread.join().map_err(|_| io::Error::other(format!("worker {} panicked", self.id)))
+    }
+}
+
+thread_local! {
+    static DEADLINES: RefCell<Option<Deadlines>> = const { RefCell::new(None) };
+}
+
+/// A deadline on this worker's wheel, not set yet.
+///
+/// # Panics
+/// Outside a worker thread.
+pub fn deadline() -> Deadline {
+    DEADLINES.with_borrow(|deadlines| deadlines.as_ref().expect("on a worker thread").deadline())
+}
+
+/// The loop. One turn: read the clock once, run what is ready, then hand all operations to the kernel and wait.
+fn run<F, M>(runtime: &Runtime, state: &WorkerState, main: F)
+where
+    F: FnOnce() -> M,
+    M: Future<Output = ()> + 'static,
+{
+    let is_done = Rc::new(Cell::new(false));
+    let mut cpu_sampled = turn::refresh();
+    let deadlines = Deadlines::new(cpu_sampled);
+    DEADLINES.set(Some(deadlines.clone()));
+    runtime.enter(|| {
+        let done = is_done.clone();
+        let main = main();
+        let handle = runtime.spawn(async move {
+            let _set = SetOnDrop(done);
+            main.await;
+        });
+        while !is_done.get() {
+            let now = turn::refresh();
+            state.turned_at.store(now.as_nanos(), Ordering::Relaxed);
+            state.turns.store(state.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            deadlines.expire(now);
+            let has_more = runtime.run();
+            if now.since(cpu_sampled) >= CPU_SAMPLE {
+                cpu_sampled = now;
+                state.cpu_nanos.store(net::thread_cpu_nanos(), Ordering::Relaxed);
+            }
+            let wait = if has_more { Some(Duration::ZERO) } else { next_wait(runtime, &deadlines) };
+            state.is_parked.store(true, Ordering::Relaxed);
+            runtime.poll_with(wait);
+            state.is_parked.store(false, Ordering::Relaxed);
+        }
+        drop(handle);
+    });
+}
+
+/// How long the worker may sleep; `None` for as long as nothing happens.
+fn next_wait(runtime: &Runtime, deadlines: &Deadlines) -> Option<Duration> {
+    let due = deadlines.next_deadline().map(|due| due.since(Time::now()));
+    match (runtime.current_timeout(), due) {
+        (Some(timer), Some(due)) => Some(timer.min(due)),
+        (timer, due) => timer.or(due),
+    }
+}
+
+/// Sets the flag also when the main future panics, so that the thread ends instead of waiting for ever.
+struct SetOnDrop(Rc<Cell<bool>>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.set(true);
+    }
+}

@@ -1,0 +1,24 @@
+//! Fuzz targets as plain functions: each takes any bytes and panics if an invariant does not hold.
+//!
+//! The committed corpus runs through them in `cargo test`; libFuzzer finds new inputs (see `README.md`).
+//! A new target is a function, a row in [`TARGETS`], a file in `targets/` with its `[[bin]]`, and a corpus folder.
+#![forbid(unsafe_code)]
+
+mod differential;
+mod reply;
+mod request;
+
+pub use differential::differential_reply;
+pub use reply::reply_framer;
+pub use request::{request_parser, split_invariance};
+
+/// A target: any bytes, panics on a broken invariant.
+pub type Target = fn(&[u8]);
+
+/// Every target by the name of its binary and of its corpus folder.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("request_parser", request_parser),
+    ("reply_framer", reply_framer),
+    ("differential_reply", differential_reply),
+    ("split_invariance", split_invariance),
+];

@@ -1,0 +1,11 @@
+//! Origins: synthetic back ends of the lab, on the same engine as the gateway they stand behind.
+//!
+//! An origin speaks the whole wire protocol and does almost no work, so that what is measured in front of it is the
+//! gateway. It is for demos, tests and capacity runs on one machine; it is not a database: nothing is stored on disk.
+//!
+//! | module | protocol |
+//! |---|---|
+//! | [`redis`] | RESP2 and RESP3: a small store in memory, or fixed replies |
+#![forbid(unsafe_code)]
+
+pub mod redis;

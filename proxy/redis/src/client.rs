@@ -1,0 +1,248 @@
+//! CLIENT: it speaks of the client's own connection, which ends at the gateway.
+
+use weir_analysis::redis::{self, Args, ClientCommand, Command, CommandId};
+use weir_base::time::Time;
+use weir_listener::ConnectionEntry;
+use weir_resp::encode;
+
+use crate::{
+    hello::is_printable,
+    io::Io,
+    local::parse_integer,
+    ordering::ReplyMode,
+    refusal,
+    session::{Request, State, Taken},
+};
+
+const HELP: &[&str] = &[
+    "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GETNAME",
+    "    Return the name of the current connection.",
+    "ID",
+    "    Return the ID of the current connection.",
+    "INFO",
+    "    Return information about the current client connection.",
+    "KILL <option> ...",
+    "    Kill connections to this gateway: <ip:port>, ID <id>, ADDR <ip:port>, USER <user>, SKIPME (YES|NO).",
+    "LIST",
+    "    Return information about the client connections of this gateway.",
+    "NO-EVICT (ON|OFF)",
+    "    Accepted; has no effect through a gateway.",
+    "NO-TOUCH (ON|OFF)",
+    "    Accepted; has no effect through a gateway.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Control the replies sent to the current connection.",
+    "SETINFO <option> <value>",
+    "    Set LIB-NAME or LIB-VER of the current connection.",
+    "SETNAME <name>",
+    "    Assign the name <name> to the current connection.",
+    "HELP",
+    "    Print this help.",
+];
+
+impl State {
+    pub(crate) fn client(
+        &mut self,
+        client: ClientCommand,
+        command: &'static Command,
+        request: &Request<'_>,
+        io: &impl Io,
+    ) -> Taken {
+        if client.is_admin() && !self.settings.admin_commands {
+            io.count_shed("admin_command");
+            return self.error(io, &refusal::admin(command.name));
+        }
+        match client {
+            ClientCommand::Id => {
+                self.local(io, |out| encode::integer(out, io.entry().id as i64));
+                Taken::Yes
+            }
+            ClientCommand::GetName => self.client_name(io),
+            ClientCommand::SetName => self.set_client_name(request, io),
+            ClientCommand::SetInfo => self.set_client_info(request, io),
+            ClientCommand::Info => {
+                let mut line = Vec::new();
+                write_line(&mut line, io.entry(), io.now());
+                self.bulk(io, &line)
+            }
+            ClientCommand::List => {
+                let mut lines = Vec::new();
+                io.list_clients(&mut lines);
+                self.bulk(io, &lines)
+            }
+            ClientCommand::NoTouch | ClientCommand::NoEvict => self.on_or_off(request, io),
+            ClientCommand::Reply => self.client_reply(request, io),
+            ClientCommand::Kill => self.client_kill(request, io),
+            ClientCommand::Help => {
+                self.local(io, |out| {
+                    encode::array(out, HELP.len());
+                    HELP.iter().for_each(|line| encode::simple(out, line));
+                });
+                Taken::Yes
+            }
+            // Client-side caching switches itself off on this text, and so does every other optional feature.
+            _ => {
+                let container = command.base_name();
+                let name = request.text(1);
+                self.unsupported_subcommand(container, name, io)
+            }
+        }
+    }
+
+    fn unsupported_subcommand(&mut self, container: &str, name: &[u8], io: &impl Io) -> Taken {
+        let mut text = Vec::new();
+        if let redis::Resolved::Known(container) = redis::resolve(container.as_bytes(), None) {
+            redis::text::unknown_subcommand(&mut text, container, name);
+        }
+        self.error_line(io, &text)
+    }
+
+    fn client_name(&mut self, io: &impl Io) -> Taken {
+        let name = io.entry().details().name.clone();
+        let version = self.version;
+        self.local(io, |out| match name.is_empty() {
+            true => encode::null_bulk(out, version),
+            false => encode::bulk(out, name.as_bytes()),
+        });
+        Taken::Yes
+    }
+
+    fn set_client_name(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        if !is_printable(request.text(2)) {
+            return self.error(io, refusal::BAD_NAME);
+        }
+        io.entry().details().name = String::from_utf8_lossy(request.text(2)).into_owned();
+        self.ok(io)
+    }
+
+    fn set_client_info(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        let (attribute, value) = (request.text(2), request.text(3));
+        let value_text = String::from_utf8_lossy(value).into_owned();
+        let is_name = attribute.eq_ignore_ascii_case(b"LIB-NAME");
+        if !is_name && !attribute.eq_ignore_ascii_case(b"LIB-VER") {
+            let text = [b"ERR Unrecognized option '", attribute, b"'"].concat();
+            return self.error_line(io, &text);
+        }
+        if !is_printable(value) {
+            let attribute = if is_name { "lib-name" } else { "lib-ver" };
+            let text = format!("ERR {attribute} cannot contain spaces, newlines or special characters.");
+            return self.error(io, &text);
+        }
+        let mut details = io.entry().details();
+        if is_name {
+            details.library = value_text;
+        } else {
+            details.library_version = value_text;
+        }
+        drop(details);
+        self.ok(io)
+    }
+
+    fn on_or_off(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        let value = request.text(2);
+        if value.eq_ignore_ascii_case(b"ON") || value.eq_ignore_ascii_case(b"OFF") {
+            self.ok(io)
+        } else {
+            self.error(io, refusal::SYNTAX)
+        }
+    }
+
+    /// The server's replies cannot be turned off on a lane that others share, so they are dropped here.
+    fn client_reply(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        let mode = request.text(2);
+        if mode.eq_ignore_ascii_case(b"ON") {
+            self.order.mode = ReplyMode::On;
+            return self.ok(io);
+        }
+        if mode.eq_ignore_ascii_case(b"OFF") {
+            self.order.mode = ReplyMode::Off;
+        } else if mode.eq_ignore_ascii_case(b"SKIP") {
+            if self.order.mode == ReplyMode::On {
+                self.order.mode = ReplyMode::SkipNext;
+            }
+        } else {
+            return self.error(io, refusal::SYNTAX);
+        }
+        Taken::Yes
+    }
+
+    fn client_kill(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        if request.argc() == 3 {
+            let address = request.text(2);
+            return match io.kill_clients(&|entry| entry.peer.as_bytes() == address) {
+                0 => self.error(io, "ERR No such client"),
+                _ => self.ok(io),
+            };
+        }
+        let Some(filter) = KillFilter::parse(request) else { return self.error(io, refusal::SYNTAX) };
+        let own = io.entry().id;
+        let killed = io.kill_clients(&|entry| filter.matches(entry, own));
+        self.local(io, |out| encode::integer(out, killed as i64));
+        Taken::Yes
+    }
+}
+
+/// The options of CLIENT KILL that have a meaning at a gateway.
+struct KillFilter {
+    id: Option<u64>,
+    address: Option<String>,
+    user: Option<String>,
+    skips_own: bool,
+}
+
+impl KillFilter {
+    fn parse(request: &Request<'_>) -> Option<Self> {
+        let mut filter = Self { id: None, address: None, user: None, skips_own: true };
+        if request.argc().is_multiple_of(2) == false && request.argc() < 4 {
+            return None;
+        }
+        let mut at = 2;
+        while at + 1 < request.argc() {
+            let value = String::from_utf8_lossy(request.text(at + 1)).into_owned();
+            match request.text(at).to_ascii_uppercase().as_slice() {
+                b"ID" => filter.id = Some(u64::try_from(parse_integer(request.text(at + 1))?).ok()?),
+                b"ADDR" => filter.address = Some(value),
+                b"USER" => filter.user = Some(value),
+                b"SKIPME" if value.eq_ignore_ascii_case("yes") => filter.skips_own = true,
+                b"SKIPME" if value.eq_ignore_ascii_case("no") => filter.skips_own = false,
+                _ => return None,
+            }
+            at += 2;
+        }
+        (at == request.argc()).then_some(filter)
+    }
+
+    fn matches(&self, entry: &ConnectionEntry, own: u64) -> bool {
+        self.id.is_none_or(|id| id == entry.id)
+            && self.address.as_ref().is_none_or(|address| *address == entry.peer)
+            && self.user.as_ref().is_none_or(|user| *user == entry.details().user)
+            && !(self.skips_own && entry.id == own)
+    }
+}
+
+/// One line of CLIENT LIST (Redis `catClientInfoString`); fields that have no meaning at a gateway are left out.
+pub(crate) fn write_line(out: &mut Vec<u8>, entry: &ConnectionEntry, now: Time) {
+    use std::{io::Write, sync::atomic::Ordering::Relaxed};
+    let details = entry.details().clone();
+    let idle = now.since(Time::from_nanos(entry.active_at.load(Relaxed))).as_secs();
+    let command = entry.last_command.load(Relaxed).checked_sub(1);
+    let command = command.map_or("NULL", |id| CommandId(id as u16).command().name);
+    // Writing to a vector cannot fail.
+    let _ = writeln!(
+        out,
+        "id={} addr={} name={} age={} idle={} flags={} db={} obl={} cmd={} user={} resp={} lib-name={} lib-ver={}",
+        entry.id,
+        entry.peer,
+        details.name,
+        now.since(entry.accepted_at).as_secs(),
+        idle,
+        if details.pinned.is_empty() { "N" } else { "P" },
+        details.db,
+        entry.buffered.load(Relaxed),
+        command,
+        details.user,
+        details.version,
+        details.library,
+        details.library_version,
+    );
+}

@@ -1,0 +1,509 @@
+//! The shell around one session: its socket, its lanes, its deadlines.
+
+mod surroundings;
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::{Rc, Weak},
+    sync::atomic::Ordering::Relaxed,
+    task::{Context, Poll, Waker},
+};
+
+use weir_base::{
+    error::Culprit,
+    permit::BytesPermit,
+    time::{Time, turn},
+    violation::Violation,
+};
+use weir_engine::{Chunk, Cutter, Deadline, Output, Stream, deadline};
+use weir_listener::ConnectionGuard;
+use weir_telemetry::log::Peer;
+use weir_upstream::{Frame, Lane, Loss, LossCause, Refusal, Reply, SharedLane, Waiter};
+
+use crate::{
+    lane::{LaneKey, RespLane},
+    metrics::{Done, Stages},
+    patience::{Overdue, Patience},
+    refusal,
+    service::{DRAIN_GAP, Drain, RedisUpstream, Service},
+    session::{Next, Session},
+};
+
+/// Output of a subscriber, in bytes, past which it is evicted (Redis `client-output-buffer-limit pubsub`).
+const SUBSCRIBER_OUTPUT_MAX: usize = 32 << 20;
+/// Below this a connection's buffers are not charged to the byte budget: they fit the core's spare buffers.
+const CHARGED_BYTES_MIN: usize = 4 * 1024;
+/// What a refused client may still say before the socket closes, and for how long: a reset would destroy the reply.
+const LINGER_BYTES_MAX: usize = 256 * 1024;
+
+/// The lane of the client's own, and where it came from.
+struct Pinned {
+    lane: Rc<Lane<RespLane, Connection>>,
+    key: LaneKey,
+    upstream: Rc<RedisUpstream>,
+    is_blocking: bool,
+}
+
+/// The shared lane in use, kept so that no request looks it up.
+struct Shared {
+    key: LaneKey,
+    lane: Rc<SharedLane<RespLane, Connection>>,
+}
+
+/// One client connection.
+pub struct Connection {
+    service: Rc<Service>,
+    session: RefCell<Session>,
+    output: Output,
+    cutter: Cutter,
+    guard: ConnectionGuard,
+    peer: Peer,
+    upstream: RefCell<Rc<RedisUpstream>>,
+    shared: RefCell<Option<Shared>>,
+    pinned: RefCell<Option<Pinned>>,
+    /// A lane that was asked for and has not come.
+    asked: Cell<Option<(LaneKey, bool)>>,
+    done: RefCell<Vec<Done>>,
+    stages: Cell<Option<(u64, Time, Time)>>,
+    charge: RefCell<BytesPermit>,
+    is_over_budget: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    is_woken: Cell<bool>,
+    is_over: Cell<bool>,
+    ending: Cell<Option<&'static str>>,
+    flushed_bytes: Cell<u64>,
+    me: Weak<Connection>,
+}
+
+/// What happened to a connection.
+enum Event {
+    Received(io::Result<Option<Chunk>>),
+    Woken,
+    Overdue,
+}
+
+/// Serves one admitted connection until it ends.
+pub async fn serve(service: Rc<Service>, mut stream: Stream, guard: ConnectionGuard, peer: Peer) {
+    let connection = Connection::new(service, &stream, guard, peer);
+    connection.service.enter(&connection);
+    let accepted = turn::now();
+    let open = connection.service.metrics.open.guard();
+    connection.service.metrics.total.inc();
+    let run = AssertUnwindSafe(run(&connection, &mut stream));
+    let reason = match futures_util::FutureExt::catch_unwind(run).await {
+        Ok(reason) => reason,
+        Err(_) => connection.panicked(),
+    };
+    connection.leave();
+    connection.service.metrics.closed(reason);
+    connection.service.metrics.duration.record(turn::now().nanos_since(accepted));
+    if !matches!(reason, "client_reset" | "internal_invariant" | "evicted" | "drain_cut") {
+        linger(&connection, stream).await;
+    }
+    drop(open);
+}
+
+/// The life of a connection: what arrives is handed to the session, then the session says what it wants next.
+async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> &'static str {
+    let mut patience = Patience::new(connection.service.listener());
+    let due = deadline();
+    loop {
+        if let Some(reason) = connection.ending.get() {
+            return reason;
+        }
+        let next = connection.session.borrow().next(&**connection);
+        if next == Next::Close {
+            return connection.farewell();
+        }
+        if next == Next::Wait {
+            stream.reader.pause();
+        }
+        patience.arm(&due, connection, next);
+        let event = poll_fn(|context| connection.poll_event(context, stream, &due, next)).await;
+        let result = match event {
+            Event::Received(Ok(Some(chunk))) => {
+                patience.received(chunk.len());
+                connection.on_chunk(&chunk)
+            }
+            Event::Received(Ok(None)) => match connection.on_client_end() {
+                Some(reason) => return reason,
+                None => Ok(()),
+            },
+            Event::Received(Err(_)) => return "client_reset",
+            Event::Woken => connection.on_wake(),
+            Event::Overdue => match patience.overdue(connection) {
+                Overdue::Nothing => Ok(()),
+                Overdue::Wake => connection.on_wake(),
+                Overdue::RefuseHeld => connection.session.borrow_mut().refuse_held(&**connection),
+                Overdue::End(reason) => return reason,
+                Overdue::Violation(violation) => Err(violation),
+            },
+        };
+        if let Err(violation) = result {
+            return connection.violated(&violation);
+        }
+        connection.account();
+    }
+}
+
+/// Sends what is left, then waits for the client to close: data that it still sends would turn our close into a reset.
+async fn linger(connection: &Connection, mut stream: Stream) {
+    stream.finish();
+    let limit = connection.service.listener().half_close_timeout.min(std::time::Duration::from_secs(1));
+    let drain = async {
+        let mut left = LINGER_BYTES_MAX;
+        while let Ok(Some(chunk)) = stream.reader.receive().await {
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _ = weir_engine::timeout(limit, drain).await;
+    stream.close(limit).await;
+}
+
+impl Connection {
+    fn new(service: Rc<Service>, stream: &Stream, guard: ConnectionGuard, peer: Peer) -> Rc<Self> {
+        let connection = Rc::new_cyclic(|me: &Weak<Self>| Self {
+            session: RefCell::new(Session::new(service.redis())),
+            output: stream.output.clone(),
+            cutter: stream.cutter(),
+            peer,
+            upstream: RefCell::new(service.upstream()),
+            shared: RefCell::new(None),
+            pinned: RefCell::new(None),
+            asked: Cell::new(None),
+            done: RefCell::default(),
+            stages: Cell::new(None),
+            charge: RefCell::new(service.core.bytes.empty()),
+            is_over_budget: Cell::new(false),
+            waker: RefCell::new(None),
+            is_woken: Cell::new(false),
+            is_over: Cell::new(false),
+            ending: Cell::new(None),
+            flushed_bytes: Cell::new(0),
+            me: me.clone(),
+            guard,
+            service,
+        });
+        {
+            let redis = connection.service.redis();
+            let mut details = connection.guard.entry().details();
+            details.version = 2;
+            if redis.password.is_none() {
+                details.user = redis.user.clone().unwrap_or_else(|| "default".to_owned());
+            }
+        }
+        let weak = connection.me.clone();
+        connection.output.on_flush(move || {
+            if let Some(connection) = weak.upgrade() {
+                connection.flushed();
+            }
+        });
+        connection
+    }
+
+    fn poll_event(&self, context: &mut Context<'_>, stream: &mut Stream, due: &Deadline, next: Next) -> Poll<Event> {
+        if self.is_woken.take() {
+            return Poll::Ready(Event::Woken);
+        }
+        if next == Next::Read {
+            if let Poll::Ready(received) = stream.reader.poll_receive(context) {
+                return Poll::Ready(Event::Received(received));
+            }
+        } else if self.output.is_congested() {
+            if self.output.poll_relieved(context).is_ready() {
+                return Poll::Ready(Event::Woken);
+            }
+        } else if let Some(pinned) = &*self.pinned.borrow()
+            && pinned.lane.output().is_congested()
+            && pinned.lane.output().poll_relieved(context).is_ready()
+        {
+            return Poll::Ready(Event::Woken);
+        }
+        if due.poll_expired(context).is_ready() {
+            return Poll::Ready(Event::Overdue);
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn on_chunk(&self, chunk: &[u8]) -> Result<(), Violation> {
+        self.service.metrics.read_bytes.add(chunk.len() as u64);
+        self.session.borrow_mut().on_client(chunk, self)
+    }
+
+    fn on_wake(&self) -> Result<(), Violation> {
+        let mut session = self.session.borrow_mut();
+        let result = session.on_wake(self);
+        if session.waits_for_room() {
+            self.service.wait_for_room(self.me.clone());
+        }
+        result
+    }
+
+    /// The client sends no more; a reason if that ends the connection at once.
+    fn on_client_end(&self) -> Option<&'static str> {
+        let mut session = self.session.borrow_mut();
+        (!session.on_client_end() || session.is_quiet()).then_some("client_closed")
+    }
+
+    /// The reason of an end that the session asked for.
+    fn farewell(&self) -> &'static str {
+        if self.service.drain_state() == Drain::Off { "session_end" } else { "drained" }
+    }
+
+    fn violated(&self, violation: &Violation) -> &'static str {
+        self.service.report(violation, self.peer, self.guard.entry().id, true);
+        violation.reason
+    }
+
+    fn panicked(&self) -> &'static str {
+        let text = "a panic in the session";
+        let violation = Violation::rule("internal_invariant", Culprit::Gateway, text);
+        self.is_over.set(true);
+        self.cutter.cut();
+        self.violated(&violation)
+    }
+
+    /// Gives everything back; replies that still come are dropped.
+    fn leave(&self) {
+        self.is_over.set(true);
+        if let Some(pinned) = self.pinned.borrow_mut().take() {
+            self.return_lane(pinned, self.session.try_borrow().is_ok_and(|session| session.is_idle()));
+        }
+        self.shared.borrow_mut().take();
+    }
+
+    fn return_lane(&self, pinned: Pinned, is_clean: bool) {
+        if pinned.is_blocking {
+            self.service.unblock();
+        }
+        pinned.upstream.unpin(pinned.key, pinned.lane, is_clean);
+    }
+
+    /// Ends the connection for a reason outside the session.
+    pub(crate) fn end(&self, reason: &'static str) {
+        if self.ending.get().is_none() {
+            self.ending.set(Some(reason));
+            self.wake();
+        }
+    }
+
+    /// Lets the connection's task look at its session.
+    pub(crate) fn wake(&self) {
+        self.is_woken.set(true);
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.session.try_borrow().map_or(0, |session| session.outstanding())
+    }
+
+    pub(crate) fn entry_is_killed(&self) -> bool {
+        self.guard.entry().is_killed()
+    }
+
+    pub(crate) fn uses(&self, upstream: &Rc<RedisUpstream>) -> bool {
+        Rc::ptr_eq(&self.upstream.borrow(), upstream)
+            || self.pinned.borrow().as_ref().is_some_and(|pinned| Rc::ptr_eq(&pinned.upstream, upstream))
+    }
+
+    pub(crate) fn with_session<R>(&self, look: impl FnOnce(&Session) -> R) -> R {
+        look(&self.session.borrow())
+    }
+
+    /// A drain may end this connection: nothing is on its way.
+    pub(crate) fn drains_after(&self) -> Option<std::time::Duration> {
+        let session = self.session.borrow();
+        let is_quiet = session.is_quiet() && session.held_bytes() == 0 && self.output.buffered() == 0;
+        match self.service.drain_state() {
+            Drain::Gentle if is_quiet => Some(DRAIN_GAP),
+            Drain::Firm if is_quiet => Some(std::time::Duration::ZERO),
+            _ => None,
+        }
+    }
+
+    /// Moves to the listener's current upstream, if this is a moment in which nothing can be overtaken.
+    fn follow_upstream(&self) {
+        let current = self.service.upstream();
+        let is_other = !Rc::ptr_eq(&self.upstream.borrow(), &current);
+        if is_other && self.session.try_borrow().is_ok_and(|session| session.is_quiet()) && self.pinned.borrow().is_none() {
+            *self.upstream.borrow_mut() = current;
+            *self.shared.borrow_mut() = None;
+        }
+    }
+
+    /// Charges what this connection buffers to the byte budget of the process.
+    fn account(&self) {
+        self.follow_upstream();
+        let buffered = self.output.buffered() + self.session.try_borrow().map_or(0, |session| session.held_bytes());
+        let entry = self.guard.entry();
+        entry.buffered.store(buffered as u64, Relaxed);
+        let charged = if buffered < CHARGED_BYTES_MIN { 0 } else { buffered as u64 };
+        let mut charge = self.charge.borrow_mut();
+        if charged != charge.bytes() {
+            self.is_over_budget.set(!charge.resize(charged));
+        }
+    }
+
+    /// The output is on its way: requests answered in it are over.
+    fn flushed(&self) {
+        let mut done = self.done.borrow_mut();
+        if !done.is_empty() {
+            let now = Time::now();
+            done.drain(..).for_each(|done| self.service.metrics.done(&done, now));
+            if done.capacity() > 64 {
+                *done = Vec::new();
+            }
+        }
+        drop(done);
+        let sent = self.output.appended();
+        self.service.metrics.written_bytes.add(sent - self.flushed_bytes.replace(sent));
+    }
+
+    /// Runs a callback of a lane; a panic in it costs this connection and no other.
+    #[inline]
+    fn guarded(&self, callback: impl FnOnce()) {
+        if self.is_over.get() {
+            return;
+        }
+        if catch_unwind(AssertUnwindSafe(callback)).is_err() {
+            self.panicked();
+            self.end("internal_invariant");
+        }
+    }
+
+    #[inline]
+    fn exchange_over(&self) {
+        self.service.metrics.in_flight.dec();
+        self.service.room_freed();
+    }
+
+    fn note_done(&self, reply: &Reply<'_>) {
+        let replied = turn::now();
+        let stages = match self.stages.get() {
+            Some((number, parsed, judged)) if number == reply.exchange => {
+                self.stages.set(None);
+                Some(Stages { parsed, judged, encoded: Time::now() })
+            }
+            _ => None,
+        };
+        self.done.borrow_mut().push(Done { timing: reply.timing, replied, stages });
+    }
+}
+
+impl Waiter<RespLane> for Connection {
+    #[inline]
+    fn on_reply(&self, reply: Reply<'_>) {
+        self.guarded(|| {
+            let wake = self.session.borrow_mut().on_reply(reply.exchange, reply.bytes, reply.end, self);
+            if reply.end.is_some() {
+                self.note_done(&reply);
+            }
+            if wake {
+                self.wake();
+            }
+            if self.output.buffered() >= CHARGED_BYTES_MIN {
+                self.account();
+            }
+        });
+        if reply.end.is_some() {
+            self.exchange_over();
+        }
+    }
+
+    fn on_loss(&self, exchange: u64, loss: Loss) {
+        self.guarded(|| {
+            self.session.borrow_mut().on_no_reply(exchange, refusal::lost(loss.cause), self);
+            self.wake();
+        });
+        self.exchange_over();
+    }
+
+    fn on_refusal(&self, exchange: u64, refusal: Refusal) {
+        self.guarded(|| {
+            self.service.metrics.shed(refusal.name());
+            self.session.borrow_mut().on_no_reply(exchange, &refusal::refused(refusal), self);
+            self.wake();
+        });
+        self.exchange_over();
+    }
+
+    fn on_frame(&self, frame: Frame<'_>) {
+        self.guarded(|| {
+            let wake = self.session.borrow_mut().on_frame(frame.bytes, frame.end, frame.is_push, self);
+            if wake {
+                self.wake();
+            }
+            if self.output.buffered() > SUBSCRIBER_OUTPUT_MAX {
+                let text = "a subscriber reads more slowly than it is sent to";
+                let count = self.output.buffered() as u64;
+                let violation =
+                    Violation::limit("slow_subscriber", Culprit::Client, text, count, SUBSCRIBER_OUTPUT_MAX as u64);
+                self.violated(&violation);
+                self.end("evicted");
+            }
+        });
+    }
+
+    fn on_pin(&self, result: Result<Rc<Lane<RespLane, Self>>, Refusal>) {
+        let Some((key, is_blocking)) = self.asked.take() else { return };
+        let upstream = self.upstream.borrow().clone();
+        let (granted, outcome) = match result {
+            Ok(lane) => (Some(Pinned { lane, key, upstream, is_blocking }), Ok(())),
+            Err(refusal) => (None, Err(refusal)),
+        };
+        if is_blocking && granted.is_none() {
+            self.service.unblock();
+        }
+        if self.is_over.get() {
+            if let Some(pinned) = granted {
+                self.return_lane(pinned, true);
+            }
+            return;
+        }
+        *self.pinned.borrow_mut() = granted;
+        self.session.borrow_mut().on_pin(outcome);
+        self.wake();
+    }
+
+    fn on_pin_loss(&self, cause: LossCause) {
+        let Some(pinned) = self.pinned.borrow_mut().take() else { return };
+        if pinned.is_blocking {
+            self.service.unblock();
+        }
+        self.guarded(|| {
+            self.session.borrow_mut().on_pin_loss(cause, self);
+            self.wake();
+        });
+    }
+
+    fn output(&self) -> &Output {
+        &self.output
+    }
+
+    fn evict(&self) {
+        let count = self.output.buffered() as u64;
+        let limit = self.service.listener().output_hard_cap;
+        let text = "the client reads too slowly for the others on its lane";
+        let violation = Violation::limit("slow_reader", Culprit::Client, text, count, limit);
+        self.violated(&violation);
+        self.is_over.set(true);
+        self.cutter.cut();
+        self.end("evicted");
+    }
+}

@@ -1,0 +1,108 @@
+//! What a session asks of its shell. The gateway's shell is [`crate::connection`]; tests and fuzzing bring their own.
+
+use std::rc::Rc;
+
+use weir_analysis::redis::Command;
+use weir_base::{time::Time, violation::Violation};
+use weir_listener::ConnectionEntry;
+use weir_upstream::Refusal;
+
+use crate::{
+    lane::{LaneKey, ServerInfo},
+    pin::PinReason,
+};
+
+/// One request on its way to the upstream.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    /// The session's number for it; replies come back with it, in order.
+    pub number: u64,
+    /// Replies to swallow before the one to deliver.
+    pub skip: u32,
+    /// False if the client chose how long it may take.
+    pub has_deadline: bool,
+}
+
+/// Answer to [`Io::pin`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinning {
+    /// The lane is here.
+    Ready,
+    /// `Session::on_pin` follows.
+    Later,
+    /// As many clients of the listener sit in blocking commands as may.
+    TooManyBlocked,
+}
+
+/// What is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Exchanges in flight on this core.
+    InFlight,
+    /// Bytes buffered in the process.
+    Buffered,
+}
+
+impl Full {
+    /// The label value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Full::InFlight => "in_flight",
+            Full::Buffered => "buffered_bytes",
+        }
+    }
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Full::InFlight => crate::refusal::IN_FLIGHT,
+            Full::Buffered => crate::refusal::BUFFERED,
+        }
+    }
+}
+
+/// The surroundings of a session. Every call returns at once.
+pub trait Io {
+    /// The time of this loop turn.
+    fn now(&self) -> Time;
+    /// Encodes at the end of the client's output.
+    fn reply(&self, encode: impl FnOnce(&mut Vec<u8>));
+    /// The client does not read fast enough: take no more commands for now.
+    fn is_congested(&self) -> bool;
+    /// What keeps one more exchange from being taken on this core, if anything does.
+    fn full(&self) -> Option<Full>;
+    /// Sends a request on the shared lane of `key`.
+    ///
+    /// # Errors
+    /// It was not accepted; nothing was sent.
+    fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal>;
+    /// Asks for a lane of the client's own.
+    fn pin(&self, key: LaneKey, reason: PinReason) -> Pinning;
+    /// Sends a request on the client's own lane.
+    fn forward_pinned(&self, request: &[u8], ticket: Ticket);
+    /// Sends bytes on the client's own lane that belong to no new exchange.
+    fn write_pinned(&self, bytes: &[u8]);
+    /// The client's own lane does not take more bytes for now.
+    fn is_pin_congested(&self) -> bool;
+    /// Frames of the client's own lane come unpaired from now on, or no longer.
+    fn set_tunnel(&self, is_tunnel: bool);
+    /// Gives the client's own lane back; if it is not clean it is closed.
+    fn unpin(&self, is_clean: bool);
+    /// What the server said in its greeting, for this protocol version; `None` if no lane of that version was made yet.
+    fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>>;
+    /// The public side of this connection: name, database, state.
+    fn entry(&self) -> &ConnectionEntry;
+    /// All connections of the process, as one CLIENT LIST line each.
+    fn list_clients(&self, out: &mut Vec<u8>);
+    /// Ends the connections for which `CLIENT KILL` was called; the number of them.
+    fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64;
+    /// Counts a command.
+    fn count(&self, command: Option<&'static Command>);
+    /// Counts a refusal before work.
+    fn count_shed(&self, reason: &'static str);
+    /// Counts a failed login.
+    fn count_auth_failure(&self);
+    /// Counts an error reply by its first word.
+    fn count_error(&self, reply: &[u8]);
+    /// Reports a broken rule that does not end the connection.
+    fn report(&self, violation: &Violation);
+}

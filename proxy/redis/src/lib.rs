@@ -1,0 +1,50 @@
+//! The Redis session: where listener, codec, analysis and upstream meet.
+//!
+//! The path of one command, top to bottom: bytes arrive ([`connection`]), are parsed and judged ([`session`]), ride a
+//! shared lane or the client's own ([`Io`]), and the reply goes out in the order of the requests. What a session does is
+//! a state machine without I/O; `LIFECYCLE.md` tells its states, owners and invariants.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `settings` | what an operator may choose |
+//! | `service` | one listener on one worker: settings, upstream, cells |
+//! | `connection` | the shell around a session: tasks, queues, deadlines |
+//! | `patience` | deadlines of messages, of silence, of slow reading |
+//! | `io` | what a session asks of its shell |
+//! | `session` | bytes in, commands judged |
+//! | `ordering` | replies in the order of requests |
+//! | `pin` | when a client needs a lane of its own, and when no longer |
+//! | `stream` | commands too large to hold |
+//! | `transaction` | MULTI … EXEC, queued here and sent as one unit |
+//! | `tunnel` | subscriptions and MONITOR |
+//! | `local` / `hello` / `client` | commands that the gateway answers itself |
+//! | `lane` | RESP on an upstream connection: greeting, framing, probe |
+//! | `refusal` | every way to say no, in Redis's words |
+//! | `metrics` | the cells this room writes |
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod connection;
+mod hello;
+mod io;
+mod lane;
+mod local;
+mod metrics;
+mod ordering;
+mod patience;
+mod pin;
+mod refusal;
+mod service;
+mod session;
+pub mod settings;
+mod stream;
+mod transaction;
+mod tunnel;
+
+pub use connection::{Connection, serve};
+pub use io::{Full, Io, Pinning, Ticket};
+pub use lane::{LaneKey, RespLane, ServerInfo};
+pub use pin::PinReason;
+pub use service::{CoreShare, DRAIN_GAP, Drain, RedisUpstream, Service};
+pub use session::{Next, Session};

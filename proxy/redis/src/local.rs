@@ -1,0 +1,132 @@
+//! Commands that the gateway answers itself.
+
+use weir_analysis::redis::{Args, Command, LocalCommand};
+use weir_resp::{Version, encode};
+
+use crate::{
+    io::{Io, Ticket},
+    refusal,
+    session::{Hold, Request, State, Taken},
+};
+
+impl State {
+    pub(crate) fn local_command(
+        &mut self,
+        command: &'static Command,
+        local: LocalCommand,
+        request: &Request<'_>,
+        io: &impl Io,
+    ) -> Taken {
+        use LocalCommand::*;
+        if matches!(local, Ping | Echo) && self.tunnel.is_some() {
+            return self.forward_in_tunnel(command, request, io);
+        }
+        let changes_session = matches!(local, Reset | Hello | Auth | Select);
+        if (changes_session || self.tunnel.is_some()) && !self.is_quiet() {
+            self.hold = Some(Hold::Quiet);
+            return Taken::Held;
+        }
+        match local {
+            Hello => return self.hello(command, request, io),
+            Select if self.pins.is_some() => return self.select_on_pin(command, request, io),
+            _ => io.count(Some(command)),
+        }
+        match local {
+            Ping if request.argc() > 2 => self.error(io, "ERR wrong number of arguments for 'ping' command"),
+            Ping if request.argc() == 1 => {
+                self.local(io, |out| out.extend_from_slice(b"+PONG\r\n"));
+                Taken::Yes
+            }
+            Ping | Echo => self.bulk(io, request.text(1)),
+            Quit => {
+                self.ok(io);
+                self.close();
+                Taken::Yes
+            }
+            Reset => self.reset(io),
+            Auth => self.auth(request, io),
+            Select => self.select(request, io),
+            Readonly | Readwrite | Asking => self.error(io, refusal::NO_CLUSTER),
+            AclWhoami => {
+                let user = io.entry().details().user.clone();
+                self.bulk(io, user.as_bytes())
+            }
+            Client(client) => self.client(client, command, request, io),
+            Hello => Taken::Yes,
+        }
+    }
+
+    pub(crate) fn bulk(&mut self, io: &impl Io, bytes: &[u8]) -> Taken {
+        self.local(io, |out| encode::bulk(out, bytes));
+        Taken::Yes
+    }
+
+    /// The number of a database that this listener allows.
+    pub(crate) fn parse_db(&self, text: &[u8]) -> Result<u32, &'static str> {
+        let number: i64 = parse_integer(text).ok_or(refusal::NOT_INTEGER)?;
+        let db = u32::try_from(number).map_err(|_| refusal::DB_RANGE)?;
+        if db < self.settings.databases { Ok(db) } else { Err(refusal::DB_RANGE) }
+    }
+
+    fn select(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        match self.parse_db(request.text(1)) {
+            Err(text) => self.error(io, text),
+            Ok(db) => {
+                self.db = db;
+                io.entry().details().db = db;
+                self.ok(io)
+            }
+        }
+    }
+
+    /// SELECT of a client with a lane of its own: the server must follow.
+    fn select_on_pin(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+        let db = match self.parse_db(request.text(1)) {
+            Ok(db) => db,
+            Err(text) => return self.error(io, text),
+        };
+        if self.tunnel.is_some() {
+            return self.error(io, "ERR weir: SELECT is not possible while subscribed");
+        }
+        io.count(Some(command));
+        let number = self.order.next_number();
+        request.with_wire(|wire| io.forward_pinned(wire, Ticket { number, skip: 0, has_deadline: true }));
+        self.order.sent();
+        self.changes_db = Some((number, db));
+        // What follows must know which database it means.
+        self.hold = Some(Hold::Quiet);
+        Taken::Yes
+    }
+
+    /// RESET: everything a connection can hold is let go, and it is a stranger again (Redis `resetCommand`).
+    fn reset(&mut self, io: &impl Io) -> Taken {
+        self.drop_pin(io);
+        self.transaction = None;
+        self.is_watch_broken = false;
+        self.db = 0;
+        self.version = Version::Resp2;
+        self.order.mode = Default::default();
+        self.is_authenticated = self.settings.password.is_none();
+        self.limits.authenticated = self.is_authenticated;
+        self.limits.stream_bytes = self.settings.stream_bytes.min(u32::MAX.into()) as u32;
+        {
+            let mut details = io.entry().details();
+            details.name.clear();
+            details.db = 0;
+            details.version = 2;
+            details.user = self.login_name().to_owned();
+        }
+        self.local(io, |out| out.extend_from_slice(b"+RESET\r\n"));
+        Taken::Yes
+    }
+}
+
+/// An integer as Redis reads one: digits with an optional minus, no blanks, no plus, no leading zeros.
+pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let is_plain = digits.iter().all(u8::is_ascii_digit) && (digits.len() == 1 || !digits.starts_with(b"0"));
+    if digits.is_empty() || !is_plain {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}

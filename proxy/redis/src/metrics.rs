@@ -1,0 +1,158 @@
+//! The cells that one listener writes on one worker.
+
+use std::cell::RefCell;
+
+use weir_analysis::redis::{Access, COMMANDS, Class, Command};
+use weir_base::{time::Time, violation::Violation};
+use weir_telemetry::{CoreMetrics, Counter, Gauge, Histogram, catalog};
+use weir_upstream::Timing;
+
+/// First words of error replies that have a label of their own; everything else is `other`.
+const ERROR_KINDS: [&str; 16] = [
+    "err", "wrongtype", "noauth", "wrongpass", "noscript", "busygroup", "nogroup", "execabort", "oom", "loading",
+    "readonly", "busy", "moved", "ask", "noperm", "noproto",
+];
+
+/// The command classes of [`catalog::REQUESTS_TOTAL`].
+const CLASSES: [&str; 6] = ["read", "write", "admin", "other", "local", "unknown"];
+
+/// A request whose reply waits to be handed to the kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct Done {
+    pub(crate) timing: Timing,
+    /// The end of the reply had arrived.
+    pub(crate) replied: Time,
+    /// The parts of the overhead, for one request of many.
+    pub(crate) stages: Option<Stages>,
+}
+
+/// Instants between the stages of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Stages {
+    /// The command was parsed.
+    pub(crate) parsed: Time,
+    /// Limits and rules had let it pass.
+    pub(crate) judged: Time,
+    /// The reply was in the client's output.
+    pub(crate) encoded: Time,
+}
+
+/// Cells of one listener on one worker.
+pub(crate) struct ListenerMetrics {
+    core: CoreMetrics,
+    listener: String,
+    pub(crate) open: Gauge,
+    pub(crate) total: Counter,
+    pub(crate) duration: Histogram,
+    pub(crate) in_flight: Gauge,
+    pub(crate) read_bytes: Counter,
+    pub(crate) written_bytes: Counter,
+    requests: [Counter; 6],
+    commands: RefCell<Vec<Option<Counter>>>,
+    request: Histogram,
+    upstream: Histogram,
+    overhead: Histogram,
+    stages: [Histogram; 5],
+}
+
+impl ListenerMetrics {
+    pub(crate) fn new(core: &CoreMetrics, listener: &str) -> Self {
+        let stage = |name| core.histogram(&catalog::REQUEST_STAGE_DURATION, &[listener, name]);
+        Self {
+            open: core.gauge(&catalog::CONNECTIONS_OPEN, &[listener]),
+            total: core.counter(&catalog::CONNECTIONS_TOTAL, &[listener]),
+            duration: core.histogram(&catalog::CONNECTION_DURATION, &[listener]),
+            in_flight: core.gauge(&catalog::REQUESTS_IN_FLIGHT, &[listener]),
+            read_bytes: core.counter(&catalog::CLIENT_READ_BYTES, &[listener]),
+            written_bytes: core.counter(&catalog::CLIENT_WRITTEN_BYTES, &[listener]),
+            requests: CLASSES.map(|class| core.counter(&catalog::REQUESTS_TOTAL, &[listener, class])),
+            commands: RefCell::new(vec![None; COMMANDS.len()]),
+            request: core.histogram(&catalog::REQUEST_DURATION, &[listener]),
+            upstream: core.histogram(&catalog::REQUEST_UPSTREAM_DURATION, &[listener]),
+            overhead: core.histogram(&catalog::REQUEST_OVERHEAD_DURATION, &[listener]),
+            stages: ["parse", "policy", "lane_wait", "encode", "write"].map(stage),
+            core: core.clone(),
+            listener: listener.to_owned(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn command(&self, command: Option<&'static Command>) {
+        let Some(command) = command else {
+            self.requests[5].inc();
+            return self.core.counter(&catalog::COMMAND_CALLS, &[&self.listener, "unknown"]).inc();
+        };
+        let class = match (command.class, command.access) {
+            (Class::Local(_), _) => 4,
+            (_, Access::Read) => 0,
+            (_, Access::Write) => 1,
+            (_, Access::Admin) => 2,
+            (_, Access::Other) => 3,
+        };
+        self.requests[class].inc();
+        let mut commands = self.commands.borrow_mut();
+        let Some(cell) = commands.get_mut(command.id.0 as usize) else { return };
+        let cell = cell.get_or_insert_with(|| {
+            self.core.counter(&catalog::COMMAND_CALLS, &[&self.listener, command.name])
+        });
+        cell.inc();
+    }
+
+    /// Records a request whose reply is handed to the kernel at `flushed`: request = overhead + upstream.
+    #[inline]
+    pub(crate) fn done(&self, done: &Done, flushed: Time) {
+        let Timing { arrived, queued: _, sent } = done.timing;
+        let request = flushed.nanos_since(arrived);
+        let upstream = done.replied.nanos_since(sent).min(request);
+        self.request.record(request);
+        self.upstream.record(upstream);
+        self.overhead.record(request - upstream);
+        if let Some(stages) = &done.stages {
+            self.stages(done, stages, flushed);
+        }
+    }
+
+    #[cold]
+    fn stages(&self, done: &Done, stages: &Stages, flushed: Time) {
+        let Timing { arrived, queued: _, sent } = done.timing;
+        let instants = [
+            (arrived, stages.parsed),
+            (stages.parsed, stages.judged),
+            (stages.judged, sent),
+            (done.replied, stages.encoded),
+            (stages.encoded, flushed),
+        ];
+        for (histogram, (begin, end)) in self.stages.iter().zip(instants) {
+            histogram.record(end.nanos_since(begin));
+        }
+    }
+
+    pub(crate) fn closed(&self, reason: &str) {
+        self.core.counter(&catalog::CONNECTIONS_CLOSED, &[&self.listener, reason]).inc();
+    }
+
+    pub(crate) fn shed(&self, reason: &str) {
+        self.core.counter(&catalog::SHED, &[&self.listener, reason]).inc();
+    }
+
+    pub(crate) fn auth_failed(&self) {
+        self.core.counter(&catalog::AUTH_FAILURES, &[&self.listener]).inc();
+    }
+
+    pub(crate) fn error_reply(&self, reply: &[u8]) {
+        let word = reply.get(1..).unwrap_or_default().split(|byte| byte.is_ascii_whitespace()).next();
+        let word = word.unwrap_or_default();
+        let kind = ERROR_KINDS.iter().find(|kind| word.eq_ignore_ascii_case(kind.as_bytes()));
+        let kind = kind.copied().unwrap_or("other");
+        self.core.counter(&catalog::REPLY_ERRORS, &[&self.listener, kind]).inc();
+    }
+
+    pub(crate) fn violation(&self, violation: &Violation) {
+        let labels = [&*self.listener, violation.reason, violation.culprit.as_str()];
+        self.core.counter(&catalog::VIOLATIONS, &labels).inc();
+    }
+
+    pub(crate) fn defensive_close(&self, reason: &str) {
+        self.core.counter(&catalog::DEFENSIVE_CLOSES, &[&self.listener, reason]).inc();
+    }
+}

@@ -1,0 +1,69 @@
+//! Every way to say no, in Redis's own words where it has them (Redis 7.0.15), else `ERR weir: …`.
+
+use weir_upstream::{LossCause, Refusal};
+
+pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
+pub(crate) const NO_AUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
+pub(crate) const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+pub(crate) const AUTH_NOT_CONFIGURED: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?";
+pub(crate) const NO_PROTO: &str = "NOPROTO unsupported protocol version";
+pub(crate) const PROTO_NOT_INTEGER: &str = "ERR Protocol version is not an integer or out of range";
+pub(crate) const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(crate) const DB_RANGE: &str = "ERR DB index is out of range";
+pub(crate) const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
+pub(crate) const MULTI_NESTED: &str = "ERR MULTI calls can not be nested";
+pub(crate) const WATCH_IN_MULTI: &str = "ERR WATCH inside MULTI is not allowed";
+pub(crate) const EXEC_ALONE: &str = "ERR EXEC without MULTI";
+pub(crate) const DISCARD_ALONE: &str = "ERR DISCARD without MULTI";
+pub(crate) const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
+pub(crate) const NOT_IN_MULTI: &str = "ERR Command not allowed inside a transaction";
+
+/// A transaction longer than it may be.
+pub(crate) const TRANSACTION_FULL: &str = "ERR weir: transaction too large";
+/// As many exchanges as the core may have.
+pub(crate) const IN_FLIGHT: &str = "ERR weir: too many requests in flight";
+/// As many bytes buffered as the process may hold.
+pub(crate) const BUFFERED: &str = "ERR weir: buffered bytes limit reached";
+/// More blocked clients than the listener may have.
+pub(crate) const BLOCKED_CLIENTS: &str = "ERR weir: too many blocked clients";
+/// The protocol cannot change under a lane of the client's own.
+pub(crate) const HELLO_PINNED: &str = "ERR weir: HELLO cannot change the protocol while the session holds server state; RESET first";
+/// More subscriptions than one client may have.
+pub(crate) const SUBSCRIPTIONS: &str = "ERR weir: too many subscriptions";
+/// The client's lane, and the state on it, is gone.
+pub(crate) const STATE_LOST: &str = "ERR weir: upstream connection lost, session state is gone";
+
+/// The error line for a request that the upstream never got.
+pub(crate) fn refused(refusal: Refusal) -> String {
+    format!("ERR weir: {}", refusal.text())
+}
+
+/// The error line for a request whose reply is lost.
+pub(crate) fn lost(cause: LossCause) -> &'static str {
+    match cause {
+        LossCause::Timeout => "ERR weir: upstream timeout",
+        LossCause::Violation => "ERR weir: upstream broke the protocol",
+        LossCause::Closed | LossCause::Retired => "ERR weir: upstream connection lost",
+    }
+}
+
+/// An administrative command on a listener that does not allow them.
+pub(crate) fn admin(name: &str) -> String {
+    let name = name.replace('|', " ");
+    format!("ERR weir: administrative command '{name}' is not allowed on this listener")
+}
+
+/// A command that a gateway cannot carry.
+pub(crate) fn unsupported(name: &str) -> String {
+    let name = name.replace('|', " ");
+    format!("ERR weir: command '{name}' is not supported through a gateway")
+}
+
+/// A command that a RESP2 subscriber may not use.
+pub(crate) fn subscribed(name: &str) -> String {
+    format!(
+        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+    )
+}

@@ -1,0 +1,261 @@
+//! One Redis listener on one worker: what its sessions share.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::{Rc, Weak},
+    sync::Arc,
+    time::Duration,
+};
+
+use weir_base::{
+    permit::{ByteLease, LocalBudget},
+    rng::Rng,
+    time::{Time, turn},
+    violation::Violation,
+};
+use weir_listener::{ConnectionTable, settings::ListenerSettings};
+use weir_telemetry::{
+    CoreMetrics,
+    log::{AccessRecord, DefensiveClose, LogEvent, LogWriter, Peer},
+    sample::{OncePerSecond, Share, Verdict},
+};
+use weir_upstream::Upstream;
+
+use crate::{connection::Connection, lane::RespLane, metrics::ListenerMetrics, settings::RedisListenerSettings};
+
+/// An upstream of Redis sessions.
+pub type RedisUpstream = Upstream<RespLane, Connection>;
+
+/// What the services of one worker share.
+#[derive(Clone)]
+pub struct CoreShare {
+    /// The worker.
+    pub worker: usize,
+    /// Exchanges in flight.
+    pub flight: LocalBudget,
+    /// Bytes buffered.
+    pub bytes: ByteLease,
+    /// Its cells.
+    pub metrics: CoreMetrics,
+    /// Where its log events go.
+    pub log: LogWriter,
+    /// All connections of the process.
+    pub table: Arc<ConnectionTable>,
+    /// Share of exchanges whose stages are timed one by one, 0 to 1; reading the clock at each costs 25 ns a time.
+    pub stage_sample: f64,
+}
+
+/// How far a drain has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// Not draining.
+    Off,
+    /// Sessions end in their first quiet moment of [`DRAIN_GAP`].
+    Gentle,
+    /// Sessions end at the first reply boundary.
+    Firm,
+}
+
+/// Silence of a client, after its last reply, in which a connection may be closed: a request on its way would be lost.
+pub const DRAIN_GAP: Duration = Duration::from_millis(20);
+
+/// One listener on one worker.
+pub struct Service {
+    pub(crate) core: CoreShare,
+    pub(crate) metrics: Rc<ListenerMetrics>,
+    name: Arc<str>,
+    listener: RefCell<Rc<ListenerSettings>>,
+    redis: RefCell<Rc<RedisListenerSettings>>,
+    upstream: RefCell<Rc<RedisUpstream>>,
+    waiting: RefCell<VecDeque<Weak<Connection>>>,
+    connections: RefCell<Vec<Weak<Connection>>>,
+    blocked: Cell<u32>,
+    drain: Cell<Drain>,
+    sampler: RefCell<OncePerSecond>,
+    access: RefCell<Share>,
+    stage_tick: Cell<u32>,
+    /// One request of this many is timed in detail; 0: none.
+    stage_every: u32,
+}
+
+impl Service {
+    /// A listener with its settings and upstream.
+    pub fn new(
+        core: CoreShare,
+        listener: ListenerSettings,
+        redis: RedisListenerSettings,
+        upstream: Rc<RedisUpstream>,
+    ) -> Rc<Self> {
+        let rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
+        Rc::new(Self {
+            metrics: Rc::new(ListenerMetrics::new(&core.metrics, &listener.name)),
+            name: listener.name.clone(),
+            access: RefCell::new(Share::new(listener.access_log_sample, rng)),
+            listener: RefCell::new(Rc::new(listener)),
+            redis: RefCell::new(Rc::new(redis)),
+            upstream: RefCell::new(upstream),
+            waiting: RefCell::default(),
+            connections: RefCell::default(),
+            blocked: Cell::new(0),
+            drain: Cell::new(Drain::Off),
+            sampler: RefCell::new(OncePerSecond::new()),
+            stage_tick: Cell::new(0),
+            stage_every: if core.stage_sample > 0.0 { (1.0 / core.stage_sample).round() as u32 } else { 0 },
+            core,
+        })
+    }
+
+    /// New settings. Open sessions keep their rules and move to the new upstream in their first quiet moment.
+    pub fn update(&self, listener: ListenerSettings, redis: RedisListenerSettings, upstream: Rc<RedisUpstream>) {
+        let rng = Rng::new(Time::now().as_nanos());
+        *self.access.borrow_mut() = Share::new(listener.access_log_sample, rng);
+        *self.listener.borrow_mut() = Rc::new(listener);
+        *self.redis.borrow_mut() = Rc::new(redis);
+        *self.upstream.borrow_mut() = upstream;
+        self.wake_all();
+    }
+
+    /// Begins or hardens a drain.
+    pub fn drain(&self, drain: Drain) {
+        self.drain.set(drain);
+        self.wake_all();
+    }
+
+    /// Ends every session now; how many connections and requests were cut.
+    pub fn cut(&self) -> (usize, u64) {
+        let connections = self.open();
+        let requests = connections.iter().map(|connection| connection.outstanding()).sum();
+        connections.iter().for_each(|connection| connection.end("drain_cut"));
+        (connections.len(), requests)
+    }
+
+    /// Ends the sessions that CLIENT KILL named.
+    pub fn end_killed(&self) {
+        for connection in self.open() {
+            if connection.entry_is_killed() {
+                connection.end("killed");
+            }
+        }
+    }
+
+    /// Sessions that still use `upstream`.
+    pub fn uses(&self, upstream: &Rc<RedisUpstream>) -> bool {
+        let is_current = Rc::ptr_eq(&self.upstream.borrow(), upstream);
+        is_current || self.open().iter().any(|connection| connection.uses(upstream))
+    }
+
+    /// Sessions open on this worker.
+    pub fn open_count(&self) -> usize {
+        self.open().len()
+    }
+
+    /// The name in the configuration.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn listener(&self) -> Rc<ListenerSettings> {
+        self.listener.borrow().clone()
+    }
+
+    pub(crate) fn redis(&self) -> Rc<RedisListenerSettings> {
+        self.redis.borrow().clone()
+    }
+
+    pub(crate) fn upstream(&self) -> Rc<RedisUpstream> {
+        self.upstream.borrow().clone()
+    }
+
+    pub(crate) fn drain_state(&self) -> Drain {
+        self.drain.get()
+    }
+
+    pub(crate) fn enter(&self, connection: &Rc<Connection>) {
+        let mut connections = self.connections.borrow_mut();
+        if connections.len() == connections.capacity() {
+            connections.retain(|connection| connection.strong_count() > 0);
+        }
+        connections.push(Rc::downgrade(connection));
+    }
+
+    fn open(&self) -> Vec<Rc<Connection>> {
+        self.connections.borrow().iter().filter_map(Weak::upgrade).filter(|c| !c.is_over()).collect()
+    }
+
+    fn wake_all(&self) {
+        self.open().iter().for_each(|connection| connection.wake());
+    }
+
+    /// One more client sits in a blocking command; false if there are too many.
+    pub(crate) fn try_block(&self) -> bool {
+        let has_room = self.blocked.get() < self.redis.borrow().blocking_max;
+        self.blocked.set(self.blocked.get() + u32::from(has_room));
+        has_room
+    }
+
+    pub(crate) fn unblock(&self) {
+        self.blocked.set(self.blocked.get().saturating_sub(1));
+    }
+
+    pub(crate) fn wait_for_room(&self, connection: Weak<Connection>) {
+        self.waiting.borrow_mut().push_back(connection);
+    }
+
+    /// An exchange is over: the first that waits may go on.
+    #[inline]
+    pub(crate) fn room_freed(&self) {
+        if !self.waiting.borrow().is_empty() {
+            self.wake_next();
+        }
+    }
+
+    #[cold]
+    fn wake_next(&self) {
+        loop {
+            let next = self.waiting.borrow_mut().pop_front();
+            match next.map(|next| next.upgrade()) {
+                Some(Some(connection)) => return connection.wake(),
+                Some(None) => {}
+                None => return,
+            }
+        }
+    }
+
+    /// Whether the stages of the next request are timed.
+    #[inline]
+    pub(crate) fn samples_stages(&self) -> bool {
+        let tick = self.stage_tick.get().wrapping_add(1);
+        self.stage_tick.set(tick);
+        self.stage_every != 0 && tick.is_multiple_of(self.stage_every)
+    }
+
+    /// Whether the next request is written to the access log.
+    #[inline]
+    pub(crate) fn samples_access(&self) -> bool {
+        self.access.borrow_mut().check()
+    }
+
+    pub(crate) fn log_access(&self, record: AccessRecord) {
+        self.core.log.push(LogEvent::Access(record));
+    }
+
+    /// Counts a violation and logs it, once a second per reason.
+    pub(crate) fn report(&self, violation: &Violation, peer: Peer, connection: u64, is_close: bool) {
+        self.metrics.violation(violation);
+        if is_close {
+            self.metrics.defensive_close(violation.reason);
+        }
+        let verdict = self.sampler.borrow_mut().check(&self.name, violation.reason, turn::now());
+        if let Verdict::Log { suppressed } = verdict {
+            self.core.log.push(LogEvent::Close(DefensiveClose {
+                at: turn::now(),
+                listener: self.name.clone(),
+                peer,
+                connection,
+                violation: violation.clone(),
+                suppressed,
+            }));
+        }
+    }
+}

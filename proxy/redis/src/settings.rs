@@ -1,0 +1,138 @@
+//! What the Redis session can be told, on the client side and on the upstream side. Plain data, already checked.
+
+use std::time::Duration;
+
+use weir_base::limits;
+use weir_base::secret::Secret;
+
+/// Databases that SELECT accepts. Default 16, as redis.conf `databases`.
+pub const DATABASES: u32 = 16;
+
+/// Commands of one client that wait for replies; then reading from it stops. Default 1,024: a deeper pipeline gains
+/// nothing (the batch already fills a send), but its replies would have to be held.
+pub const PIPELINE_COMMANDS_MAX: u32 = limits::RESP_PIPELINE_COMMANDS_MAX as u32;
+
+/// Bytes of commands of one client that wait for replies; then reading from it stops. Default 1 MiB.
+pub const PIPELINE_BYTES_MAX: u64 = limits::RESP_PIPELINE_BYTES_MAX;
+
+/// Arguments of one command. Default 1,048,576, the multibulk limit of older Redis lines; worst case about 16 MiB of
+/// bookkeeping, which grows with the bytes received and never with the count claimed.
+pub const ARGS_MAX: u32 = limits::RESP_ELEMENTS_MAX as u32;
+
+/// Bytes of one argument. Default 512 MiB, as `proto-max-bulk-len`. Streamed, not buffered.
+pub const BULK_BYTES_MAX: u64 = limits::RESP_BULK_BYTES_MAX;
+
+/// Arguments and replies above this many bytes are streamed instead of buffered whole. Default 64 KiB.
+pub const STREAM_BYTES: u64 = 64 << 10;
+
+/// Commands queued between MULTI and EXEC. Default 10,000.
+pub const TRANSACTION_COMMANDS_MAX: u32 = 10_000;
+
+/// Bytes queued between MULTI and EXEC. Default 16 MiB.
+pub const TRANSACTION_BYTES_MAX: u64 = 16 << 20;
+
+/// Channels and patterns one client may subscribe to. Default 10,000.
+pub const SUBSCRIPTIONS_MAX: u32 = 10_000;
+
+/// Clients of one listener that may sit in a blocking command (BLPOP, XREAD BLOCK) at a time, per worker.
+/// Default 512: half of the pinned lanes, so that transactions still find one.
+pub const BLOCKING_MAX: u32 = 512;
+
+/// Wait before the answer to a wrong password. Default 100 ms: ten guesses a second and connection.
+pub const AUTH_FAILURE_DELAY: Duration = Duration::from_millis(100);
+
+/// Wrong passwords on one connection; then it is closed. Default 10.
+pub const AUTH_FAILURES_MAX: u32 = 10;
+
+/// Name that upstream connections carry in CLIENT LIST.
+pub const CLIENT_NAME: &str = "weir";
+
+/// What to do with a command that is in no table of this build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum UnknownCommands {
+    /// Send it on (modules, newer servers); it is treated as stateful, so it never touches a shared lane's state.
+    #[default]
+    Forward,
+    /// Answer `ERR unknown command` at the gateway.
+    Refuse,
+}
+
+/// Redis towards clients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RedisListenerSettings {
+    /// User that clients must name; `None`: `default`, which is also what the one-argument AUTH means.
+    pub user: Option<String>,
+    /// Password that clients must give with AUTH or HELLO AUTH; `None`: no authentication.
+    pub password: Option<Secret>,
+    /// See [`DATABASES`].
+    pub databases: u32,
+    /// See [`PIPELINE_COMMANDS_MAX`].
+    pub pipeline_max: u32,
+    /// Bytes, see [`PIPELINE_BYTES_MAX`].
+    pub pipeline_bytes: u64,
+    /// See [`ARGS_MAX`].
+    pub args_max: u32,
+    /// Bytes, see [`BULK_BYTES_MAX`].
+    pub bulk_bytes_max: u64,
+    /// Bytes, at most `bulk_bytes_max`; see [`STREAM_BYTES`].
+    pub stream_bytes: u64,
+    /// See [`TRANSACTION_COMMANDS_MAX`].
+    pub transaction_commands_max: u32,
+    /// Bytes, see [`TRANSACTION_BYTES_MAX`].
+    pub transaction_bytes_max: u64,
+    /// See [`SUBSCRIPTIONS_MAX`].
+    pub subscriptions_max: u32,
+    /// See [`BLOCKING_MAX`].
+    pub blocking_max: u32,
+    /// Let SHUTDOWN, CONFIG SET, DEBUG, REPLICAOF and the like through. Default false.
+    pub admin_commands: bool,
+    /// Default [`UnknownCommands::Forward`].
+    pub unknown_commands: UnknownCommands,
+    /// See [`AUTH_FAILURE_DELAY`].
+    pub auth_failure_delay: Duration,
+    /// See [`AUTH_FAILURES_MAX`].
+    pub auth_failures_max: u32,
+}
+
+impl Default for RedisListenerSettings {
+    fn default() -> Self {
+        Self {
+            user: None,
+            password: None,
+            databases: DATABASES,
+            pipeline_max: PIPELINE_COMMANDS_MAX,
+            pipeline_bytes: PIPELINE_BYTES_MAX,
+            args_max: ARGS_MAX,
+            bulk_bytes_max: BULK_BYTES_MAX,
+            stream_bytes: STREAM_BYTES,
+            transaction_commands_max: TRANSACTION_COMMANDS_MAX,
+            transaction_bytes_max: TRANSACTION_BYTES_MAX,
+            subscriptions_max: SUBSCRIPTIONS_MAX,
+            blocking_max: BLOCKING_MAX,
+            admin_commands: false,
+            unknown_commands: UnknownCommands::Forward,
+            auth_failure_delay: AUTH_FAILURE_DELAY,
+            auth_failures_max: AUTH_FAILURES_MAX,
+        }
+    }
+}
+
+/// Redis towards an upstream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RedisUpstreamSettings {
+    /// ACL user of the gateway itself; `None`: `default`.
+    pub user: Option<String>,
+    /// Its password; `None`: no AUTH is sent.
+    pub password: Option<Secret>,
+    /// What CLIENT SETNAME gets on each upstream connection. Default [`CLIENT_NAME`]; no spaces, printable ASCII.
+    pub client_name: String,
+}
+
+impl Default for RedisUpstreamSettings {
+    fn default() -> Self {
+        Self { user: None, password: None, client_name: CLIENT_NAME.to_owned() }
+    }
+}
+
+const _: () = assert!(STREAM_BYTES <= BULK_BYTES_MAX);
+const _: () = assert!(STREAM_BYTES <= PIPELINE_BYTES_MAX);

@@ -1,0 +1,152 @@
+//! The table. One line per metric, under the heading it is documented in.
+
+use super::{Buckets, Family, Merge};
+
+/// Declares the families, their indices and [`ALL`].
+macro_rules! catalog {
+    ($($section:literal {
+        $($id:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal $(, $option:ident($value:expr))*;)*
+    })*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Index { $($($id,)*)* Count }
+        $($(
+            #[doc = concat!("`", $name, "`: ", $help)]
+            pub static $id: Family =
+                Family::$kind((Index::$id as usize, $section), $name, &[$($label),*], $help)$(.$option($value))*;
+        )*)*
+        /// Every family, in the order of the documentation.
+        pub static ALL: [&Family; Index::Count as usize] = [$($(&$id,)*)*];
+    };
+}
+
+catalog! {
+    "Client connections" {
+        CONNECTIONS_OPEN = gauge "weir_connections_open" ["listener"] "Client connections open now.";
+        CONNECTIONS_TOTAL = counter "weir_connections_total" ["listener"] "Client connections admitted.";
+        CONNECTIONS_CLOSED = counter "weir_connections_closed_total" ["listener", "reason"] "Client connections that ended, by why.";
+        CONNECTIONS_REFUSED = counter "weir_connections_refused_total" ["listener", "reason"] "Client connections not admitted, by the limit that said no.";
+        CONNECTION_DURATION = histogram "weir_connection_duration_seconds" ["listener"] "Life of client connections, recorded when they end.", buckets(Buckets::LIFETIME);
+        CONNECTIONS_LIMIT = gauge "weir_connections_limit" [] "Client connections the process may hold.", merged(Merge::Max);
+        HANDOFFS = counter "weir_handoffs_total" ["listener"] "Connections accepted on one worker and handed to a less loaded one.";
+        ACCEPT_ERRORS = counter "weir_accept_errors_total" ["listener", "class"] "Failed accepts, by what is to be done about them.";
+        ACCEPT_PAUSES = counter "weir_accept_pauses_total" ["listener", "reason"] "Times a worker stopped accepting for a while.";
+        TLS_HANDSHAKES_IN_FLIGHT = gauge "weir_tls_handshakes_in_flight" ["listener"] "Client TLS handshakes under way.";
+        TLS_HANDSHAKES = counter "weir_tls_handshakes_total" ["listener"] "Client TLS handshakes completed.";
+        TLS_HANDSHAKE_FAILURES = counter "weir_tls_handshake_failures_total" ["listener", "reason"] "Client TLS handshakes that failed.";
+        TLS_HANDSHAKE_DURATION = histogram "weir_tls_handshake_duration_seconds" ["listener"] "Duration of completed client TLS handshakes.";
+        PROXY_HEADERS = counter "weir_proxy_headers_total" ["listener", "outcome"] "PROXY protocol headers, by whether they were understood.";
+        AUTH_FAILURES = counter "weir_auth_failures_total" ["listener"] "Failed client authentications.";
+        CLIENT_READ_BYTES = counter "weir_client_read_bytes_total" ["listener"] "Bytes received from clients, above TLS.";
+        CLIENT_WRITTEN_BYTES = counter "weir_client_written_bytes_total" ["listener"] "Bytes sent to clients, above TLS.";
+        BACKPRESSURE_PAUSES = counter "weir_backpressure_pauses_total" ["listener", "reason"] "Times a source was no longer read because what it feeds was full.";
+    }
+    "Requests" {
+        REQUESTS_IN_FLIGHT = gauge "weir_requests_in_flight" ["listener"] "Exchanges between head complete and end of reply.";
+        REQUESTS_TOTAL = counter "weir_requests_total" ["listener", "class"] "Requests received, by class of command.";
+        COMMAND_CALLS = counter "weir_command_calls_total" ["listener", "command"] "Requests by command; unknown commands are `unknown`.";
+        COMMAND_ERRORS = counter "weir_command_errors_total" ["listener", "command"] "Requests answered with an error, by command.";
+        COMMAND_DURATION = histogram "weir_command_duration_seconds" ["listener", "command"] "Duration of requests by command.";
+        REPLY_ERRORS = counter "weir_reply_errors_total" ["listener", "kind"] "Error replies sent to clients, by the first word of the error.";
+        REQUEST_DURATION = histogram "weir_request_duration_seconds" ["listener"] "From the last byte of a request's head to its last reply byte handed to the socket.", buckets(Buckets::REQUEST);
+        REQUEST_UPSTREAM_DURATION = histogram "weir_request_upstream_duration_seconds" ["listener"] "The part of a request spent waiting for the upstream.", buckets(Buckets::REQUEST);
+        REQUEST_OVERHEAD_DURATION = histogram "weir_request_overhead_duration_seconds" ["listener"] "The part of a request spent in the gateway: request minus upstream.", buckets(Buckets::REQUEST);
+        REQUEST_STAGE_DURATION = histogram "weir_request_stage_duration_seconds" ["listener", "stage"] "The overhead by stage.";
+    }
+    "Limits and refusals" {
+        SHED = counter "weir_shed_total" ["listener", "reason"] "Requests refused before any work was done, by the limit that said no.";
+        VIOLATIONS = counter "weir_violations_total" ["listener", "reason", "culprit"] "Rules and limits broken by a peer.";
+        DEFENSIVE_CLOSES = counter "weir_defensive_closes_total" ["listener", "reason"] "Connections the gateway closed to defend itself.";
+        BUFFERED_BYTES = gauge "weir_buffered_bytes" [] "Bytes buffered under the aggregate budget.";
+        BUFFERED_LEASED_BYTES = gauge "weir_buffered_leased_bytes" [] "Bytes of the aggregate budget that workers hold, used or not.";
+        BUFFERED_LIMIT_BYTES = gauge "weir_buffered_limit_bytes" [] "The aggregate budget.", merged(Merge::Max);
+    }
+    "Upstreams" {
+        LANES_OPEN = gauge "weir_lanes_open" ["upstream", "kind"] "Upstream connections open now.";
+        LANE_CONNECTS = counter "weir_lane_connects_total" ["upstream", "kind"] "Upstream connections made, handshake included.";
+        LANE_CONNECT_FAILURES = counter "weir_lane_connect_failures_total" ["upstream", "reason"] "Upstream connections that could not be made.";
+        LANE_CONNECT_DURATION = histogram "weir_lane_connect_duration_seconds" ["upstream"] "Time to make an upstream connection, handshake included.";
+        LANE_CLOSES = counter "weir_lane_closes_total" ["upstream", "reason"] "Upstream connections that ended, by why.";
+        LANE_REQUESTS_IN_FLIGHT = gauge "weir_lane_requests_in_flight" ["upstream"] "Requests written to an upstream whose reply is not complete.";
+        LANE_QUEUED_BYTES = gauge "weir_lane_queued_bytes" ["upstream"] "Bytes waiting to be written to an upstream.";
+        LANE_POOL_WAITERS = gauge "gateway_lane_pool_waiters" ["upstream"] "Exchanges waiting for a lane now.";
+        LANE_POOL_ACQUIRE_WAIT = histogram "gateway_lane_pool_acquire_wait_microseconds" ["upstream"] "Time an exchange waited for a lane.", buckets(Buckets::REQUEST);
+        PINS = counter "weir_pins_total" ["upstream", "reason"] "Sessions bound to an upstream connection of their own, by the state that required it.";
+        PINNED_SESSIONS = gauge "weir_pinned_sessions" ["upstream"] "Sessions bound to an upstream connection of their own now.";
+        UPSTREAM_REQUESTS = counter "weir_upstream_requests_total" ["upstream"] "Requests written to an upstream, retries included.";
+        UPSTREAM_ERRORS = counter "weir_upstream_errors_total" ["upstream", "reason"] "Requests that failed for a fault of the upstream.";
+        UPSTREAM_READ_BYTES = counter "weir_upstream_read_bytes_total" ["upstream"] "Bytes received from upstreams, above TLS.";
+        UPSTREAM_WRITTEN_BYTES = counter "weir_upstream_written_bytes_total" ["upstream"] "Bytes sent to upstreams, above TLS.";
+        ENDPOINT_UP = gauge "weir_endpoint_up" ["upstream", "endpoint"] "1 if every worker holds the endpoint for healthy, else 0.", merged(Merge::Min);
+        ENDPOINT_CHANGES = counter "weir_endpoint_health_changes_total" ["upstream", "endpoint", "state"] "Changes of health, by the new state, per worker.";
+        HEALTH_CHECKS = counter "weir_health_checks_total" ["upstream", "endpoint", "outcome"] "Active health checks.";
+        BREAKER_STATE = gauge "weir_breaker_state" ["upstream", "endpoint"] "0 closed, 1 half open, 2 open; the worst of the workers.", merged(Merge::Max);
+        BREAKER_OPENED = counter "weir_breaker_opened_total" ["upstream", "endpoint"] "Times a breaker opened.";
+        RETRIES = counter "weir_retries_total" ["upstream", "outcome"] "Requests sent again because they were provably not executed.";
+        RECONNECTS = counter "weir_upstream_reconnects_total" ["upstream", "endpoint"] "Attempts to replace a lost lane.";
+    }
+    "Workers" {
+        WORKER_CPU_SECONDS = counter "weir_worker_cpu_seconds_total" ["worker"] "CPU time of the worker thread.";
+        WORKER_BUSY_SECONDS = counter "weir_worker_busy_seconds_total" ["worker"] "Time the loop was not waiting for events.";
+        WORKER_BUSY_RATIO = gauge "weir_worker_busy_ratio" ["worker"] "Share of the last second in which the loop was not waiting.";
+        WORKER_LOOP_TURNS = counter "weir_worker_loop_turns_total" ["worker"] "Turns of the event loop.";
+        WORKER_TASKS = gauge "weir_worker_tasks" ["worker"] "Tasks alive on the worker.";
+        WORKER_CONNECTIONS = gauge "weir_worker_connections" ["worker"] "Client connections the worker owns.";
+        WORKER_REQUESTS_IN_FLIGHT = gauge "weir_worker_requests_in_flight" ["worker"] "Exchanges in flight on the worker.";
+        WORKER_MAILBOX_DEPTH = gauge "weir_worker_mailbox_depth" ["worker"] "Messages from other threads not yet taken.";
+        WORKER_STALLS = counter "weir_worker_stalls_total" ["worker"] "Times the watchdog saw a turn take too long.";
+        WORKER_DRIVER_INFO = gauge "weir_worker_driver_info" ["worker", "driver"] "1 for the I/O driver in use.", merged(Merge::Max);
+        WORKER_CONFIG_GENERATION = gauge "weir_worker_config_generation" ["worker"] "Generation of the configuration the worker runs.", merged(Merge::Max);
+    }
+    "Configuration and drain" {
+        CONFIG_GENERATION = gauge "weir_config_generation" [] "Generation of the published configuration; 1 at start.", merged(Merge::Max);
+        CONFIG_RELOADS = counter "weir_config_reloads_total" ["outcome"] "Reloads asked for.";
+        CONFIG_LAST_SUCCESS = gauge "weir_config_last_success_timestamp_seconds" [] "Unix time of the last configuration that was accepted.", merged(Merge::Max);
+        CONFIG_RESTART_REQUIRED = gauge "weir_config_restart_required" [] "1 if the file asks for changes that only a restart can make.", merged(Merge::Max);
+        DRAIN_STATE = gauge "weir_drain_state" [] "0 serving, 1 settling, 2 draining, 3 drained.", merged(Merge::Max);
+        DRAIN_CUT = counter "weir_drain_cut_total" ["listener", "cut"] "What was still open when the drain limit passed and was cut.";
+    }
+    "Telemetry itself" {
+        LOG_SUPPRESSED = counter "weir_log_lines_suppressed_total" ["log"] "Log lines left out by sampling.";
+        LOG_DROPPED = counter "weir_log_events_dropped_total" ["worker"] "Log events dropped because a worker's ring was full.";
+        LABEL_OVERFLOWS = counter "weir_telemetry_label_overflows_total" ["family"] "Label sets counted under `other` because a family was full.";
+        ADMIN_REQUESTS = counter "weir_admin_requests_total" ["route", "code"] "Requests to the admin address.";
+    }
+    "Process" {
+        PROCESS_CPU_SECONDS = counter "process_cpu_seconds_total" [] "CPU time of the process.";
+        PROCESS_RESIDENT_BYTES = gauge "process_resident_memory_bytes" [] "Resident memory.", merged(Merge::Max);
+        PROCESS_OPEN_FDS = gauge "process_open_fds" [] "Open file descriptors.", merged(Merge::Max);
+        PROCESS_MAX_FDS = gauge "process_max_fds" [] "File descriptors the process may open.", merged(Merge::Max);
+        PROCESS_START_TIME = gauge "process_start_time_seconds" [] "Unix time of process start.", merged(Merge::Max);
+        BUILD_INFO = gauge "weir_build_info" ["version", "revision"] "1; the labels tell the build.", merged(Merge::Max);
+    }
+}
+
+/// Values each label can take.
+pub const LABELS: &[(&str, &str)] = &[
+    ("listener", "names of `[[listener]]` sections"),
+    ("upstream", "names of `[[upstream]]` sections"),
+    ("endpoint", "addresses in `endpoints`"),
+    ("worker", "worker number, from 0"),
+    ("driver", "`io_uring`, `polling`"),
+    ("command", "names in the command table, and `unknown`"),
+    (
+        "class",
+        "class of a command (`read`, `write`, `local`, …); for accept errors `retry`, `exhausted`, `fatal`",
+    ),
+    ("stage", "`parse`, `policy`, `lane_wait`, `encode`, `write`"),
+    (
+        "kind",
+        "for lanes `shared`, `pinned`; for error replies the known first words of Redis errors in lower case, and `other`",
+    ),
+    ("reason", "stable words from the code, never from input"),
+    ("culprit", "`client`, `upstream`, `gateway`, `config`"),
+    ("outcome", "`ok` or a stable word for what went wrong"),
+    ("state", "`up`, `down`"),
+    ("cut", "`connection`, `request`"),
+    ("log", "`access`, `close`, `upstream`"),
+    ("family", "metric names"),
+    ("route", "route patterns of the admin API"),
+    ("code", "HTTP status codes"),
+    ("version", "version of the build"),
+    ("revision", "commit of the build"),
+];

@@ -1,0 +1,431 @@
+//! Cells that one core writes and the control thread reads.
+//!
+//! A [`Registry`] belongs to the process. Each worker asks it for its [`CoreMetrics`] and creates handles there, at
+//! start or when a listener, upstream or command first appears. Creating a handle takes a short lock and allocates;
+//! using it is a plain load and store of a relaxed atomic, because a cell has exactly one writer. Handles are not
+//! `Send`, so that the compiler keeps it so.
+//!
+//! Memory is bounded. A family holds at most [`METRIC_LABEL_SETS_MAX`] label sets; later ones share one series in which
+//! every label is `other`, and `weir_telemetry_label_overflows_total` counts them. The cells of a core stand in chunks
+//! of their own cache lines, so cores do not disturb each other. [`Registry::retire`] takes the series of a removed
+//! listener or upstream out of every family: readers no longer see them, their places count as free, and each cell is
+//! reused once the last handle to it is dropped. A name that comes back after that starts at zero, which Prometheus
+//! treats as a counter reset.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weir_base::limits::METRIC_LABEL_SETS_MAX;
+
+use crate::catalog::{self, Family, Kind};
+use crate::histogram::{Histogram, HistogramCell};
+use crate::snapshot::{FamilySnapshot, Labels, SeriesSnapshot, Snapshot, Value};
+
+mod handles;
+
+pub use handles::{Counter, Gauge, GaugeGuard, SharedCounter, SharedGauge};
+
+/// Bytes of one label value; longer ones are cut. Names in the configuration are shorter.
+const LABEL_VALUE_BYTES_MAX: usize = 128;
+/// Cells per chunk: 512 bytes, eight cache lines.
+const CHUNK_CELLS: usize = 64;
+/// Stands for the threads that share cells (control, watchdog).
+const SHARED_CORE: u32 = u32::MAX;
+
+/// How much is measured. Fixed for the life of a registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Gauges only, for a benchmark of what telemetry costs.
+    Off,
+    /// Gauges and counters.
+    Counters,
+    /// Everything; the default.
+    Full,
+}
+
+/// Cells that belong to one core alone; aligned so that no cache line is shared with another core.
+#[repr(align(128))]
+struct Chunk([AtomicU64; CHUNK_CELLS]);
+
+/// The cells of one core and which of them are free.
+struct Block {
+    core: u32,
+    free: Mutex<Vec<(Arc<Chunk>, u8)>>,
+}
+
+impl Block {
+    fn new(core: u32) -> Arc<Block> {
+        Arc::new(Block {
+            core,
+            free: Mutex::new(Vec::new()),
+        })
+    }
+
+    fn slot(self: &Arc<Block>) -> Arc<Slot> {
+        let mut free = lock(&self.free);
+        if free.is_empty() {
+            let chunk = Arc::new(Chunk([const { AtomicU64::new(0) }; CHUNK_CELLS]));
+            free.extend(
+                (0..CHUNK_CELLS as u8)
+                    .rev()
+                    .map(|index| (chunk.clone(), index)),
+            );
+        }
+        let (chunk, index) = free.pop().expect("a chunk was just added");
+        chunk.0[usize::from(index)].store(0, Ordering::Relaxed);
+        Arc::new(Slot {
+            chunk,
+            index,
+            block: self.clone(),
+        })
+    }
+}
+
+/// One cell. Goes back to its block when neither a handle nor a series refers to it.
+struct Slot {
+    chunk: Arc<Chunk>,
+    index: u8,
+    block: Arc<Block>,
+}
+
+impl Slot {
+    #[inline]
+    fn cell(&self) -> &AtomicU64 {
+        &self.chunk.0[usize::from(self.index) % CHUNK_CELLS]
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        lock(&self.block.free).push((self.chunk.clone(), self.index));
+    }
+}
+
+#[derive(Clone)]
+enum Cell {
+    Number(Arc<Slot>),
+    Histogram(Arc<HistogramCell>),
+}
+
+/// One label set of a family, with a cell per core that has asked for it.
+struct Series {
+    labels: Labels,
+    cells: Mutex<Vec<(u32, Cell)>>,
+}
+
+#[derive(Default)]
+struct FamilySeries {
+    series: BTreeMap<Labels, Arc<Series>>,
+    overflows: u64,
+}
+
+struct Inner {
+    level: Level,
+    families: Vec<Mutex<FamilySeries>>,
+    blocks: Mutex<BTreeMap<u32, Arc<Block>>>,
+}
+
+/// All cells of the process. Clones share them.
+#[derive(Clone)]
+pub struct Registry(Arc<Inner>);
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry::new()
+    }
+}
+
+impl Registry {
+    /// An empty registry that measures everything.
+    #[must_use]
+    pub fn new() -> Registry {
+        Registry::with_level(Level::Full)
+    }
+
+    /// An empty registry that measures what `level` says. Handles can be created and used all the same.
+    #[must_use]
+    pub fn with_level(level: Level) -> Registry {
+        let families = catalog::ALL.iter().map(|_| Mutex::default()).collect();
+        Registry(Arc::new(Inner {
+            level,
+            families,
+            blocks: Mutex::default(),
+        }))
+    }
+
+    /// What is measured.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.0.level
+    }
+
+    /// The metrics of worker `core`. To be called on that worker's thread, and for one `core` by one thread at a time:
+    /// two writers would lose each other's counts.
+    #[must_use]
+    pub fn core(&self, core: u32) -> CoreMetrics {
+        CoreMetrics {
+            registry: self.clone(),
+            block: self.block(core),
+            one_writer: PhantomData,
+        }
+    }
+
+    /// Metrics for threads that are not workers. Their handles may be shared between threads and cost an atomic
+    /// read-modify-write.
+    #[must_use]
+    pub fn shared(&self) -> SharedMetrics {
+        SharedMetrics {
+            registry: self.clone(),
+            block: self.block(SHARED_CORE),
+        }
+    }
+
+    /// Takes every series whose label `label` is `value` out of every family; see the module for what becomes of the
+    /// cells. Returns how many series went. Call it when a removed listener or upstream has drained.
+    pub fn retire(&self, label: &str, value: &str) -> usize {
+        let mut retired = Vec::new();
+        for family in catalog::ALL {
+            let Some(position) = family.labels.iter().position(|name| *name == label) else {
+                continue;
+            };
+            let mut entry = lock(&self.0.families[family.index]);
+            let gone = entry
+                .series
+                .extract_if(.., |labels, _| labels[position].as_ref() == value);
+            retired.extend(gone.map(|(_, series)| series));
+        }
+        // Dropped here, outside the locks of the families.
+        retired.len()
+    }
+
+    /// Reads every cell. Holds no lock that a worker's recording needs; each family is locked only to list its series.
+    #[must_use]
+    pub fn read(&self) -> Snapshot {
+        let mut families: Vec<FamilySnapshot> = Vec::with_capacity(catalog::ALL.len());
+        let mut overflows = Vec::new();
+        for family in catalog::ALL {
+            let listed: Vec<Arc<Series>> = {
+                let entry = lock(&self.0.families[family.index]);
+                if entry.overflows > 0 {
+                    overflows.push((family.name, entry.overflows));
+                }
+                entry.series.values().cloned().collect()
+            };
+            let series = listed
+                .iter()
+                .map(|series| read_series(family, series))
+                .collect();
+            families.push(FamilySnapshot { family, series });
+        }
+        families[catalog::LABEL_OVERFLOWS.index]
+            .series
+            .extend(overflows.into_iter().map(|(name, count)| SeriesSnapshot {
+                labels: [Arc::from(name)].into(),
+                value: Value::Counter(count),
+            }));
+        Snapshot::new(families)
+    }
+
+    fn block(&self, core: u32) -> Arc<Block> {
+        lock(&self.0.blocks)
+            .entry(core)
+            .or_insert_with(|| Block::new(core))
+            .clone()
+    }
+
+    /// The cell of (family, labels) on the block's core, created if it is new.
+    fn cell(
+        &self,
+        family: &'static Family,
+        kind: Kind,
+        values: &[&str],
+        block: &Arc<Block>,
+    ) -> Cell {
+        assert!(
+            family.kind == kind,
+            "{} is a {}",
+            family.name,
+            family.kind.as_str()
+        );
+        assert!(
+            family.labels.len() == values.len(),
+            "{} has the labels {:?}",
+            family.name,
+            family.labels
+        );
+        let series = self.series(family, values);
+        let mut cells = lock(&series.cells);
+        if let Some((_, cell)) = cells.iter().find(|(core, _)| *core == block.core) {
+            return cell.clone();
+        }
+        let cell = match kind {
+            Kind::Histogram => Cell::Histogram(Arc::new(HistogramCell::new(family.buckets.shift))),
+            Kind::Counter | Kind::Gauge => Cell::Number(block.slot()),
+        };
+        cells.push((block.core, cell.clone()));
+        cell
+    }
+
+    fn series(&self, family: &'static Family, values: &[&str]) -> Arc<Series> {
+        let mut labels: Labels = values
+            .iter()
+            .map(|value| Arc::from(shortened(value)))
+            .collect();
+        let mut entry = lock(&self.0.families[family.index]);
+        if let Some(series) = entry.series.get(&labels) {
+            return series.clone();
+        }
+        if entry.series.len() >= METRIC_LABEL_SETS_MAX {
+            entry.overflows += 1;
+            labels = values.iter().map(|_| Arc::from("other")).collect();
+        }
+        let new = || {
+            Arc::new(Series {
+                labels: labels.clone(),
+                cells: Mutex::default(),
+            })
+        };
+        entry
+            .series
+            .entry(labels.clone())
+            .or_insert_with(new)
+            .clone()
+    }
+}
+
+/// The metrics of one worker; creates its handles. Not `Send`.
+///
+/// ```compile_fail,E0277
+/// let core = weir_telemetry::Registry::new().core(0);
+/// std::thread::spawn(move || core.core()); // a second writer does not compile
+/// ```
+///
+/// The methods panic if the family is of another kind or has other labels: a mistake in the code, not in the input.
+#[derive(Clone)]
+pub struct CoreMetrics {
+    registry: Registry,
+    block: Arc<Block>,
+    one_writer: PhantomData<Rc<()>>,
+}
+
+impl CoreMetrics {
+    /// The worker's number.
+    #[must_use]
+    pub fn core(&self) -> u32 {
+        self.block.core
+    }
+
+    /// The registry these metrics belong to.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The counter with these label values, at zero if it is new.
+    #[must_use]
+    pub fn counter(&self, family: &'static Family, values: &[&str]) -> Counter {
+        if self.registry.level() < Level::Counters {
+            return Counter::new(self.block.slot());
+        }
+        Counter::new(self.number(family, Kind::Counter, values))
+    }
+
+    /// The gauge with these label values, at zero if it is new.
+    #[must_use]
+    pub fn gauge(&self, family: &'static Family, values: &[&str]) -> Gauge {
+        Gauge::new(self.number(family, Kind::Gauge, values))
+    }
+
+    /// The histogram with these label values, empty if it is new; its memory comes with the first record.
+    #[must_use]
+    pub fn histogram(&self, family: &'static Family, values: &[&str]) -> Histogram {
+        if self.registry.level() < Level::Full {
+            return Histogram::disabled();
+        }
+        match self
+            .registry
+            .cell(family, Kind::Histogram, values, &self.block)
+        {
+            Cell::Histogram(cell) => Histogram::new(Some(cell)),
+            Cell::Number(_) => Histogram::disabled(),
+        }
+    }
+
+    fn number(&self, family: &'static Family, kind: Kind, values: &[&str]) -> Arc<Slot> {
+        number(
+            self.registry.cell(family, kind, values, &self.block),
+            &self.block,
+        )
+    }
+}
+
+/// Metrics of the threads that are not workers. `Send` and `Sync`; panics as [`CoreMetrics`] does.
+#[derive(Clone)]
+pub struct SharedMetrics {
+    registry: Registry,
+    block: Arc<Block>,
+}
+
+impl SharedMetrics {
+    /// The counter with these label values, at zero if it is new.
+    #[must_use]
+    pub fn counter(&self, family: &'static Family, values: &[&str]) -> SharedCounter {
+        SharedCounter::new(number(
+            self.registry
+                .cell(family, Kind::Counter, values, &self.block),
+            &self.block,
+        ))
+    }
+
+    /// The gauge with these label values, at zero if it is new.
+    #[must_use]
+    pub fn gauge(&self, family: &'static Family, values: &[&str]) -> SharedGauge {
+        SharedGauge::new(number(
+            self.registry.cell(family, Kind::Gauge, values, &self.block),
+            &self.block,
+        ))
+    }
+}
+
+/// A family holds cells of its kind only, so the second arm is never taken; it keeps the match total without a panic.
+fn number(cell: Cell, block: &Arc<Block>) -> Arc<Slot> {
+    match cell {
+        Cell::Number(slot) => slot,
+        Cell::Histogram(_) => block.slot(),
+    }
+}
+
+fn read_series(family: &'static Family, series: &Series) -> SeriesSnapshot {
+    let cells: Vec<Cell> = lock(&series.cells)
+        .iter()
+        .map(|(_, cell)| cell.clone())
+        .collect();
+    let parts = cells.iter().map(|cell| match (family.kind, cell) {
+        (Kind::Counter, Cell::Number(slot)) => Value::Counter(slot.cell().load(Ordering::Relaxed)),
+        (_, Cell::Number(slot)) => Value::Gauge(slot.cell().load(Ordering::Relaxed).cast_signed()),
+        (_, Cell::Histogram(histogram)) => Value::Histogram(histogram.snapshot()),
+    });
+    let value = parts
+        .reduce(|a, b| a.merged(b, family.merge))
+        .unwrap_or_else(|| Value::empty(family.kind));
+    SeriesSnapshot {
+        labels: series.labels.clone(),
+        value,
+    }
+}
+
+/// `value`, cut at a character boundary if it is too long.
+fn shortened(value: &str) -> &str {
+    &value[..value.floor_char_boundary(LABEL_VALUE_BYTES_MAX)]
+}
+
+/// What these mutexes guard is whole after every statement, so a panic elsewhere does not spoil it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

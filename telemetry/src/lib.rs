@@ -1,0 +1,44 @@
+//! The metric catalog, per-core cells and histograms, Prometheus text, and the sampled log of the data path.
+//!
+//! A worker writes only cells of its own core, with plain loads and stores; the control thread reads them. Nothing on
+//! the request path takes a lock, allocates, or waits.
+//!
+//! ```
+//! use weir_telemetry::{Registry, catalog, prometheus};
+//!
+//! let registry = Registry::new();
+//! let core = registry.core(0); // on the worker's own thread
+//! let requests = core.counter(&catalog::REQUESTS_TOTAL, &["cache", "read"]);
+//! requests.add(1);
+//!
+//! let snapshot = registry.read(); // on the control thread
+//! assert_eq!(snapshot.counter("weir_requests_total", &[("listener", "cache")]), Some(1));
+//! assert!(prometheus::render(&snapshot).contains("weir_requests_total{listener=\"cache\",class=\"read\"} 1"));
+//! ```
+//!
+//! | file | concept |
+//! |---|---|
+//! | [`catalog`] | every metric, declared once; `docs/METRICS.md` and `/metrics` are made from it |
+//! | [`cells`] | [`Registry`], per-core handles: [`Counter`], [`Gauge`] |
+//! | [`histogram`] | log-linear [`Histogram`] over nanoseconds, its snapshot, merge and quantiles |
+//! | [`snapshot`] | what the control thread read: typed queries for the admin API and `weir top` |
+//! | [`prometheus`] | text exposition 0.0.4 of a snapshot |
+//! | [`sample`] | samplers: once per second per (listener, reason), and a random share |
+//! | [`log`] | typed events from a worker to the control thread, never blocking the worker |
+#![forbid(unsafe_code)]
+
+pub mod catalog;
+pub mod cells;
+pub mod histogram;
+pub mod log;
+pub mod prometheus;
+pub mod sample;
+pub mod snapshot;
+
+pub use catalog::{Family, Kind, Unit};
+pub use cells::{
+    CoreMetrics, Counter, Gauge, GaugeGuard, Level, Registry, SharedCounter, SharedGauge,
+    SharedMetrics,
+};
+pub use histogram::{Histogram, HistogramSnapshot};
+pub use snapshot::Snapshot;

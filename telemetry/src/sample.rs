@@ -1,0 +1,264 @@
+//! Samplers for the log of the data path. A guard that closes silently costs its users a day; a line per hostile
+//! request fills the disk. So: one line per (listener, reason) and second, with the number of those left out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_base::{Rng, Time};
+
+/// Pairs of listener and reason a sampler tells apart. Later ones share one entry; both come from configuration and
+/// code, so the limit is not met in practice. Worst case 1,024 x about 100 bytes per core.
+const PAIRS_MAX: usize = 1_024;
+
+/// What to do with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Log it, and say how many were left out since the last one.
+    Log {
+        /// Lines of the same listener and reason that were left out.
+        suppressed: u64,
+    },
+    /// Leave it out; it has been counted.
+    Suppress,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    /// When the last line was let through.
+    logged: Time,
+    suppressed: u64,
+}
+
+impl Window {
+    fn check(&mut self, now: Time, period: Duration) -> Verdict {
+        if now.since(self.logged) < period {
+            self.suppressed += 1;
+            return Verdict::Suppress;
+        }
+        self.logged = now;
+        Verdict::Log {
+            suppressed: std::mem::take(&mut self.suppressed),
+        }
+    }
+}
+
+/// Lets one line per (listener, reason) and second through and counts the rest. One per core.
+#[derive(Debug)]
+pub struct OncePerSecond {
+    period: Duration,
+    windows: HashMap<Arc<str>, Vec<(&'static str, Window)>>,
+    pairs: usize,
+    beyond: Option<Window>,
+}
+
+impl Default for OncePerSecond {
+    fn default() -> OncePerSecond {
+        OncePerSecond::new()
+    }
+}
+
+impl OncePerSecond {
+    /// A sampler with a window of one second.
+    #[must_use]
+    pub fn new() -> OncePerSecond {
+        OncePerSecond {
+            period: Duration::from_secs(1),
+            windows: HashMap::new(),
+            pairs: 0,
+            beyond: None,
+        }
+    }
+
+    /// Whether the line of this listener and reason is to be logged now.
+    pub fn check(&mut self, listener: &Arc<str>, reason: &'static str, now: Time) -> Verdict {
+        let period = self.period;
+        if let Some(reasons) = self.windows.get_mut(listener.as_ref())
+            && let Some((_, window)) = reasons.iter_mut().find(|(name, _)| *name == reason)
+        {
+            return window.check(now, period);
+        }
+        let first = Window {
+            logged: now,
+            suppressed: 0,
+        };
+        if self.pairs < PAIRS_MAX {
+            self.pairs += 1;
+            self.windows
+                .entry(listener.clone())
+                .or_default()
+                .push((reason, first));
+            return Verdict::Log { suppressed: 0 };
+        }
+        match &mut self.beyond {
+            Some(window) => window.check(now, period),
+            None => {
+                self.beyond = Some(first);
+                Verdict::Log { suppressed: 0 }
+            }
+        }
+    }
+
+    /// The counts of storms that have ended: pairs whose window is over with lines left out, each told once.
+    /// Called about once a second, so that the tail of a storm is not kept back until the next one.
+    pub fn take_suppressed(&mut self, now: Time) -> Vec<(Arc<str>, &'static str, u64)> {
+        let mut ended = Vec::new();
+        for (listener, reasons) in &mut self.windows {
+            for (reason, window) in reasons {
+                if window.suppressed > 0 && now.since(window.logged) >= self.period {
+                    ended.push((
+                        listener.clone(),
+                        *reason,
+                        std::mem::take(&mut window.suppressed),
+                    ));
+                }
+            }
+        }
+        ended
+    }
+
+    /// Forgets a removed listener.
+    pub fn forget(&mut self, listener: &str) {
+        self.pairs -= self
+            .windows
+            .remove(listener)
+            .map_or(0, |reasons| reasons.len());
+    }
+}
+
+/// Lets a random share of the lines through; for access logs.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// A draw below it is let through; 2^64 is all.
+    threshold: u128,
+    rng: Rng,
+}
+
+impl Share {
+    /// A sampler that lets `share` (0 to 1) of the lines through, drawn from `rng`.
+    #[must_use]
+    pub fn new(share: f64, rng: Rng) -> Share {
+        let share = if share.is_nan() {
+            0.0
+        } else {
+            share.clamp(0.0, 1.0)
+        };
+        Share {
+            threshold: (share * (1u128 << 64) as f64) as u128,
+            rng,
+        }
+    }
+
+    /// Whether this line is to be logged. Draws nothing if the share is zero or one.
+    #[inline]
+    pub fn check(&mut self) -> bool {
+        match self.threshold {
+            0 => false,
+            all if all >= 1 << 64 => true,
+            threshold => u128::from(self.rng.next_u64()) < threshold,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn the_first_line_of_each_pair_and_second_is_logged_with_the_count_of_the_rest() {
+        let (mut sampler, cache, web) =
+            (OncePerSecond::new(), Arc::from("cache"), Arc::from("web"));
+        assert_eq!(
+            sampler.check(&cache, "slow_head", at(0)),
+            Verdict::Log { suppressed: 0 }
+        );
+        for millis in 1..=500 {
+            assert_eq!(
+                sampler.check(&cache, "slow_head", at(millis)),
+                Verdict::Suppress
+            );
+        }
+        assert_eq!(
+            sampler.check(&cache, "line_too_long", at(500)),
+            Verdict::Log { suppressed: 0 }
+        );
+        assert_eq!(
+            sampler.check(&web, "slow_head", at(500)),
+            Verdict::Log { suppressed: 0 }
+        );
+        assert_eq!(
+            sampler.check(&cache, "slow_head", at(1_000)),
+            Verdict::Log { suppressed: 500 }
+        );
+        assert_eq!(
+            sampler.check(&cache, "slow_head", at(2_000)),
+            Verdict::Log { suppressed: 0 }
+        );
+    }
+
+    #[test]
+    fn the_tail_of_a_storm_is_told_once_when_it_is_over() {
+        let (mut sampler, cache) = (OncePerSecond::new(), Arc::from("cache"));
+        for millis in 0..10 {
+            sampler.check(&cache, "slow_head", at(millis));
+        }
+        assert!(
+            sampler.take_suppressed(at(999)).is_empty(),
+            "the window is still open"
+        );
+        assert_eq!(
+            sampler.take_suppressed(at(1_000)),
+            [(cache.clone(), "slow_head", 9)]
+        );
+        assert!(sampler.take_suppressed(at(2_000)).is_empty());
+    }
+
+    #[test]
+    fn pairs_are_bounded_and_a_forgotten_listener_makes_room() {
+        let mut sampler = OncePerSecond::new();
+        let names: Vec<Arc<str>> = (0..PAIRS_MAX)
+            .map(|n| Arc::from(format!("listener-{n}")))
+            .collect();
+        for name in &names {
+            assert_eq!(
+                sampler.check(name, "slow_head", at(0)),
+                Verdict::Log { suppressed: 0 }
+            );
+        }
+        let (late, later) = (Arc::from("late"), Arc::from("later"));
+        assert_eq!(
+            sampler.check(&late, "slow_head", at(0)),
+            Verdict::Log { suppressed: 0 }
+        );
+        assert_eq!(
+            sampler.check(&later, "slow_head", at(0)),
+            Verdict::Suppress,
+            "they share one window"
+        );
+        assert_eq!(sampler.windows.len(), PAIRS_MAX);
+        sampler.forget("listener-7");
+        sampler.forget("never seen");
+        assert_eq!(
+            sampler.check(&later, "slow_head", at(0)),
+            Verdict::Log { suppressed: 0 }
+        );
+        assert_eq!(sampler.pairs, PAIRS_MAX);
+    }
+
+    #[test]
+    fn a_share_lets_about_that_many_through() {
+        let count = |share| {
+            let mut sampler = Share::new(share, Rng::new(5));
+            (0..100_000).filter(|_| sampler.check()).count()
+        };
+        assert_eq!(
+            (count(0.0), count(1.0), count(f64::NAN), count(7.0)),
+            (0, 100_000, 0, 100_000)
+        );
+        assert!((900..1_100).contains(&count(0.01)), "{}", count(0.01));
+    }
+}

@@ -1,0 +1,199 @@
+//! Upstreams that misbehave: a small scripted server. It speaks enough RESP for a gateway to connect
+//! and stay healthy, then does what the test's script says.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::stream::Address;
+
+/// What a script answers to one command.
+pub enum Act {
+    /// These bytes.
+    Reply(Vec<u8>),
+    /// Nothing, and go on.
+    Silence,
+    /// These bytes, then close.
+    ReplyThenClose(Vec<u8>),
+    /// Close with a reset: what was sent may be lost on the way.
+    Reset,
+    /// Do not read any more until the test ends.
+    Hang,
+}
+
+/// Decides on a command; words are as the gateway sent them.
+pub type Script = dyn Fn(&[Vec<u8>]) -> Act + Send + Sync;
+
+/// A scripted server on a free port.
+pub struct Faulty {
+    /// Where it listens.
+    pub address: Address,
+    shared: Arc<Shared>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    script: Box<Script>,
+    stop: AtomicBool,
+    connections: AtomicU64,
+    seen: Mutex<Vec<Vec<Vec<u8>>>>,
+}
+
+impl Faulty {
+    /// Starts; `script` sees every command that is not connection set-up or a health probe.
+    ///
+    /// # Panics
+    /// If no port can be bound.
+    pub fn start(script: impl Fn(&[Vec<u8>]) -> Act + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", crate::port::free())).expect("the scripted server binds");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let shared = Arc::new(Shared {
+            script: Box::new(script),
+            stop: AtomicBool::new(false),
+            connections: AtomicU64::new(0),
+            seen: Mutex::new(Vec::new()),
+        });
+        let for_thread = Arc::clone(&shared);
+        let acceptor = std::thread::spawn(move || accept(&listener, &for_thread));
+        Self { address: Address::Tcp(address), shared, acceptor: Some(acceptor) }
+    }
+
+    /// Connections accepted so far.
+    pub fn connections(&self) -> u64 {
+        self.shared.connections.load(Ordering::Relaxed)
+    }
+
+    /// Every command that the script saw, in order.
+    pub fn seen(&self) -> Vec<Vec<Vec<u8>>> {
+        self.shared.seen.lock().map(|seen| seen.clone()).unwrap_or_default()
+    }
+
+    /// How often a command of that name was seen.
+    pub fn count(&self, name: &str) -> usize {
+        self.seen().iter().filter(|words| words[0].eq_ignore_ascii_case(name.as_bytes())).count()
+    }
+}
+
+impl Drop for Faulty {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        // Wakes the blocking accept.
+        let address: SocketAddr = self.address.tcp();
+        drop(TcpStream::connect(address));
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    let mut sessions = Vec::new();
+    for stream in listener.incoming() {
+        if shared.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let Ok(stream) = stream else { continue };
+        shared.connections.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::clone(shared);
+        sessions.push(std::thread::spawn(move || {
+            // The peer may be gone at any time: that ends the session and nothing else.
+            let _ = serve(stream, &shared);
+        }));
+    }
+    for session in sessions {
+        let _ = session.join();
+    }
+}
+
+/// How often a waiting session looks whether the test has ended.
+const STOP_LOOK: Duration = Duration::from_millis(50);
+
+fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(STOP_LOOK))?;
+    let mut buffer = Vec::new();
+    let mut chunk = [0; 64 * 1024];
+    loop {
+        while let Some((words, length)) = next_command(&buffer) {
+            buffer.drain(..length);
+            if words.is_empty() {
+                continue;
+            }
+            match answer(&words, shared) {
+                Act::Reply(bytes) => stream.write_all(&bytes)?,
+                Act::Silence => {}
+                Act::ReplyThenClose(bytes) => {
+                    stream.write_all(&bytes)?;
+                    return Ok(());
+                }
+                Act::Reset => {
+                    // Closing with unread input makes the kernel send a reset.
+                    return Ok(());
+                }
+                Act::Hang => {
+                    while !shared.stop.load(Ordering::Relaxed) {
+                        std::thread::sleep(STOP_LOOK);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+        match stream.read(&mut chunk) {
+            Ok(0) => return Ok(()),
+            Ok(length) => buffer.extend_from_slice(&chunk[..length]),
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+                if shared.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Set-up commands and health probes are answered as Redis 7.0 does; the rest is the script's.
+fn answer(words: &[Vec<u8>], shared: &Shared) -> Act {
+    let name = words[0].to_ascii_uppercase();
+    let ok = || Act::Reply(b"+OK\r\n".to_vec());
+    match name.as_slice() {
+        b"HELLO" => Act::Reply(hello(words.get(1).map(Vec::as_slice))),
+        b"PING" if words.len() == 1 => Act::Reply(b"+PONG\r\n".to_vec()),
+        b"CLIENT" | b"SELECT" | b"AUTH" | b"RESET" => ok(),
+        _ => {
+            if let Ok(mut seen) = shared.seen.lock() {
+                seen.push(words.to_vec());
+            }
+            (shared.script)(words)
+        }
+    }
+}
+
+fn hello(version: Option<&[u8]>) -> Vec<u8> {
+    let (start, proto) = match version {
+        Some(b"3") => ("%7", 3),
+        _ => ("*14", 2),
+    };
+    let pairs = [
+        ("server", "$5\r\nredis\r\n".to_owned()),
+        ("version", "$6\r\n7.0.15\r\n".to_owned()),
+        ("proto", format!(":{proto}\r\n")),
+        ("id", ":7\r\n".to_owned()),
+        ("mode", "$10\r\nstandalone\r\n".to_owned()),
+        ("role", "$6\r\nmaster\r\n".to_owned()),
+        ("modules", "*0\r\n".to_owned()),
+    ];
+    let mut bytes = format!("{start}\r\n");
+    for (key, value) in pairs {
+        bytes += &format!("${}\r\n{key}\r\n{value}", key.len());
+    }
+    bytes.into_bytes()
+}
+
+/// The first complete command of a buffer and its length. A gateway only sends arrays of bulks.
+fn next_command(buffer: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+    let length = crate::wire::reply_length(buffer)?;
+    Some((crate::wire::bulk_array(&buffer[..length]), length))
+}

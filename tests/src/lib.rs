@@ -1,0 +1,25 @@
+//! The harness of the end-to-end tests: real servers and a real gateway process on free ports, raw
+//! clients for byte-exact comparison, scripted upstreams that misbehave, and the checks that every
+//! test ends with (no panic in the log, every permit back, clean exit).
+//!
+//! TESTING.md says how the tests are run. Rules that hold for all of it:
+//!
+//! * a wait has a deadline and names what it waited for ([`deadline`]); nothing sleeps for luck;
+//! * a missing server or gateway is a failure, never a skipped test;
+//! * what a test starts ends with it, by process id.
+#![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod certificate;
+pub mod client;
+pub mod deadline;
+pub mod faulty;
+pub mod gateway;
+pub mod metrics;
+pub mod parity;
+pub mod port;
+pub mod process;
+pub mod server;
+pub mod stream;
+pub mod victim;
+pub mod wire;

@@ -1,0 +1,102 @@
+//! The victim flow: an innocent client at a steady pace while something hostile goes on beside it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::stream::{Address, Stream};
+
+/// Between two requests of the flow.
+const PACE: Duration = Duration::from_millis(2);
+/// A request that takes longer counts as an error.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A running flow.
+pub struct Victim {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Suffered>,
+}
+
+/// What the flow saw.
+#[derive(Debug)]
+pub struct Suffered {
+    /// Requests answered correctly.
+    pub answered: u64,
+    /// Lost connections, wrong or missing replies; the first few in words.
+    pub errors: Vec<String>,
+    /// 99th percentile of the time from sending to the whole reply.
+    pub p99: Duration,
+}
+
+impl Victim {
+    /// Starts a flow of SET and GET on one connection; each value is checked.
+    pub fn start(address: &Address) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let address = address.clone();
+        let thread = std::thread::spawn(move || flow(&address, &seen));
+        Self { stop, thread }
+    }
+
+    /// Ends the flow and returns what it saw.
+    ///
+    /// # Panics
+    /// If the flow itself panicked.
+    pub fn stop(self) -> Suffered {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the victim flow ends in order")
+    }
+
+    /// Ends the flow.
+    ///
+    /// # Panics
+    /// If it saw a single error, or no answer at all.
+    pub fn stop_unharmed(self) -> Suffered {
+        let suffered = self.stop();
+        assert!(suffered.errors.is_empty() && suffered.answered > 0, "the victim flow suffered: {suffered:?}");
+        suffered
+    }
+}
+
+fn flow(address: &Address, stop: &AtomicBool) -> Suffered {
+    let mut client = Client::connect(address);
+    let mut times = Vec::new();
+    let mut errors = Vec::new();
+    let mut number: u64 = 0;
+    while !stop.load(Ordering::Relaxed) {
+        number += 1;
+        let value = format!("victim-{number}");
+        let started = Instant::now();
+        let outcome = exchange(&mut client, &["SET", "victim", &value], b"+OK\r\n").and_then(|()| {
+            let reply = format!("${}\r\n{value}\r\n", value.len());
+            exchange(&mut client, &["GET", "victim"], reply.as_bytes())
+        });
+        match outcome {
+            Ok(()) => times.push(started.elapsed() / 2),
+            Err(error) => {
+                if errors.len() < 10 {
+                    errors.push(format!("request {number}: {error}"));
+                }
+                match Stream::connect(address) {
+                    Ok(stream) => client = Client::over(stream),
+                    Err(error) => errors.push(format!("cannot connect again: {error}")),
+                }
+                if errors.len() >= 20 {
+                    break;
+                }
+            }
+        }
+        std::thread::sleep(PACE);
+    }
+    times.sort();
+    let p99 = times.get(times.len() * 99 / 100).copied().unwrap_or_default();
+    Suffered { answered: times.len() as u64, errors, p99 }
+}
+
+fn exchange(client: &mut Client, words: &[&str], reply: &[u8]) -> Result<(), String> {
+    client.try_send(&crate::wire::encode(words)).map_err(|error| format!("cannot send: {error}"))?;
+    let came = client.try_reply(PATIENCE).map_err(|end| format!("{words:?}: {end:?}"))?;
+    if came == reply { Ok(()) } else { Err(format!("{words:?}: {}", crate::wire::shown(&came))) }
+}

@@ -1,0 +1,19 @@
+//! End to end: a real gateway process in front of real servers, with the driver that
+//! `WEIR_TEST_DRIVER` names.
+#![forbid(unsafe_code)]
+
+mod access;
+mod admin;
+mod drain;
+mod integrity;
+mod parity;
+mod pins;
+mod pipelining;
+mod proxy_protocol;
+mod reload;
+mod secrets;
+mod tls;
+mod transport;
+mod upstream;
+mod values;
+mod workers;

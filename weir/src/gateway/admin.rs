@@ -1,0 +1,291 @@
+//! The gateway as the admin server sees it: every answer is read from cells, tables and snapshots.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
+
+use weir_admin::{
+    BoxFuture,
+    status::{
+        Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
+        DrainStatus, EndpointStatus, Health, ListenerState, ListenerStatus, Outcome, Quantiles, ReloadOutcome,
+        Severity, UpstreamStatus, VersionStatus, WorkerStatus,
+    },
+};
+use weir_analysis::redis::CommandId;
+use weir_base::time::Time;
+use weir_listener::ConnectionEntry;
+use weir_telemetry::{Registry, Snapshot};
+use weir_upstream::EndpointState;
+
+use super::{Gateway, Phase, Reloaded, lock, watch};
+
+impl weir_admin::Gateway for Gateway {
+    fn liveness(&self) -> Vec<Check> {
+        let age = |id: usize| self.states[id].turn_age(Time::now());
+        let check = |id: usize| {
+            Check::new(format!("worker_{id}"), age(id) < watch::STALL, format!("current turn began {:?} ago", age(id)))
+        };
+        (0..self.states.len()).map(check).collect()
+    }
+
+    fn readiness(&self) -> Vec<Check> {
+        let phase = self.phase();
+        let has_room = self.admission.in_use() < u64::from(self.snapshot().limits.connections);
+        let mut checks = vec![
+            Check::new("serving", phase == Phase::Serving, format!("{phase:?}").to_lowercase()),
+            Check::new("connections", has_room, format!("{} open", self.admission.in_use())),
+            Check::new("driver", true, self.driver.name()),
+        ];
+        let plan = self.plan.load();
+        let mut upstreams: Vec<_> = plan.health.iter().collect();
+        upstreams.sort_by_key(|(name, _)| (*name).clone());
+        for (name, health) in upstreams {
+            let detail = health.last_error().unwrap_or_else(|| health.state().name().to_owned());
+            // A gateway whose server is down is still the right one to ask: it answers with an error at once. So this is
+            // shown, and does not take the gateway out of a balancer.
+            checks.push(Check::new(format!("upstream_{name}"), true, detail));
+        }
+        checks
+    }
+
+    fn startup(&self) -> Vec<Check> {
+        vec![Check::new("started", self.phase() != Phase::Starting, format!("{:?}", self.phase()).to_lowercase())]
+    }
+
+    fn version(&self) -> VersionStatus {
+        VersionStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: option_env!("WEIR_COMMIT").map(str::to_owned),
+            target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+            debug: cfg!(debug_assertions),
+            pid: std::process::id(),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+            generation: self.snapshot().generation,
+        }
+    }
+
+    fn config_json(&self) -> serde_json::Value {
+        weir_config::redacted(&self.snapshot())
+    }
+
+    fn listeners(&self) -> Vec<ListenerStatus> {
+        let cells = self.registry.read();
+        self.snapshot().listeners.iter().map(|listener| self.listener_status(listener, &cells)).collect()
+    }
+
+    fn upstreams(&self) -> Vec<UpstreamStatus> {
+        let cells = self.registry.read();
+        self.snapshot().upstreams.iter().map(|upstream| self.upstream_status(upstream, &cells)).collect()
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        let worker = |(id, state): (usize, &std::sync::Arc<weir_engine::WorkerState>)| WorkerStatus {
+            id: id as u32,
+            cpu: self.snapshot().runtime.pin.then(|| weir_engine::net::allowed_cpus()).and_then(|cpus| {
+                cpus.get(id % cpus.len().max(1)).map(|cpu| *cpu as u32)
+            }),
+            driver: state.driver().name().to_owned(),
+            connections: state.connections.load(Relaxed) as u64,
+            cpu_seconds: state.cpu_nanos.load(Relaxed) as f64 / 1e9,
+            turns: state.turns.load(Relaxed),
+            stalled: state.turn_age(Time::now()) > watch::STALL,
+            generation: self.snapshot().generation,
+        };
+        self.states.iter().enumerate().map(worker).collect()
+    }
+
+    fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionAnswer> {
+        let now = Time::now();
+        let all = self.table.entries().into_iter().map(|entry| connection_status(&entry, now));
+        let connections = all.filter(|connection| query.matches(connection)).take(query.limit + 1).collect();
+        Box::pin(async move { ConnectionAnswer { connections, workers_silent: Vec::new() } })
+    }
+
+    fn reload(&self) -> ReloadOutcome {
+        let outcome = Gateway::reload(self);
+        let generation = self.snapshot().generation;
+        let mut answer = ReloadOutcome {
+            outcome: Outcome::Rejected,
+            generation,
+            applied: Vec::new(),
+            needs_restart: Vec::new(),
+            diagnostics: Vec::new(),
+        };
+        match outcome {
+            Reloaded::Applied(change) => {
+                answer.outcome = Outcome::Applied;
+                answer.applied = change.applied;
+                answer.needs_restart = change.needs_restart;
+            }
+            Reloaded::Unchanged => answer.outcome = Outcome::Unchanged,
+            Reloaded::Rejected(diagnostics) => answer.diagnostics = diagnostics.iter().map(diagnostic).collect(),
+            Reloaded::Refused(error) => answer.diagnostics.push(Diagnostic {
+                file: None,
+                line: None,
+                column: None,
+                key: None,
+                severity: Severity::Error,
+                message: error.to_string(),
+                remedy: Some("free the address or mend the file named, then reload again".to_owned()),
+            }),
+        }
+        answer
+    }
+
+    fn drain(&self) -> DrainStatus {
+        let state = match self.phase() {
+            Phase::Starting | Phase::Serving => DrainState::Started,
+            Phase::Settling | Phase::Draining => DrainState::Draining,
+            Phase::Drained => DrainState::Drained,
+        };
+        if state == DrainState::Started {
+            self.ask_drain();
+        }
+        let settings = self.snapshot().drain.clone();
+        let elapsed = lock(&self.drain_begun).map_or(Duration::ZERO, |begun| begun.elapsed());
+        let cells = self.registry.read();
+        DrainStatus {
+            state,
+            connections_open: self.admission.in_use(),
+            requests_in_flight: gauge(&cells, "weir_requests_in_flight", &[]),
+            remaining_seconds: (settings.settle + settings.timeout).saturating_sub(elapsed).as_secs_f64(),
+        }
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+impl Gateway {
+    fn listener_status(&self, listener: &weir_config::Listener, cells: &Snapshot) -> ListenerStatus {
+        let settings = &listener.settings;
+        let name = &*settings.name;
+        let own = [("listener", name)];
+        let sum = |family: &str| cells.counter(family, &own).unwrap_or(0);
+        ListenerStatus {
+            name: name.to_owned(),
+            protocol: settings.protocol.name().to_owned(),
+            bind: self.bound(name).unwrap_or_else(|| settings.bind.to_string()),
+            tls: settings.tls.is_some(),
+            upstream: listener.upstream.to_string(),
+            state: match self.phase() {
+                Phase::Starting => ListenerState::Starting,
+                Phase::Serving | Phase::Settling => ListenerState::Accepting,
+                Phase::Draining => ListenerState::Draining,
+                Phase::Drained => ListenerState::Closed,
+            },
+            connections_open: gauge(cells, "weir_connections_open", &own),
+            connections_max: Some(settings.connections_max.into()),
+            accepted_total: sum("weir_connections_total"),
+            refused_total: by_reason(cells, "weir_connections_refused_total", &own),
+            closed_total: sum("weir_connections_closed_total"),
+            requests_total: sum("weir_requests_total"),
+            requests_in_flight: gauge(cells, "weir_requests_in_flight", &own),
+            shed_total: by_reason(cells, "weir_shed_total", &own),
+            received_bytes_total: sum("weir_client_read_bytes_total"),
+            sent_bytes_total: sum("weir_client_written_bytes_total"),
+            request_seconds: quantiles(cells, "weir_request_duration_seconds", &own),
+            overhead_seconds: quantiles(cells, "weir_request_overhead_duration_seconds", &own),
+        }
+    }
+
+    fn upstream_status(&self, upstream: &weir_config::Upstream, cells: &Snapshot) -> UpstreamStatus {
+        let settings = &upstream.settings;
+        let name = &*settings.name;
+        let own = [("upstream", name)];
+        let health = self.plan.load().health.get(name).cloned().unwrap_or_default();
+        let lanes = |kind| gauge(cells, "weir_lanes_open", &[("upstream", name), ("kind", kind)]);
+        let sum = |family: &str| cells.counter(family, &own).unwrap_or(0);
+        let endpoint = EndpointStatus {
+            address: settings.endpoints.first().map(ToString::to_string).unwrap_or_default(),
+            health: match health.state() {
+                EndpointState::Unknown => Health::Unknown,
+                EndpointState::Up => Health::Healthy,
+                EndpointState::Down => Health::Unhealthy,
+            },
+            breaker: match gauge(cells, "weir_breaker_state", &own) {
+                0 => Breaker::Closed,
+                1 => Breaker::HalfOpen,
+                _ => Breaker::Open,
+            },
+            lanes_shared: lanes("shared"),
+            lanes_pinned: lanes("pinned"),
+            waiters: gauge(cells, "gateway_lane_pool_waiters", &own),
+            requests_in_flight: gauge(cells, "weir_lane_requests_in_flight", &own),
+            requests_total: sum("weir_upstream_requests_total"),
+            failures_total: sum("weir_upstream_errors_total"),
+            connects_total: sum("weir_lane_connects_total"),
+            connect_failures_total: sum("weir_lane_connect_failures_total"),
+            last_error: health.last_error(),
+            last_error_age_seconds: None,
+        };
+        UpstreamStatus {
+            name: name.to_owned(),
+            tls: settings.tls.is_some(),
+            endpoints: vec![endpoint],
+            acquire_wait_seconds: quantiles(cells, "gateway_lane_pool_acquire_wait_microseconds", &own),
+            response_seconds: quantiles(cells, "weir_request_upstream_duration_seconds", &[]),
+        }
+    }
+}
+
+fn gauge(cells: &Snapshot, family: &str, labels: &[(&str, &str)]) -> u64 {
+    cells.gauge(family, labels).unwrap_or(0).max(0) as u64
+}
+
+fn by_reason(cells: &Snapshot, family: &str, labels: &[(&str, &str)]) -> BTreeMap<String, u64> {
+    let reasons = cells.by(family, "reason", labels).into_iter();
+    let count = |value| if let weir_telemetry::snapshot::Value::Counter(count) = value { count } else { 0 };
+    reasons.map(|(reason, value)| (reason.to_string(), count(value))).collect()
+}
+
+fn quantiles(cells: &Snapshot, family: &str, labels: &[(&str, &str)]) -> Quantiles {
+    let Some(histogram) = cells.histogram(family, labels) else { return Quantiles::default() };
+    let seconds = |q| histogram.quantile(q).map(|nanos| nanos as f64 / 1e9);
+    Quantiles { count: histogram.count(), p50: seconds(0.5), p99: seconds(0.99), p999: seconds(0.999) }
+}
+
+fn connection_status(entry: &ConnectionEntry, now: Time) -> ConnectionStatus {
+    let details = entry.details().clone();
+    let in_flight = entry.in_flight.load(Relaxed).into();
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let pinned_by: Vec<String> = details.pinned.split(", ").filter_map(some).collect();
+    let command = entry.last_command.load(Relaxed).checked_sub(1);
+    ConnectionStatus {
+        id: entry.id,
+        listener: entry.listener.to_string(),
+        worker: entry.worker as u32,
+        peer: entry.peer.clone(),
+        age_seconds: now.since(entry.accepted_at).as_secs_f64(),
+        idle_seconds: now.since(Time::from_nanos(entry.active_at.load(Relaxed))).as_secs_f64(),
+        name: some(&details.name),
+        user: some(&details.user),
+        db: Some(details.db),
+        protocol_version: format!("RESP{}", details.version),
+        state: match (details.user.is_empty(), pinned_by.is_empty(), in_flight) {
+            (true, ..) => ConnectionState::Unauthenticated,
+            (_, false, _) => ConnectionState::Pinned,
+            (.., 0) => ConnectionState::Idle,
+            _ => ConnectionState::Active,
+        },
+        pinned_by,
+        in_flight,
+        buffered_bytes: entry.buffered.load(Relaxed),
+        last_command: command.map(|id| CommandId(id as u16).command().name.to_owned()),
+    }
+}
+
+fn diagnostic(one: &weir_config::Diagnostic) -> Diagnostic {
+    Diagnostic {
+        file: Some(one.file.to_string()),
+        line: (one.line > 0).then_some(one.line),
+        column: (one.column > 0).then_some(one.column),
+        key: (!one.path.is_empty()).then(|| one.path.clone()),
+        severity: match one.severity {
+            weir_config::Severity::Error => Severity::Error,
+            weir_config::Severity::Warning => Severity::Warning,
+        },
+        message: one.message.clone(),
+        remedy: one.help.clone(),
+    }
+}

@@ -1,0 +1,254 @@
+//! A worker's own work: it runs the current plan, takes connections in and lets them go.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use socket2::Socket;
+use weir_base::{permit::LocalBudget, time::turn};
+use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
+use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
+use weir_redis::{CoreShare, Drain, RedisUpstream, RespLane, Service};
+use weir_telemetry::{Gauge, catalog};
+use weir_upstream::{Upstream, UpstreamMetrics};
+
+use super::{
+    door::Door,
+    plan::{Mail, Plan},
+};
+
+/// How often a worker tidies: gauges, killed clients, upstreams that nobody uses any more.
+const HOUSEKEEPING: Duration = Duration::from_millis(100);
+
+/// What a worker is started with.
+pub struct CoreSetup {
+    pub share: CoreShare,
+    pub inbox: Inbox<Mail>,
+    pub mailboxes: Arc<Vec<Mailbox<Mail>>>,
+    pub balancer: Arc<Balancer>,
+    pub state: Arc<WorkerState>,
+}
+
+/// An upstream and the settings it was made from.
+struct UpstreamSlot {
+    config: weir_config::Upstream,
+    hard_cap: usize,
+    upstream: Rc<RedisUpstream>,
+}
+
+/// One worker's doors and upstreams.
+pub struct Core {
+    pub share: CoreShare,
+    pub mailboxes: Arc<Vec<Mailbox<Mail>>>,
+    pub balancer: Arc<Balancer>,
+    pub state: Arc<WorkerState>,
+    /// TLS handshakes under way.
+    pub handshakes: LocalBudget,
+    doors: RefCell<HashMap<Arc<str>, Rc<Door>>>,
+    upstreams: RefCell<HashMap<Arc<str>, UpstreamSlot>>,
+    /// Replaced by a reload, and still used by sessions in the middle of something.
+    old: RefCell<Vec<Rc<RedisUpstream>>>,
+    buffered: Gauge,
+    leased: Gauge,
+    generation: Gauge,
+}
+
+/// The main future of a worker: it ends with [`Mail::Stop`].
+pub async fn run(setup: CoreSetup) {
+    let worker = setup.share.worker.to_string();
+    let metrics = setup.share.metrics.clone();
+    let core = Rc::new(Core {
+        share: setup.share,
+        mailboxes: setup.mailboxes,
+        balancer: setup.balancer,
+        state: setup.state,
+        handshakes: LocalBudget::new(0),
+        doors: RefCell::default(),
+        upstreams: RefCell::default(),
+        old: RefCell::default(),
+        buffered: metrics.gauge(&catalog::BUFFERED_BYTES, &[]),
+        leased: metrics.gauge(&catalog::BUFFERED_LEASED_BYTES, &[]),
+        generation: metrics.gauge(&catalog::WORKER_CONFIG_GENERATION, &[&worker]),
+    });
+    let tidy = core.clone();
+    let _housekeeping = weir_engine::spawn(async move {
+        loop {
+            weir_engine::sleep(HOUSEKEEPING).await;
+            tidy.tidy();
+        }
+    });
+    loop {
+        for mail in setup.inbox.receive().await {
+            match mail {
+                Mail::Apply { plan, sockets } => core.apply(&plan, sockets),
+                Mail::Connection { listener, accepted, permit } => core.receive(&listener, accepted, permit),
+                Mail::StopAccepting => core.each_door(|door| door.stop_accepting(&core, true)),
+                Mail::Drain(drain) => core.each_door(|door| door.service.drain(drain)),
+                Mail::Stop => {
+                    core.stop().await;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    fn each_door(&self, act: impl Fn(&Rc<Door>)) {
+        self.doors.borrow().values().for_each(|door| act(door));
+    }
+
+    fn receive(
+        self: &Rc<Self>,
+        listener: &Arc<str>,
+        accepted: weir_engine::accept::Accepted,
+        permit: weir_listener::ConnectionPermit,
+    ) {
+        let door = self.doors.borrow().get(listener).cloned();
+        match door {
+            Some(door) => door.enter(self, accepted, permit),
+            // The listener went away while the connection was on its way here.
+            None => self.connection_left(),
+        }
+    }
+
+    /// Gives back the charge of the balancer.
+    pub fn connection_left(&self) {
+        self.state.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Adopts a plan. This is a turn boundary: no session is in the middle of a step.
+    fn apply(self: &Rc<Self>, plan: &Arc<Plan>, sockets: Vec<(Arc<str>, Socket)>) {
+        let snapshot = &plan.snapshot;
+        self.share.flight.set_limit(snapshot.limits.in_flight_per_core.into());
+        self.handshakes.set_limit(snapshot.limits.handshakes_per_core.into());
+        self.update_upstreams(plan);
+        self.doors.borrow_mut().retain(|name, door| {
+            let stays = snapshot.listener(name).is_some();
+            if !stays {
+                door.stop_accepting(self, false);
+                door.service.drain(Drain::Gentle);
+            }
+            stays
+        });
+        for listener in &snapshot.listeners {
+            self.update_door(plan, listener);
+        }
+        for (name, socket) in sockets {
+            let door = self.doors.borrow().get(&name).cloned();
+            if let Some(door) = door {
+                door.accept_on(self, socket);
+            }
+        }
+        self.generation.set(snapshot.generation as i64);
+    }
+
+    fn update_door(self: &Rc<Self>, plan: &Arc<Plan>, listener: &weir_config::Listener) {
+        let name = &listener.settings.name;
+        let ListenerProtocol::Redis(redis) = &listener.protocol;
+        let Some(listener_plan) = plan.listeners.get(name) else { return };
+        let upstreams = self.upstreams.borrow();
+        let Some(slot) = upstreams.get(&listener.upstream) else { return };
+        let settings = (*listener.settings).clone();
+        let mut doors = self.doors.borrow_mut();
+        match doors.get(name) {
+            Some(door) => {
+                door.update(listener_plan, listener.settings.clone());
+                door.service.update(settings, (**redis).clone(), slot.upstream.clone());
+            }
+            None => {
+                let service = Service::new(self.share.clone(), settings, (**redis).clone(), slot.upstream.clone());
+                doors.insert(name.clone(), Rc::new(Door::new(service, listener_plan, listener.settings.clone())));
+            }
+        }
+    }
+
+    /// Makes the upstreams that are new or changed; what they replace is kept until nobody uses it.
+    fn update_upstreams(&self, plan: &Plan) {
+        let mut slots = self.upstreams.borrow_mut();
+        let mut next = HashMap::new();
+        for config in &plan.snapshot.upstreams {
+            let name = config.settings.name.clone();
+            let hard_cap = hard_cap(&plan.snapshot, &name);
+            if let Some(slot) = slots.remove(&name) {
+                if slot.config == *config && slot.hard_cap == hard_cap {
+                    next.insert(name, slot);
+                    continue;
+                }
+                self.old.borrow_mut().push(slot.upstream);
+            }
+            match self.make_upstream(config, hard_cap, plan) {
+                Ok(upstream) => drop(next.insert(name, UpstreamSlot { config: config.clone(), hard_cap, upstream })),
+                Err(error) => tracing::error!(upstream = %name, %error, "cannot make the upstream"),
+            }
+        }
+        self.old.borrow_mut().extend(slots.drain().map(|(_, slot)| slot.upstream));
+        *slots = next;
+    }
+
+    fn make_upstream(
+        &self,
+        config: &weir_config::Upstream,
+        hard_cap: usize,
+        plan: &Plan,
+    ) -> std::io::Result<Rc<RedisUpstream>> {
+        let UpstreamProtocol::Redis(redis) = &config.protocol;
+        let name = &config.settings.name;
+        let endpoint = config.settings.endpoints.first().map(ToString::to_string).unwrap_or_default();
+        let metrics = UpstreamMetrics::new(&self.share.metrics, name, &endpoint);
+        let health = plan.health.get(name).cloned().unwrap_or_default();
+        // One worker probes for all: the server need not answer the same question once per core.
+        let probes = self.share.worker == 0;
+        let protocol = RespLane::new((**redis).clone());
+        Upstream::new((*config.settings).clone(), protocol, health, metrics, hard_cap, probes)
+    }
+
+    fn tidy(&self) {
+        self.share.bytes.release_surplus();
+        self.buffered.set(self.share.bytes.in_use() as i64);
+        self.leased.set(self.share.bytes.leased() as i64);
+        let doors = self.doors.borrow();
+        if self.share.table.has_killed() {
+            doors.values().for_each(|door| door.service.end_killed());
+        }
+        self.old.borrow_mut().retain(|upstream| {
+            let is_used = doors.values().any(|door| door.service.uses(upstream));
+            if !is_used {
+                upstream.end();
+            }
+            is_used
+        });
+    }
+
+    /// Ends what is left. Sessions get a moment to say why.
+    async fn stop(self: &Rc<Self>) {
+        self.each_door(|door| {
+            door.stop_accepting(self, false);
+            let (connections, requests) = door.service.cut();
+            let count = |cut, count: u64| {
+                let labels = [&**door.service.name(), cut];
+                self.share.metrics.counter(&catalog::DRAIN_CUT, &labels).add(count);
+            };
+            count("connection", connections as u64);
+            count("request", requests);
+        });
+        let deadline = turn::now().saturating_add(Duration::from_millis(500));
+        while self.state.connections.load(Ordering::Relaxed) > 0 && turn::now() < deadline {
+            weir_engine::sleep(Duration::from_millis(5)).await;
+        }
+        for slot in self.upstreams.borrow().values() {
+            slot.upstream.end();
+        }
+    }
+}
+
+/// The most output that a client of `upstream` may hold before it must not hold up others.
+fn hard_cap(snapshot: &Snapshot, upstream: &Arc<str>) -> usize {
+    let listeners = snapshot.listeners.iter().filter(|listener| listener.upstream == *upstream);
+    let caps = listeners.map(|listener| listener.settings.output_hard_cap as usize);
+    caps.min().unwrap_or(usize::MAX)
+}

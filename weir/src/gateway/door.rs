@@ -1,0 +1,256 @@
+//! One listener on one worker: from the accepted socket to the session.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    net::SocketAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use socket2::Socket;
+use weir_base::time::turn;
+use weir_engine::{
+    JoinHandle, Stream, StreamOptions, Watermarks,
+    accept::{Accepted, accept_loop, accept_pending},
+    timeout,
+    tls::TlsSession,
+};
+use weir_listener::{
+    ConnectionPermit, ListenerAdmission,
+    proxy_protocol::{ProxyHeader, decode},
+    settings::{ListenerSettings, ProxyProtocol},
+};
+use weir_redis::Service;
+use weir_telemetry::{catalog, log::Peer};
+
+use super::{
+    core::Core,
+    plan::{ListenerPlan, Mail},
+};
+
+/// A refused client is told so; the socket closes after this, even if it does not listen.
+const REFUSAL_TIME: Duration = Duration::from_millis(100);
+/// Refused clients that are being told at a time; more are closed without a word.
+const REFUSALS_MAX: u32 = 256;
+const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// One listener on one worker.
+pub struct Door {
+    pub service: Rc<Service>,
+    admission: RefCell<ListenerAdmission>,
+    tls: RefCell<Option<Arc<rustls::ServerConfig>>>,
+    settings: RefCell<Arc<ListenerSettings>>,
+    acceptor: RefCell<Option<(JoinHandle<()>, Rc<Socket>)>>,
+    refusals: Cell<u32>,
+}
+
+impl Door {
+    pub fn new(service: Rc<Service>, plan: &ListenerPlan, settings: Arc<ListenerSettings>) -> Self {
+        Self {
+            service,
+            admission: RefCell::new(plan.admission.clone()),
+            tls: RefCell::new(plan.tls.clone()),
+            settings: RefCell::new(settings),
+            acceptor: RefCell::new(None),
+            refusals: Cell::new(0),
+        }
+    }
+
+    /// New settings; open connections keep theirs.
+    pub fn update(&self, plan: &ListenerPlan, settings: Arc<ListenerSettings>) {
+        *self.admission.borrow_mut() = plan.admission.clone();
+        *self.tls.borrow_mut() = plan.tls.clone();
+        *self.settings.borrow_mut() = settings;
+    }
+
+    /// Accepts on `socket` from now on.
+    pub fn accept_on(self: &Rc<Self>, core: &Rc<Core>, socket: Socket) {
+        let socket = Rc::new(socket);
+        let (door, core, listener) = (self.clone(), core.clone(), socket.clone());
+        let acceptor = weir_engine::spawn(async move {
+            let name = door.service.name().clone();
+            let fail = |class: weir_engine::accept::AcceptError, error: &io::Error| {
+                core.share.metrics.counter(&catalog::ACCEPT_ERRORS, &[&name, class.name()]).inc();
+                tracing::debug!(listener = %name, %error, "accept failed");
+            };
+            let accepted = accept_loop(&listener, |accepted| door.accepted(&core, accepted), fail).await;
+            if let Err(error) = accepted {
+                tracing::error!(listener = %name, %error, "the listening socket is unusable; restart needed");
+            }
+        });
+        *self.acceptor.borrow_mut() = Some((acceptor, socket));
+    }
+
+    /// Accepts no more. `finishes` first takes in what the kernel has already accepted for us: those clients believe that
+    /// they are connected.
+    pub fn stop_accepting(self: &Rc<Self>, core: &Rc<Core>, finishes: bool) {
+        let acceptor = self.acceptor.borrow_mut().take();
+        if let Some((task, socket)) = acceptor {
+            drop(task);
+            if finishes {
+                accept_pending(&socket, |accepted| self.accepted(core, accepted));
+            }
+        }
+    }
+
+    /// Admits a connection and gives it to the least-loaded worker.
+    fn accepted(self: &Rc<Self>, core: &Rc<Core>, accepted: Accepted) {
+        let name = self.service.name();
+        let admitted = self.admission.borrow().admit(accepted.source);
+        let permit = match admitted {
+            Ok(permit) => permit,
+            Err(reason) => {
+                core.share.metrics.counter(&catalog::CONNECTIONS_REFUSED, &[name, reason.name()]).inc();
+                return self.refuse(accepted.socket);
+            }
+        };
+        let own = core.share.worker;
+        match core.balancer.choose(own) {
+            chosen if chosen == own => self.enter(core, accepted, permit),
+            other => {
+                core.share.metrics.counter(&catalog::HANDOFFS, &[name]).inc();
+                core.mailboxes[other].send(Mail::Connection { listener: name.clone(), accepted, permit });
+            }
+        }
+    }
+
+    /// Says no in the protocol's own words, then closes.
+    fn refuse(self: &Rc<Self>, socket: Socket) {
+        if self.tls.borrow().is_some() || self.refusals.get() >= REFUSALS_MAX {
+            return;
+        }
+        self.refusals.set(self.refusals.get() + 1);
+        let door = self.clone();
+        weir_engine::spawn(async move {
+            if let Ok(stream) = Stream::new(socket, StreamOptions { marks: Watermarks { high: 1024, low: 0 } }) {
+                stream.output.append(REFUSAL);
+                weir_engine::sleep(REFUSAL_TIME).await;
+                stream.close(REFUSAL_TIME).await;
+            }
+            door.refusals.set(door.refusals.get() - 1);
+        })
+        .detach();
+    }
+
+    /// Serves an admitted connection on this worker, which has been charged with it.
+    pub fn enter(self: &Rc<Self>, core: &Rc<Core>, accepted: Accepted, permit: ConnectionPermit) {
+        let (door, core) = (self.clone(), core.clone());
+        weir_engine::spawn(async move {
+            let _left = Leave(core.clone());
+            let _permit = permit;
+            door.serve(&core, accepted).await;
+        })
+        .detach();
+    }
+
+    async fn serve(&self, core: &Rc<Core>, accepted: Accepted) {
+        let settings = self.settings.borrow().clone();
+        let marks = Watermarks { high: settings.output_high_water as usize, low: settings.output_low_water as usize };
+        let Ok(mut stream) = Stream::new(accepted.socket, StreamOptions { marks }) else { return };
+        let mut peer = accepted.peer;
+        let header = match self.read_proxy_header(&settings, &mut stream, accepted.source).await {
+            Ok((header, rest)) => (header, rest),
+            Err(reason) => return self.count_proxy_header(core, reason),
+        };
+        if let Some(header) = &header.0 {
+            self.count_proxy_header(core, "ok");
+            peer = header.client().map_or(peer, |client| client.to_string());
+        }
+        let tls = self.tls.borrow().clone();
+        match tls {
+            Some(config) => {
+                if !self.handshake(core, &settings, &mut stream, &config, &header.1).await {
+                    // The alert, if there is one, is on its way.
+                    return stream.close(REFUSAL_TIME).await;
+                }
+            }
+            None => {
+                if stream.reader.unread(&header.1).is_err() {
+                    return;
+                }
+            }
+        }
+        let address = peer.parse::<SocketAddr>().map_or(Peer::Unix, Peer::Ip);
+        let guard = core.share.table.enter(settings.name.clone(), core.share.worker, peer, turn::now());
+        weir_redis::serve(self.service.clone(), stream, guard, address).await;
+    }
+
+    /// The PROXY header, if this listener has one in front, and the bytes behind it.
+    async fn read_proxy_header(
+        &self,
+        settings: &ListenerSettings,
+        stream: &mut Stream,
+        source: Option<std::net::IpAddr>,
+    ) -> Result<(Option<ProxyHeader>, Vec<u8>), &'static str> {
+        if settings.proxy_protocol == ProxyProtocol::Off {
+            return Ok((None, Vec::new()));
+        }
+        let is_trusted = settings.proxy_trusted.is_empty()
+            || source.is_none_or(|source| settings.proxy_trusted.iter().any(|net| net.contains(source)));
+        if !is_trusted {
+            return Err("untrusted_source");
+        }
+        let read = async {
+            let mut received = Vec::new();
+            loop {
+                match stream.reader.receive().await {
+                    Ok(Some(chunk)) => received.extend_from_slice(&chunk),
+                    Ok(None) | Err(_) => return Err("closed"),
+                }
+                match decode(&received, settings.proxy_protocol) {
+                    Ok(None) => {}
+                    Ok(Some((header, used))) => return Ok((Some(header), received.split_off(used))),
+                    Err(violation) => return Err(violation.reason),
+                }
+            }
+        };
+        timeout(settings.head_timeout, read).await.unwrap_or(Err("timeout"))
+    }
+
+    fn count_proxy_header(&self, core: &Core, outcome: &str) {
+        core.share.metrics.counter(&catalog::PROXY_HEADERS, &[self.service.name(), outcome]).inc();
+    }
+
+    async fn handshake(
+        &self,
+        core: &Core,
+        settings: &ListenerSettings,
+        stream: &mut Stream,
+        config: &Arc<rustls::ServerConfig>,
+        received: &[u8],
+    ) -> bool {
+        let metrics = &core.share.metrics;
+        let name = self.service.name();
+        let failed = |reason: &str| {
+            metrics.counter(&catalog::TLS_HANDSHAKE_FAILURES, &[name, reason]).inc();
+            false
+        };
+        let Some(_permit) = core.handshakes.try_acquire() else { return failed("handshakes_in_flight") };
+        let _in_flight = metrics.gauge(&catalog::TLS_HANDSHAKES_IN_FLIGHT, &[name]).guard();
+        let begun = turn::now();
+        let Ok(session) = TlsSession::server(config) else { return failed("settings") };
+        let limit = settings.tls.as_ref().map_or(Duration::ZERO, |tls| tls.handshake_timeout);
+        match timeout(limit, stream.start_tls(session, received)).await {
+            Ok(Ok(())) => {
+                metrics.counter(&catalog::TLS_HANDSHAKES, &[name]).inc();
+                let took = turn::now().nanos_since(begun);
+                metrics.histogram(&catalog::TLS_HANDSHAKE_DURATION, &[name]).record(took);
+                true
+            }
+            Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => failed("tls"),
+            Ok(Err(_)) => failed("closed"),
+            Err(_) => failed("timeout"),
+        }
+    }
+}
+
+/// Gives the balancer's charge back when the connection ends, however it ends.
+struct Leave(Rc<Core>);
+
+impl Drop for Leave {
+    fn drop(&mut self) {
+        self.0.connection_left();
+    }
+}

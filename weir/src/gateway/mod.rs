@@ -1,0 +1,359 @@
+//! The gateway as a whole: workers, the plan they run, reload and drain. All of it on the control thread.
+
+mod admin;
+mod core;
+mod door;
+mod log;
+mod plan;
+mod watch;
+
+use std::{
+    collections::HashMap,
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use socket2::Socket;
+use weir_base::{
+    limits,
+    permit::{Budget, ByteLease, LocalBudget},
+};
+use weir_config::{Change, Diagnostics, Snapshot, diff};
+use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, net};
+use weir_listener::{Admission, ConnectionTable};
+use weir_redis::{CoreShare, Drain};
+use weir_telemetry::{Registry, SharedGauge, catalog, log::log_ring};
+
+use self::{
+    core::CoreSetup,
+    plan::{Mail, Plan, bind_for_workers},
+};
+
+/// Where the process stands in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Starting,
+    Serving,
+    /// Told to stop; still accepting, so that balancers can take notice.
+    Settling,
+    Draining,
+    Drained,
+}
+
+/// A running gateway.
+pub struct Gateway {
+    registry: Registry,
+    plan: ArcSwap<Plan>,
+    admission: Admission,
+    bytes: Budget,
+    table: Arc<ConnectionTable>,
+    states: Vec<Arc<WorkerState>>,
+    mailboxes: Arc<Vec<Mailbox<Mail>>>,
+    workers: Mutex<Vec<Worker>>,
+    driver: Driver,
+    phase: AtomicU8,
+    drain_begun: Mutex<Option<Instant>>,
+    drain_asked: tokio::sync::Notify,
+    started: Instant,
+    source: Option<PathBuf>,
+    /// One reload at a time.
+    reloading: Mutex<()>,
+    stopping: Arc<AtomicBool>,
+    background: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    bound: Mutex<HashMap<Arc<str>, String>>,
+    generation: SharedGauge,
+}
+
+/// What became of a reload.
+pub enum Reloaded {
+    Applied(Change),
+    Unchanged,
+    Rejected(Diagnostics),
+    /// The file is good, but the machine refused (an address in use).
+    Refused(io::Error),
+}
+
+impl Gateway {
+    /// Binds the listeners, starts the workers and serves. `source` is the file that reloads read again.
+    ///
+    /// # Errors
+    /// An address that cannot be bound, TLS files that cannot be used, a kernel that refuses the driver asked for.
+    pub fn start(snapshot: Snapshot, source: Option<PathBuf>) -> io::Result<Arc<Self>> {
+        let descriptors = net::raise_descriptor_limit()?;
+        tracing::debug!(descriptors, "descriptor limit raised");
+        let snapshot = snapshot.published(1);
+        let registry = Registry::with_level(snapshot.telemetry.level);
+        let cpus = net::allowed_cpus();
+        let count = snapshot.runtime.workers.unwrap_or(cpus.len()).max(1);
+        let admission = Admission::new(snapshot.limits.connections, snapshot.limits.connections_per_source);
+        let plan = Arc::new(Plan::new(snapshot.clone(), &admission, None)?);
+        let sockets = bind_new(&snapshot, None, count)?;
+        let bound = sockets.iter().map(|(name, sockets)| (name.clone(), bound_name(sockets))).collect();
+        let bytes = Budget::new(snapshot.limits.buffered_bytes);
+        let table = ConnectionTable::new(count);
+        let (mailboxes, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| mailbox()).unzip();
+        let mailboxes = Arc::new(mailboxes);
+        let states: Vec<Arc<WorkerState>> = (0..count).map(|_| Arc::default()).collect();
+        let balancer = Arc::new(Balancer::new(states.clone()));
+        let (mut workers, mut rings) = (Vec::new(), Vec::new());
+        for (id, inbox) in inboxes.into_iter().enumerate() {
+            let (log, ring) = log_ring(limits::LOG_RING_EVENTS);
+            rings.push(ring);
+            let cpu = snapshot.runtime.pin.then(|| cpus[id % cpus.len()]);
+            let (registry, table, state) = (registry.clone(), table.clone(), states[id].clone());
+            let (mailboxes, balancer, bytes) = (mailboxes.clone(), balancer.clone(), bytes.clone());
+            let stage_sample = snapshot.telemetry.stage_sample;
+            let main_state = state.clone();
+            let main = move || {
+                let share = CoreShare {
+                    worker: id,
+                    flight: LocalBudget::new(0),
+                    bytes: ByteLease::new(bytes),
+                    metrics: registry.core(id as u32),
+                    log,
+                    table,
+                    stage_sample,
+                };
+                core::run(CoreSetup { share, inbox, mailboxes, balancer, state: main_state })
+            };
+            workers.push(Worker::start(id, cpu, &snapshot.runtime, state, main)?);
+        }
+        let driver = same_driver(&states)?;
+        let generation = registry.shared().gauge(&catalog::CONFIG_GENERATION, &[]);
+        let gateway = Arc::new(Self {
+            plan: ArcSwap::new(plan),
+            admission,
+            bytes,
+            table,
+            states,
+            mailboxes,
+            workers: Mutex::new(workers),
+            driver,
+            phase: AtomicU8::new(Phase::Starting as u8),
+            drain_begun: Mutex::new(None),
+            drain_asked: tokio::sync::Notify::new(),
+            started: Instant::now(),
+            source,
+            reloading: Mutex::new(()),
+            stopping: Arc::default(),
+            background: Mutex::default(),
+            bound: Mutex::new(bound),
+            generation,
+            registry,
+        });
+        gateway.publish(sockets);
+        gateway.set_phase(Phase::Serving);
+        gateway.start_background(rings);
+        Ok(gateway)
+    }
+
+    fn start_background(self: &Arc<Self>, rings: Vec<weir_telemetry::log::LogReader>) {
+        let settings = self.snapshot().telemetry.access_log.clone();
+        let stopping = self.stopping.clone();
+        let log = std::thread::Builder::new().name("log".into()).spawn(move || log::run(rings, &settings, &stopping));
+        let gateway = self.clone();
+        let watch = std::thread::Builder::new().name("watch".into()).spawn(move || watch::run(&gateway));
+        lock(&self.background).extend([log, watch].into_iter().flatten());
+    }
+
+    /// Gives the current plan to the workers, each with its own socket of every new listener.
+    fn publish(&self, mut sockets: Vec<(Arc<str>, Vec<Socket>)>) {
+        let plan = self.plan.load_full();
+        self.generation.set(plan.snapshot.generation as i64);
+        for mailbox in self.mailboxes.iter().rev() {
+            let take = |(name, sockets): &mut (Arc<str>, Vec<Socket>)| Some((name.clone(), sockets.pop()?));
+            let own = sockets.iter_mut().filter_map(take).collect();
+            mailbox.send(Mail::Apply { plan: plan.clone(), sockets: own });
+        }
+    }
+
+    /// The configuration in force.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.plan.load().snapshot.clone()
+    }
+
+    /// The driver that all workers run on.
+    pub fn driver(&self) -> Driver {
+        self.driver
+    }
+
+    /// The cells of the process.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The address that a listener is bound to, the port being known even if 0 was asked for.
+    pub fn bound(&self, listener: &str) -> Option<String> {
+        lock(&self.bound).get(listener).cloned()
+    }
+
+    /// Reads the file again; if it is good, the workers run it from their next turn on.
+    pub fn reload(&self) -> Reloaded {
+        let _one = lock(&self.reloading);
+        let outcome = self.try_reload();
+        let label = match &outcome {
+            Reloaded::Applied(_) => "ok",
+            Reloaded::Unchanged => "unchanged",
+            Reloaded::Rejected(_) => "rejected",
+            Reloaded::Refused(_) => "refused",
+        };
+        let shared = self.registry.shared();
+        shared.counter(&catalog::CONFIG_RELOADS, &[label]).inc();
+        log::reloaded(&outcome, self.snapshot().generation);
+        outcome
+    }
+
+    fn try_reload(&self) -> Reloaded {
+        let Some(path) = &self.source else { return Reloaded::Unchanged };
+        let next = match weir_config::load(path, &|name| std::env::var(name).ok()) {
+            Ok(next) => next,
+            Err(diagnostics) => return Reloaded::Rejected(diagnostics),
+        };
+        let current = self.plan.load_full();
+        let change = diff(&current.snapshot, &next);
+        if change.is_empty() {
+            return Reloaded::Unchanged;
+        }
+        let next = next.published(current.snapshot.generation + 1);
+        let prepared = bind_new(&next, Some(&current.snapshot), self.mailboxes.len())
+            .and_then(|sockets| Ok((Plan::new(next.clone(), &self.admission, Some(&current))?, sockets)));
+        let (plan, sockets) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return Reloaded::Refused(error),
+        };
+        self.bytes.set_limit(next.limits.buffered_bytes);
+        let mut bound = lock(&self.bound);
+        bound.retain(|name, _| next.listener(name).is_some());
+        bound.extend(sockets.iter().map(|(name, sockets)| (name.clone(), bound_name(sockets))));
+        drop(bound);
+        self.plan.store(Arc::new(plan));
+        self.publish(sockets);
+        Reloaded::Applied(change)
+    }
+
+    /// Where the process stands.
+    pub fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            0 => Phase::Starting,
+            1 => Phase::Serving,
+            2 => Phase::Settling,
+            3 => Phase::Draining,
+            _ => Phase::Drained,
+        }
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+        let state = (phase as i64 - Phase::Serving as i64).max(0);
+        self.registry.shared().gauge(&catalog::DRAIN_STATE, &[]).set(state);
+    }
+
+    /// Connections open on all workers.
+    pub fn connections(&self) -> usize {
+        self.states.iter().map(|state| state.connections.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Asks for a drain; [`Gateway::drain`] is then run by whoever waits for [`Gateway::drain_asked`].
+    pub fn ask_drain(&self) {
+        self.drain_asked.notify_one();
+    }
+
+    /// Waits until a drain is asked for.
+    pub async fn drain_asked(&self) {
+        self.drain_asked.notified().await;
+    }
+
+    /// Ends the gateway in order: readiness false, settle, stop accepting, let exchanges finish within the limit, cut the
+    /// rest. How many connections were cut.
+    pub async fn drain(&self) -> usize {
+        let settings = self.snapshot().drain.clone();
+        *lock(&self.drain_begun) = Some(Instant::now());
+        self.set_phase(Phase::Settling);
+        tracing::info!(settle = ?settings.settle, timeout = ?settings.timeout, "draining");
+        tokio::time::sleep(settings.settle).await;
+        self.set_phase(Phase::Draining);
+        self.tell(|| Mail::StopAccepting);
+        self.tell(|| Mail::Drain(Drain::Gentle));
+        let begun = Instant::now();
+        let mut is_firm = false;
+        while self.connections() > 0 && begun.elapsed() < settings.timeout {
+            if !is_firm && begun.elapsed() > settings.timeout / 2 {
+                is_firm = true;
+                self.tell(|| Mail::Drain(Drain::Firm));
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let cut = self.connections();
+        self.set_phase(Phase::Drained);
+        tracing::info!(cut, took = ?begun.elapsed(), "drained");
+        self.stop();
+        cut
+    }
+
+    /// Ends the workers and the background threads now.
+    pub fn stop(&self) {
+        self.tell(|| Mail::Stop);
+        for worker in lock(&self.workers).drain(..) {
+            if let Err(error) = worker.join() {
+                tracing::error!(%error, "worker");
+            }
+        }
+        self.stopping.store(true, Ordering::Relaxed);
+        for thread in lock(&self.background).drain(..) {
+            let _ = thread.join();
+        }
+    }
+
+    fn tell(&self, mail: impl Fn() -> Mail) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.send(mail()));
+    }
+}
+
+/// Locks; a thread that panicked while it held the lock left the value whole.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Binds the listeners of `next` that `current` does not have at the same address.
+fn bind_new(
+    next: &Snapshot,
+    current: Option<&Snapshot>,
+    workers: usize,
+) -> io::Result<Vec<(Arc<str>, Vec<Socket>)>> {
+    let is_new = |listener: &&weir_config::Listener| {
+        let kept = current.and_then(|current| current.listener(&listener.settings.name));
+        kept.is_none_or(|kept| kept.settings.bind != listener.settings.bind)
+    };
+    let bind = |listener: &weir_config::Listener| {
+        let settings = &listener.settings;
+        Ok((settings.name.clone(), bind_for_workers(&settings.bind, settings.backlog, workers)?))
+    };
+    next.listeners.iter().filter(is_new).map(bind).collect()
+}
+
+fn bound_name(sockets: &[Socket]) -> String {
+    let address = sockets.first().and_then(|socket| socket.local_addr().ok());
+    match address {
+        Some(address) => match (address.as_socket(), address.as_pathname()) {
+            (Some(address), _) => address.to_string(),
+            (None, Some(path)) => format!("unix:{}", path.display()),
+            (None, None) => String::new(),
+        },
+        None => String::new(),
+    }
+}
+
+/// All workers must run on one driver: figures of a mix would mean nothing.
+fn same_driver(states: &[Arc<WorkerState>]) -> io::Result<Driver> {
+    let first = states.first().map_or(Driver::Polling, |state| state.driver());
+    if states.iter().any(|state| state.driver() != first) {
+        return Err(io::Error::other("the workers ended up on different I/O drivers; set runtime.driver"));
+    }
+    Ok(first)
+}

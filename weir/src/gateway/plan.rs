@@ -1,0 +1,88 @@
+//! What the control thread hands to the workers: a snapshot with everything that only the control thread can make.
+
+use std::{collections::HashMap, io, sync::Arc};
+
+use socket2::Socket;
+use weir_config::Snapshot;
+use weir_engine::{accept::Accepted, net, settings::Address, tls};
+use weir_listener::{Admission, ConnectionPermit, ListenerAdmission};
+use weir_redis::Drain;
+use weir_upstream::Health;
+
+/// A configuration ready to run: files read, addresses bound, budgets made.
+pub struct Plan {
+    pub snapshot: Arc<Snapshot>,
+    pub listeners: HashMap<Arc<str>, ListenerPlan>,
+    pub health: HashMap<Arc<str>, Arc<Health>>,
+}
+
+/// What one listener needs besides its settings.
+pub struct ListenerPlan {
+    pub admission: ListenerAdmission,
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+/// A message to a worker.
+pub enum Mail {
+    /// Run this configuration; the sockets are those of new listeners, one for this worker.
+    Apply { plan: Arc<Plan>, sockets: Vec<(Arc<str>, Socket)> },
+    /// A connection that another worker accepted.
+    Connection { listener: Arc<str>, accepted: Accepted, permit: ConnectionPermit },
+    /// Accept what waits in the queues, then no more.
+    StopAccepting,
+    /// End the sessions.
+    Drain(Drain),
+    /// End what is left, and the worker.
+    Stop,
+}
+
+impl Plan {
+    /// Makes a plan of `snapshot`, keeping the budgets of listeners and the health of upstreams that stay.
+    ///
+    /// # Errors
+    /// TLS files that cannot be used.
+    pub fn new(snapshot: Arc<Snapshot>, admission: &Admission, previous: Option<&Plan>) -> io::Result<Self> {
+        let limits = &snapshot.limits;
+        admission.set_limits(limits.connections, limits.connections_per_source);
+        let mut listeners = HashMap::new();
+        for listener in &snapshot.listeners {
+            let settings = &listener.settings;
+            let kept = previous.and_then(|plan| plan.listeners.get(&settings.name));
+            let own = match kept {
+                Some(kept) => kept.admission.with_limits(settings.connections_max, settings.connections_per_source_max),
+                None => admission.listener(settings.connections_max, settings.connections_per_source_max),
+            };
+            let tls = settings.tls.as_ref().map(tls::server_config).transpose().map_err(io::Error::other)?;
+            listeners.insert(settings.name.clone(), ListenerPlan { admission: own, tls });
+        }
+        let health = |name: &Arc<str>| {
+            let kept = previous.and_then(|plan| plan.health.get(name)).cloned();
+            (name.clone(), kept.unwrap_or_default())
+        };
+        let health = snapshot.upstreams.iter().map(|upstream| health(&upstream.settings.name)).collect();
+        Ok(Self { snapshot, listeners, health })
+    }
+}
+
+/// Binds a listener once per worker. Unix sockets have one queue, which all workers share.
+///
+/// # Errors
+/// As `bind(2)`, with the address in the text.
+pub fn bind_for_workers(address: &Address, backlog: u32, workers: usize) -> io::Result<Vec<Socket>> {
+    let refused = |error: io::Error| io::Error::new(error.kind(), format!("cannot bind {address}: {error}"));
+    let first = net::bind(address, backlog).map_err(refused)?;
+    let bound = match first.local_addr()?.as_socket() {
+        // With port 0 the kernel chose one; the others must have the same.
+        Some(bound) => Address::Socket(bound),
+        None => address.clone(),
+    };
+    let mut sockets = vec![first];
+    while sockets.len() < workers {
+        let next = match bound {
+            Address::Unix(_) => sockets[0].try_clone()?,
+            _ => net::bind(&bound, backlog).map_err(refused)?,
+        };
+        sockets.push(next);
+    }
+    Ok(sockets)
+}

@@ -1,0 +1,76 @@
+//! The control thread's look at the workers: processor time, stalls.
+
+use std::{
+    sync::atomic::Ordering,
+    thread,
+    time::{Duration, Instant},
+};
+
+use weir_base::time::Time;
+use weir_telemetry::{SharedCounter, SharedGauge, catalog};
+
+use super::Gateway;
+
+const LOOK: Duration = Duration::from_millis(250);
+/// A loop turn longer than this is a stalled worker: thousands of connections wait for it.
+pub const STALL: Duration = Duration::from_secs(5);
+
+struct WorkerCells {
+    cpu: SharedCounter,
+    turns: SharedCounter,
+    stalls: SharedCounter,
+    connections: SharedGauge,
+    depth: SharedGauge,
+    busy: SharedGauge,
+    last: (u64, Instant),
+    is_stalled: bool,
+}
+
+/// Publishes what the workers say of themselves until the gateway stops.
+pub fn run(gateway: &Gateway) {
+    let shared = gateway.registry.shared();
+    let mut cells: Vec<WorkerCells> = (0..gateway.states.len())
+        .map(|id| {
+            let worker = id.to_string();
+            let label = [&*worker];
+            shared.gauge(&catalog::WORKER_DRIVER_INFO, &[&worker, gateway.driver.name()]).set(1);
+            WorkerCells {
+                cpu: shared.counter(&catalog::WORKER_CPU_SECONDS, &label),
+                turns: shared.counter(&catalog::WORKER_LOOP_TURNS, &label),
+                stalls: shared.counter(&catalog::WORKER_STALLS, &label),
+                connections: shared.gauge(&catalog::WORKER_CONNECTIONS, &label),
+                depth: shared.gauge(&catalog::WORKER_MAILBOX_DEPTH, &label),
+                busy: shared.gauge(&catalog::WORKER_BUSY_RATIO, &label),
+                last: (0, Instant::now()),
+                is_stalled: false,
+            }
+        })
+        .collect();
+    while !gateway.stopping.load(Ordering::Relaxed) {
+        shared.gauge(&catalog::CONNECTIONS_LIMIT, &[]).set(gateway.snapshot().limits.connections.into());
+        shared.gauge(&catalog::BUFFERED_LIMIT_BYTES, &[]).set(gateway.bytes.limit() as i64);
+        for (id, cells) in cells.iter_mut().enumerate() {
+            look(gateway, id, cells);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn look(gateway: &Gateway, id: usize, cells: &mut WorkerCells) {
+    let state = &gateway.states[id];
+    let cpu = state.cpu_nanos.load(Ordering::Relaxed);
+    cells.cpu.advance_to(cpu);
+    cells.turns.advance_to(state.turns.load(Ordering::Relaxed));
+    cells.connections.set(state.connections.load(Ordering::Relaxed) as i64);
+    cells.depth.set(gateway.mailboxes[id].depth() as i64);
+    let (before, since) = std::mem::replace(&mut cells.last, (cpu, Instant::now()));
+    let ratio = (cpu - before) as f64 / since.elapsed().as_nanos().max(1) as f64;
+    cells.busy.set((ratio.min(1.0) * 1e6) as i64);
+    let age = state.turn_age(Time::now());
+    let is_stalled = age > STALL;
+    if is_stalled && !cells.is_stalled {
+        cells.stalls.inc();
+        tracing::error!(worker = id, ?age, "the worker is stuck in one loop turn");
+    }
+    cells.is_stalled = is_stalled;
+}

@@ -1,0 +1,66 @@
+//! `weir`: one gateway for every protocol that services and agents speak, and the lab that finds how much it carries.
+//!
+//! This binary is command line and wiring; the rooms of the workspace do the work. See `ARCHITECTURE.md`.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod demo;
+mod gateway;
+mod origin;
+mod run;
+mod top;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// One gateway for every protocol that services and agents speak.
+#[derive(Parser)]
+#[command(name = "weir", version, about, propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::RunArgs),
+    Check(check::CheckArgs),
+    Demo(demo::DemoArgs),
+    Top(top::TopArgs),
+    /// The lab: synthetic back ends, and the tools that measure.
+    #[command(subcommand)]
+    Lab(Lab),
+}
+
+#[derive(Subcommand)]
+enum Lab {
+    /// Synthetic back ends.
+    #[command(subcommand)]
+    Origin(Origin),
+}
+
+#[derive(Subcommand)]
+enum Origin {
+    Redis(origin::RedisArgs),
+}
+
+fn main() -> ExitCode {
+    // Named once for the process, so that no part of the tree can choose another.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let outcome = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
+        Command::Lab(Lab::Origin(Origin::Redis(args))) => origin::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("weir: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Asks the admin API. One sample is everything that a frame shows.
+
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+use ureq::Agent;
+use weir_admin::status::{
+    ListenerList, ListenerStatus, ProbeAnswer, UpstreamList, UpstreamStatus, VersionStatus, WorkerList, WorkerStatus,
+};
+use weir_base::secret::Secret;
+
+use super::exposition::Exposition;
+
+/// One poll of the admin API.
+#[derive(Debug, Clone)]
+pub(super) struct Sample {
+    /// When it was taken.
+    pub(super) at: Instant,
+    pub(super) version: VersionStatus,
+    pub(super) readiness: ProbeAnswer,
+    pub(super) listeners: Vec<ListenerStatus>,
+    pub(super) upstreams: Vec<UpstreamStatus>,
+    pub(super) workers: Vec<WorkerStatus>,
+    pub(super) metrics: Exposition,
+}
+
+/// A connection to one admin server.
+pub(super) struct AdminClient {
+    agent: Agent,
+    base: String,
+    token: Option<Secret>,
+}
+
+/// Time for one answer. The server promises far less; this bounds how long the view is blind.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Bytes of one answer: 32 MiB is a `/metrics` of some 300,000 lines.
+const ANSWER_BYTES_MAX: u64 = 32 << 20;
+
+impl AdminClient {
+    /// A client for the server at `base`, a URL without path. Nothing is sent yet.
+    pub(super) fn new(base: &str, token: Option<Secret>) -> Self {
+        let config = Agent::config_builder()
+            .timeout_global(Some(ANSWER_TIMEOUT))
+            .http_status_as_error(false)
+            // Neither a redirect nor a proxy from the environment may carry the token elsewhere.
+            .max_redirects(0)
+            .proxy(None)
+            .build();
+        Self { agent: config.into(), base: base.trim_end_matches('/').to_owned(), token }
+    }
+
+    /// Takes a sample. The error is a sentence for the operator that begins with the path.
+    pub(super) fn sample(&self) -> Result<Sample, String> {
+        let at = Instant::now();
+        let metrics = Exposition::parse(&self.text("/metrics", &[200])?);
+        let listeners: ListenerList = self.json("/api/v1/listeners", &[200])?;
+        let upstreams: UpstreamList = self.json("/api/v1/upstreams", &[200])?;
+        let workers: WorkerList = self.json("/api/v1/workers", &[200])?;
+        Ok(Sample {
+            at,
+            version: self.json("/api/v1/version", &[200])?,
+            readiness: self.json("/readyz?verbose", &[200, 503])?,
+            listeners: listeners.listeners,
+            upstreams: upstreams.upstreams,
+            workers: workers.workers,
+            metrics,
+        })
+    }
+
+    fn json<T: DeserializeOwned>(&self, path: &str, statuses: &[u16]) -> Result<T, String> {
+        let text = self.text(path, statuses)?;
+        serde_json::from_str(&text)
+            .map_err(|error| format!("{path} answers with another shape ({error}); is it a Weir of this version?"))
+    }
+
+    fn text(&self, path: &str, statuses: &[u16]) -> Result<String, String> {
+        let url = format!("{}{path}", self.base);
+        let mut request = self.agent.get(&url);
+        if let Some(token) = self.token.as_ref().and_then(Secret::expose_str) {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let mut response = request.call().map_err(|error| format!("{path}: {error}"))?;
+        let status = response.status().as_u16();
+        let body = response
+            .body_mut()
+            .with_config()
+            .limit(ANSWER_BYTES_MAX)
+            .read_to_string()
+            .map_err(|error| format!("{path}: {error}"))?;
+        if statuses.contains(&status) {
+            return Ok(body);
+        }
+        Err(match serde_json::from_str::<weir_admin::Problem>(&body) {
+            Ok(problem) => format!("{path} answers {status}: {}; {}", problem.detail, problem.remedy),
+            Err(_not_ours) => format!("{path} answers {status}; is it the admin address of Weir?"),
+        })
+    }
+}

@@ -1,0 +1,355 @@
+//! Draws the state into a frame, or into plain text.
+
+use std::time::Instant;
+
+use ratatui::backend::TestBackend;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+use ratatui::{Frame, Terminal};
+use weir_admin::status::{Breaker, Health, ListenerState, Verdict};
+
+use super::format;
+use super::state::{Section, SortKey, State};
+use super::table::{self, Column, Content, number, share_out, text};
+use super::view::{EndpointRow, ListenerRow, RefusalRow, Time, View, WorkerRow};
+
+/// Lines above the tables: identity, sums, alert.
+const HEADER_LINES: u16 = 3;
+/// Lines of a table besides its rows: a blank one and the heading.
+const TABLE_EXTRA_LINES: u16 = 2;
+/// Columns that workers need; refusals get the rest of the line.
+const WORKERS_WIDTH: u16 = 28;
+const WORKERS_WIDTH_WIDE: u16 = 40;
+
+/// Draws a frame. `now` is for how long ago the server last answered.
+pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, now: Instant) {
+    let view = view_of(state);
+    let [header, body, help] =
+        Layout::vertical([Constraint::Length(HEADER_LINES), Constraint::Min(0), Constraint::Length(1)])
+            .areas(frame.area());
+    draw_header(frame, header, state, view.as_ref(), now);
+    if let Some(view) = &view {
+        draw_tables(frame, body, state, view);
+    }
+    frame.render_widget(Paragraph::new(help_line(state, view.as_ref())).style(dim()), help);
+}
+
+/// The frame as text, as high as it needs to be, without trailing blanks.
+pub(super) fn plain(state: &mut State, columns: u16) -> String {
+    let rows = view_of(state).map_or(0, |view| {
+        let lower = view.workers.len().max(view.refusals.len());
+        view.listeners.len() + view.upstreams.len() + lower
+    });
+    // A bound for the grid only: 1,000 lines are more than any configuration fills.
+    let rows = u16::try_from(rows).unwrap_or(u16::MAX).min(1000);
+    let height = HEADER_LINES + 3 * TABLE_EXTRA_LINES + rows + 1;
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, height));
+    let Ok(completed) = terminal.draw(|frame| draw(frame, state, Instant::now()));
+    let buffer = completed.buffer;
+    let mut text = String::new();
+    for line in buffer.content().chunks(usize::from(columns)) {
+        let line: String = line.iter().map(|cell| cell.symbol()).collect();
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    // The last line names keys, which text does not have.
+    let end = text.trim_end().rfind('\n').unwrap_or(0);
+    text.truncate(end);
+    format!("{}\n", text.trim_end())
+}
+
+fn view_of(state: &State) -> Option<View> {
+    let current = state.current.as_ref()?;
+    Some(View::of(current, state.previous.as_ref(), state.sort))
+}
+
+// === header ===
+
+fn draw_header(frame: &mut Frame<'_>, area: Rect, state: &State, view: Option<&View>, now: Instant) {
+    let lines =
+        vec![identity_line(state, view, area.width), totals_line(view, area.width), alert_line(state, view, now)];
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+fn identity_line(state: &State, view: Option<&View>, width: u16) -> Line<'static> {
+    let mut spans = vec![Span::styled("weir top ", Modifier::BOLD), Span::raw(format!("{}  ", state.admin))];
+    if let Some(sample) = &state.current {
+        let version = &sample.version;
+        let uptime = format::span(version.uptime_seconds);
+        let commit = version.commit.as_deref().map(|commit| format!(" ({commit})")).unwrap_or_default();
+        let build = if version.debug { " debug build" } else { "" };
+        let generation = version.generation;
+        spans.push(match sample.readiness.status {
+            Verdict::Pass => Span::styled("READY", good()),
+            Verdict::Fail => Span::styled("NOT READY", bad()),
+        });
+        spans.push(Span::raw(format!("  up {uptime}  config {generation}  v{}{commit}{build}", version.version)));
+    }
+    if let Some(seconds) = view.and_then(|view| view.window_seconds).filter(|_| width >= 100) {
+        spans.push(Span::styled(format!("  rates and times over {seconds:.1} s"), dim()));
+    }
+    if state.is_paused {
+        spans.insert(1, Span::styled("PAUSED ", warning()));
+    }
+    Line::from(spans)
+}
+
+fn totals_line(view: Option<&View>, width: u16) -> Line<'static> {
+    let Some(view) = view else {
+        return Line::default();
+    };
+    let totals = &view.totals;
+    let mut text = format!(
+        "conns {}  req/s {}  infl {}  shed/s {}  cpu {}",
+        totals.connections,
+        rate_text(totals.requests_per_second),
+        totals.in_flight,
+        rate_text(totals.shed_per_second),
+        totals.worker_cpu.map_or_else(|| NOTHING.to_owned(), |share| format!("{:.0}%", share * 100.0)),
+    );
+    if let Some(resident) = totals.resident_bytes {
+        text.push_str(&format!("  rss {}", format::bytes(resident)));
+    }
+    if let Some(open) = totals.open_fds {
+        text.push_str(&format!("  fds {}", format::count(open)));
+        if let Some(max) = totals.max_fds.filter(|_| width >= 100) {
+            text.push_str(&format!("/{}", format::count(max)));
+        }
+    }
+    Line::raw(text)
+}
+
+/// The one thing to look at first. That the server does not answer comes before what it last said.
+fn alert_line(state: &State, view: Option<&View>, now: Instant) -> Line<'static> {
+    if let Some(failure) = &state.failure {
+        let age = state.answered_at.map_or_else(String::new, |at| {
+            let age = now.saturating_duration_since(at).as_secs_f64();
+            format!(" for {}", format::span(age))
+        });
+        return Line::styled(format!("NO DATA{age}, trying on: {failure}"), bad());
+    }
+    let Some(view) = view else {
+        return Line::styled("waiting for the first answer", dim());
+    };
+    match view.alerts.as_slice() {
+        [] => Line::default(),
+        [only] => Line::styled(format!("! {only}"), bad()),
+        [first, others @ ..] => Line::styled(format!("! {first}  (+{} more)", others.len()), bad()),
+    }
+}
+
+fn help_line(state: &State, view: Option<&View>) -> String {
+    let sort = match state.sort.key {
+        SortKey::Name => "name",
+        SortKey::Connections => "conns",
+        SortKey::Requests => "req/s",
+        SortKey::P99 => "p99",
+        SortKey::InFlight => "infl",
+        SortKey::Shed => "shed/s",
+    };
+    let direction = if state.sort.is_reversed { " reversed" } else { "" };
+    let has_lifetime = view.is_some_and(|view| {
+        let is_lifetime = |time: Time| matches!(time, Time::Lifetime(_));
+        view.listeners.iter().any(|row| is_lifetime(row.p99))
+            || view.upstreams.iter().any(|row| is_lifetime(row.wait_p99))
+    });
+    let note = if has_lifetime { "  * since start" } else { "" };
+    format!("q quit  p pause  sort n/c/r/t/i/s: {sort}{direction}  tab+arrows scroll{note}")
+}
+
+// === tables ===
+
+fn draw_tables(frame: &mut Frame<'_>, area: Rect, state: &mut State, view: &View) {
+    let want = |rows: usize| u16::try_from(rows.max(1)).unwrap_or(u16::MAX).saturating_add(TABLE_EXTRA_LINES);
+    let lower_rows = view.workers.len().max(view.refusals.len());
+    let wants = [want(view.listeners.len()), want(view.upstreams.len()), want(lower_rows)];
+    let heights = share_out(wants, area.height).map(Constraint::Length);
+    let [listeners, upstreams, lower] = Layout::vertical(heights).areas(area);
+    let workers_width = if area.width >= 120 { WORKERS_WIDTH_WIDE } else { WORKERS_WIDTH };
+    let [workers, refusals] =
+        Layout::horizontal([Constraint::Length(workers_width), Constraint::Min(0)]).spacing(2).areas(lower);
+    draw_section(frame, listeners, state, Section::Listeners, (LISTENERS, &view.listeners));
+    draw_section(frame, upstreams, state, Section::Upstreams, (UPSTREAMS, &view.upstreams));
+    draw_section(frame, workers, state, Section::Workers, (WORKERS, &view.workers));
+    draw_section(frame, refusals, state, Section::Refusals, (REFUSALS, &view.refusals));
+}
+
+fn draw_section<R>(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    state: &mut State,
+    section: Section,
+    (columns, rows): (&[Column<R>], &[R]),
+) {
+    let [_blank, area] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    let heading = if state.focus == section {
+        Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED)
+    } else {
+        Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
+    };
+    let content = Content { columns, rows, offset: state.offset(section), heading };
+    let offset = table::draw(frame, area, &content);
+    state.set_offset(section, offset);
+}
+
+const LISTENERS: &[Column<ListenerRow>] = &[
+    text("LISTENER", 0, |row| row.name.clone().into()),
+    text("PROTOCOL", 8, |row: &ListenerRow| row.protocol.clone().into()).from(110),
+    text("BIND", 21, |row: &ListenerRow| row.bind.clone().into()).from(110),
+    text("STATE", 9, |row| listener_state(row.state)),
+    number("CONNS", 6, |row| format::count(row.connections as f64).into()),
+    number("ACC/S", 6, |row: &ListenerRow| rate(row.accepts_per_second)).from(130),
+    number("REQ/S", 6, |row| rate(row.requests_per_second)),
+    number("P50", 7, |row| time(row.p50)),
+    number("P99", 7, |row| time(row.p99)),
+    number("P99.9", 7, |row| time(row.p999)),
+    number("OWN P99", 7, |row: &ListenerRow| time(row.overhead_p99)).from(130),
+    number("INFL", 6, |row| format::count(row.in_flight as f64).into()),
+    number("SHED/S", 6, |row| alarming(row.shed_per_second)),
+    number("IN/S", 9, |row: &ListenerRow| byte_rate(row.received_per_second)).from(150),
+    number("OUT/S", 9, |row: &ListenerRow| byte_rate(row.sent_per_second)).from(150),
+];
+
+const UPSTREAMS: &[Column<EndpointRow>] = &[
+    text("UPSTREAM", 0, |row| format!("{} {}", row.upstream, row.address).into()),
+    text("HEALTH", 9, |row: &EndpointRow| health(row.health)).from(100),
+    text("BREAKER", 9, |row: &EndpointRow| breaker(row.breaker)).from(100),
+    text("HEALTH", 9, health_or_breaker).to(99),
+    number("SHR", 4, |row| format::count(row.lanes_shared as f64).into()),
+    number("PIN", 5, |row| format::count(row.lanes_pinned as f64).into()),
+    number("WAIT", 5, |row| waiters(row.waiters)),
+    number("W99", 7, |row| time(row.wait_p99)),
+    number("INFL", 5, |row| format::count(row.in_flight as f64).into()),
+    number("REQ/S", 6, |row| rate(row.requests_per_second)),
+    number("FAIL/S", 6, |row: &EndpointRow| alarming(row.failures_per_second)).from(100),
+    number("CONN/S", 6, |row: &EndpointRow| rate(row.connects_per_second)).from(110),
+    text("LAST ERROR", 60, |row: &EndpointRow| last_error(row)).from(160),
+];
+
+const WORKERS: &[Column<WorkerRow>] = &[
+    number("WORKER", 6, |row| row.id.to_string().into()),
+    number("CORE", 4, |row: &WorkerRow| core(row.cpu)).from(40),
+    number("CPU%", 5, |row| cpu(row.cpu_share)),
+    number("CONNS", 6, |row| format::count(row.connections as f64).into()),
+    number("TURN/S", 6, |row: &WorkerRow| rate(row.turns_per_second)).from(40),
+    text("DRIVER", 8, driver),
+];
+
+const REFUSALS: &[Column<RefusalRow>] = &[
+    text("REFUSED", 0, |row| format!("{} {} {}", row.listener, row.what, row.reason).into()),
+    number("/S", 6, |row| alarming(row.per_second)),
+    number("TOTAL", 6, |row| format::count(row.total as f64).into()),
+];
+
+// === cells ===
+
+/// Stands for a value that is not known, or not yet.
+const NOTHING: &str = "-";
+
+fn rate_text(value: Option<f64>) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), format::count)
+}
+
+fn rate(value: Option<f64>) -> Span<'static> {
+    rate_text(value).into()
+}
+
+fn byte_rate(value: Option<f64>) -> Span<'static> {
+    value.map_or_else(|| NOTHING.to_owned(), format::bytes).into()
+}
+
+/// A rate that should be zero.
+fn alarming(value: Option<f64>) -> Span<'static> {
+    let style = if value.is_some_and(|value| value > 0.0) { bad() } else { Style::new() };
+    Span::styled(rate_text(value), style)
+}
+
+fn time(value: Time) -> Span<'static> {
+    match value {
+        Time::None => NOTHING.into(),
+        Time::Window(seconds) => format::seconds(seconds).into(),
+        Time::Lifetime(seconds) => Span::styled(format!("{}*", format::seconds(seconds)), dim()),
+    }
+}
+
+fn core(cpu: Option<u32>) -> Span<'static> {
+    cpu.map_or_else(|| NOTHING.to_owned(), |cpu| cpu.to_string()).into()
+}
+
+fn cpu(share: Option<f64>) -> Span<'static> {
+    let style = match share {
+        Some(share) if share >= 0.9 => warning(),
+        _ => Style::new(),
+    };
+    let text = share.map_or_else(|| NOTHING.to_owned(), |share| format!("{:.1}", share * 100.0));
+    Span::styled(text, style)
+}
+
+fn waiters(count: u64) -> Span<'static> {
+    let style = if count > 0 { warning() } else { Style::new() };
+    Span::styled(format::count(count as f64), style)
+}
+
+/// A worker that is stalled has its driver's place taken: the one thing that matters about it.
+fn driver(row: &WorkerRow) -> Span<'static> {
+    if row.is_stalled { Span::styled("STALLED", bad()) } else { row.driver.clone().into() }
+}
+
+fn last_error(row: &EndpointRow) -> Span<'static> {
+    row.last_error.clone().unwrap_or_else(|| NOTHING.to_owned()).into()
+}
+
+fn listener_state(state: ListenerState) -> Span<'static> {
+    match state {
+        ListenerState::Starting => Span::styled("starting", warning()),
+        ListenerState::Accepting => Span::styled("accepting", good()),
+        ListenerState::Paused => Span::styled("PAUSED", bad()),
+        ListenerState::Draining => Span::styled("draining", warning()),
+        ListenerState::Closed => Span::styled("closed", dim()),
+    }
+}
+
+fn health(health: Health) -> Span<'static> {
+    match health {
+        Health::Unknown => Span::styled("unknown", dim()),
+        Health::Healthy => Span::styled("healthy", good()),
+        Health::Unhealthy => Span::styled("UNHEALTHY", bad()),
+    }
+}
+
+/// Where there is room for one word: the one that tells of trouble.
+fn health_or_breaker(row: &EndpointRow) -> Span<'static> {
+    match (row.health, row.breaker) {
+        (Health::Unhealthy, _) | (_, Breaker::Closed) => health(row.health),
+        (_, Breaker::Open) => Span::styled("brk OPEN", bad()),
+        (_, Breaker::HalfOpen) => Span::styled("brk half", warning()),
+    }
+}
+
+fn breaker(breaker: Breaker) -> Span<'static> {
+    match breaker {
+        Breaker::Closed => "closed".into(),
+        Breaker::Open => Span::styled("OPEN", bad()),
+        Breaker::HalfOpen => Span::styled("half open", warning()),
+    }
+}
+
+// === styles: the words alone carry the meaning, so a terminal without colours loses nothing ===
+
+fn good() -> Style {
+    Style::new().fg(Color::Green)
+}
+
+fn warning() -> Style {
+    Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD)
+}
+
+fn bad() -> Style {
+    Style::new().fg(Color::Red).add_modifier(Modifier::BOLD)
+}
+
+fn dim() -> Style {
+    Style::new().add_modifier(Modifier::DIM)
+}

@@ -1,0 +1,159 @@
+//! CPU time of a process and of the whole machine, from procfs.
+//!
+//! The total is the scheduler's own account in nanoseconds. The split into user and system time is sampled on most
+//! kernels, so tables print it with `~`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// CPU time that a process has used since it started.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CpuTime {
+    /// Sum over its threads.
+    run: Duration,
+    /// Sampled user time.
+    user: Duration,
+    /// Sampled system time.
+    system: Duration,
+}
+
+/// CPU time between two looks, in microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CpuUse {
+    /// All of it.
+    pub(crate) total_us: f64,
+    /// Sampled part in user mode.
+    pub(crate) user_us: f64,
+    /// Sampled part in the kernel.
+    pub(crate) system_us: f64,
+}
+
+impl CpuTime {
+    /// Of a running process: the first field of `/proc/<pid>/task/*/schedstat`, and utime and stime of its `stat`.
+    ///
+    /// A thread that ends between two looks takes its time with it; the gateways compared here keep their threads.
+    pub(crate) fn of(process: u32) -> Result<Self> {
+        let mut run = 0u64;
+        let tasks = format!("/proc/{process}/task");
+        for task in std::fs::read_dir(&tasks).with_context(|| tasks.clone())? {
+            let path = task?.path().join("schedstat");
+            // A thread may end between the listing and the look.
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            let first = text.split_whitespace().next().context("an empty schedstat")?;
+            run += first.parse::<u64>().with_context(|| path.display().to_string())?;
+        }
+        let stat = stat(&format!("/proc/{process}/stat"))?;
+        Ok(Self { run: Duration::from_nanos(run), user: ticks(stat[UTIME]), system: ticks(stat[STIME]) })
+    }
+
+    /// Of all children of this process that have been waited for. Sampled: whole clock ticks.
+    pub(crate) fn of_ended_children() -> Result<Self> {
+        let stat = stat("/proc/self/stat")?;
+        let (user, system) = (ticks(stat[CUTIME]), ticks(stat[CSTIME]));
+        Ok(Self { run: user + system, user, system })
+    }
+
+    /// What was used since an earlier look.
+    pub(crate) fn since(self, earlier: Self) -> CpuUse {
+        let micros = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64() * 1e6;
+        CpuUse {
+            total_us: micros(self.run, earlier.run),
+            user_us: micros(self.user, earlier.user),
+            system_us: micros(self.system, earlier.system),
+        }
+    }
+}
+
+/// Time of all CPUs together since boot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BoxTime {
+    busy: Duration,
+    steal: Duration,
+    total: Duration,
+}
+
+/// The machine between two looks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BoxUse {
+    /// Busy time of all CPUs, in microseconds. Waiting for I/O counts as idle.
+    pub(crate) busy_us: f64,
+    /// Share of time that the hypervisor gave to others, 0 to 1.
+    pub(crate) steal: f64,
+}
+
+impl BoxTime {
+    /// The first line of `/proc/stat`.
+    pub(crate) fn now() -> Result<Self> {
+        let text = std::fs::read_to_string("/proc/stat").context("/proc/stat")?;
+        Self::parse(text.lines().next().unwrap_or_default())
+    }
+
+    fn parse(line: &str) -> Result<Self> {
+        let fields: Vec<u64> =
+            line.split_whitespace().skip(1).map(str::parse).collect::<Result<_, _>>().context("/proc/stat")?;
+        // user nice system idle iowait irq softirq steal guest guest_nice; guest time is part of user time.
+        let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = fields[..] else {
+            anyhow::bail!("/proc/stat has {} fields", fields.len());
+        };
+        let busy = user + nice + system + irq + softirq;
+        Ok(Self { busy: ticks(busy), steal: ticks(steal), total: ticks(busy + idle + iowait + steal) })
+    }
+
+    /// What happened since an earlier look.
+    pub(crate) fn since(self, earlier: Self) -> BoxUse {
+        let total = self.total.saturating_sub(earlier.total).as_secs_f64();
+        let steal = self.steal.saturating_sub(earlier.steal).as_secs_f64();
+        BoxUse {
+            busy_us: self.busy.saturating_sub(earlier.busy).as_secs_f64() * 1e6,
+            steal: if total > 0.0 { steal / total } else { 0.0 },
+        }
+    }
+}
+
+/// Fields of `/proc/<pid>/stat`, counted from the one after the name (proc(5) counts `state` as 3).
+const UTIME: usize = 14 - 3;
+const STIME: usize = 15 - 3;
+const CUTIME: usize = 16 - 3;
+const CSTIME: usize = 17 - 3;
+
+fn stat(path: &str) -> Result<Vec<u64>> {
+    let text = std::fs::read_to_string(path).with_context(|| path.to_owned())?;
+    // The name may hold blanks and brackets.
+    let (_, rest) = text.rsplit_once(") ").context("a stat file without a name")?;
+    // Some fields are not plain numbers; none of those is used here.
+    let fields: Vec<u64> = rest.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
+    anyhow::ensure!(fields.len() > CSTIME, "{path} is too short");
+    Ok(fields)
+}
+
+fn ticks(count: u64) -> Duration {
+    Duration::from_secs_f64(count as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_for_io_is_idle_and_guest_time_is_not_counted_twice() {
+        let before = BoxTime::parse("cpu 100 0 50 1000 10 0 0 0 0 0").unwrap();
+        let after = BoxTime::parse("cpu 150 0 100 1050 60 0 0 0 50 0").unwrap();
+        let used = after.since(before);
+        let tick = 1e6 / rustix::param::clock_ticks_per_second() as f64;
+        assert!((used.busy_us - 100.0 * tick).abs() < 1.0);
+        assert!(used.steal.abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn a_busy_loop_shows_up_in_this_process() {
+        let before = CpuTime::of(std::process::id()).unwrap();
+        let start = std::time::Instant::now();
+        let mut spins = 0u64;
+        while start.elapsed() < Duration::from_millis(60) {
+            spins = std::hint::black_box(spins + 1);
+        }
+        let used = CpuTime::of(std::process::id()).unwrap().since(before);
+        assert!(used.total_us > 5_000.0, "{used:?}");
+    }
+}

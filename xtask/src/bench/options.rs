@@ -1,0 +1,126 @@
+//! The command line of `bench`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::peers::name;
+use super::row::Row;
+
+pub(crate) const USAGE: &str = "\
+cargo xtask bench redis [option ...]     gateways side by side in front of one Redis server
+cargo xtask bench profile [option ...]   where Weir's time goes in the row get-64-c50-p1
+
+  --rows WORDS         rows whose id holds one of these words, divided by commas (default: all)
+  --arms WORDS         only these arms: weir envoy twemproxy haproxy-tcp direct
+                       weir-polling weir-tls weir-telemetry-off (default: all)
+  --repeats N          blocks per row (default 8; claims need at least 8)
+  --seconds N          aimed length of one measured run, e.g. 2.5 (default 3)
+  --quick              2 blocks of 0.4 s: shows that everything works, not how fast
+  --out FILE           also write the report to this file, from the workspace root
+  --envoy PATH         the envoy program, if it is not on the PATH
+  --weir-command LINE  how Weir is started, words divided by blanks, with {config} {port} {origin}
+                       (default: a fresh release build, `weir run --config {config}`)
+  --show-config        print the configuration of every arm and end
+
+Example: cargo xtask bench redis --rows get-64 --arms weir,envoy --out docs/results/redis.md
+";
+
+/// What was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Rows in the order of the table.
+    pub(crate) rows: Vec<Row>,
+    /// Arms in the order of a block.
+    pub(crate) arms: Vec<&'static str>,
+    /// Blocks per row.
+    pub(crate) blocks: usize,
+    /// Aimed length of one run.
+    pub(crate) run_length: Duration,
+    /// Where the report is written to.
+    pub(crate) out: Option<PathBuf>,
+    /// The envoy program.
+    pub(crate) envoy: Option<PathBuf>,
+    /// How Weir is started.
+    pub(crate) weir_command: Option<String>,
+    /// Print configurations only.
+    pub(crate) show_config: bool,
+}
+
+impl Options {
+    /// Reads the words behind the subcommand.
+    pub(crate) fn parse(words: &[&str]) -> Result<Self> {
+        let mut options = Self {
+            rows: Row::all(),
+            arms: name::ALL.to_vec(),
+            blocks: 8,
+            run_length: Duration::from_secs(3),
+            out: None,
+            envoy: None,
+            weir_command: None,
+            show_config: false,
+        };
+        let mut words = words.iter().copied();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().with_context(|| format!("{word} needs a value\n\n{USAGE}"));
+            match word {
+                "--rows" => options.rows = Row::named(value()?)?,
+                "--arms" => options.arms = arms(value()?)?,
+                "--repeats" => options.blocks = value()?.parse().context("--repeats needs a number")?,
+                "--seconds" => options.run_length = seconds(value()?)?,
+                "--quick" => (options.blocks, options.run_length) = (2, Duration::from_millis(400)),
+                "--out" => options.out = Some(value()?.into()),
+                "--envoy" => options.envoy = Some(value()?.into()),
+                "--weir-command" => options.weir_command = Some(value()?.to_owned()),
+                "--show-config" => options.show_config = true,
+                _ => bail!("unknown option `{word}`\n\n{USAGE}"),
+            }
+        }
+        if options.blocks == 0 {
+            bail!("--repeats needs at least 1");
+        }
+        Ok(options)
+    }
+}
+
+fn arms(words: &str) -> Result<Vec<&'static str>> {
+    let words: Vec<&str> = words.split(',').map(str::trim).collect();
+    if let Some(unknown) = words.iter().find(|word| !name::ALL.contains(word)) {
+        bail!("no arm `{unknown}`; arms: {}", name::ALL.join(" "));
+    }
+    Ok(name::ALL.into_iter().filter(|arm| words.contains(arm)).collect())
+}
+
+fn seconds(word: &str) -> Result<Duration> {
+    let seconds: f64 = word.parse().context("--seconds needs a number")?;
+    if !(0.1..=600.0).contains(&seconds) {
+        bail!("--seconds takes 0.1 to 600");
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_arms_keep_the_order_of_a_block() {
+        let options = Options::parse(&["--arms", "direct,weir", "--repeats", "3", "--seconds", "0.5"]).unwrap();
+        assert_eq!(options.arms, [name::WEIR, name::DIRECT]);
+        assert_eq!((options.blocks, options.run_length), (3, Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (words, part) in [
+            (&["--rows"][..], "--rows needs a value"),
+            (&["--arms", "nginx"], "`nginx`"),
+            (&["--repeats", "0"], "at least 1"),
+            (&["--seconds", "NaN"], "0.1 to 600"),
+            (&["--fast"], "`--fast`"),
+        ] {
+            assert!(Options::parse(words).unwrap_err().to_string().contains(part), "{words:?}");
+        }
+    }
+}

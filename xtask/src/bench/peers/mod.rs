@@ -1,0 +1,69 @@
+//! The parties of a comparison: how each is found, configured and started, and what its version is.
+//!
+//! Every gateway gets one thread and stands in front of the same Redis server. Settings are the party's defaults
+//! wherever they do not hinder it; each template says what is set and why.
+
+pub(crate) mod envoy;
+pub(crate) mod haproxy;
+pub(crate) mod origin;
+pub(crate) mod twemproxy;
+pub(crate) mod weir;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::load::Goal;
+use super::process::Process;
+
+/// One side of the comparison, running.
+pub(crate) struct Arm {
+    /// As the table names it.
+    pub(crate) name: &'static str,
+    /// Where its clients connect to.
+    pub(crate) goal: Goal,
+    /// The gateway; `None` for the direct arm.
+    pub(crate) process: Option<Process>,
+    /// Version and what else identifies it.
+    pub(crate) version: String,
+    /// Name and text of its configuration file, if it has one.
+    pub(crate) config: Option<(String, String)>,
+}
+
+/// Names of the arms, as options and targets use them.
+pub(crate) mod name {
+    /// The gateway as it is delivered.
+    pub(crate) const WEIR: &str = "weir";
+    /// Envoy's redis_proxy.
+    pub(crate) const ENVOY: &str = "envoy";
+    /// twemproxy, which Debian calls nutcracker.
+    pub(crate) const TWEMPROXY: &str = "twemproxy";
+    /// HAProxy in TCP mode: forwards bytes and knows nothing of Redis.
+    pub(crate) const HAPROXY: &str = "haproxy-tcp";
+    /// No gateway.
+    pub(crate) const DIRECT: &str = "direct";
+    /// Weir on the polling driver.
+    pub(crate) const WEIR_POLLING: &str = "weir-polling";
+    /// Weir with TLS towards its clients.
+    pub(crate) const WEIR_TLS: &str = "weir-tls";
+    /// Weir with telemetry off.
+    pub(crate) const WEIR_TELEMETRY_OFF: &str = "weir-telemetry-off";
+    /// All, in the order of a block.
+    pub(crate) const ALL: [&str; 8] =
+        [WEIR, ENVOY, TWEMPROXY, HAPROXY, DIRECT, WEIR_POLLING, WEIR_TLS, WEIR_TELEMETRY_OFF];
+}
+
+/// A program on the PATH.
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Debian keeps proxies in /usr/sbin, which is not on every user's PATH.
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/sbin")]);
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// The first line that a program prints about itself, on either stream.
+pub(crate) fn version_line(words: &[&str]) -> String {
+    let Ok(output) = Command::new(words[0]).args(&words[1..]).output() else { return "version unknown".into() };
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("version unknown").to_owned()
+}

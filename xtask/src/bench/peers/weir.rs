@@ -1,0 +1,198 @@
+//! Weir itself: built, configured and started; and its admin port, asked by hand.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::{Arm, name, version_line};
+use crate::bench::interrupt;
+use crate::bench::load::Goal;
+use crate::bench::place::{Place, free_port};
+use crate::bench::process::{Launch, Process};
+use crate::command;
+use crate::workspace::Workspace;
+
+/// How long one answer of the admin port may take.
+const ADMIN_LIMIT: Duration = Duration::from_secs(10);
+/// How long the gateway may take until it is ready.
+const READY_LIMIT: Duration = Duration::from_secs(20);
+
+/// How Weir is started: words divided by blanks, with `{config}`, `{port}` and `{origin}` to be filled in.
+#[derive(Clone, Debug)]
+pub(crate) struct Program(String);
+
+/// What one instance is asked to be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// Clients connect here.
+    pub(crate) port: u16,
+    /// Probes and API.
+    pub(crate) admin: u16,
+    /// The server behind.
+    pub(crate) origin: u16,
+    /// Worker threads; `None`: as many as the cores it may use, which is its default.
+    pub(crate) workers: Option<u32>,
+    /// `io_uring` or `polling`; `None`: its own choice.
+    pub(crate) driver: Option<&'static str>,
+    /// Telemetry level; `None`: full, which is its default.
+    pub(crate) telemetry: Option<&'static str>,
+    /// Certificate and key towards clients.
+    pub(crate) tls: Option<(PathBuf, PathBuf)>,
+    /// Client connections, in total and from this machine; `None`: its default.
+    pub(crate) connections: Option<u32>,
+    /// Settle time and time-out of a drain; `None`: its defaults.
+    pub(crate) drain: Option<(&'static str, &'static str)>,
+    /// Further lines of the listener, such as a timeout that a reload changes.
+    pub(crate) listener_lines: String,
+}
+
+impl Settings {
+    /// One worker in front of `origin`, on free ports.
+    pub(crate) fn new(origin: u16) -> Result<Self> {
+        Ok(Self { port: free_port()?, admin: free_port()?, origin, workers: Some(1), ..Self::default() })
+    }
+
+    /// `weir.toml`.
+    pub(crate) fn toml(&self) -> String {
+        let mut text = format!("[admin]\nbind = \"127.0.0.1:{}\"\n\n[runtime]\n", self.admin);
+        // Writing to a string does not fail.
+        if let Some(workers) = self.workers {
+            let _ = writeln!(text, "workers = {workers}");
+        }
+        if let Some(driver) = self.driver {
+            let _ = writeln!(text, "driver = \"{driver}\"");
+        }
+        text.push_str("\n[telemetry]\nlog_level = \"warn\"\n");
+        if let Some(level) = self.telemetry {
+            let _ = writeln!(text, "level = \"{level}\"");
+        }
+        if let Some(count) = self.connections {
+            let _ = write!(text, "\n[limits]\nconnections = {count}\nconnections_per_source = {count}\n");
+        }
+        if let Some((settle, timeout)) = self.drain {
+            let _ = write!(text, "\n[drain]\nsettle = \"{settle}\"\ntimeout = \"{timeout}\"\n");
+        }
+        let _ = write!(
+            text,
+            "\n[[listener]]\nname = \"cache\"\nprotocol = \"redis\"\nbind = \"127.0.0.1:{}\"\nupstream = \"redis-main\"\n{}",
+            self.port, self.listener_lines
+        );
+        if let Some((certificate, key)) = &self.tls {
+            let (certificate, key) = (certificate.display(), key.display());
+            let _ = write!(text, "\n[listener.tls]\ncert_file = \"{certificate}\"\nkey_file = \"{key}\"\n");
+        }
+        let _ = write!(text, "\n[[upstream]]\nname = \"redis-main\"\nendpoints = [\"127.0.0.1:{}\"]\n", self.origin);
+        text
+    }
+}
+
+impl Program {
+    /// The given command, or `weir run` of a fresh release build.
+    pub(crate) fn find(workspace: &Workspace, command: Option<&str>) -> Result<Self> {
+        if let Some(command) = command {
+            return Ok(Self(command.to_owned()));
+        }
+        let words = ["cargo", "build", "--release", "--locked", "--package", "weir"];
+        command::run(&mut command::command(&workspace.root, &words)).context("cannot build weir")?;
+        Ok(Self(format!("{} run --config {{config}}", workspace.target.join("release/weir").display())))
+    }
+
+    /// Whether it reads the configuration at all; a stand-in may not.
+    pub(crate) fn is_configurable(&self) -> bool {
+        self.0.contains("{config}")
+    }
+
+    /// Its version.
+    pub(crate) fn version(&self) -> String {
+        let program = self.0.split_whitespace().next().unwrap_or_default();
+        if self.is_configurable() { version_line(&[program, "--version"]) } else { format!("stand-in: {}", self.0) }
+    }
+
+    /// Starts it and waits until it serves.
+    pub(crate) fn start(&self, name: &str, settings: &Settings, cpus: Option<&str>, folder: &Path) -> Result<Process> {
+        let config = folder.join(format!("{name}.toml"));
+        std::fs::write(&config, settings.toml())?;
+        let fill = |word: &str| {
+            let word = word.replace("{config}", &config.to_string_lossy());
+            word.replace("{port}", &settings.port.to_string()).replace("{origin}", &settings.origin.to_string())
+        };
+        let mut process = Process::start(&Launch::new(name, cpus, self.0.split_whitespace().map(fill)), folder)?;
+        if self.is_configurable() {
+            // The port alone does not tell: with SO_REUSEPORT another instance may answer on it.
+            interrupt::wait_until(&format!("{name} to be ready"), READY_LIMIT, || {
+                process.check_running()?;
+                Ok(ask(settings.admin, "GET", "/readyz").is_ok_and(|answer| answer.status == 200))
+            })
+            .with_context(|| process.tail())?;
+        }
+        process.wait_for_port(settings.port)?;
+        Ok(process)
+    }
+
+    /// One arm of the benchmark on the gateway's CPU.
+    pub(crate) fn arm(&self, place: &Place, name: &'static str, settings: &Settings) -> Result<Arm> {
+        let process = self.start(name, settings, Some(&place.gateway_cpu), place.path())?;
+        let mut version = self.version();
+        if self.is_configurable() {
+            let driver = driver(settings.admin)?;
+            if settings.driver.is_some_and(|wanted| wanted != driver) {
+                bail!("{name} was asked for another driver and runs on {driver}");
+            }
+            version = format!("{version}, driver {driver}, 1 worker");
+        }
+        let tls_ca = settings.tls.as_ref().map(|(certificate, _)| certificate.clone());
+        Ok(Arm {
+            name,
+            goal: Goal { port: settings.port, tls_ca },
+            process: Some(process),
+            version,
+            config: Some((format!("{name}.toml"), settings.toml())),
+        })
+    }
+}
+
+/// Settings of an arm by its name.
+pub(crate) fn arm_settings(place: &Place, arm: &str, origin: u16) -> Result<Settings> {
+    let mut settings = Settings::new(origin)?;
+    match arm {
+        name::WEIR_POLLING => settings.driver = Some("polling"),
+        name::WEIR_TLS => settings.tls = Some(place.certificate()?),
+        name::WEIR_TELEMETRY_OFF => settings.telemetry = Some("off"),
+        _ => {}
+    }
+    Ok(settings)
+}
+
+/// An answer of the admin port.
+pub(crate) struct Answer {
+    /// HTTP status.
+    pub(crate) status: u16,
+    /// Everything behind the head.
+    pub(crate) body: String,
+}
+
+/// Asks the admin port. HTTP/1.0, so that the end of the stream is the end of the answer.
+pub(crate) fn ask(port: u16, method: &str, path: &str) -> Result<Answer> {
+    let mut stream = TcpStream::connect_timeout(&SocketAddr::from(([127, 0, 0, 1], port)), ADMIN_LIMIT)?;
+    stream.set_read_timeout(Some(ADMIN_LIMIT))?;
+    stream.set_write_timeout(Some(ADMIN_LIMIT))?;
+    write!(stream, "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let text = String::from_utf8_lossy(&answer);
+    let (head, body) = text.split_once("\r\n\r\n").context("an answer without a head")?;
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).context("an answer without a status")?;
+    Ok(Answer { status, body: body.to_owned() })
+}
+
+/// The I/O driver that the workers run on.
+fn driver(admin: u16) -> Result<String> {
+    let answer = ask(admin, "GET", "/api/v1/workers")?;
+    let after = answer.body.split("\"driver\":").nth(1).context("/api/v1/workers names no driver")?;
+    let driver = after.trim_start().trim_start_matches('"').split('"').next().unwrap_or_default();
+    Ok(driver.to_owned())
+}

@@ -1,0 +1,141 @@
+//! Where a run takes place: a folder that goes away with it, free ports, and who gets which CPU.
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use crate::command::exists;
+
+/// Ports are taken from here upwards: below the range from which the kernel takes the ports of outgoing connections
+/// (32768 by default), so that no client sits on the port of a server that is being restarted.
+const PORT_FIRST: u16 = 20_000;
+const PORT_LAST: u16 = 32_000;
+
+/// A folder for configurations and logs, and the CPUs of each party.
+pub(crate) struct Place {
+    folder: TempDir,
+    /// The gateway's own CPU.
+    pub(crate) gateway_cpu: String,
+    /// The real server's CPU.
+    pub(crate) origin_cpu: String,
+    /// The load generator's CPU; the server's too on a machine with two.
+    pub(crate) load_cpu: String,
+}
+
+impl Place {
+    /// Makes the folder and divides the CPUs that this process may use.
+    pub(crate) fn new() -> Result<Self> {
+        if !exists("taskset") {
+            bail!("`taskset` is not on the PATH (Debian: package util-linux); without it no CPU can be assigned");
+        }
+        let cpus = allowed_cpus()?;
+        let at = |wanted: usize| cpus[wanted.min(cpus.len() - 1)].to_string();
+        let folder = tempfile::Builder::new().prefix("weir-bench-").tempdir()?;
+        Ok(Self { folder, gateway_cpu: at(0), origin_cpu: at(1), load_cpu: at(2) })
+    }
+
+    /// The folder.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// One sentence on who runs where.
+    pub(crate) fn layout(&self) -> String {
+        let shared = if self.origin_cpu == self.load_cpu { ", which share it" } else { "" };
+        let crowded = if self.gateway_cpu == self.origin_cpu { " (one CPU for everything: read nothing into it)" } else { "" };
+        format!(
+            "gateway on CPU {}, redis-server on CPU {}, load generator on CPU {}{shared}{crowded}",
+            self.gateway_cpu, self.origin_cpu, self.load_cpu
+        )
+    }
+
+    /// Moves this process to the load generator's CPU, away from the gateway's.
+    pub(crate) fn step_aside(&self) -> Result<()> {
+        let me = std::process::id().to_string();
+        let status = Command::new("taskset").args(["-a", "-cp", &self.load_cpu, &me]).stdout(Stdio::null()).status()?;
+        if !status.success() {
+            bail!("taskset cannot move this process to CPU {}", self.load_cpu);
+        }
+        Ok(())
+    }
+
+    /// Writes a file that only its owner can read, as private keys ask for.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(path)
+    }
+
+    /// A self-signed certificate for 127.0.0.1 and its key, made by the `openssl` program.
+    pub(crate) fn certificate(&self) -> Result<(PathBuf, PathBuf)> {
+        if !exists("openssl") {
+            bail!("`openssl` is not on the PATH (Debian: package openssl)");
+        }
+        let (certificate, key) = (self.path().join("tls.crt"), self.path().join("tls.key"));
+        let output = Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
+            .args(["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout"])
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate)
+            .output()?;
+        if !output.status.success() {
+            bail!("openssl: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600))?;
+        Ok((certificate, key))
+    }
+}
+
+/// A port of loopback that nothing listens on now.
+pub(crate) fn free_port() -> Result<u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let span = PORT_LAST - PORT_FIRST;
+    // Two runs side by side start at different places.
+    let start = u16::try_from(std::process::id() % u32::from(span))?;
+    for _ in 0..span {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = PORT_FIRST + (start.wrapping_add(step)) % span;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no free port between {PORT_FIRST} and {PORT_LAST}")
+}
+
+/// CPUs that this process may use, from `Cpus_allowed_list` (`0-3,8`).
+fn allowed_cpus() -> Result<Vec<u32>> {
+    let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).context("no Cpus_allowed_list")?;
+    parse_cpus(list.trim())
+}
+
+fn parse_cpus(list: &str) -> Result<Vec<u32>> {
+    let mut cpus = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(first.parse::<u32>()?..=last.parse::<u32>()?);
+    }
+    if cpus.is_empty() {
+        bail!("an empty list of CPUs");
+    }
+    Ok(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_of_the_kernel_are_read() {
+        assert_eq!(parse_cpus("0-2,8").unwrap(), [0, 1, 2, 8]);
+        assert_eq!(parse_cpus("5").unwrap(), [5]);
+        assert!(parse_cpus("").is_err());
+    }
+}

@@ -1,0 +1,144 @@
+//! A child process that never outlives this one: bound to CPUs, its output in a file, ended on drop.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::interrupt;
+use crate::command::exists;
+
+/// How long a server may take until it accepts connections.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// Lines of a child's output that an error message carries.
+const TAIL_LINES: usize = 12;
+
+/// What to start, and where.
+pub(crate) struct Launch {
+    /// Short name for messages and for the file of its output.
+    pub(crate) name: String,
+    /// Program and arguments.
+    pub(crate) words: Vec<OsString>,
+    /// CPUs as `taskset -c` reads them; `None`: wherever the scheduler likes.
+    pub(crate) cpus: Option<String>,
+}
+
+impl Launch {
+    /// A program with its arguments, bound to `cpus`.
+    pub(crate) fn new<W: Into<OsString>>(name: &str, cpus: Option<&str>, words: impl IntoIterator<Item = W>) -> Self {
+        Self {
+            name: name.to_owned(),
+            words: words.into_iter().map(Into::into).collect(),
+            cpus: cpus.map(str::to_owned),
+        }
+    }
+
+    /// The command with its wrappers. Both replace themselves by the program, so the process id stays the program's.
+    fn command(&self) -> Command {
+        let mut words: Vec<OsString> = Vec::new();
+        // The kernel then ends the child even if this process is killed outright.
+        if exists("setpriv") {
+            words.extend(["setpriv", "--pdeathsig", "KILL", "--"].map(OsString::from));
+        }
+        if let Some(cpus) = &self.cpus {
+            words.extend(["taskset".into(), "-c".into(), OsString::from(cpus)]);
+        }
+        words.extend(self.words.iter().cloned());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        command
+    }
+}
+
+/// A running child.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    output: PathBuf,
+}
+
+impl Process {
+    /// Starts it; standard output and error go to `<folder>/<name>.log`.
+    pub(crate) fn start(launch: &Launch, folder: &Path) -> Result<Self> {
+        let output = folder.join(format!("{}.log", launch.name));
+        let file = File::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
+        let mut command = launch.command();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            // A group of its own: Ctrl-C reaches this process, which then ends its children in order.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {} ({command:?})", launch.name))?;
+        Ok(Self { name: launch.name.clone(), child, output })
+    }
+
+    /// Process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has written so far.
+    pub(crate) fn output(&self) -> String {
+        std::fs::read(&self.output).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
+    /// Waits until a connection to `port` on loopback is accepted. Fails if the process ends first.
+    pub(crate) fn wait_for_port(&mut self, port: u16) -> Result<()> {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let what = format!("{} to listen on {address}", self.name);
+        let waited = interrupt::wait_until(&what, START_LIMIT, || {
+            self.check_running()?;
+            Ok(TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok())
+        });
+        waited.with_context(|| self.tail())
+    }
+
+    /// An error with the last lines of its output if it has ended.
+    pub(crate) fn check_running(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("{} ended with {status}; {}", self.name, self.tail());
+        }
+        Ok(())
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no such process id")?;
+        kill_process(id, signal).with_context(|| format!("cannot signal {}", self.name))
+    }
+
+    /// Waits until it ends by itself. Fails after `limit`.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let what = format!("{} to end", self.name);
+        let mut status = None;
+        interrupt::wait_until(&what, limit, || {
+            status = self.child.try_wait()?;
+            Ok(status.is_some())
+        })?;
+        status.context("no exit status")
+    }
+
+    /// The last lines that it wrote.
+    pub(crate) fn tail(&self) -> String {
+        let output = self.output();
+        let lines: Vec<&str> = output.lines().collect();
+        let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n  ");
+        format!("last output of {}:\n  {tail}", self.name)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Nothing can be done about a failure here: it has ended already, or the kernel ends it with this process.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,109 @@
+//! The rows of the table: what is asked, how large, over how many connections, how deep the pipeline.
+
+use anyhow::{Result, bail};
+
+/// What redis-benchmark asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// Reads one key.
+    Get,
+    /// Writes one key.
+    Set,
+}
+
+impl Verb {
+    /// The name as redis-benchmark's `-t` takes it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Set => "set",
+        }
+    }
+}
+
+/// One row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// Command.
+    pub(crate) verb: Verb,
+    /// Bytes of the value.
+    pub(crate) bytes: usize,
+    /// Client connections.
+    pub(crate) connections: u32,
+    /// Commands per write of the client; 1 is no pipeline.
+    pub(crate) pipeline: u32,
+}
+
+impl Row {
+    /// Every row of the table, in its order.
+    pub(crate) fn all() -> Vec<Self> {
+        let mut rows = Vec::new();
+        for verb in [Verb::Get, Verb::Set] {
+            for pipeline in [1, 16] {
+                for connections in [50, 400] {
+                    rows.push(Self { verb, bytes: 64, connections, pipeline });
+                }
+            }
+        }
+        rows.push(Self { verb: Verb::Get, bytes: 64 << 10, connections: 50, pipeline: 1 });
+        rows
+    }
+
+    /// Rows whose id is, or else holds, one of the words, which are divided by commas; an error names a word that fits
+    /// none.
+    pub(crate) fn named(words: &str) -> Result<Vec<Self>> {
+        let words: Vec<&str> = words.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+        let all = Self::all();
+        if let Some(word) = words.iter().find(|word| !all.iter().any(|row| row.id().contains(**word))) {
+            let ids: Vec<String> = all.iter().map(Self::id).collect();
+            bail!("no row holds `{word}`; rows: {}", ids.join(" "));
+        }
+        let ids: Vec<String> = all.iter().map(Self::id).collect();
+        let fits = |id: &str, word: &str| if ids.iter().any(|known| known == word) { id == word } else { id.contains(word) };
+        Ok(all.iter().filter(|row| words.iter().any(|word| fits(&row.id(), word))).copied().collect())
+    }
+
+    /// A word for the command line, such as `get-64-c50-p1`.
+    pub(crate) fn id(&self) -> String {
+        let size = if self.bytes >= 1 << 10 { format!("{}k", self.bytes >> 10) } else { self.bytes.to_string() };
+        format!("{}-{size}-c{}-p{}", self.verb.word(), self.connections, self.pipeline)
+    }
+
+    /// A title for people.
+    pub(crate) fn title(&self) -> String {
+        let size = if self.bytes >= 1 << 10 { format!("{} KiB", self.bytes >> 10) } else { format!("{} B", self.bytes) };
+        let depth = if self.pipeline == 1 { "no pipeline".to_owned() } else { format!("pipeline {}", self.pipeline) };
+        format!("{} {size}, {} connections, {depth}", self.verb.word().to_uppercase(), self.connections)
+    }
+
+    /// Requests of the first, short run from which the length of the others is derived.
+    pub(crate) fn calibration_requests(&self) -> u64 {
+        match (self.bytes, self.pipeline) {
+            (bytes, _) if bytes > 4_096 => 3_000,
+            (_, 1) => 20_000,
+            _ => 100_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_each_row_once() {
+        let mut ids: Vec<String> = Row::all().iter().map(Row::id).collect();
+        assert_eq!(ids.len(), 9);
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 9);
+    }
+
+    #[test]
+    fn rows_are_chosen_by_parts_of_their_id() {
+        let chosen = |words: &str| Row::named(words).unwrap().iter().map(Row::id).collect::<Vec<_>>();
+        assert_eq!(chosen("get-64-c50, 64k"), ["get-64-c50-p1", "get-64-c50-p16", "get-64k-c50-p1"]);
+        assert_eq!(chosen("get-64-c50-p1"), ["get-64-c50-p1"], "a whole id names one row only");
+        assert!(Row::named("get,hset").unwrap_err().to_string().contains("`hset`"));
+    }
+}

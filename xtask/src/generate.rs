@@ -1,0 +1,41 @@
+//! Files that a command writes. `--check` compares instead of writing, and names what is stale.
+//!
+//! * `redis-commands` asks running servers, so it has no `--check`: see `generate_commands`.
+//! * `reference` is what the program says about itself: the metric catalog and the schema of the
+//!   configuration file, as pages under `docs/reference`.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::generate_commands;
+use crate::workspace::Workspace;
+
+/// Runs one generator. `words` stand behind `generate`.
+pub fn run(words: &[&str]) -> Result<()> {
+    match words {
+        ["redis-commands", rest @ ..] => {
+            let rest: Vec<String> = rest.iter().map(|word| (*word).to_owned()).collect();
+            generate_commands::run(&rest)
+        }
+        ["reference", rest @ ..] => reference(&Workspace::load()?, rest.contains(&"--check")),
+        _ => bail!(
+            "unknown kind `{}`; kinds: redis-commands | reference",
+            words.join(" ")
+        ),
+    }
+}
+
+/// Writes or checks `docs/reference`: a test of `weir-tests` compares, and writes when asked to.
+pub fn reference(workspace: &Workspace, check: bool) -> Result<()> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["test", "--quiet", "--package", "weir-tests", "--locked"])
+        .args(["--test", "reference"])
+        .current_dir(&workspace.root);
+    if !check {
+        command.env("WEIR_WRITE_REFERENCE", "1");
+    }
+    crate::command::run(&mut command)
+}

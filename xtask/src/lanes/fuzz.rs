@@ -1,0 +1,142 @@
+//! Short fuzz run. Targets are the binaries of `weir-fuzz`; `fuzz/corpus/<target>` is committed and
+//! every new run starts from it, so a once found crash stays a regression test.
+//!
+//! The compiler's coverage pass works on the stable toolchain through these flags; no sanitizer is
+//! needed for crates that forbid `unsafe`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::cargo;
+use crate::command::{Finished, command, run_counted};
+use crate::lane::Report;
+use crate::totals::{Runner, Totals};
+use crate::workspace::{Workspace, host_platform};
+
+/// Seconds per target unless `WEIR_FUZZ_SECONDS` says otherwise.
+const SECONDS_DEFAULT: u64 = 10;
+/// Resident memory of a target; past it libFuzzer reports a failure.
+const MEMORY_MIB_MAX: u32 = 1024;
+/// One input may take this long.
+const INPUT_SECONDS_MAX: u32 = 10;
+/// Longest input that is tried: every rule of the wire fits, and small inputs run faster.
+const INPUT_BYTES_MAX: u32 = 4096;
+/// Building with coverage, cold.
+const BUILD_DEADLINE: Duration = Duration::from_secs(10 * 60);
+
+const COVERAGE_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
+    -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+    -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";
+
+/// Builds every target with coverage, then replays its corpus and fuzzes on.
+pub fn run(workspace: &Workspace) -> Result<Report> {
+    let seconds = match std::env::var("WEIR_FUZZ_SECONDS") {
+        Ok(text) => text
+            .parse()
+            .with_context(|| format!("WEIR_FUZZ_SECONDS=`{text}` is not a number"))?,
+        Err(_) => SECONDS_DEFAULT,
+    };
+    let targets = targets(workspace);
+    let mut report = Report::default();
+    if targets.is_empty() {
+        report
+            .problems
+            .push("fuzz: weir-fuzz has no target (binary)".into());
+        return Ok(report);
+    }
+    let platform = host_platform()?;
+    let build_folder = workspace.target.join("fuzz");
+    let mut build = cargo(
+        workspace,
+        &[
+            "build",
+            "--package",
+            "weir-fuzz",
+            "--features",
+            "libfuzzer",
+            "--bins",
+            "--release",
+            "--locked",
+        ],
+    );
+    // A target platform of its own keeps the flags away from build scripts.
+    build.args(["--target", &platform]);
+    build
+        .env("CARGO_TARGET_DIR", &build_folder)
+        .env("RUSTFLAGS", COVERAGE_FLAGS)
+        .env("CARGO_PROFILE_RELEASE_LTO", "off");
+    if !run_counted(&mut build, Runner::None, BUILD_DEADLINE)?.success {
+        report
+            .problems
+            .push("fuzz: the targets do not build".into());
+        return Ok(report);
+    }
+    let programs = build_folder.join(&platform).join("release");
+    for target in targets {
+        let finished = fuzz_target(workspace, &programs.join(&target), &target, seconds)?;
+        report.totals.add(Totals {
+            passed: u64::from(finished.success),
+            failed: u64::from(!finished.success),
+            ignored: 0,
+        });
+        if !finished.success {
+            report.problems.push(format!(
+                "fuzz: {target} found a failing input; it is in fuzz/artifacts/{target}"
+            ));
+        }
+    }
+    Ok(report)
+}
+
+fn targets(workspace: &Workspace) -> Vec<String> {
+    let mut names: Vec<String> = workspace
+        .metadata
+        .workspace_packages()
+        .iter()
+        .filter(|package| package.name == "weir-fuzz")
+        .flat_map(|package| &package.targets)
+        .filter(|target| target.is_bin())
+        .map(|target| target.name.clone())
+        .collect();
+    names.sort();
+    names
+}
+
+fn fuzz_target(
+    workspace: &Workspace,
+    program: &std::path::Path,
+    target: &str,
+    seconds: u64,
+) -> Result<Finished> {
+    let corpus = workspace.root.join("fuzz/corpus").join(target);
+    let seeds = std::fs::read_dir(&corpus).map_or(0, Iterator::count);
+    ensure!(seeds > 0, "{target} has no committed corpus");
+    // New inputs go to the first folder, so the committed one stays as it is.
+    let found = workspace.target.join("fuzz/found").join(target);
+    let artifacts = workspace.root.join("fuzz/artifacts").join(target);
+    for folder in [&found, &artifacts] {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut words: Vec<String> = vec![
+        program.to_string_lossy().into_owned(),
+        found.to_string_lossy().into_owned(),
+        corpus.to_string_lossy().into_owned(),
+        format!("-max_total_time={seconds}"),
+        format!("-rss_limit_mb={MEMORY_MIB_MAX}"),
+        format!("-timeout={INPUT_SECONDS_MAX}"),
+        format!("-artifact_prefix={}/", artifacts.display()),
+        format!("-max_len={INPUT_BYTES_MAX}"),
+        "-print_final_stats=1".into(),
+    ];
+    let dictionary = workspace.root.join("fuzz/resp.dict");
+    if dictionary.is_file() {
+        words.push(format!("-dict={}", dictionary.display()));
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut run = command(&PathBuf::from(&workspace.root), &words);
+    run_counted(&mut run, Runner::None, Duration::from_secs(seconds + 120))
+}

@@ -1,0 +1,19 @@
+//! Developer commands: test, setup, tidy, generate. `cargo xtask help` lists them.
+//!
+//! A *lane* is one kind of check (formatting, unit tests, end-to-end tests with one I/O driver, the
+//! client suite of one language …). `cargo xtask test` runs the lanes one after the other, prints a
+//! table with the time of each, and ends with one machine-readable line, `N passed, N failed`.
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod command;
+pub mod generate;
+pub mod generate_commands;
+pub mod lane;
+pub mod lanes;
+pub mod setup;
+pub mod soak;
+pub mod summary;
+pub mod tidy;
+pub mod totals;
+pub mod workspace;

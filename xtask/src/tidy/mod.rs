@@ -1,0 +1,59 @@
+//! The rules of the tree, each a function from the workspace to a list of violations.
+//!
+//! | rule | says |
+//! |---|---|
+//! | [`arrows`] | which crate may depend on which (the table of rooms in ARCHITECTURE.md) |
+//! | [`tree`] | no `ring`, `openssl-sys`, `native-tls`; no git dependency; one `rustls` |
+//! | [`sources`] | file length, `#![forbid(unsafe_code)]`, open promises, bare `#[ignore]` |
+//! | [`modules`] | every source file is reached from a crate root; none is dead |
+
+pub mod arrows;
+pub mod modules;
+pub mod sources;
+pub mod tree;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::workspace::Workspace;
+
+/// What all rules found together.
+pub struct Findings {
+    /// One line each: place, what, remedy.
+    pub violations: Vec<String>,
+    /// Files that were read.
+    pub files_read: usize,
+}
+
+impl Findings {
+    /// Prints the findings; the exit status of `cargo xtask tidy`.
+    pub fn print(&self) -> ExitCode {
+        for violation in &self.violations {
+            println!("{violation}");
+        }
+        println!(
+            "tidy: {} files read, {} violations",
+            self.files_read,
+            self.violations.len()
+        );
+        if self.violations.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Applies every rule.
+pub fn run(workspace: &Workspace) -> Result<Findings> {
+    let files = sources::Sources::read(workspace)?;
+    let mut violations = arrows::violations(workspace);
+    violations.extend(tree::violations(workspace)?);
+    violations.extend(files.violations(workspace));
+    violations.extend(modules::violations(workspace, &files));
+    Ok(Findings {
+        violations,
+        files_read: files.files.len(),
+    })
+}
