@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod parity;
 pub mod port;
 pub mod process;
+pub mod seed;
 pub mod server;
 pub mod stream;
 pub mod victim;

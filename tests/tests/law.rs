@@ -18,9 +18,6 @@ fn every_dependency_is_an_arrow_of_the_table() {
 fn the_gauges_that_every_test_ends_with_are_in_the_catalog() {
     let catalog = weir_telemetry::catalog::markdown();
     for gauge in GAUGES_AT_REST {
-        assert!(
-            catalog.contains(&format!("`{gauge}`")),
-            "{gauge} is not a metric of Weir"
-        );
+        assert!(catalog.contains(&format!("`{gauge}`")), "{gauge} is not a metric of Weir");
     }
 }

@@ -10,10 +10,7 @@ const OURS: &str = "the-listeners-own";
 const THEIRS: &str = "the-servers-own";
 
 fn closed_server(kind: Kind) -> Server {
-    let options = Options {
-        password: Some(THEIRS.to_owned()),
-        ..Options::default()
-    };
+    let options = Options { password: Some(THEIRS.to_owned()), ..Options::default() };
     Server::start_with(kind, options)
 }
 
@@ -44,8 +41,7 @@ fn a_named_user_logs_in_at_the_server() {
     };
     let server = Server::start_with(Kind::Redis, options);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let config =
-        Config::to(&server.address).upstream_password(folder.path(), Some("gateway"), THEIRS);
+    let config = Config::to(&server.address).upstream_password(folder.path(), Some("gateway"), THEIRS);
     let gateway = Gateway::start(config);
     let mut client = gateway.connect();
     client.expect(&["SET", "k", "v"], b"+OK\r\n");
@@ -59,16 +55,15 @@ fn a_named_user_logs_in_at_the_server() {
 fn listener_and_server_have_passwords_of_their_own() {
     let server = closed_server(Kind::Redis);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let config = Config::to(&server.address)
-        .listener_password(folder.path(), OURS)
-        .upstream_password(folder.path(), None, THEIRS);
+    let config = Config::to(&server.address).listener_password(folder.path(), OURS).upstream_password(
+        folder.path(),
+        None,
+        THEIRS,
+    );
     let gateway = Gateway::start(config);
     let mut client = gateway.connect();
     client.expect(&["GET", "k"], b"-NOAUTH Authentication required.\r\n");
-    client.expect(
-        &["AUTH", THEIRS],
-        b"-WRONGPASS invalid username-password pair or user is disabled.\r\n",
-    );
+    client.expect(&["AUTH", THEIRS], b"-WRONGPASS invalid username-password pair or user is disabled.\r\n");
     client.expect(&["AUTH", OURS], b"+OK\r\n");
     client.expect(&["SET", "k", "v"], b"+OK\r\n");
     // Pinned lanes log in as well.
@@ -103,18 +98,12 @@ fn a_wrong_upstream_password_is_reported_and_mended_by_a_reload() {
     let gateway = Gateway::start_unready(config);
     let mut client = gateway.connect();
     let answer = client.call(&["GET", "k"]);
-    assert!(
-        answer.starts_with(b"-ERR weir: "),
-        "{}",
-        String::from_utf8_lossy(&answer)
-    );
+    assert!(answer.starts_with(b"-ERR weir: "), "{}", String::from_utf8_lossy(&answer));
     client.expect(&["PING"], b"+PONG\r\n");
     weir_tests::gateway::secret_file(folder.path(), "upstream-password", THEIRS);
     let reload = gateway.admin.post("/api/v1/reload", "");
     assert_eq!(reload.status, 200, "{}", reload.body);
-    deadline::until_true("the right password to be used", || {
-        client.call(&["GET", "k"]) == b"$-1\r\n"
-    });
+    deadline::until_true("the right password to be used", || client.call(&["GET", "k"]) == b"$-1\r\n");
 }
 
 #[test]

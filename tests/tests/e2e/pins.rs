@@ -13,9 +13,7 @@ use weir_tests::wire::encode;
 const PINNED: &str = "weir_pinned_sessions";
 
 fn wait_pinned(gateway: &Gateway, count: f64) {
-    deadline::until_true(format!("{count} pinned sessions"), || {
-        gateway.metric(PINNED) == count
-    });
+    deadline::until_true(format!("{count} pinned sessions"), || gateway.metric(PINNED) == count);
 }
 
 #[test]
@@ -67,10 +65,7 @@ fn a_blocking_client_does_not_hold_up_the_others() {
     for number in 0..200 {
         let started = std::time::Instant::now();
         other.expect(&["SET", "k", &number.to_string()], b"+OK\r\n");
-        assert!(
-            started.elapsed() < Duration::from_secs(2),
-            "an innocent client waited"
-        );
+        assert!(started.elapsed() < Duration::from_secs(2), "an innocent client waited");
     }
     // Far longer than a request may take: no gateway timeout applies to a blocked client.
     for (number, client) in blocked.iter_mut().enumerate() {
@@ -102,13 +97,9 @@ fn a_blocked_client_that_leaves_takes_no_element_with_it() {
         let key = format!("queue{round}");
         let mut client = gateway.connect();
         client.command(&["BLPOP", &key, "0"]);
-        deadline::until_true("the pop to wait at the server", || {
-            server.info("clients", "blocked_clients") == "1"
-        });
+        deadline::until_true("the pop to wait at the server", || server.info("clients", "blocked_clients") == "1");
         drop(client);
-        deadline::until_true("the server to forget the pop", || {
-            server.info("clients", "blocked_clients") == "0"
-        });
+        deadline::until_true("the server to forget the pop", || server.info("clients", "blocked_clients") == "0");
         server.connect().expect(&["RPUSH", &key, "kept"], b":1\r\n");
         server.connect().expect(&["LLEN", &key], b":1\r\n");
     }
@@ -185,19 +176,13 @@ fn pinned_lanes_have_a_limit_with_a_refusal_of_its_own() {
     }
     let mut fourth = gateway.connect();
     let refusal = fourth.call(&["WATCH", "k"]);
-    assert!(
-        refusal.starts_with(b"-ERR weir: "),
-        "{}",
-        String::from_utf8_lossy(&refusal)
-    );
+    assert!(refusal.starts_with(b"-ERR weir: "), "{}", String::from_utf8_lossy(&refusal));
     // The connection stays, and ordinary commands go on.
     fourth.expect(&["PING"], b"+PONG\r\n");
     fourth.expect(&["SET", "k", "v"], b"+OK\r\n");
     assert_eq!(gateway.metric("weir_shed_total"), 1.0);
     held.pop();
-    deadline::until_true("a lane to come free", || {
-        gateway.metric(PINNED) == 2.0
-    });
+    deadline::until_true("a lane to come free", || gateway.metric(PINNED) == 2.0);
     fourth.expect(&["WATCH", "k"], b"+OK\r\n");
 }
 

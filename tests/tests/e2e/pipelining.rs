@@ -6,32 +6,16 @@ use weir_base::rng::Rng;
 use weir_tests::client::Client;
 use weir_tests::deadline;
 use weir_tests::gateway::{Config, Gateway};
+use weir_tests::seed::seeded;
 use weir_tests::server::{Kind, Server};
 use weir_tests::wire::{encode, shown};
-
-/// Seed of a randomised test: from the environment, else new; printed when the test fails.
-fn seed() -> u64 {
-    let seed = match std::env::var("WEIR_TEST_SEED") {
-        Ok(text) => text.parse().expect("WEIR_TEST_SEED is a number"),
-        Err(_) => std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(1, |now| now.as_nanos() as u64),
-    };
-    eprintln!("WEIR_TEST_SEED={seed}");
-    seed
-}
-
-/// A number below `end`.
-fn below(rng: &mut Rng, end: u64) -> u64 {
-    rng.next_u64() % end
-}
 
 /// One step of a random session and its reply: local, shared and pinned commands mixed.
 fn step(rng: &mut Rng, number: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     let text = format!("v{number}");
     let bulk = format!("${}\r\n{text}\r\n", text.len()).into_bytes();
     let one = |words: &[&str], reply: &[u8]| (encode(words), reply.to_vec());
-    match below(rng, 9) {
+    match rng.below(9) {
         0 => vec![one(&["ECHO", &text], &bulk)],
         1 => vec![one(&["SET", "k", &text], b"+OK\r\n"), one(&["GET", "k"], &bulk)],
         2 => vec![one(&["CLIENT", "SETNAME", &text], b"+OK\r\n"), one(&["CLIENT", "GETNAME"], &bulk)],
@@ -49,10 +33,7 @@ fn step(rng: &mut Rng, number: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
         ],
         5 => vec![
             one(&["RPUSH", "l", &text], b":1\r\n"),
-            one(
-                &["BLPOP", "l", "0"],
-                &[b"*2\r\n$1\r\nl\r\n", bulk.as_slice()].concat(),
-            ),
+            one(&["BLPOP", "l", "0"], &[b"*2\r\n$1\r\nl\r\n", bulk.as_slice()].concat()),
         ],
         6 => vec![
             one(&["SELECT", "3"], b"+OK\r\n"),
@@ -71,11 +52,10 @@ fn step(rng: &mut Rng, number: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 #[test]
 fn a_long_mixed_pipeline_keeps_order() {
-    let seed = seed();
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::before(&server);
     server.connect().expect(&["SET", "text", "abc"], b"+OK\r\n");
-    let mut rng = Rng::new(seed);
+    let mut rng = seeded();
     let steps: Vec<_> = (0..3_000).flat_map(|n| step(&mut rng, n)).collect();
     let mut client = gateway.connect();
     let mut writer = client.stream().duplicate();
@@ -84,7 +64,7 @@ fn a_long_mixed_pipeline_keeps_order() {
     let sender = std::thread::spawn(move || {
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
-            let length = (1 + below(&mut rng, 700) as usize).min(rest.len());
+            let length = (1 + rng.below(700) as usize).min(rest.len());
             writer.write_all(&rest[..length])?;
             rest = &rest[length..];
         }
@@ -92,13 +72,7 @@ fn a_long_mixed_pipeline_keeps_order() {
     });
     for (number, (sent, wanted)) in steps.iter().enumerate() {
         let came = client.reply();
-        assert!(
-            came == *wanted,
-            "seed {seed}, command {number} {}: {}, wanted {}",
-            shown(sent),
-            shown(&came),
-            shown(wanted)
-        );
+        assert!(came == *wanted, "command {number} {}: {}, wanted {}", shown(sent), shown(&came), shown(wanted));
     }
     sender.join().expect("the sender ends").expect("all is sent");
 }
@@ -131,9 +105,7 @@ fn a_pipeline_deeper_than_the_limit_is_answered_whole() {
     let mut client = gateway.connect();
     let mut writer = client.stream().duplicate();
     let sender = std::thread::spawn(move || {
-        let bytes: Vec<u8> = (0..COMMANDS)
-            .flat_map(|n| encode(&["ECHO", &n.to_string()]))
-            .collect();
+        let bytes: Vec<u8> = (0..COMMANDS).flat_map(|n| encode(&["ECHO", &n.to_string()])).collect();
         writer.write_all(&bytes)
     });
     for number in 0..COMMANDS {
@@ -155,20 +127,11 @@ fn many_clients_share_few_upstream_connections() {
     for client in &mut clients {
         assert_eq!(client.reply(), b"+OK\r\n");
     }
-    let upstream: u64 = server
-        .info("clients", "connected_clients")
-        .trim()
-        .parse()
-        .expect("a number");
-    assert!(
-        upstream < 10,
-        "200 clients hold {upstream} connections to the server"
-    );
+    let upstream: u64 = server.info("clients", "connected_clients").trim().parse().expect("a number");
+    assert!(upstream < 10, "200 clients hold {upstream} connections to the server");
     assert_eq!(gateway.metric("weir_connections_open"), 200.0);
     drop(clients);
-    deadline::until_true("the connections to go", || {
-        gateway.metric("weir_connections_open") == 0.0
-    });
+    deadline::until_true("the connections to go", || gateway.metric("weir_connections_open") == 0.0);
 }
 
 /// A client that half-closes after its last command still gets every reply.
@@ -177,9 +140,7 @@ fn a_half_closed_client_gets_its_replies() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::before(&server);
     let mut client = gateway.connect();
-    let commands: Vec<u8> = (0..500)
-        .flat_map(|n| encode(&["INCRBY", "n", &n.to_string()]))
-        .collect();
+    let commands: Vec<u8> = (0..500).flat_map(|n| encode(&["INCRBY", "n", &n.to_string()])).collect();
     client.send(&commands);
     client.stream().half_close().expect("the write side closes");
     let mut sum = 0;

@@ -29,10 +29,7 @@ fn peers(gateway: &Gateway) -> String {
 #[test]
 fn version_1_tells_the_source_address() {
     let server = Server::start(Kind::Redis);
-    let gateway = gateway(
-        &server,
-        "proxy_protocol = \"v1\"\nproxy_trusted = [\"127.0.0.0/8\"]",
-    );
+    let gateway = gateway(&server, "proxy_protocol = \"v1\"\nproxy_trusted = [\"127.0.0.0/8\"]");
     let mut client = gateway.connect();
     client.send(b"PROXY TCP4 203.0.113.7 127.0.0.1 40000 6379\r\nPING\r\n");
     assert_eq!(client.reply(), b"+PONG\r\n");
@@ -49,10 +46,7 @@ fn version_1_tells_the_source_address() {
 #[test]
 fn version_2_tells_the_source_address() {
     let server = Server::start(Kind::Redis);
-    let gateway = gateway(
-        &server,
-        "proxy_protocol = \"v2\"\nproxy_trusted = [\"127.0.0.0/8\"]",
-    );
+    let gateway = gateway(&server, "proxy_protocol = \"v2\"\nproxy_trusted = [\"127.0.0.0/8\"]");
     let mut client = gateway.connect();
     let header = version_2(1, [198, 51, 100, 9], 40_002);
     // One byte at a time: the header may come in any number of pieces.
@@ -70,10 +64,7 @@ fn version_2_tells_the_source_address() {
 #[test]
 fn any_takes_both_versions() {
     let server = Server::start(Kind::Redis);
-    let gateway = gateway(
-        &server,
-        "proxy_protocol = \"any\"\nproxy_trusted = [\"127.0.0.1\"]",
-    );
+    let gateway = gateway(&server, "proxy_protocol = \"any\"\nproxy_trusted = [\"127.0.0.1\"]");
     let mut one = gateway.connect();
     one.send(b"PROXY TCP4 203.0.113.7 127.0.0.1 40000 6379\r\n");
     one.expect(&["PING"], b"+PONG\r\n");
@@ -92,31 +83,20 @@ fn ends_without_a_word(mut client: Client, bytes: &[u8]) {
 #[test]
 fn a_missing_or_broken_header_ends_the_connection() {
     let server = Server::start(Kind::Redis);
-    let gateway = gateway(
-        &server,
-        "proxy_protocol = \"any\"\nproxy_trusted = [\"127.0.0.1\"]",
-    );
+    let gateway = gateway(&server, "proxy_protocol = \"any\"\nproxy_trusted = [\"127.0.0.1\"]");
     ends_without_a_word(gateway.connect(), b"*1\r\n$4\r\nPING\r\n");
     ends_without_a_word(gateway.connect(), b"PROXY TCP4 not-an-address 127.0.0.1 1 2\r\n");
     ends_without_a_word(gateway.connect(), b"PROXY TCP4 1.2.3.4 127.0.0.1 99999 2\r\n");
     let mut broken = version_2(1, [1, 2, 3, 4], 5);
     broken[12] = 0x31;
     ends_without_a_word(gateway.connect(), &broken);
-    deadline::until_true("the connections to be counted", || {
-        gateway.metric("weir_proxy_headers_total") >= 4.0
-    });
+    deadline::until_true("the connections to be counted", || gateway.metric("weir_proxy_headers_total") >= 4.0);
 }
 
 #[test]
 fn a_header_from_an_untrusted_source_is_refused() {
     let server = Server::start(Kind::Redis);
-    let gateway = gateway(
-        &server,
-        "proxy_protocol = \"any\"\nproxy_trusted = [\"10.0.0.0/8\"]",
-    );
-    ends_without_a_word(
-        gateway.connect(),
-        b"PROXY TCP4 203.0.113.7 127.0.0.1 40000 6379\r\nPING\r\n",
-    );
+    let gateway = gateway(&server, "proxy_protocol = \"any\"\nproxy_trusted = [\"10.0.0.0/8\"]");
+    ends_without_a_word(gateway.connect(), b"PROXY TCP4 203.0.113.7 127.0.0.1 40000 6379\r\nPING\r\n");
     assert!(!peers(&gateway).contains("203.0.113.7"));
 }

@@ -29,9 +29,7 @@ fn clients_reach_the_listener_over_tls() {
     let gateway = Gateway::start(config);
     let mut client = Client::connect_tls(gateway.address.tcp(), files.client_config());
     client.expect(&["SET", "k", "v"], b"+OK\r\n");
-    let pipeline: Vec<u8> = (0..1_000)
-        .flat_map(|n| encode(&["INCRBY", "n", &n.to_string()]))
-        .collect();
+    let pipeline: Vec<u8> = (0..1_000).flat_map(|n| encode(&["INCRBY", "n", &n.to_string()])).collect();
     client.send(&pipeline);
     let mut sum = 0;
     for number in 0..1_000 {
@@ -71,10 +69,7 @@ fn a_client_certificate_is_demanded() {
     let strangers = Certificates::create(&folder.path().join("strangers"));
     let config = Config::to(&server.address).listener(&listener_lines(&files, "required"));
     let gateway = Gateway::start(config);
-    let mut client = Client::connect_tls(
-        gateway.address.tcp(),
-        files.client_config_with_certificate(),
-    );
+    let mut client = Client::connect_tls(gateway.address.tcp(), files.client_config_with_certificate());
     client.expect(&["PING"], b"+PONG\r\n");
     let address = gateway.address.tcp();
     // With TLS 1.3 the refusal may come after the client's own handshake is done.
@@ -96,10 +91,7 @@ fn a_client_certificate_is_demanded() {
         client: strangers.client.clone(),
         client_key: strangers.client_key.clone(),
     };
-    assert!(refused(Stream::connect_tls(
-        address,
-        mixed.client_config_with_certificate()
-    )));
+    assert!(refused(Stream::connect_tls(address, mixed.client_config_with_certificate())));
     gateway.wait_metric("weir_tls_handshake_failures_total", &[], 2.0);
 }
 
@@ -117,11 +109,7 @@ fn an_optional_client_certificate_may_be_absent() {
 }
 
 fn tls_server(demand_clients: bool) -> Server {
-    let options = Options {
-        tls: true,
-        tls_clients: demand_clients,
-        ..Options::default()
-    };
+    let options = Options { tls: true, tls_clients: demand_clients, ..Options::default() };
     Server::start_with(Kind::Redis, options)
 }
 
@@ -154,11 +142,7 @@ fn a_server_of_an_unknown_authority_is_not_trusted() {
     let gateway = Gateway::start_unready(towards(&server, &lines));
     let mut client = gateway.connect();
     let answer = client.call(&["GET", "k"]);
-    assert!(
-        answer.starts_with(b"-ERR weir: "),
-        "{}",
-        String::from_utf8_lossy(&answer)
-    );
+    assert!(answer.starts_with(b"-ERR weir: "), "{}", String::from_utf8_lossy(&answer));
     assert_eq!(server.calls("get"), 0);
 }
 

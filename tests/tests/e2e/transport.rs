@@ -5,10 +5,7 @@ use weir_tests::server::{Kind, Options, Server};
 use weir_tests::stream::Address;
 
 fn unix_server() -> Server {
-    let options = Options {
-        unix: true,
-        ..Options::default()
-    };
+    let options = Options { unix: true, ..Options::default() };
     Server::start_with(Kind::Redis, options)
 }
 

@@ -11,9 +11,7 @@ const MIB: usize = 1 << 20;
 
 /// Bytes that show when a piece is lost, doubled or moved.
 fn patterned(length: usize) -> Vec<u8> {
-    (0..length)
-        .map(|at| ((at * 31 + (at >> 8) * 7 + (at >> 16)) % 251) as u8)
-        .collect()
+    (0..length).map(|at| ((at * 31 + (at >> 8) * 7 + (at >> 16)) % 251) as u8).collect()
 }
 
 fn bulk(value: &[u8]) -> Vec<u8> {
@@ -26,12 +24,7 @@ fn bulk(value: &[u8]) -> Vec<u8> {
 fn set_and_get(client: &mut Client, key: &str, value: &[u8]) {
     client.expect(&[b"SET", key.as_bytes(), value], b"+OK\r\n");
     let came = client.call(&["GET", key]);
-    assert!(
-        came == bulk(value),
-        "{} bytes came back as {}",
-        value.len(),
-        shown(&came)
-    );
+    assert!(came == bulk(value), "{} bytes came back as {}", value.len(), shown(&came));
 }
 
 #[test]
@@ -77,10 +70,7 @@ fn large_values_pass_between_small_commands_in_order() {
         let came = client.reply();
         assert!(came == *reply, "reply {number}: {}", shown(&came));
     }
-    sender
-        .join()
-        .expect("the sender ends")
-        .expect("everything is sent");
+    sender.join().expect("the sender ends").expect("everything is sent");
 }
 
 #[test]
@@ -110,11 +100,7 @@ fn a_value_of_512_mib_is_streamed_with_bounded_memory() {
     client.command(&["GET", "big"]);
     read_pieces(&mut client, LENGTH, &piece);
     let growth = gateway.process().resident_peak().saturating_sub(before);
-    assert!(
-        growth < GROWTH_MAX,
-        "resident memory grew by {} MiB for a 512 MiB value",
-        growth >> 20
-    );
+    assert!(growth < GROWTH_MAX, "resident memory grew by {} MiB for a 512 MiB value", growth >> 20);
     // The connection is in step afterwards.
     client.expect(&["STRLEN", "big"], format!(":{LENGTH}\r\n").as_bytes());
     client.expect(&["DEL", "big"], b":1\r\n");
@@ -148,12 +134,9 @@ fn wide_replies_pass_whole() {
     let mut direct = server.connect();
     let script = "for n = 1, 20000 do redis.call('RPUSH', KEYS[1], n .. ':' .. string.rep('x', n % 50)) end return 1";
     client.expect(&["EVAL", script, "1", "list"], b":1\r\n");
-    for words in [
-        &["LRANGE", "list", "0", "-1"][..],
-        &["LRANGE", "list", "100", "10000"],
-        &["COMMAND"],
-        &["COMMAND", "DOCS"],
-    ] {
+    for words in
+        [&["LRANGE", "list", "0", "-1"][..], &["LRANGE", "list", "100", "10000"], &["COMMAND"], &["COMMAND", "DOCS"]]
+    {
         let (came, wanted) = (client.call(words), direct.call(words));
         assert!(came == wanted, "{words:?}: {} bytes, {} wanted", came.len(), wanted.len());
     }

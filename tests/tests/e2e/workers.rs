@@ -20,13 +20,9 @@ fn eight_connections_on_two_workers_spread_four_and_four() {
         for client in &mut clients {
             client.expect(&["PING"], b"+PONG\r\n");
         }
-        deadline::until_true(format!("round {round}: 4 and 4"), || {
-            connections_per_worker(&gateway) == [4.0, 4.0]
-        });
+        deadline::until_true(format!("round {round}: 4 and 4"), || connections_per_worker(&gateway) == [4.0, 4.0]);
         drop(clients);
-        deadline::until_true("the connections to go", || {
-            connections_per_worker(&gateway) == [0.0, 0.0]
-        });
+        deadline::until_true("the connections to go", || connections_per_worker(&gateway) == [0.0, 0.0]);
     }
 }
 
@@ -48,16 +44,10 @@ fn connections_that_come_at_once_are_spread_too() {
             })
         })
         .collect();
-    let clients: Vec<Client> = threads
-        .into_iter()
-        .flat_map(|thread| thread.join().expect("clients connect"))
-        .collect();
+    let clients: Vec<Client> = threads.into_iter().flat_map(|thread| thread.join().expect("clients connect")).collect();
     let spread = connections_per_worker(&gateway);
     assert_eq!(spread.iter().sum::<f64>(), 40.0);
-    assert!(
-        spread.iter().all(|count| (18.0..=22.0).contains(count)),
-        "40 connections on two workers: {spread:?}"
-    );
+    assert!(spread.iter().all(|count| (18.0..=22.0).contains(count)), "40 connections on two workers: {spread:?}");
     drop(clients);
 }
 
@@ -66,11 +56,7 @@ fn the_driver_is_the_one_that_was_asked_for() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::start(Config::to(&server.address).workers(2));
     let drivers = gateway.metrics().by("weir_worker_driver_info", "driver");
-    let running: Vec<&str> = drivers
-        .iter()
-        .filter(|(_, count)| **count > 0.0)
-        .map(|(name, _)| name.as_str())
-        .collect();
+    let running: Vec<&str> = drivers.iter().filter(|(_, count)| **count > 0.0).map(|(name, _)| name.as_str()).collect();
     assert_eq!(running.len(), 1, "one driver on all workers: {drivers:?}");
     match driver() {
         "polling" => assert_eq!(running, ["polling"]),

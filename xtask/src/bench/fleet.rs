@@ -71,11 +71,5 @@ fn start_weir(arm: &'static str, place: &Place, origin: &Origin, weir: &Program)
 }
 
 fn direct(origin: &Origin) -> Arm {
-    Arm {
-        name: name::DIRECT,
-        goal: origin.goal(),
-        process: None,
-        version: "no gateway".into(),
-        config: None,
-    }
+    Arm { name: name::DIRECT, goal: origin.goal(), process: None, version: "no gateway".into(), config: None }
 }

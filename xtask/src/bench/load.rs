@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::process::{Launch, Process};
 use super::row::{Row, Verb};
@@ -46,15 +46,17 @@ pub(crate) fn run(row: &Row, goal: &Goal, requests: u64, cpu: &str, folder: &Pat
         words.extend(["--tls".into(), "--cacert".into(), ca.to_string_lossy().into_owned()]);
     }
     let mut process = Process::start(&Launch::new("redis-benchmark", Some(cpu), words), folder)?;
-    let status = process.wait(time_limit(requests, row)).with_context(|| process.tail())?;
+    let status = process.wait(time_limit(requests, row)).map_err(|error| anyhow!("{error:#}; {}", process.tail()))?;
     let output = process.output();
-    if let Some(error) = output.lines().find(|line| line.contains("Error from server")) {
-        bail!("redis-benchmark: {}", error.trim());
+    // The error stands behind the progress line, which has no line end of its own.
+    if let Some(at) = output.find("Error from server") {
+        bail!("redis-benchmark: {}", output[at..].lines().next().unwrap_or_default().trim());
     }
     if !status.success() {
         bail!("redis-benchmark ended with {status}; {}", process.tail());
     }
-    let outcome = parse(&output).with_context(|| format!("cannot read redis-benchmark's output; {}", process.tail()))?;
+    let outcome =
+        parse(&output).with_context(|| format!("cannot read redis-benchmark's output; {}", process.tail()))?;
     if outcome.completed < requests {
         bail!("redis-benchmark completed {} of {requests} requests", outcome.completed);
     }

@@ -12,6 +12,7 @@ pub(crate) fn lines(workspace: &Workspace) -> Vec<(&'static str, String)> {
         ("commit", commit(workspace)),
         ("kernel", first_line("uname", &["-srm"])),
         ("CPU", cpu()),
+        ("TCP congestion control", setting("net/ipv4/tcp_congestion_control")),
         ("load generator", version_line(&["redis-benchmark", "--version"])),
     ]
 }
@@ -35,6 +36,12 @@ fn cpu() -> String {
     let count = text.lines().filter(|line| line.starts_with("processor")).count();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     format!("{count} x {}", model.map_or("unknown model", |(_, name)| name.trim()))
+}
+
+/// A kernel setting under `/proc/sys`.
+fn setting(name: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/sys/{name}"));
+    text.map_or_else(|_| "unknown".into(), |text| text.trim().to_owned())
 }
 
 fn first_line(program: &str, words: &[&str]) -> String {

@@ -47,7 +47,8 @@ impl Place {
     /// One sentence on who runs where.
     pub(crate) fn layout(&self) -> String {
         let shared = if self.origin_cpu == self.load_cpu { ", which share it" } else { "" };
-        let crowded = if self.gateway_cpu == self.origin_cpu { " (one CPU for everything: read nothing into it)" } else { "" };
+        let crowded =
+            if self.gateway_cpu == self.origin_cpu { " (one CPU for everything: read nothing into it)" } else { "" };
         format!(
             "gateway on CPU {}, redis-server on CPU {}, load generator on CPU {}{shared}{crowded}",
             self.gateway_cpu, self.origin_cpu, self.load_cpu
@@ -112,7 +113,8 @@ pub(crate) fn free_port() -> Result<u16> {
 /// CPUs that this process may use, from `Cpus_allowed_list` (`0-3,8`).
 fn allowed_cpus() -> Result<Vec<u32>> {
     let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).context("no Cpus_allowed_list")?;
+    let list =
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).context("no Cpus_allowed_list")?;
     parse_cpus(list.trim())
 }
 

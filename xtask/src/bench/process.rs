@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::interrupt;
@@ -98,7 +98,7 @@ impl Process {
             self.check_running()?;
             Ok(TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok())
         });
-        waited.with_context(|| self.tail())
+        waited.map_err(|error| anyhow!("{error:#}; {}", self.tail()))
     }
 
     /// An error with the last lines of its output if it has ended.
@@ -129,6 +129,9 @@ impl Process {
     /// The last lines that it wrote.
     pub(crate) fn tail(&self) -> String {
         let output = self.output();
+        if output.trim().is_empty() {
+            return format!("{} wrote nothing", self.name);
+        }
         let lines: Vec<&str> = output.lines().collect();
         let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n  ");
         format!("last output of {}:\n  {tail}", self.name)

@@ -6,13 +6,13 @@ use anyhow::{Context, Result, bail};
 
 use super::fleet::{Fleet, is_weir};
 use super::interrupt;
+use super::load;
 use super::machine;
 use super::measure::Bench;
 use super::options::Options;
 use super::peers::origin::Origin;
 use super::peers::weir::Program;
 use super::place::Place;
-use super::load;
 use super::report::Report;
 use super::results::RowResults;
 use super::row::Row;

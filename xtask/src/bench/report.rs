@@ -36,7 +36,9 @@ impl Report<'_> {
     /// The whole text.
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::from("# Redis: gateways side by side\n\n");
-        text.push_str("Made by `cargo xtask bench redis`. Ratios are gateway CPU time per request; lower is better.\n\n");
+        text.push_str(
+            "Made by `cargo xtask bench redis`. Ratios are gateway CPU time per request; lower is better.\n\n",
+        );
         for warning in self.warnings() {
             let _ = writeln!(text, "> {warning}\n");
         }
@@ -54,7 +56,8 @@ impl Report<'_> {
     }
 
     fn ratios(&self) -> String {
-        let mut table = Table::new(&["row", "ours", "against", "ratio", "95 % interval", "min to max", "at most", "verdict"]);
+        let mut table =
+            Table::new(&["row", "ours", "against", "ratio", "95 % interval", "min to max", "at most", "verdict"]);
         for comparison in Comparison::ALL {
             for results in &self.results {
                 let Some(ratio) = results.ratio(comparison.ours, comparison.theirs, |sample| sample.gateway_us) else {
@@ -111,7 +114,11 @@ impl Report<'_> {
         }
         let foreign = median(self.results.iter().flat_map(RowResults::all).map(|sample| sample.foreign_cpus));
         if let Some(cpus) = foreign.filter(|cpus| *cpus > FOREIGN_CPUS_MAX) {
-            warnings.push(format!("The machine was busy with something else: {cpus:.2} CPUs in the median run."));
+            let worst =
+                self.results.iter().flat_map(RowResults::all).map(|sample| sample.foreign_cpus).fold(0.0, f64::max);
+            warnings.push(format!(
+                "The machine was busy with something else: {cpus:.2} CPUs in the median run, {worst:.2} in the worst."
+            ));
         }
         for results in &self.results {
             let stolen = results.stolen_blocks();
@@ -137,7 +144,11 @@ impl Report<'_> {
         }
         let _ = writeln!(text, "- CPUs: {}", self.place.layout());
         let order = "each block runs every arm once, every second block in reverse order";
-        let _ = writeln!(text, "- {} blocks per row, aimed length {:?}; {order}", self.options.blocks, self.options.run_length);
+        let _ = writeln!(
+            text,
+            "- {} blocks per row, aimed length {:?}; {order}",
+            self.options.blocks, self.options.run_length
+        );
         text.push_str(
             "- closed loop: redis-benchmark sends the next request after the reply, so latencies hide stalls of the\n  \
              client; with a pipeline a latency is that of the batch. p99.9 is interpolated, and printed from ten\n  \

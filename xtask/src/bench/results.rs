@@ -75,7 +75,16 @@ mod tests {
 
     fn sample(gateway_us: f64, steal: f64) -> Sample {
         let outcome = Outcome { completed: 1, rate: 1.0, p50: 1.0, p99: 1.0, p999: None };
-        Sample { gateway_us, user_us: 0.0, system_us: 0.0, origin_us: 0.0, box_us: 0.0, outcome, steal, foreign_cpus: 0.0 }
+        Sample {
+            gateway_us,
+            user_us: 0.0,
+            system_us: 0.0,
+            origin_us: 0.0,
+            box_us: 0.0,
+            outcome,
+            steal,
+            foreign_cpus: 0.0,
+        }
     }
 
     #[test]

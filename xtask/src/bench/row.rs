@@ -59,7 +59,8 @@ impl Row {
             bail!("no row holds `{word}`; rows: {}", ids.join(" "));
         }
         let ids: Vec<String> = all.iter().map(Self::id).collect();
-        let fits = |id: &str, word: &str| if ids.iter().any(|known| known == word) { id == word } else { id.contains(word) };
+        let fits =
+            |id: &str, word: &str| if ids.iter().any(|known| known == word) { id == word } else { id.contains(word) };
         Ok(all.iter().filter(|row| words.iter().any(|word| fits(&row.id(), word))).copied().collect())
     }
 
@@ -71,7 +72,8 @@ impl Row {
 
     /// A title for people.
     pub(crate) fn title(&self) -> String {
-        let size = if self.bytes >= 1 << 10 { format!("{} KiB", self.bytes >> 10) } else { format!("{} B", self.bytes) };
+        let size =
+            if self.bytes >= 1 << 10 { format!("{} KiB", self.bytes >> 10) } else { format!("{} B", self.bytes) };
         let depth = if self.pipeline == 1 { "no pipeline".to_owned() } else { format!("pipeline {}", self.pipeline) };
         format!("{} {size}, {} connections, {depth}", self.verb.word().to_uppercase(), self.connections)
     }

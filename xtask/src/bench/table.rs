@@ -28,7 +28,8 @@ impl Table {
         let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3);
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let is_number = |column: usize| {
-            self.rows.len() > 1 && self.rows[1..].iter().all(|row| row[column].starts_with(|c: char| "~-0123456789".contains(c)))
+            self.rows.len() > 1
+                && self.rows[1..].iter().all(|row| row[column].starts_with(|c: char| "~-0123456789".contains(c)))
         };
         let numbers: Vec<bool> = (0..columns).map(is_number).collect();
         let mut text = String::new();

@@ -45,7 +45,6 @@ pub(crate) struct Client<'a> {
     pulse: &'a Pulse,
     started: Instant,
     connection: Option<Connection>,
-    has_connected: bool,
     rng: SplitMix,
     /// Number of the last write that was sent.
     sent: u64,
@@ -70,7 +69,7 @@ impl<'a> Client<'a> {
     pub(crate) fn new(index: usize, habits: Habits, pulse: &'a Pulse, started: Instant) -> Self {
         let rng = SplitMix(index as u64 + 1);
         let (connection, held, tally) = (None, Held::Unknown, Tally::default());
-        Self { index, habits, pulse, started, connection, has_connected: false, rng, sent: 0, held, tally }
+        Self { index, habits, pulse, started, connection, rng, sent: 0, held, tally }
     }
 
     /// Goes on until told to stop.
@@ -82,6 +81,8 @@ impl<'a> Client<'a> {
             };
             if self.is_still_open(&mut connection) && self.round(&mut connection) {
                 self.connection = Some(connection);
+            } else {
+                self.tally.closed += 1;
             }
         }
         self.tally
@@ -95,11 +96,7 @@ impl<'a> Client<'a> {
             std::thread::sleep(SETTLE);
         }
         match Connection::open(self.habits.port, REPLY_LIMIT) {
-            Ok(connection) => {
-                self.tally.reconnected += u64::from(self.has_connected);
-                self.has_connected = true;
-                Some(connection)
-            }
+            Ok(connection) => Some(connection),
             Err(error) => {
                 Tally::count(&mut self.tally.not_connected, error.kind().to_string());
                 self.note_bad();

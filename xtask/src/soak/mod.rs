@@ -6,6 +6,8 @@
 //! over while the first ends).
 
 mod client;
+#[cfg(test)]
+mod client_tests;
 mod drain;
 mod idle;
 mod load;

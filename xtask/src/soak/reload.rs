@@ -42,8 +42,7 @@ pub(crate) fn run(mut stack: Stack<'_>, options: &Options, outcome: &mut Outcome
     outcome.tell(PHASE, "reloads applied, right replies", format!("{reloads}, {}", tally.right));
     let errors = tally.visible_errors();
     outcome.add(PHASE, "errors that a client saw", tally.describe(), "none", rule(errors == 0));
-    let closed = tally.closed_between + tally.crossed + tally.reconnected;
-    outcome.add(PHASE, "client connections closed", closed.to_string(), "0", rule(closed == 0));
+    outcome.add(PHASE, "client connections closed", tally.closed.to_string(), "0", rule(tally.closed == 0));
     let grown = after.descriptors.saturating_sub(before.descriptors);
     let text = format!("{} before, {} after", before.descriptors, after.descriptors);
     // The second listener is there after an odd number of reloads: one socket per worker, and its own lanes.

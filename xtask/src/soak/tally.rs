@@ -22,10 +22,10 @@ pub(crate) struct Tally {
     /// Requests that met the end of their connection on the way: unanswered, and not executed as far as that can be
     /// seen. A client may send them again.
     pub(crate) crossed: u64,
+    /// Connections that ended, in whatever way.
+    pub(crate) closed: u64,
     /// Connections that could not be made, by kind of failure.
     pub(crate) not_connected: BTreeMap<String, u64>,
-    /// Connections made after the first one of each client.
-    pub(crate) reconnected: u64,
 }
 
 impl Tally {
@@ -37,7 +37,7 @@ impl Tally {
         self.late += other.late;
         self.closed_between += other.closed_between;
         self.crossed += other.crossed;
-        self.reconnected += other.reconnected;
+        self.closed += other.closed;
         for (ours, theirs) in [
             (&mut self.wrong, &other.wrong),
             (&mut self.errors, &other.errors),

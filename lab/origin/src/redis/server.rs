@@ -12,6 +12,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::Poll,
+    thread,
     time::Duration,
 };
 
@@ -151,7 +152,11 @@ impl Origin {
 impl Drop for Origin {
     fn drop(&mut self) {
         // Nobody is left to be told about a worker that panicked; its message is on standard error.
-        let _ = self.halt();
+        let _ = match thread::panicking() {
+            // compio-executor 0.1.4 aborts the process when a thread that unwinds wakes a task of another thread.
+            true => thread::scope(|scope| scope.spawn(|| self.halt()).join().unwrap_or(Ok(()))),
+            false => self.halt(),
+        };
     }
 }
 

@@ -25,7 +25,6 @@ pub fn fixed(payload: usize, workers: usize) -> Origin {
 
 pub struct Client {
     socket: TcpStream,
-    framer: ReplyFramer,
     received: Vec<u8>,
 }
 
@@ -34,7 +33,7 @@ impl Client {
         let socket = TcpStream::connect_timeout(&address, DEADLINE).expect("connect");
         socket.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         socket.set_nodelay(true).expect("no delay");
-        Self { socket, framer: ReplyFramer::new(), received: Vec::new() }
+        Self { socket, received: Vec::new() }
     }
 
     pub fn to(origin: &Origin) -> Self {
@@ -47,22 +46,19 @@ impl Client {
 
     /// One reply, as it stands on the wire.
     pub fn reply(&mut self) -> Vec<u8> {
+        let mut framer = ReplyFramer::new(ReplyLimits::default());
+        let mut at = 0;
         loop {
-            let scan = self.framer.scan(&self.received, &ReplyLimits::default()).expect("a well-formed reply");
-            if let Some(end) = frame_end(&scan) {
-                return self.received.drain(..end).collect();
+            let scan = framer.advance(&self.received[at..]).expect("a well-formed reply");
+            at += scan.taken;
+            if scan.end.is_some() {
+                return self.received.drain(..at).collect();
             }
-            self.scanned_more();
+            let mut chunk = [0; 16 * 1024];
+            let count = self.socket.read(&mut chunk).expect("receive");
+            assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&self.received));
+            self.received.extend_from_slice(&chunk[..count]);
         }
-    }
-
-    fn scanned_more(&mut self) {
-        // The framer has seen all bytes of a part: start anew with more of them.
-        self.framer = ReplyFramer::new();
-        let mut chunk = [0; 16 * 1024];
-        let count = self.socket.read(&mut chunk).expect("receive");
-        assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&self.received));
-        self.received.extend_from_slice(&chunk[..count]);
     }
 
     /// Sends a command of words and reads its reply as text.

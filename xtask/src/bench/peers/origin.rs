@@ -37,7 +37,8 @@ impl Origin {
 
     /// Starts it on a given port, as a restart does.
     pub(crate) fn start_on(place: &Place, port: u16) -> Result<Self> {
-        let program = on_path("redis-server").context("no redis-server on the PATH (Debian: apt install redis-server)")?;
+        let program =
+            on_path("redis-server").context("no redis-server on the PATH (Debian: apt install redis-server)")?;
         let program = program.to_string_lossy().into_owned();
         let port_word = port.to_string();
         // Every restart writes its own log, so that the first one stays readable.

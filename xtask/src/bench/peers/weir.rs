@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use super::{Arm, name, version_line};
 use crate::bench::interrupt;
@@ -127,7 +127,7 @@ impl Program {
                 process.check_running()?;
                 Ok(ask(settings.admin, "GET", "/readyz").is_ok_and(|answer| answer.status == 200))
             })
-            .with_context(|| process.tail())?;
+            .map_err(|error| anyhow!("{error:#}; {}", process.tail()))?;
         }
         process.wait_for_port(settings.port)?;
         Ok(process)

@@ -32,7 +32,7 @@ const FREQUENCY: &str = "1999";
 /// The row that is profiled unless `--rows` names another.
 const ROW: &str = "get-64-c50-p1";
 
-/// Profiles Weir, or with `--arms` does nothing else: only its own process can be improved here.
+/// Profiles Weir under one row.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let options = Options::parse(words)?;
     let row = if options.rows == Row::all() { Row::named(ROW)?[0] } else { options.rows[0] };
@@ -111,7 +111,8 @@ fn print_head(workspace: &Workspace, row: &Row, version: &str, sample: &Sample) 
 }
 
 fn print_profile(event: &str, symbols: &[Symbol]) {
-    let share = |kernel: bool| symbols.iter().filter(|symbol| symbol.is_kernel == kernel).map(|s| s.percent).sum::<f64>();
+    let share =
+        |kernel: bool| symbols.iter().filter(|symbol| symbol.is_kernel == kernel).map(|s| s.percent).sum::<f64>();
     println!("Event `{event}`. Kernel {:.1} %, user {:.1} %.\n", share(true), share(false));
     let mut groups = Table::new(&["group", "self %"]);
     for (group, percent) in group::sums(symbols) {

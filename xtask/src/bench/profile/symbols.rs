@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn both_sides_of_the_kernel_are_read_in_order_of_share() {
-        let report = "# Overhead\tSymbol\n\n 1.50%\t[.] memcpy\tlibc.so.6\n12.34%\t[k] tcp_sendmsg\t[kernel.kallsyms]\n";
+        let report =
+            "# Overhead\tSymbol\n\n 1.50%\t[.] memcpy\tlibc.so.6\n12.34%\t[k] tcp_sendmsg\t[kernel.kallsyms]\n";
         let symbols = parse(report);
         assert_eq!(symbols.len(), 2);
         assert_eq!((symbols[0].percent, symbols[0].is_kernel, &*symbols[0].name), (12.34, true, "tcp_sendmsg"));

@@ -63,10 +63,7 @@ fn expire_in(
 ) -> Result<(), Refusal> {
     let value = integer(args[2])?;
     let conditions = Conditions::parse(&args[3..])?;
-    let wanted = match after(cx.now, value.max(0), millis_per_unit) {
-        Some(wanted) if value.checked_mul(millis_per_unit).is_some() => wanted,
-        _ => return Err(errors::invalid_expire(name)),
-    };
+    let wanted = after(cx.now, value, millis_per_unit).ok_or_else(|| errors::invalid_expire(name))?;
     let mut keys = cx.keys();
     let is_set = keys.expires(args[1], cx.now).is_some_and(|held| conditions.hold(held, wanted));
     if is_set && value <= 0 {

@@ -1,0 +1,131 @@
+//! SIGTERM: not ready any more, no new connections, exchanges finish, bounded; what is cut is counted.
+
+use std::time::{Duration, Instant};
+
+use weir_tests::client::End;
+use weir_tests::deadline;
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::server::{Kind, Server};
+use weir_tests::stream::Stream;
+use weir_tests::victim::Victim;
+
+fn config(server: &Server, drain: &str) -> Config {
+    let mut config = Config::to(&server.address);
+    config.drain = drain.to_owned();
+    config
+}
+
+#[test]
+fn an_idle_gateway_ends_at_once() {
+    let server = Server::start(Kind::Redis);
+    let mut gateway = Gateway::before(&server);
+    let started = Instant::now();
+    gateway.process().signal("TERM");
+    let status = gateway.process().wait(Duration::from_secs(5));
+    assert!(status.success(), "{status}");
+    assert!(started.elapsed() < Duration::from_secs(2));
+    gateway.ended();
+}
+
+#[test]
+fn readiness_ends_first_and_clients_are_served_while_it_settles() {
+    let server = Server::start(Kind::Redis);
+    let mut gateway = Gateway::start(config(&server, "settle = \"1s\"\ntimeout = \"5s\""));
+    let mut client = gateway.connect();
+    client.expect(&["SET", "k", "v"], b"+OK\r\n");
+    gateway.process().signal("TERM");
+    deadline::until_true("/readyz to say no", || !gateway.admin.is_ready());
+    assert_eq!(gateway.admin.get("/livez").status, 200);
+    // Balancers have not noticed yet: new and old clients are served.
+    client.expect(&["GET", "k"], b"$1\r\nv\r\n");
+    gateway.connect().expect(&["PING"], b"+PONG\r\n");
+    drop(client);
+    let status = gateway.process().wait(Duration::from_secs(10));
+    assert!(status.success(), "{status}");
+    gateway.ended();
+}
+
+#[test]
+fn an_exchange_under_way_is_finished() {
+    let server = Server::start(Kind::Redis);
+    let mut gateway = Gateway::start(config(&server, "settle = \"0s\"\ntimeout = \"10s\""));
+    let mut busy = gateway.connect();
+    let mut idle = gateway.connect();
+    idle.expect(&["PING"], b"+PONG\r\n");
+    // A script that takes about a second at the server.
+    let script = "local ends = redis.call('TIME') local n = 0 \
+                  repeat n = n + 1 local now = redis.call('TIME') \
+                  until (now[1] - ends[1]) * 1000000 + (now[2] - ends[2]) > 700000 return 'done'";
+    busy.command(&["EVAL", script, "0"]);
+    gateway.wait_metric("weir_requests_in_flight", &[], 1.0);
+    let started = Instant::now();
+    gateway.process().signal("TERM");
+    // The idle one is closed between commands, without an error.
+    assert_eq!(idle.read_to_end(Duration::from_secs(5)), (Vec::new(), End::Closed));
+    assert_eq!(busy.reply(), b"$4\r\ndone\r\n");
+    assert_eq!(busy.read_to_end(Duration::from_secs(5)), (Vec::new(), End::Closed));
+    let status = gateway.process().wait(Duration::from_secs(5));
+    assert!(status.success(), "{status}");
+    assert!(started.elapsed() < Duration::from_secs(5));
+    gateway.ended();
+}
+
+#[test]
+fn what_does_not_finish_is_cut_after_the_limit_and_said() {
+    let server = Server::start(Kind::Redis);
+    let mut gateway = Gateway::start(config(&server, "settle = \"0s\"\ntimeout = \"1s\""));
+    let mut blocked = gateway.connect();
+    blocked.command(&["BLPOP", "never", "0"]);
+    gateway.wait_metric("weir_pinned_sessions", &[], 1.0);
+    let started = Instant::now();
+    gateway.process().signal("TERM");
+    let (_, end) = blocked.read_to_end(Duration::from_secs(10));
+    assert_ne!(end, End::Silent);
+    let status = gateway.process().wait(Duration::from_secs(10));
+    assert!(status.success(), "{status}");
+    let took = started.elapsed();
+    assert!(took >= Duration::from_millis(800) && took < Duration::from_secs(5), "the drain took {took:?}");
+    let log = gateway.process().log();
+    assert!(log.contains("cut"), "the log tells what was cut:\n{log}");
+    deadline::until_true("the server to forget the pop", || server.info("clients", "blocked_clients") == "0");
+    gateway.ended();
+}
+
+#[test]
+fn the_admin_port_can_start_a_drain() {
+    let server = Server::start(Kind::Redis);
+    let mut gateway = Gateway::start(config(&server, "settle = \"1s\"\ntimeout = \"5s\""));
+    let answer = gateway.admin.post("/api/v1/drain", "");
+    assert_eq!(answer.status, 202, "{}", answer.body);
+    assert_eq!(answer.json()["state"], "started");
+    assert_eq!(gateway.admin.post("/api/v1/drain", "").json()["state"], "draining");
+    deadline::until_true("the listener to close", || Stream::connect(&gateway.address).is_err());
+    if gateway.process().try_wait().is_none() {
+        gateway.process().signal("TERM");
+    }
+    assert!(gateway.process().wait(Duration::from_secs(10)).success());
+    gateway.ended();
+}
+
+/// Clients that come back elsewhere lose nothing: every command gets its reply or a clean close
+/// between commands.
+#[test]
+fn a_drain_under_load_cuts_no_reply() {
+    let server = Server::start(Kind::Redis);
+    let mut gateway = Gateway::start(config(&server, "settle = \"300ms\"\ntimeout = \"5s\""));
+    let victims: Vec<Victim> = (0..8).map(|_| Victim::start(&gateway.address)).collect();
+    gateway.wait_metric("weir_requests_total", &[], 500.0);
+    gateway.process().signal("TERM");
+    let status = gateway.process().wait(Duration::from_secs(10));
+    assert!(status.success(), "{status}");
+    for victim in victims {
+        let suffered = victim.stop();
+        assert!(suffered.answered > 0);
+        for error in &suffered.errors {
+            // Closed in order, or nobody there any more; never a reset, never an error reply.
+            let is_clean = error.ends_with("Closed") || error.contains("connect again");
+            assert!(is_clean || error.contains("cannot send"), "{error}");
+        }
+    }
+    gateway.ended();
+}

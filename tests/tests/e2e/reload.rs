@@ -1,0 +1,179 @@
+//! A new configuration is taken at a turn boundary: nobody is disconnected, a bad file changes nothing.
+
+use std::time::{Duration, Instant};
+
+use weir_tests::client::Client;
+use weir_tests::deadline;
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::port;
+use weir_tests::server::{Kind, Server};
+use weir_tests::stream::Address;
+use weir_tests::victim::Victim;
+
+fn rewrite(gateway: &Gateway, change: impl Fn(&str) -> String) {
+    let text = std::fs::read_to_string(&gateway.file).expect("the configuration");
+    // Written beside and moved, so that nobody reads half a file.
+    let beside = gateway.file.with_extension("new");
+    std::fs::write(&beside, change(&text)).expect("the new configuration");
+    std::fs::rename(&beside, &gateway.file).expect("the new configuration takes its place");
+}
+
+fn second_listener(port: u16) -> String {
+    format!(
+        "\n[[listener]]\nname = \"second\"\nprotocol = \"redis\"\nbind = \"127.0.0.1:{port}\"\nupstream = \"server\"\n"
+    )
+}
+
+#[test]
+fn a_listener_is_added_and_removed_while_clients_stay() {
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::before(&server);
+    let mut old = gateway.connect();
+    old.expect(&["SET", "k", "v"], b"+OK\r\n");
+    old.expect(&["WATCH", "k"], b"+OK\r\n");
+    let port = port::free();
+    let first_text = std::fs::read_to_string(&gateway.file).expect("the configuration");
+    rewrite(&gateway, |text| text.to_owned() + &second_listener(port));
+    let answer = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let outcome = answer.json();
+    assert_eq!(outcome["outcome"], "applied");
+    assert_eq!(outcome["generation"], 2);
+    let second = Address::port(port);
+    let mut new = deadline::until("the second listener", deadline::WAIT, || {
+        weir_tests::stream::Stream::connect(&second).ok().map(Client::over)
+    });
+    new.expect(&["GET", "k"], b"$1\r\nv\r\n");
+    // State of the old connection survived.
+    old.expect(&["MULTI"], b"+OK\r\n");
+    old.expect(&["EXEC"], b"*0\r\n");
+    drop(new);
+    rewrite(&gateway, |_| first_text.clone());
+    gateway.admin.post("/api/v1/reload", "");
+    deadline::until_true("the second listener to close", || weir_tests::stream::Stream::connect(&second).is_err());
+    old.expect(&["GET", "k"], b"$1\r\nv\r\n");
+}
+
+#[test]
+fn sighup_reloads() {
+    let server = Server::start(Kind::Redis);
+    let mut gateway = Gateway::before(&server);
+    let mut client = gateway.connect();
+    client.expect(&["PING"], b"+PONG\r\n");
+    rewrite(&gateway, |text| text.replace("upstream = \"server\"", "upstream = \"server\"\nconnections_max = 7"));
+    gateway.process().signal("HUP");
+    gateway.wait_metric("weir_config_generation", &[], 2.0);
+    gateway.wait_metric("weir_config_reloads_total", &[("outcome", "applied")], 1.0);
+    client.expect(&["PING"], b"+PONG\r\n");
+}
+
+#[test]
+fn an_equal_file_changes_nothing() {
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::before(&server);
+    let answer = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(answer.json()["outcome"], "unchanged");
+    assert_eq!(gateway.metric("weir_config_generation"), 1.0);
+}
+
+/// X13: oversized, half written, unknown keys, wrong values: each names its place, and the last good
+/// configuration goes on.
+#[test]
+fn a_bad_file_is_refused_whole_and_says_where() {
+    let server = Server::start(Kind::Redis);
+    let mut gateway = Gateway::before(&server);
+    let good = std::fs::read_to_string(&gateway.file).expect("the configuration");
+    let mut client = gateway.connect();
+    let bad: &[(&str, String)] = &[
+        ("half a line", format!("{good}\n[[listener]]\nname = \"x")),
+        ("an unknown key", good.replace("[runtime]", "[runtime]\nwrokers = 1")),
+        ("a wrong type", good.replace("workers = 1", "workers = \"one\"")),
+        ("a missing upstream", good.replace("upstream = \"server\"", "upstream = \"nowhere\"")),
+        ("an empty file", String::new()),
+        ("two of a name", good.clone() + &second_listener(port::free()).replace("second", "test")),
+        ("megabytes of comment", format!("{good}\n{}", "# filler\n".repeat(600_000))),
+    ];
+    for (what, text) in bad {
+        rewrite(&gateway, |_| text.clone());
+        let answer = gateway.admin.post("/api/v1/reload", "");
+        assert_eq!(answer.status, 422, "{what}: {}", answer.body);
+        let outcome = answer.json();
+        assert_eq!(outcome["outcome"], "rejected", "{what}");
+        let diagnostics = outcome["diagnostics"].as_array().expect("diagnostics");
+        assert!(!diagnostics.is_empty(), "{what}: nothing is said");
+        let message = diagnostics[0]["message"].as_str().expect("a message");
+        assert!(!message.is_empty(), "{what}");
+        client.expect(&["PING"], b"+PONG\r\n");
+        gateway.connect().expect(&["PING"], b"+PONG\r\n");
+    }
+    std::fs::remove_file(&gateway.file).expect("the file can be removed");
+    gateway.process().signal("HUP");
+    gateway.wait_metric("weir_config_reloads_total", &[("outcome", "rejected")], 8.0);
+    client.expect(&["PING"], b"+PONG\r\n");
+    rewrite_back(&gateway, &good);
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").json()["outcome"], "unchanged");
+    assert_eq!(gateway.metric("weir_config_generation"), 1.0);
+}
+
+fn rewrite_back(gateway: &Gateway, text: &str) {
+    std::fs::write(&gateway.file, text).expect("the configuration");
+}
+
+#[test]
+fn what_needs_a_restart_is_reported() {
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::before(&server);
+    rewrite(&gateway, |text| text.replace("workers = 1", "workers = 2"));
+    let answer = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let outcome = answer.json();
+    let waiting = outcome["needs_restart"].as_array().expect("a list");
+    assert_eq!(waiting.len(), 1, "{outcome}");
+    assert!(waiting[0].to_string().contains("workers"), "{outcome}");
+    assert_eq!(gateway.metric("weir_config_restart_required"), 1.0);
+}
+
+#[test]
+fn an_upstream_moves_without_an_error() {
+    let (first, second) = (Server::start(Kind::Redis), Server::start(Kind::Redis));
+    first.connect().expect(&["SET", "who", "first"], b"+OK\r\n");
+    second.connect().expect(&["SET", "who", "second"], b"+OK\r\n");
+    let gateway = Gateway::before(&first);
+    let mut client = gateway.connect();
+    client.expect(&["GET", "who"], b"$5\r\nfirst\r\n");
+    rewrite(&gateway, |text| text.replace(&first.address.text(), &second.address.text()));
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);
+    deadline::until_true("the new server to answer", || {
+        let answer = client.call(&["GET", "who"]);
+        assert!(answer == b"$5\r\nfirst\r\n" || answer == b"$6\r\nsecond\r\n", "{}", String::from_utf8_lossy(&answer));
+        answer == b"$6\r\nsecond\r\n"
+    });
+    deadline::until_true("the old server to be left", || first.info("clients", "connected_clients") == "1");
+}
+
+/// X7 in short: many reloads under load, and not one client notices.
+#[test]
+fn reloads_under_load_cost_no_request() {
+    const RELOADS: u32 = 40;
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::start(Config::to(&server.address).workers(2));
+    let good = std::fs::read_to_string(&gateway.file).expect("the configuration");
+    let victims: Vec<Victim> = (0..4).map(|_| Victim::start(&gateway.address)).collect();
+    let started = Instant::now();
+    for round in 0..RELOADS {
+        let limit = 1_000 + round;
+        rewrite(&gateway, |_| {
+            good.replace("upstream = \"server\"", &format!("upstream = \"server\"\nconnections_max = {limit}"))
+        });
+        let answer = gateway.admin.post("/api/v1/reload", "");
+        assert_eq!(answer.json()["outcome"], "applied", "{}", answer.body);
+        // A new connection in every generation.
+        gateway.connect().expect(&["PING"], b"+PONG\r\n");
+    }
+    assert!(started.elapsed() < Duration::from_secs(60));
+    for victim in victims {
+        victim.stop_unharmed();
+    }
+    assert_eq!(gateway.metric("weir_config_generation"), f64::from(RELOADS + 1));
+}

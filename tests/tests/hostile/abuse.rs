@@ -1,0 +1,153 @@
+//! Floods: connections, handshakes, names. Past each limit there is one refusal and one counter.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use weir_tests::certificate::Certificates;
+use weir_tests::client::{Client, End};
+use weir_tests::deadline;
+use weir_tests::gateway::Gateway;
+use weir_tests::stream::Stream;
+use weir_tests::wire::shown;
+
+use crate::scene::Scene;
+
+const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// Opens connections until one is refused; returns those that were let in.
+fn fill(gateway: &Gateway, most: usize) -> Vec<Client> {
+    let mut inside = Vec::new();
+    for _ in 0..most {
+        let mut client = gateway.connect();
+        let _ = client.try_send(b"PING\r\n");
+        match client.try_reply(Duration::from_secs(5)) {
+            Ok(reply) if reply == b"+PONG\r\n" => inside.push(client),
+            Ok(reply) => {
+                assert_eq!(shown(&reply), shown(FULL));
+                return inside;
+            }
+            Err(end) => panic!("neither let in nor refused in words: {end:?}"),
+        }
+    }
+    panic!("{most} connections were let in");
+}
+
+#[test]
+fn connections_per_listener_are_limited() {
+    let mut scene = Scene::set_with(|config| config.listener("connections_max = 20"));
+    // The victim holds one.
+    let inside = fill(&scene.gateway, 40);
+    assert_eq!(inside.len(), 19);
+    let refused = |scene: &Scene| {
+        scene.gateway.metrics().sum_where("weir_connections_refused_total", &[("reason", "listener_connections")])
+    };
+    assert_eq!(refused(&scene), 1.0);
+    let mut late = scene.gateway.connect();
+    assert_eq!(late.read_to_end(deadline::WAIT), (FULL.to_vec(), End::Closed));
+    assert_eq!(refused(&scene), 2.0);
+    drop(inside);
+    deadline::until_true("room again", || {
+        let mut client = scene.gateway.connect();
+        let _ = client.try_send(b"PING\r\n");
+        client.try_reply(Duration::from_secs(5)) == Ok(b"+PONG\r\n".to_vec())
+    });
+    scene.unharmed();
+}
+
+#[test]
+fn connections_per_source_and_per_process_are_limited() {
+    for (lines, reason) in [
+        ("[limits]\nconnections_per_source = 10", "source_connections"),
+        ("[limits]\nconnections = 10\nconnections_per_source = 10", "process_connections"),
+    ] {
+        let mut scene = Scene::set_with(|config| config.tables(lines));
+        let inside = fill(&scene.gateway, 30);
+        assert_eq!(inside.len(), 9, "{reason}");
+        let counted = scene.gateway.metrics();
+        let total = counted.sum("weir_connections_refused_total");
+        assert_eq!(total, 1.0, "{:?}", counted.by("weir_connections_refused_total", "reason"));
+        drop(inside);
+        scene.unharmed();
+    }
+}
+
+#[test]
+fn a_thousand_connections_that_come_and_go_leave_nothing() {
+    let mut scene = Scene::set();
+    let descriptors = scene.gateway.process().descriptors();
+    for round in 0..20 {
+        let clients: Vec<Client> = (0..100).map(|_| scene.gateway.connect()).collect();
+        for (number, mut client) in clients.into_iter().enumerate() {
+            match (round + number) % 3 {
+                0 => client.expect(&["PING"], b"+PONG\r\n"),
+                1 => client.send(b"*1\r\n$"),
+                _ => {}
+            }
+        }
+    }
+    deadline::until_true("all connections to be closed", || scene.gateway.metric("weir_connections_open") <= 1.0);
+    deadline::until_true("descriptors to be back at the baseline", || {
+        scene.gateway.process().descriptors() <= descriptors + 1
+    });
+    assert_eq!(scene.gateway.metric("weir_connections_total"), 2_001.0);
+    scene.unharmed();
+}
+
+/// X11: command names, client names and channels of any kind; the number of series stays bounded.
+#[test]
+fn x11_attackers_choose_no_labels() {
+    let mut scene = Scene::set();
+    let mut client = scene.gateway.connect();
+    client.call(&["NOSUCH"]);
+    client.expect(&["CLIENT", "SETNAME", "first"], b"+OK\r\n");
+    let before = scene.gateway.metrics().series();
+    for number in 0..3_000 {
+        client.command(&[&format!("NOSUCH{number}"), "x"]);
+        client.command(&["CLIENT", "SETNAME", &format!("name{number}")]);
+    }
+    for _ in 0..6_000 {
+        client.reply();
+    }
+    let mut subscriber = scene.gateway.connect();
+    for number in 0..200 {
+        subscriber.call(&["SUBSCRIBE", &format!("channel{number}")]);
+    }
+    let metrics = scene.gateway.metrics();
+    let grown = metrics.series() - before;
+    assert!(grown < 200, "{grown} series more");
+    let labels: BTreeSet<&str> = metrics.label_values().collect();
+    for word in ["NOSUCH7", "nosuch7", "name7", "channel7"] {
+        assert!(!labels.contains(word), "{word} became a label");
+    }
+    assert!(metrics.sum_where("weir_command_calls_total", &[("command", "unknown")]) >= 3_000.0);
+    drop((client, subscriber));
+    scene.unharmed();
+}
+
+/// X3 in short: handshakes that never finish are bounded in number and in time.
+#[test]
+fn x3_handshakes_that_never_finish() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let files = Certificates::create(folder.path());
+    let tls_port = weir_tests::port::free();
+    let mut scene = Scene::set_with(|config| {
+        config.tables("[limits]\nhandshakes_per_core = 8").tables(&format!(
+            "[[listener]]\nname = \"tls\"\nprotocol = \"redis\"\nbind = \"127.0.0.1:{tls_port}\"\n\
+                 upstream = \"server\"\n[listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"\n\
+                 handshake_timeout = \"500ms\"",
+            files.server.display(),
+            files.server_key.display()
+        ))
+    });
+    let address = weir_tests::stream::Address::port(tls_port);
+    let silent: Vec<Stream> = (0..50).map(|_| Stream::connect(&address).expect("the listener accepts")).collect();
+    scene.gateway.wait_metric("weir_tls_handshake_failures_total", &[], 8.0);
+    deadline::until_true("all that hang to be given up", || {
+        let metrics = scene.gateway.metrics();
+        metrics.sum("weir_tls_handshakes_in_flight") == 0.0 && metrics.sum("weir_connections_open") <= 1.0
+    });
+    let mut good = Client::connect_tls(address.tcp(), files.client_config());
+    good.expect(&["PING"], b"+PONG\r\n");
+    drop((silent, good));
+    scene.unharmed();
+}

@@ -1,0 +1,226 @@
+//! X1, X4, X8, X9, X10: descriptors, memory and log sinks that run out, and kills.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use weir_tests::client::Client;
+use weir_tests::deadline;
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::server::{Kind, Server};
+use weir_tests::stream::Stream;
+use weir_tests::victim::Victim;
+use weir_tests::wire::{encode, shown};
+
+use crate::scene::Scene;
+
+/// X1: with few descriptors the gateway refuses or waits, does not spin, answers on its admin port,
+/// and takes clients again when there is room.
+#[test]
+fn x1_running_out_of_descriptors() {
+    let server = Server::start(Kind::Redis);
+    let limits = ["prlimit", "--nofile=160:160"];
+    let mut gateway = Gateway::start_behind(&limits, Config::to(&server.address));
+    let mut early = gateway.connect();
+    deadline::until_true("the server to be reached", || early.call(&["SET", "k", "v"]) == b"+OK\r\n");
+    let crowd: Vec<Stream> = (0..300).filter_map(|_| Stream::connect(&gateway.address).ok()).collect();
+    assert!(crowd.len() > 160, "the kernel's queue takes more than the process can");
+    let metric = |gateway: &Gateway| {
+        let metrics = gateway.metrics();
+        metrics.sum("weir_accept_errors_total")
+            + metrics.sum("weir_accept_pauses_total")
+            + metrics.sum("weir_connections_refused_total")
+    };
+    deadline::until_true("the lack to be noticed", || metric(&gateway) > 0.0);
+    // Existing clients go on, the admin port answers, and the CPU is not burnt by a spinning accept.
+    let cpu = gateway.process().cpu_time();
+    let started = Instant::now();
+    let mut answers = 0;
+    while started.elapsed() < Duration::from_secs(1) {
+        early.expect(&["GET", "k"], b"$1\r\nv\r\n");
+        assert_eq!(gateway.admin.get("/livez").status, 200);
+        answers += 1;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let burnt = gateway.process().cpu_time().saturating_sub(cpu);
+    assert!(answers > 5 && burnt < Duration::from_millis(700), "{answers} answers, {burnt:?} of CPU");
+    drop(crowd);
+    deadline::until_true("new clients to be taken", || {
+        let Ok(stream) = Stream::connect(&gateway.address) else {
+            return false;
+        };
+        let mut client = Client::over(stream);
+        client.try_send(b"PING\r\n").is_ok() && client.try_reply(Duration::from_secs(2)) == Ok(b"+PONG\r\n".to_vec())
+    });
+}
+
+/// X4: the byte budget is reached and released; what is past it is shed, and all of it comes back.
+#[test]
+fn x4_the_byte_budget_sheds_and_recovers() {
+    let scene = Scene::set_with(|config| config.tables("[limits]\nbuffered_bytes = \"8MiB\""));
+    // Each queues almost what a transaction may hold.
+    let value = "v".repeat(60_000);
+    let mut hoarders: Vec<Client> = (0..12).map(|_| scene.gateway.connect()).collect();
+    let mut shed = 0;
+    for client in &mut hoarders {
+        client.expect(&["MULTI"], b"+OK\r\n");
+        for _ in 0..30 {
+            let reply = client.call(&["SET", "k", &value]);
+            if reply != b"+QUEUED\r\n" {
+                assert!(reply.starts_with(b"-ERR weir: "), "{}", shown(&reply));
+                shed += 1;
+            }
+        }
+    }
+    assert!(shed > 0, "20 MiB were queued under a budget of 8 MiB");
+    assert!(scene.gateway.metric("weir_shed_total") >= 1.0);
+    let metrics = scene.gateway.metrics();
+    assert!(metrics.sum("weir_buffered_bytes") <= metrics.sum("weir_buffered_limit_bytes"), "the budget is kept");
+    drop(hoarders);
+    deadline::until_true("the budget to be free again", || scene.gateway.metric("weir_buffered_bytes") == 0.0);
+    let mut after = scene.gateway.connect();
+    after.expect(&["MULTI"], b"+OK\r\n");
+    for _ in 0..30 {
+        after.expect(&["SET", "k", &value], b"+QUEUED\r\n");
+    }
+    after.call(&["EXEC"]);
+    drop(after);
+    // The victim may have been shed as well while the budget was full; it was never disconnected.
+    scene.gateway.wait_metric("weir_requests_total", &[], 400.0);
+}
+
+#[test]
+fn requests_in_flight_are_limited_and_shed_in_words() {
+    let server = Server::start(Kind::Redis);
+    let config = Config::to(&server.address).tables("[limits]\nin_flight_per_core = 50");
+    let gateway = Gateway::start(config);
+    let mut clients: Vec<Client> = (0..40).map(|_| gateway.connect()).collect();
+    // Debug sleep would need rights; a script keeps the server busy instead.
+    let mut busy = gateway.connect();
+    let script = "local ends = redis.call('TIME') local n = 0 \
+                  repeat n = n + 1 local now = redis.call('TIME') \
+                  until (now[1] - ends[1]) * 1000000 + (now[2] - ends[2]) > 500000 return 'done'";
+    busy.command(&["EVAL", script, "0"]);
+    gateway.wait_metric("weir_requests_in_flight", &[], 1.0);
+    for client in &mut clients {
+        client.send(&encode(&["GET", "k"]).repeat(5));
+    }
+    let (mut answered, mut shed) = (0, 0);
+    for client in &mut clients {
+        for _ in 0..5 {
+            let reply = client.reply();
+            if reply == b"-ERR weir: too many requests in flight\r\n" {
+                shed += 1;
+            } else {
+                assert_eq!(reply, b"$-1\r\n", "{}", shown(&reply));
+                answered += 1;
+            }
+        }
+    }
+    assert_eq!(busy.reply(), b"$4\r\ndone\r\n");
+    assert!(answered >= 40 && shed >= 100, "{answered} answered, {shed} shed");
+    assert_eq!(gateway.metric("weir_shed_total"), f64::from(shed));
+    for client in &mut clients {
+        client.expect(&["GET", "k"], b"$-1\r\n");
+    }
+}
+
+/// X8: killed without warning; a new process serves at once on the same address.
+#[test]
+fn x8_kill_9_and_a_restart() {
+    let server = Server::start(Kind::Redis);
+    let config = Config::to(&server.address);
+    let mut first = Gateway::start(config.clone());
+    let mut clients: Vec<Client> = (0..50).map(|_| first.connect()).collect();
+    for client in &mut clients {
+        client.expect(&["WATCH", "k"], b"+OK\r\n");
+    }
+    first.process().kill();
+    first.ended();
+    let started = Instant::now();
+    let second = Gateway::start(config);
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?} from start to ready");
+    second.connect().expect(&["SET", "k", "v"], b"+OK\r\n");
+    deadline::until_true("the server to drop what the dead gateway held", || {
+        let count: u32 = server.info("clients", "connected_clients").parse().unwrap_or(99);
+        count < 10
+    });
+    drop(clients);
+}
+
+/// X9: the longest times that can be written do not overflow anything.
+#[test]
+fn x9_huge_timeouts_are_saturated() {
+    let server = Server::start(Kind::Redis);
+    let config = Config::to(&server.address)
+        .listener("head_timeout = \"1h\"\nidle_timeout = \"30d\"\nhalf_close_timeout = \"1h\"")
+        .upstream("request_timeout = \"1h\"\nconnect_timeout = \"1h\"\nlane_wait_timeout = \"10m\"");
+    let gateway = Gateway::start(config);
+    let mut client = gateway.connect();
+    client.expect(&["SET", "k", "v"], b"+OK\r\n");
+    // Far past what a timer may hold; the server decides what is too long.
+    client.expect(
+        &["BLPOP", "k2", "99999999999999999999"],
+        &server.connect().call(&["BLPOP", "k2", "99999999999999999999"]),
+    );
+    client.command(&["BLPOP", "k2", "9999999"]);
+    server.connect().expect(&["RPUSH", "k2", "x"], b":1\r\n");
+    assert_eq!(client.reply(), b"*2\r\n$2\r\nk2\r\n$1\r\nx\r\n");
+}
+
+/// X10: nobody reads the log; the data path does not notice.
+#[test]
+fn x10_a_blocked_log_stops_no_request() {
+    let server = Server::start(Kind::Redis);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pipe = folder.path().join("log.pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo can be started").success());
+    // Opened for reading and never read: the pipe takes 64 KiB, then blocks its writer.
+    let holder = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).expect("the pipe opens");
+    let config = Config::to(&server.address)
+        .tables("[telemetry]\nlog_level = \"debug\"\n[telemetry.access_log]\ntarget = \"stdout\"\nsample = 1.0");
+    let words = ["sh", "-c", "exec \"$@\" > \"$0\" 2>&1", pipe.to_str().unwrap_or_default()];
+    let gateway = Gateway::start_behind(&words, config);
+    deadline::until_true("the gateway to be ready", || gateway.admin.is_ready());
+    let victim = Victim::start(&gateway.address);
+    let mut client = gateway.connect();
+    for _ in 0..50 {
+        client.stream().write_all(&encode(&["SET", "k", "v"]).repeat(200)).expect("sent");
+        for _ in 0..200 {
+            assert_eq!(client.reply(), b"+OK\r\n");
+        }
+    }
+    victim.stop_unharmed();
+    let metrics = gateway.metrics();
+    let lost = metrics.sum("weir_log_events_dropped_total") + metrics.sum("weir_log_lines_suppressed_total");
+    assert!(lost > 0.0, "what the log could not take is counted");
+    assert!(gateway.admin.get("/livez").elapsed < Duration::from_secs(1));
+    drop(client);
+    // The end must come as well, log or no log.
+    gateway.finish();
+    drop(holder);
+}
+
+/// Memory per idle connection, and all of it back afterwards.
+#[test]
+fn two_thousand_idle_connections_cost_little_and_go() {
+    const IDLE: usize = 2_000;
+    const BYTES_EACH_MAX: u64 = 16 << 10;
+    let server = Server::start(Kind::Redis);
+    let config = Config::to(&server.address).tables("[limits]\nconnections_per_source = 5000");
+    let mut gateway = Gateway::start(config);
+    gateway.connect().expect(&["SET", "k", "v"], b"+OK\r\n");
+    gateway.wait_at_rest();
+    let (resident, descriptors) = (gateway.process().resident(), gateway.process().descriptors());
+    let mut idle: Vec<Client> = (0..IDLE).map(|_| gateway.connect()).collect();
+    for client in &mut idle {
+        client.expect(&["PING"], b"+PONG\r\n");
+    }
+    let each = gateway.process().resident().saturating_sub(resident) / IDLE as u64;
+    eprintln!("{each} bytes of resident memory per idle connection");
+    assert!(each < BYTES_EACH_MAX, "{each} bytes per idle connection");
+    drop(idle);
+    gateway.wait_at_rest();
+    deadline::until_true("descriptors to be back at the baseline", || gateway.process().descriptors() <= descriptors);
+}
