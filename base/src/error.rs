@@ -20,12 +20,7 @@ pub enum Culprit {
 
 impl Culprit {
     /// Every culprit, in declaration order.
-    pub const ALL: [Culprit; 4] = [
-        Culprit::Client,
-        Culprit::Upstream,
-        Culprit::Gateway,
-        Culprit::Config,
-    ];
+    pub const ALL: [Culprit; 4] = [Culprit::Client, Culprit::Upstream, Culprit::Gateway, Culprit::Config];
 
     /// The stable snake_case word used in metric labels, logs and JSON.
     #[must_use]

@@ -36,9 +36,7 @@ impl State {
 
     /// Leases whole steps for `missing` bytes; near the end of the budget, exactly what is missing.
     fn lease_more(&self, missing: u64) -> bool {
-        let whole = missing
-            .checked_next_multiple_of(self.step)
-            .filter(|&whole| self.budget.take(whole));
+        let whole = missing.checked_next_multiple_of(self.step).filter(|&whole| self.budget.take(whole));
         let granted = match whole {
             Some(whole) => whole,
             None if self.budget.take(missing) => missing,
@@ -83,29 +81,18 @@ impl ByteLease {
     /// The same with steps of `step` bytes (at least one); for tests and for small budgets.
     #[must_use]
     pub fn with_step(budget: Budget, step: u64) -> ByteLease {
-        ByteLease(Rc::new(State {
-            budget,
-            step: step.max(1),
-            leased: Cell::new(0),
-            in_use: Cell::new(0),
-        }))
+        ByteLease(Rc::new(State { budget, step: step.max(1), leased: Cell::new(0), in_use: Cell::new(0) }))
     }
 
     /// The right to buffer `bytes`, or `None` if the process budget is used up. Never waits.
     #[must_use = "the bytes are given back when the permit is dropped"]
     pub fn try_acquire(&self, bytes: u64) -> Option<BytesPermit> {
-        self.0.take(bytes).then(|| BytesPermit {
-            lease: self.clone(),
-            bytes,
-        })
+        self.0.take(bytes).then(|| BytesPermit { lease: self.clone(), bytes })
     }
 
     /// A permit of zero bytes, to be grown as a buffer grows.
     pub fn empty(&self) -> BytesPermit {
-        BytesPermit {
-            lease: self.clone(),
-            bytes: 0,
-        }
+        BytesPermit { lease: self.clone(), bytes: 0 }
     }
 
     /// Bytes in use on this core.
@@ -193,10 +180,7 @@ mod tests {
         let budget = Budget::new(100);
         let lease = ByteLease::with_step(budget.clone(), 10);
         let small = lease.try_acquire(1).unwrap();
-        assert_eq!(
-            (lease.in_use(), lease.leased(), budget.in_use()),
-            (1, 10, 10)
-        );
+        assert_eq!((lease.in_use(), lease.leased(), budget.in_use()), (1, 10, 10));
         let large = lease.try_acquire(35).unwrap();
         assert_eq!((lease.in_use(), budget.in_use()), (36, 40));
         drop(large);

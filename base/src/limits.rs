@@ -159,10 +159,7 @@ const _: () = assert!(READ_BUFFER_BYTES <= WRITE_HIGH_WATER_BYTES);
 const _: () = assert!(RESP_PIPELINE_COMMANDS_MAX <= EXCHANGES_PER_CORE_MAX);
 const _: () = assert!(EXCHANGES_PER_CONNECTION_MAX <= EXCHANGES_PER_CORE_MAX);
 const _: () = assert!(RESP_PIPELINE_BYTES_MAX >= READ_BUFFER_BYTES);
-const _: () = assert!(
-    64 * BYTE_LEASE_STEP <= BUFFERED_BYTES_MAX / 10,
-    "idle leases of 64 cores stay under a tenth"
-);
+const _: () = assert!(64 * BYTE_LEASE_STEP <= BUFFERED_BYTES_MAX / 10, "idle leases of 64 cores stay under a tenth");
 const _: () = assert!(BUFFERED_MEMORY_PERCENT <= 50);
 const _: () = assert!(TLS_HANDSHAKES_PER_CORE_MAX <= CONNECTIONS_MAX);
 
@@ -170,11 +167,7 @@ const _: () = assert!(TLS_HANDSHAKES_PER_CORE_MAX <= CONNECTIONS_MAX);
 #[must_use]
 pub const fn buffered_bytes(memory_limit: u64) -> u64 {
     let share = memory_limit / 100 * BUFFERED_MEMORY_PERCENT;
-    if share < BUFFERED_BYTES_MAX {
-        share
-    } else {
-        BUFFERED_BYTES_MAX
-    }
+    if share < BUFFERED_BYTES_MAX { share } else { BUFFERED_BYTES_MAX }
 }
 
 #[cfg(test)]

@@ -34,10 +34,7 @@ impl Budget {
     /// A budget of `limit` units, none in use.
     #[must_use]
     pub fn new(limit: u64) -> Budget {
-        Budget(Arc::new(Shared {
-            in_use: AtomicU64::new(0),
-            limit: AtomicU64::new(limit),
-        }))
+        Budget(Arc::new(Shared { in_use: AtomicU64::new(0), limit: AtomicU64::new(limit) }))
     }
 
     /// One unit, or `None` if the budget is used up. Never waits.
@@ -49,10 +46,7 @@ impl Budget {
     /// `units` at once or none at all.
     #[must_use = "the units are given back when the permit is dropped"]
     pub fn try_acquire_many(&self, units: u64) -> Option<Permit> {
-        self.take(units).then(|| Permit {
-            budget: self.clone(),
-            units,
-        })
+        self.take(units).then(|| Permit { budget: self.clone(), units })
     }
 
     /// Units out right now.
@@ -76,18 +70,10 @@ impl Budget {
     pub(crate) fn take(&self, units: u64) -> bool {
         let mut in_use = self.0.in_use.load(Ordering::Relaxed);
         loop {
-            let Some(next) = in_use
-                .checked_add(units)
-                .filter(|&next| next <= self.limit())
-            else {
+            let Some(next) = in_use.checked_add(units).filter(|&next| next <= self.limit()) else {
                 return false;
             };
-            match self.0.in_use.compare_exchange_weak(
-                in_use,
-                next,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
+            match self.0.in_use.compare_exchange_weak(in_use, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(seen) => in_use = seen,
             }
@@ -143,10 +129,7 @@ impl LocalBudget {
     /// A budget of `limit` units, none in use.
     #[must_use]
     pub fn new(limit: u64) -> LocalBudget {
-        LocalBudget(Rc::new(LocalState {
-            in_use: Cell::new(0),
-            limit: Cell::new(limit),
-        }))
+        LocalBudget(Rc::new(LocalState { in_use: Cell::new(0), limit: Cell::new(limit) }))
     }
 
     /// One unit, or `None` if the budget is used up. Never waits.
@@ -158,17 +141,9 @@ impl LocalBudget {
     /// `units` at once or none at all.
     #[must_use = "the units are given back when the permit is dropped"]
     pub fn try_acquire_many(&self, units: u64) -> Option<LocalPermit> {
-        let next = self
-            .0
-            .in_use
-            .get()
-            .checked_add(units)
-            .filter(|&next| next <= self.0.limit.get())?;
+        let next = self.0.in_use.get().checked_add(units).filter(|&next| next <= self.0.limit.get())?;
         self.0.in_use.set(next);
-        Some(LocalPermit {
-            budget: self.clone(),
-            units,
-        })
+        Some(LocalPermit { budget: self.clone(), units })
     }
 
     /// Units out right now.
@@ -274,8 +249,7 @@ mod tests {
         let (granted, refused) = (AtomicU64::new(0), AtomicU64::new(0));
         thread::scope(|scope| {
             for seed in 0..4 {
-                let (budget, held, start, granted, refused) =
-                    (&budget, &held, &start, &granted, &refused);
+                let (budget, held, start, granted, refused) = (&budget, &held, &start, &granted, &refused);
                 scope.spawn(move || {
                     let mut rng = crate::Rng::new(seed);
                     let mut mine = Vec::new();
@@ -287,8 +261,7 @@ mod tests {
                                 continue;
                             };
                             granted.fetch_add(1, Ordering::Relaxed);
-                            let now =
-                                held.fetch_add(permit.units(), Ordering::SeqCst) + permit.units();
+                            let now = held.fetch_add(permit.units(), Ordering::SeqCst) + permit.units();
                             assert!(now <= LIMIT, "{now} units out");
                             mine.push(permit);
                         } else if let Some(permit) = mine.pop() {
@@ -303,10 +276,7 @@ mod tests {
             }
         });
         assert_eq!(budget.in_use(), 0);
-        assert!(
-            granted.into_inner() > 1_000 && refused.into_inner() > 0,
-            "the test must meet both answers"
-        );
+        assert!(granted.into_inner() > 1_000 && refused.into_inner() > 0, "the test must meet both answers");
         drop(budget.try_acquire_many(LIMIT).expect("every unit is back"));
     }
 

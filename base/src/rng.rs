@@ -65,9 +65,7 @@ impl Rng {
     /// Exponential back-off with equal jitter: for `attempt` 0, 1, 2… a wait between half of and the whole of
     /// `min(first * 2^attempt, ceiling)`. Half is kept so that a retry is never immediate.
     pub fn backoff(&mut self, attempt: u32, first: Duration, ceiling: Duration) -> Duration {
-        let whole = first
-            .saturating_mul(1u32.checked_shl(attempt.min(31)).unwrap_or(u32::MAX))
-            .min(ceiling);
+        let whole = first.saturating_mul(1u32.checked_shl(attempt.min(31)).unwrap_or(u32::MAX)).min(ceiling);
         let half = whole / 2;
         half + half.mul_f64(self.unit())
     }
@@ -91,14 +89,7 @@ mod tests {
         // First outputs for seed 1234567, as listed with the reference implementation.
         let mut state = 1_234_567;
         let got: Vec<u64> = (0..3).map(|_| splitmix64(&mut state)).collect();
-        assert_eq!(
-            got,
-            [
-                6_457_827_717_110_365_317,
-                3_203_168_211_198_807_973,
-                9_817_491_932_198_370_423
-            ]
-        );
+        assert_eq!(got, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
 
     #[test]
@@ -106,15 +97,7 @@ mod tests {
         // State 1, 2, 3, 4: the vector used by the reference C code and by rand_xoshiro.
         let mut rng = Rng([1, 2, 3, 4]);
         let got: Vec<u64> = (0..4).map(|_| rng.next_u64()).collect();
-        assert_eq!(
-            got,
-            [
-                41_943_041,
-                58_720_359,
-                3_588_806_011_781_223,
-                3_591_011_842_654_386
-            ]
-        );
+        assert_eq!(got, [41_943_041, 58_720_359, 3_588_806_011_781_223, 3_591_011_842_654_386]);
     }
 
     #[test]
@@ -132,10 +115,7 @@ mod tests {
         for _ in 0..70_000 {
             seen[usize::try_from(rng.below(7)).unwrap()] += 1;
         }
-        assert!(
-            seen.iter().all(|&n| (9_500..10_500).contains(&n)),
-            "{seen:?}"
-        );
+        assert!(seen.iter().all(|&n| (9_500..10_500).contains(&n)), "{seen:?}");
         assert_eq!(rng.below(0), 0);
         assert_eq!(rng.below(1), 0);
     }
@@ -147,9 +127,7 @@ mod tests {
         for attempt in 0..200 {
             let jittered = rng.jitter(base, 0.2);
             assert!(jittered >= base.mul_f64(0.8) && jittered <= base.mul_f64(1.2));
-            let whole = base
-                .saturating_mul(2u32.saturating_pow(attempt))
-                .min(ceiling);
+            let whole = base.saturating_mul(2u32.saturating_pow(attempt)).min(ceiling);
             let wait = rng.backoff(attempt, base, ceiling);
             assert!(wait >= whole / 2 && wait <= whole, "{attempt}: {wait:?}");
         }

@@ -105,11 +105,7 @@ mod tests {
     #[test]
     fn a_secret_never_prints_its_content() {
         let secret = Secret::from("canary-7f3a");
-        for text in [
-            format!("{secret}"),
-            format!("{secret:?}"),
-            format!("{:#?}", Some(&secret)),
-        ] {
+        for text in [format!("{secret}"), format!("{secret:?}"), format!("{:#?}", Some(&secret))] {
             assert!(text.contains("[redacted]"));
             assert!(!text.contains("canary"));
         }
@@ -119,14 +115,7 @@ mod tests {
     fn only_the_very_same_bytes_match() {
         let secret = Secret::from("hunter2");
         assert!(secret.matches(b"hunter2"));
-        for wrong in [
-            &b""[..],
-            b"hunter",
-            b"hunter22",
-            b"hunter3",
-            b"Hunter2",
-            b"hunter2\0",
-        ] {
+        for wrong in [&b""[..], b"hunter", b"hunter22", b"hunter3", b"Hunter2", b"hunter2\0"] {
             assert!(!secret.matches(wrong), "{wrong:?}");
         }
         assert!(Secret::default().matches(b""));

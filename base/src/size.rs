@@ -10,12 +10,7 @@ use std::str::FromStr;
 pub struct ByteSize(u64);
 
 /// Units, largest first, as printed.
-const UNITS: [(&str, u64); 4] = [
-    ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-];
+const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 impl ByteSize {
     /// The size of `bytes` bytes.
@@ -63,12 +58,8 @@ pub enum SizeError {
 impl fmt::Display for SizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SizeError::NotANumber => {
-                "a size is a whole number with an optional unit, for example \"64KiB\""
-            }
-            SizeError::UnknownUnit => {
-                "unknown unit; use B, KiB, MiB, GiB or TiB (1 KiB is 1024 bytes)"
-            }
+            SizeError::NotANumber => "a size is a whole number with an optional unit, for example \"64KiB\"",
+            SizeError::UnknownUnit => "unknown unit; use B, KiB, MiB, GiB or TiB (1 KiB is 1024 bytes)",
             SizeError::TooLarge => "the size does not fit 64 bits",
         })
     }
@@ -91,18 +82,9 @@ impl FromStr for ByteSize {
         let unit = unit.trim_start();
         let factor = match unit {
             "" | "B" => 1,
-            _ => {
-                UNITS
-                    .iter()
-                    .find(|(name, _)| *name == unit)
-                    .ok_or(SizeError::UnknownUnit)?
-                    .1
-            }
+            _ => UNITS.iter().find(|(name, _)| *name == unit).ok_or(SizeError::UnknownUnit)?.1,
         };
-        number
-            .checked_mul(factor)
-            .map(ByteSize)
-            .ok_or(SizeError::TooLarge)
+        number.checked_mul(factor).map(ByteSize).ok_or(SizeError::TooLarge)
     }
 }
 
@@ -125,13 +107,7 @@ mod tests {
 
     #[test]
     fn sizes_read_as_people_write_them() {
-        for (text, bytes) in [
-            ("64KiB", 65_536),
-            ("1 MiB", 1 << 20),
-            (" 512B ", 512),
-            ("4096", 4_096),
-            ("0", 0),
-        ] {
+        for (text, bytes) in [("64KiB", 65_536), ("1 MiB", 1 << 20), (" 512B ", 512), ("4096", 4_096), ("0", 0)] {
             assert_eq!(text.parse(), Ok(ByteSize::new(bytes)), "{text}");
         }
     }

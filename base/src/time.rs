@@ -78,20 +78,13 @@ impl Time {
     /// `None` for a time that `Instant` cannot hold, such as [`Time::NEVER`] on some platforms.
     #[must_use]
     pub fn to_instant(self) -> Option<Instant> {
-        EPOCH
-            .get_or_init(Instant::now)
-            .checked_add(Duration::from_nanos(self.0))
+        EPOCH.get_or_init(Instant::now).checked_add(Duration::from_nanos(self.0))
     }
 }
 
 impl fmt::Debug for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{:09}s",
-            self.0 / 1_000_000_000,
-            self.0 % 1_000_000_000
-        )
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
     }
 }
 
@@ -152,14 +145,8 @@ mod tests {
         let one = Time::from_nanos(1);
         assert_eq!(one.since(Time::from_nanos(5)), Duration::ZERO);
         assert_eq!(one.saturating_add(Duration::MAX), Time::NEVER);
-        assert_eq!(
-            one.saturating_add(Duration::from_micros(2)).as_nanos(),
-            2_001
-        );
-        assert_eq!(
-            Time::ZERO.until(Time::from_nanos(7)),
-            Duration::from_nanos(7)
-        );
+        assert_eq!(one.saturating_add(Duration::from_micros(2)).as_nanos(), 2_001);
+        assert_eq!(Time::ZERO.until(Time::from_nanos(7)), Duration::from_nanos(7));
         assert_eq!(Time::NEVER.until(one), Duration::ZERO);
     }
 

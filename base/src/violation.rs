@@ -33,28 +33,12 @@ impl Violation {
         count: u64,
         limit: u64,
     ) -> Violation {
-        Violation {
-            reason,
-            culprit,
-            text: text.into(),
-            count,
-            limit,
-        }
+        Violation { reason, culprit, text: text.into(), count, limit }
     }
 
     /// A broken rule of the protocol, without a number.
-    pub fn rule(
-        reason: &'static str,
-        culprit: Culprit,
-        text: impl Into<Cow<'static, str>>,
-    ) -> Violation {
-        Violation {
-            reason,
-            culprit,
-            text: text.into(),
-            count: 0,
-            limit: 0,
-        }
+    pub fn rule(reason: &'static str, culprit: Culprit, text: impl Into<Cow<'static, str>>) -> Violation {
+        Violation { reason, culprit, text: text.into(), count: 0, limit: 0 }
     }
 }
 
@@ -76,25 +60,9 @@ mod tests {
 
     #[test]
     fn a_violation_reads_as_a_sentence() {
-        let limit = Violation::limit(
-            "line_too_long",
-            Culprit::Client,
-            "inline command too long",
-            70_000,
-            65_536,
-        );
-        assert_eq!(
-            limit.to_string(),
-            "inline command too long (line_too_long, client): 70000 where 65536 is allowed"
-        );
-        let rule = Violation::rule(
-            "bad_type_byte",
-            Culprit::Upstream,
-            "reply starts with an unknown type",
-        );
-        assert_eq!(
-            rule.to_string(),
-            "reply starts with an unknown type (bad_type_byte, upstream)"
-        );
+        let limit = Violation::limit("line_too_long", Culprit::Client, "inline command too long", 70_000, 65_536);
+        assert_eq!(limit.to_string(), "inline command too long (line_too_long, client): 70000 where 65536 is allowed");
+        let rule = Violation::rule("bad_type_byte", Culprit::Upstream, "reply starts with an unknown type");
+        assert_eq!(rule.to_string(), "reply starts with an unknown type (bad_type_byte, upstream)");
     }
 }

@@ -100,10 +100,7 @@ fn build_one(settings: &RuntimeSettings, cpu: Option<usize>, kind: DriverType, r
             .buffer_pool_buffer_len(settings.buffer_bytes as usize);
     }
     let mut builder = RuntimeBuilder::new();
-    builder
-        .with_proactor(proactor)
-        .event_interval(TASKS_PER_TURN_MAX)
-        .sync_queue_size(CROSS_THREAD_WAKES);
+    builder.with_proactor(proactor).event_interval(TASKS_PER_TURN_MAX).sync_queue_size(CROSS_THREAD_WAKES);
     if let Some(cpu) = cpu {
         builder.thread_affinity(HashSet::from([cpu]));
     }

@@ -30,10 +30,7 @@ pub struct Inbox<T>(Arc<Shared<T>>);
 /// A mailbox and its inbox. The queue is bounded by its senders: one snapshot at a time, and hand-offs by the
 /// connection limit.
 pub fn mailbox<T>() -> (Mailbox<T>, Inbox<T>) {
-    let shared = Arc::new(Shared {
-        queue: Mutex::new((VecDeque::new(), None)),
-        depth: AtomicUsize::new(0),
-    });
+    let shared = Arc::new(Shared { queue: Mutex::new((VecDeque::new(), None)), depth: AtomicUsize::new(0) });
     (Mailbox(shared.clone()), Inbox(shared))
 }
 

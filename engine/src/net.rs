@@ -3,10 +3,7 @@
 use std::{
     io,
     net::{SocketAddr, ToSocketAddrs},
-    os::{
-        fd::AsRawFd,
-        unix::fs::FileTypeExt,
-    },
+    os::{fd::AsRawFd, unix::fs::FileTypeExt},
     time::Duration,
 };
 

@@ -206,19 +206,12 @@ impl Output {
     }
 
     fn take_batch(&self, sealable: bool) -> Batch {
-        let plain = if sealable {
-            std::mem::take(&mut *self.0.buffer.borrow_mut())
-        } else {
-            Vec::new()
-        };
+        let plain = if sealable { std::mem::take(&mut *self.0.buffer.borrow_mut()) } else { Vec::new() };
         self.0.in_flight.set(plain.len());
         if let Some(hook) = &*self.0.on_flush.borrow() {
             hook();
         }
-        Batch {
-            plain,
-            wire: std::mem::take(&mut *self.0.wire.borrow_mut()),
-        }
+        Batch { plain, wire: std::mem::take(&mut *self.0.wire.borrow_mut()) }
     }
 
     /// A batch of `count` plain bytes has left; its buffer may be used again.

@@ -117,26 +117,11 @@ pub struct Buckets {
 
 impl Buckets {
     /// Whole requests and what they wait for: 0.95 us to 64 s by factors of the square root of two.
-    pub const REQUEST: Buckets = Buckets {
-        shift: 0,
-        per_octave: 2,
-        first: -20,
-        last: 6,
-    };
+    pub const REQUEST: Buckets = Buckets { shift: 0, per_octave: 2, first: -20, last: 6 };
     /// Parts of a request, of which there are many series: 60 ns to 64 s by factors of two.
-    pub const STAGE: Buckets = Buckets {
-        shift: 0,
-        per_octave: 1,
-        first: -24,
-        last: 6,
-    };
+    pub const STAGE: Buckets = Buckets { shift: 0, per_octave: 1, first: -24, last: 6 };
     /// Lives of connections: 1 ms to 18 h by factors of two.
-    pub const LIFETIME: Buckets = Buckets {
-        shift: 10,
-        per_octave: 1,
-        first: -10,
-        last: 16,
-    };
+    pub const LIFETIME: Buckets = Buckets { shift: 10, per_octave: 1, first: -10, last: 16 };
 }
 
 /// One metric: what Prometheus calls a family. Declared only in the table.
@@ -172,17 +157,7 @@ impl Family {
     ) -> Family {
         let (index, section) = place;
         let (unit, merge, buckets) = (Unit::of_name(name), Merge::Sum, Buckets::STAGE);
-        Family {
-            index,
-            section,
-            name,
-            kind,
-            unit,
-            labels,
-            help,
-            merge,
-            buckets,
-        }
+        Family { index, section, name, kind, unit, labels, help, merge, buckets }
     }
 
     const fn counter(
@@ -266,28 +241,12 @@ pub fn markdown() -> String {
     for family in ALL {
         if family.section != section {
             section = family.section;
-            let _ = writeln!(
-                out,
-                "\n## {section}\n\n| metric | kind | unit | labels | meaning |\n|---|---|---|---|---|"
-            );
+            let _ =
+                writeln!(out, "\n## {section}\n\n| metric | kind | unit | labels | meaning |\n|---|---|---|---|---|");
         }
-        let labels = family
-            .labels
-            .iter()
-            .map(|label| format!("`{label}`"))
-            .collect::<Vec<_>>()
-            .join(" ");
-        let (name, kind, unit, help) = (
-            family.name,
-            family.kind.as_str(),
-            family.unit.as_str(),
-            family.help,
-        );
-        let _ = writeln!(
-            out,
-            "| `{name}`<br>`{}` | {kind} | {unit} | {labels} | {help} |",
-            family.otel_name()
-        );
+        let labels = family.labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(" ");
+        let (name, kind, unit, help) = (family.name, family.kind.as_str(), family.unit.as_str(), family.help);
+        let _ = writeln!(out, "| `{name}`<br>`{}` | {kind} | {unit} | {labels} | {help} |", family.otel_name());
     }
     out.push_str("\n## Labels\n\n| label | values |\n|---|---|\n");
     for (label, values) in LABELS {
@@ -331,43 +290,20 @@ mod tests {
         for (position, family) in ALL.iter().enumerate() {
             let name = family.name;
             assert_eq!(family.index, position);
-            assert!(
-                ["weir_", "gateway_", "process_"]
-                    .iter()
-                    .any(|prefix| name.starts_with(prefix)),
-                "{name}"
-            );
-            assert!(
-                name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
-                "{name}"
-            );
-            assert_eq!(
-                name.ends_with("_total"),
-                family.kind == Kind::Counter,
-                "{name}: `_total` marks a counter"
-            );
+            assert!(["weir_", "gateway_", "process_"].iter().any(|prefix| name.starts_with(prefix)), "{name}");
+            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+            assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}: `_total` marks a counter");
             if family.kind == Kind::Histogram {
-                assert!(
-                    matches!(family.unit, Unit::Seconds | Unit::Microseconds),
-                    "{name}: histograms hold durations"
-                );
+                assert!(matches!(family.unit, Unit::Seconds | Unit::Microseconds), "{name}: histograms hold durations");
             }
-            assert!(
-                family.help.ends_with('.') && !family.help.contains(['\n', '|']),
-                "{name}: {}",
-                family.help
-            );
+            assert!(family.help.ends_with('.') && !family.help.contains(['\n', '|']), "{name}: {}", family.help);
         }
     }
 
     #[test]
     fn names_are_unique_and_found() {
         for family in ALL {
-            assert!(
-                std::ptr::eq(find(family.name).unwrap(), family),
-                "{} is declared twice",
-                family.name
-            );
+            assert!(std::ptr::eq(find(family.name).unwrap(), family), "{} is declared twice", family.name);
         }
         assert!(find("weir_nothing").is_none());
     }
@@ -376,28 +312,18 @@ mod tests {
     fn every_label_is_explained_and_none_is_idle() {
         for family in ALL {
             for label in family.labels {
-                assert!(
-                    LABELS.iter().any(|(name, _)| name == label),
-                    "{}: label {label}",
-                    family.name
-                );
+                assert!(LABELS.iter().any(|(name, _)| name == label), "{}: label {label}", family.name);
             }
         }
         for (label, _) in LABELS {
-            assert!(
-                ALL.iter().any(|family| family.labels.contains(label)),
-                "label {label} is not used"
-            );
+            assert!(ALL.iter().any(|family| family.labels.contains(label)), "label {label} is not used");
         }
     }
 
     #[test]
     fn the_opentelemetry_name_follows_one_rule() {
         assert_eq!(LANE_POOL_WAITERS.otel_name(), "gateway.lane_pool_waiters");
-        assert_eq!(
-            LANE_POOL_ACQUIRE_WAIT.otel_name(),
-            "gateway.lane_pool_acquire_wait_microseconds"
-        );
+        assert_eq!(LANE_POOL_ACQUIRE_WAIT.otel_name(), "gateway.lane_pool_acquire_wait_microseconds");
         assert_eq!(CONNECTIONS_TOTAL.otel_name(), "weir.connections");
         assert_eq!(LANE_POOL_ACQUIRE_WAIT.unit, Unit::Microseconds);
         assert_eq!(WORKER_CPU_SECONDS.unit, Unit::Seconds);
@@ -407,19 +333,10 @@ mod tests {
     #[test]
     fn exposed_buckets_lie_within_the_cells() {
         for family in ALL.iter().filter(|family| family.kind == Kind::Histogram) {
-            let Buckets {
-                shift,
-                per_octave,
-                first,
-                last,
-            } = family.buckets;
+            let Buckets { shift, per_octave, first, last } = family.buckets;
             assert!(matches!(per_octave, 1 | 2));
             let shift = i32::try_from(shift).unwrap();
-            assert!(
-                first >= -24 + shift && last <= 6 + shift && first < last,
-                "{}",
-                family.name
-            );
+            assert!(first >= -24 + shift && last <= 6 + shift && first < last, "{}", family.name);
         }
     }
 
@@ -431,9 +348,6 @@ mod tests {
             std::fs::write(path, markdown()).unwrap();
         }
         let committed = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            committed == markdown(),
-            "docs/METRICS.md is stale: run `cargo xtask generate`"
-        );
+        assert!(committed == markdown(), "docs/METRICS.md is stale: run `cargo xtask generate`");
     }
 }

@@ -58,29 +58,18 @@ struct Block {
 
 impl Block {
     fn new(core: u32) -> Arc<Block> {
-        Arc::new(Block {
-            core,
-            free: Mutex::new(Vec::new()),
-        })
+        Arc::new(Block { core, free: Mutex::new(Vec::new()) })
     }
 
     fn slot(self: &Arc<Block>) -> Arc<Slot> {
         let mut free = lock(&self.free);
         if free.is_empty() {
             let chunk = Arc::new(Chunk([const { AtomicU64::new(0) }; CHUNK_CELLS]));
-            free.extend(
-                (0..CHUNK_CELLS as u8)
-                    .rev()
-                    .map(|index| (chunk.clone(), index)),
-            );
+            free.extend((0..CHUNK_CELLS as u8).rev().map(|index| (chunk.clone(), index)));
         }
         let (chunk, index) = free.pop().expect("a chunk was just added");
         chunk.0[usize::from(index)].store(0, Ordering::Relaxed);
-        Arc::new(Slot {
-            chunk,
-            index,
-            block: self.clone(),
-        })
+        Arc::new(Slot { chunk, index, block: self.clone() })
     }
 }
 
@@ -149,11 +138,7 @@ impl Registry {
     #[must_use]
     pub fn with_level(level: Level) -> Registry {
         let families = catalog::ALL.iter().map(|_| Mutex::default()).collect();
-        Registry(Arc::new(Inner {
-            level,
-            families,
-            blocks: Mutex::default(),
-        }))
+        Registry(Arc::new(Inner { level, families, blocks: Mutex::default() }))
     }
 
     /// What is measured.
@@ -166,21 +151,14 @@ impl Registry {
     /// two writers would lose each other's counts.
     #[must_use]
     pub fn core(&self, core: u32) -> CoreMetrics {
-        CoreMetrics {
-            registry: self.clone(),
-            block: self.block(core),
-            one_writer: PhantomData,
-        }
+        CoreMetrics { registry: self.clone(), block: self.block(core), one_writer: PhantomData }
     }
 
     /// Metrics for threads that are not workers. Their handles may be shared between threads and cost an atomic
     /// read-modify-write.
     #[must_use]
     pub fn shared(&self) -> SharedMetrics {
-        SharedMetrics {
-            registry: self.clone(),
-            block: self.block(SHARED_CORE),
-        }
+        SharedMetrics { registry: self.clone(), block: self.block(SHARED_CORE) }
     }
 
     /// Takes every series whose label `label` is `value` out of every family; see the module for what becomes of the
@@ -192,9 +170,7 @@ impl Registry {
                 continue;
             };
             let mut entry = lock(&self.0.families[family.index]);
-            let gone = entry
-                .series
-                .extract_if(.., |labels, _| labels[position].as_ref() == value);
+            let gone = entry.series.extract_if(.., |labels, _| labels[position].as_ref() == value);
             retired.extend(gone.map(|(_, series)| series));
         }
         // Dropped here, outside the locks of the families.
@@ -214,48 +190,25 @@ impl Registry {
                 }
                 entry.series.values().cloned().collect()
             };
-            let series = listed
-                .iter()
-                .map(|series| read_series(family, series))
-                .collect();
+            let series = listed.iter().map(|series| read_series(family, series)).collect();
             families.push(FamilySnapshot { family, series });
         }
-        families[catalog::LABEL_OVERFLOWS.index]
-            .series
-            .extend(overflows.into_iter().map(|(name, count)| SeriesSnapshot {
-                labels: [Arc::from(name)].into(),
-                value: Value::Counter(count),
-            }));
+        families[catalog::LABEL_OVERFLOWS.index].series.extend(
+            overflows
+                .into_iter()
+                .map(|(name, count)| SeriesSnapshot { labels: [Arc::from(name)].into(), value: Value::Counter(count) }),
+        );
         Snapshot::new(families)
     }
 
     fn block(&self, core: u32) -> Arc<Block> {
-        lock(&self.0.blocks)
-            .entry(core)
-            .or_insert_with(|| Block::new(core))
-            .clone()
+        lock(&self.0.blocks).entry(core).or_insert_with(|| Block::new(core)).clone()
     }
 
     /// The cell of (family, labels) on the block's core, created if it is new.
-    fn cell(
-        &self,
-        family: &'static Family,
-        kind: Kind,
-        values: &[&str],
-        block: &Arc<Block>,
-    ) -> Cell {
-        assert!(
-            family.kind == kind,
-            "{} is a {}",
-            family.name,
-            family.kind.as_str()
-        );
-        assert!(
-            family.labels.len() == values.len(),
-            "{} has the labels {:?}",
-            family.name,
-            family.labels
-        );
+    fn cell(&self, family: &'static Family, kind: Kind, values: &[&str], block: &Arc<Block>) -> Cell {
+        assert!(family.kind == kind, "{} is a {}", family.name, family.kind.as_str());
+        assert!(family.labels.len() == values.len(), "{} has the labels {:?}", family.name, family.labels);
         let series = self.series(family, values);
         let mut cells = lock(&series.cells);
         if let Some((_, cell)) = cells.iter().find(|(core, _)| *core == block.core) {
@@ -270,10 +223,7 @@ impl Registry {
     }
 
     fn series(&self, family: &'static Family, values: &[&str]) -> Arc<Series> {
-        let mut labels: Labels = values
-            .iter()
-            .map(|value| Arc::from(shortened(value)))
-            .collect();
+        let mut labels: Labels = values.iter().map(|value| Arc::from(shortened(value))).collect();
         let mut entry = lock(&self.0.families[family.index]);
         if let Some(series) = entry.series.get(&labels) {
             return series.clone();
@@ -282,17 +232,8 @@ impl Registry {
             entry.overflows += 1;
             labels = values.iter().map(|_| Arc::from("other")).collect();
         }
-        let new = || {
-            Arc::new(Series {
-                labels: labels.clone(),
-                cells: Mutex::default(),
-            })
-        };
-        entry
-            .series
-            .entry(labels.clone())
-            .or_insert_with(new)
-            .clone()
+        let new = || Arc::new(Series { labels: labels.clone(), cells: Mutex::default() });
+        entry.series.entry(labels.clone()).or_insert_with(new).clone()
     }
 }
 
@@ -345,20 +286,14 @@ impl CoreMetrics {
         if self.registry.level() < Level::Full {
             return Histogram::disabled();
         }
-        match self
-            .registry
-            .cell(family, Kind::Histogram, values, &self.block)
-        {
+        match self.registry.cell(family, Kind::Histogram, values, &self.block) {
             Cell::Histogram(cell) => Histogram::new(Some(cell)),
             Cell::Number(_) => Histogram::disabled(),
         }
     }
 
     fn number(&self, family: &'static Family, kind: Kind, values: &[&str]) -> Arc<Slot> {
-        number(
-            self.registry.cell(family, kind, values, &self.block),
-            &self.block,
-        )
+        number(self.registry.cell(family, kind, values, &self.block), &self.block)
     }
 }
 
@@ -373,20 +308,13 @@ impl SharedMetrics {
     /// The counter with these label values, at zero if it is new.
     #[must_use]
     pub fn counter(&self, family: &'static Family, values: &[&str]) -> SharedCounter {
-        SharedCounter::new(number(
-            self.registry
-                .cell(family, Kind::Counter, values, &self.block),
-            &self.block,
-        ))
+        SharedCounter::new(number(self.registry.cell(family, Kind::Counter, values, &self.block), &self.block))
     }
 
     /// The gauge with these label values, at zero if it is new.
     #[must_use]
     pub fn gauge(&self, family: &'static Family, values: &[&str]) -> SharedGauge {
-        SharedGauge::new(number(
-            self.registry.cell(family, Kind::Gauge, values, &self.block),
-            &self.block,
-        ))
+        SharedGauge::new(number(self.registry.cell(family, Kind::Gauge, values, &self.block), &self.block))
     }
 }
 
@@ -399,22 +327,14 @@ fn number(cell: Cell, block: &Arc<Block>) -> Arc<Slot> {
 }
 
 fn read_series(family: &'static Family, series: &Series) -> SeriesSnapshot {
-    let cells: Vec<Cell> = lock(&series.cells)
-        .iter()
-        .map(|(_, cell)| cell.clone())
-        .collect();
+    let cells: Vec<Cell> = lock(&series.cells).iter().map(|(_, cell)| cell.clone()).collect();
     let parts = cells.iter().map(|cell| match (family.kind, cell) {
         (Kind::Counter, Cell::Number(slot)) => Value::Counter(slot.cell().load(Ordering::Relaxed)),
         (_, Cell::Number(slot)) => Value::Gauge(slot.cell().load(Ordering::Relaxed).cast_signed()),
         (_, Cell::Histogram(histogram)) => Value::Histogram(histogram.snapshot()),
     });
-    let value = parts
-        .reduce(|a, b| a.merged(b, family.merge))
-        .unwrap_or_else(|| Value::empty(family.kind));
-    SeriesSnapshot {
-        labels: series.labels.clone(),
-        value,
-    }
+    let value = parts.reduce(|a, b| a.merged(b, family.merge)).unwrap_or_else(|| Value::empty(family.kind));
+    SeriesSnapshot { labels: series.labels.clone(), value }
 }
 
 /// `value`, cut at a character boundary if it is too long.

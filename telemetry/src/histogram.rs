@@ -36,10 +36,8 @@ const _: () = assert!(BYTES <= 4096);
 /// The square root of two, scaled so that 2^31 is one.
 const SQRT_2_Q31: u64 = 3_037_000_500;
 /// Start of each half octave and the factor that maps its width to 8 x 2^48.
-const HALVES: [(u64, u64); 2] = [
-    (1 << 31, (8 << 48) / (SQRT_2_Q31 - (1 << 31))),
-    (SQRT_2_Q31, (8 << 48) / ((1 << 32) - SQRT_2_Q31)),
-];
+const HALVES: [(u64, u64); 2] =
+    [(1 << 31, (8 << 48) / (SQRT_2_Q31 - (1 << 31))), (SQRT_2_Q31, (8 << 48) / ((1 << 32) - SQRT_2_Q31))];
 
 #[repr(align(128))]
 struct Cells {
@@ -58,10 +56,7 @@ pub(crate) struct HistogramCell {
 
 impl HistogramCell {
     pub(crate) fn new(shift: u32) -> HistogramCell {
-        HistogramCell {
-            shift,
-            cells: OnceLock::new(),
-        }
+        HistogramCell { shift, cells: OnceLock::new() }
     }
 
     /// Only called by the one writer; plain loads and stores.
@@ -77,10 +72,7 @@ impl HistogramCell {
 
     /// A copy. A record under way may be in the buckets and not yet in the sum; the count is made from the buckets.
     pub(crate) fn snapshot(&self) -> HistogramSnapshot {
-        let mut snapshot = HistogramSnapshot {
-            shift: self.shift,
-            ..HistogramSnapshot::default()
-        };
+        let mut snapshot = HistogramSnapshot { shift: self.shift, ..HistogramSnapshot::default() };
         let Some(cells) = self.cells.get() else {
             return snapshot;
         };
@@ -100,20 +92,13 @@ impl HistogramCell {
 #[cold]
 fn empty_cells() -> Box<Cells> {
     let buckets = [const { AtomicU64::new(0) }; BUCKETS];
-    Box::new(Cells {
-        buckets,
-        sum: AtomicU64::new(0),
-        max: AtomicU64::new(0),
-    })
+    Box::new(Cells { buckets, sum: AtomicU64::new(0), max: AtomicU64::new(0) })
 }
 
 /// One writer: no read-modify-write instruction is needed.
 #[inline]
 fn add(cell: &AtomicU64, n: u64) {
-    cell.store(
-        cell.load(Ordering::Relaxed).wrapping_add(n),
-        Ordering::Relaxed,
-    );
+    cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
 }
 
 /// The bucket of a value in nanoseconds.
@@ -129,11 +114,7 @@ fn bucket_of(nanos: u64) -> usize {
     }
     let octave = units.ilog2();
     // The value within its octave, 2^31 (one) to 2^32 (two).
-    let mantissa = if octave >= 31 {
-        units >> (octave - 31)
-    } else {
-        units << (31 - octave)
-    };
+    let mantissa = if octave >= 31 { units >> (octave - 31) } else { units << (31 - octave) };
     let half = usize::from(mantissa >= SQRT_2_Q31);
     let (start, factor) = HALVES[half];
     let step = (((mantissa - start) * factor) >> 48) as usize;
@@ -171,10 +152,7 @@ pub struct Histogram {
 
 impl Histogram {
     pub(crate) fn new(cell: Option<Arc<HistogramCell>>) -> Histogram {
-        Histogram {
-            cell,
-            one_writer: PhantomData,
-        }
+        Histogram { cell, one_writer: PhantomData }
     }
 
     /// A histogram of its own, outside any registry; for load generators and tests.
@@ -213,10 +191,7 @@ impl Histogram {
     /// A copy of what was recorded.
     #[must_use]
     pub fn snapshot(&self) -> HistogramSnapshot {
-        self.cell
-            .as_ref()
-            .map(|cell| cell.snapshot())
-            .unwrap_or_default()
+        self.cell.as_ref().map(|cell| cell.snapshot()).unwrap_or_default()
     }
 }
 
@@ -260,8 +235,7 @@ impl HistogramSnapshot {
     /// ceil(q x count), at most the maximum. `None` without records.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<u64> {
-        let rank =
-            ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
+        let rank = ((q.clamp(0.0, 1.0) * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
         for &(index, count) in &self.counts {
             seen += count;
@@ -277,10 +251,7 @@ impl HistogramSnapshot {
         if self.count == 0 {
             self.shift = other.shift;
         }
-        debug_assert!(
-            other.count == 0 || self.shift == other.shift,
-            "ranges differ"
-        );
+        debug_assert!(other.count == 0 || self.shift == other.shift, "ranges differ");
         if self.shift != other.shift || other.count == 0 {
             return;
         }
@@ -338,9 +309,7 @@ impl HistogramSnapshot {
     }
 
     fn fill(&mut self, dense: &[u64]) {
-        let filled = (0u16..)
-            .zip(dense.iter().copied())
-            .filter(|(_, count)| *count > 0);
+        let filled = (0u16..).zip(dense.iter().copied()).filter(|(_, count)| *count > 0);
         self.counts = filled.collect();
         self.count = self.counts.iter().map(|(_, count)| count).sum();
     }

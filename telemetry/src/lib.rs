@@ -36,9 +36,6 @@ pub mod sample;
 pub mod snapshot;
 
 pub use catalog::{Family, Kind, Unit};
-pub use cells::{
-    CoreMetrics, Counter, Gauge, GaugeGuard, Level, Registry, SharedCounter, SharedGauge,
-    SharedMetrics,
-};
+pub use cells::{CoreMetrics, Counter, Gauge, GaugeGuard, Level, Registry, SharedCounter, SharedGauge, SharedMetrics};
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use snapshot::Snapshot;

@@ -189,10 +189,7 @@ pub struct LogReader(Arc<Ring>);
 /// see [`weir_base::limits::LOG_RING_EVENTS`] for the default.
 #[must_use]
 pub fn log_ring(capacity: usize) -> (LogWriter, LogReader) {
-    let ring = Arc::new(Ring {
-        events: ArrayQueue::new(capacity.max(1)),
-        dropped: AtomicU64::new(0),
-    });
+    let ring = Arc::new(Ring { events: ArrayQueue::new(capacity.max(1)), dropped: AtomicU64::new(0) });
     (LogWriter(ring.clone()), LogReader(ring))
 }
 
@@ -249,9 +246,7 @@ mod tests {
         let queued: Vec<bool> = (0..4).map(|n| writer.push(refusal(n))).collect();
         assert_eq!(queued, [true, true, false, false]);
         assert_eq!(reader.dropped(), 2);
-        let events: Vec<u64> = std::iter::from_fn(|| reader.pop())
-            .map(|event| count_of(&event))
-            .collect();
+        let events: Vec<u64> = std::iter::from_fn(|| reader.pop()).map(|event| count_of(&event)).collect();
         assert_eq!(events, [0, 1]);
         assert!(writer.push(refusal(9)), "room again");
     }
@@ -259,8 +254,7 @@ mod tests {
     #[test]
     fn events_cross_threads_in_order_and_none_is_lost_uncounted() {
         let (writer, reader) = log_ring(64);
-        let thread =
-            std::thread::spawn(move || (0..20_000).filter(|&n| writer.push(refusal(n))).count());
+        let thread = std::thread::spawn(move || (0..20_000).filter(|&n| writer.push(refusal(n))).count());
         let (mut seen, mut last) = (0, None);
         loop {
             let finished = thread.is_finished();

@@ -33,56 +33,29 @@ pub fn render(snapshot: &Snapshot) -> String {
 fn render_family(out: &mut String, entry: &FamilySnapshot) {
     let family = entry.family;
     let (name, kind) = (family.name, family.kind.as_str());
-    let _ = writeln!(
-        out,
-        "# HELP {name} {}\n# TYPE {name} {kind}",
-        escaped_help(family.help)
-    );
+    let _ = writeln!(out, "# HELP {name} {}\n# TYPE {name} {kind}", escaped_help(family.help));
     for series in &entry.series {
         let labels = labels(family, series);
         match &series.value {
-            Value::Counter(count) if family.unit.divisor() == 1 => {
-                line(out, name, "", &labels, count)
-            }
+            Value::Counter(count) if family.unit.divisor() == 1 => line(out, name, "", &labels, count),
             Value::Counter(count) => line(out, name, "", &labels, family.scale(*count as f64)),
-            Value::Gauge(value) if family.unit.divisor() == 1 => {
-                line(out, name, "", &labels, value)
-            }
+            Value::Gauge(value) if family.unit.divisor() == 1 => line(out, name, "", &labels, value),
             Value::Gauge(value) => line(out, name, "", &labels, family.scale(*value as f64)),
             Value::Histogram(histogram) => render_histogram(out, family, &labels, histogram),
         }
     }
 }
 
-fn render_histogram(
-    out: &mut String,
-    family: &Family,
-    labels: &str,
-    histogram: &HistogramSnapshot,
-) {
+fn render_histogram(out: &mut String, family: &Family, labels: &str, histogram: &HistogramSnapshot) {
     let name = family.name;
-    let open = if labels.is_empty() {
-        String::new()
-    } else {
-        format!("{labels},")
-    };
+    let open = if labels.is_empty() { String::new() } else { format!("{labels},") };
     let mut not_above = histogram.cumulative();
     for (bound, edge) in boundaries(family) {
-        let _ = writeln!(
-            out,
-            "{name}_bucket{{{open}le=\"{bound}\"}} {}",
-            not_above(edge)
-        );
+        let _ = writeln!(out, "{name}_bucket{{{open}le=\"{bound}\"}} {}", not_above(edge));
     }
     let count = histogram.count();
     let _ = writeln!(out, "{name}_bucket{{{open}le=\"+Inf\"}} {count}");
-    line(
-        out,
-        name,
-        "_sum",
-        labels,
-        family.scale(histogram.sum() as f64),
-    );
+    line(out, name, "_sum", labels, family.scale(histogram.sum() as f64));
     line(out, name, "_count", labels, count);
 }
 
@@ -91,19 +64,13 @@ fn boundaries(family: &Family) -> impl Iterator<Item = (f64, usize)> {
     let (buckets, seconds) = (family.buckets, family.unit == Unit::Seconds);
     let step = if buckets.per_octave == 2 { 1 } else { 2 };
     let lowest = 2 * (FIRST_EXPONENT + buckets.shift.cast_signed());
-    (2 * buckets.first..=2 * buckets.last)
-        .step_by(step)
-        .map(move |half_octave| {
-            // Multiplying by a power of two is exact, so the text of a boundary is the same on every machine.
-            let root = if half_octave.rem_euclid(2) == 1 {
-                SQRT_2
-            } else {
-                1.0
-            };
-            let bound = root * exp2(half_octave.div_euclid(2));
-            let edge = usize::try_from(half_octave - lowest).unwrap_or(0);
-            (if seconds { bound } else { bound * 1e6 }, edge)
-        })
+    (2 * buckets.first..=2 * buckets.last).step_by(step).map(move |half_octave| {
+        // Multiplying by a power of two is exact, so the text of a boundary is the same on every machine.
+        let root = if half_octave.rem_euclid(2) == 1 { SQRT_2 } else { 1.0 };
+        let bound = root * exp2(half_octave.div_euclid(2));
+        let edge = usize::try_from(half_octave - lowest).unwrap_or(0);
+        (if seconds { bound } else { bound * 1e6 }, edge)
+    })
 }
 
 fn line(out: &mut String, name: &str, suffix: &str, labels: &str, value: impl std::fmt::Display) {
@@ -126,11 +93,7 @@ fn labels(family: &Family, series: &SeriesSnapshot) -> String {
 /// Label values escape backslash, double quote and line feed.
 fn escaped_value(text: &str) -> Cow<'_, str> {
     if text.contains(['\\', '"', '\n']) {
-        return text
-            .replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n")
-            .into();
+        return text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").into();
     }
     text.into()
 }

@@ -37,9 +37,7 @@ impl Window {
             return Verdict::Suppress;
         }
         self.logged = now;
-        Verdict::Log {
-            suppressed: std::mem::take(&mut self.suppressed),
-        }
+        Verdict::Log { suppressed: std::mem::take(&mut self.suppressed) }
     }
 }
 
@@ -62,12 +60,7 @@ impl OncePerSecond {
     /// A sampler with a window of one second.
     #[must_use]
     pub fn new() -> OncePerSecond {
-        OncePerSecond {
-            period: Duration::from_secs(1),
-            windows: HashMap::new(),
-            pairs: 0,
-            beyond: None,
-        }
+        OncePerSecond { period: Duration::from_secs(1), windows: HashMap::new(), pairs: 0, beyond: None }
     }
 
     /// Whether the line of this listener and reason is to be logged now.
@@ -78,16 +71,10 @@ impl OncePerSecond {
         {
             return window.check(now, period);
         }
-        let first = Window {
-            logged: now,
-            suppressed: 0,
-        };
+        let first = Window { logged: now, suppressed: 0 };
         if self.pairs < PAIRS_MAX {
             self.pairs += 1;
-            self.windows
-                .entry(listener.clone())
-                .or_default()
-                .push((reason, first));
+            self.windows.entry(listener.clone()).or_default().push((reason, first));
             return Verdict::Log { suppressed: 0 };
         }
         match &mut self.beyond {
@@ -106,11 +93,7 @@ impl OncePerSecond {
         for (listener, reasons) in &mut self.windows {
             for (reason, window) in reasons {
                 if window.suppressed > 0 && now.since(window.logged) >= self.period {
-                    ended.push((
-                        listener.clone(),
-                        *reason,
-                        std::mem::take(&mut window.suppressed),
-                    ));
+                    ended.push((listener.clone(), *reason, std::mem::take(&mut window.suppressed)));
                 }
             }
         }
@@ -119,10 +102,7 @@ impl OncePerSecond {
 
     /// Forgets a removed listener.
     pub fn forget(&mut self, listener: &str) {
-        self.pairs -= self
-            .windows
-            .remove(listener)
-            .map_or(0, |reasons| reasons.len());
+        self.pairs -= self.windows.remove(listener).map_or(0, |reasons| reasons.len());
     }
 }
 
@@ -138,15 +118,8 @@ impl Share {
     /// A sampler that lets `share` (0 to 1) of the lines through, drawn from `rng`.
     #[must_use]
     pub fn new(share: f64, rng: Rng) -> Share {
-        let share = if share.is_nan() {
-            0.0
-        } else {
-            share.clamp(0.0, 1.0)
-        };
-        Share {
-            threshold: (share * (1u128 << 64) as f64) as u128,
-            rng,
-        }
+        let share = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
+        Share { threshold: (share * (1u128 << 64) as f64) as u128, rng }
     }
 
     /// Whether this line is to be logged. Draws nothing if the share is zero or one.
@@ -170,34 +143,15 @@ mod tests {
 
     #[test]
     fn the_first_line_of_each_pair_and_second_is_logged_with_the_count_of_the_rest() {
-        let (mut sampler, cache, web) =
-            (OncePerSecond::new(), Arc::from("cache"), Arc::from("web"));
-        assert_eq!(
-            sampler.check(&cache, "slow_head", at(0)),
-            Verdict::Log { suppressed: 0 }
-        );
+        let (mut sampler, cache, web) = (OncePerSecond::new(), Arc::from("cache"), Arc::from("web"));
+        assert_eq!(sampler.check(&cache, "slow_head", at(0)), Verdict::Log { suppressed: 0 });
         for millis in 1..=500 {
-            assert_eq!(
-                sampler.check(&cache, "slow_head", at(millis)),
-                Verdict::Suppress
-            );
+            assert_eq!(sampler.check(&cache, "slow_head", at(millis)), Verdict::Suppress);
         }
-        assert_eq!(
-            sampler.check(&cache, "line_too_long", at(500)),
-            Verdict::Log { suppressed: 0 }
-        );
-        assert_eq!(
-            sampler.check(&web, "slow_head", at(500)),
-            Verdict::Log { suppressed: 0 }
-        );
-        assert_eq!(
-            sampler.check(&cache, "slow_head", at(1_000)),
-            Verdict::Log { suppressed: 500 }
-        );
-        assert_eq!(
-            sampler.check(&cache, "slow_head", at(2_000)),
-            Verdict::Log { suppressed: 0 }
-        );
+        assert_eq!(sampler.check(&cache, "line_too_long", at(500)), Verdict::Log { suppressed: 0 });
+        assert_eq!(sampler.check(&web, "slow_head", at(500)), Verdict::Log { suppressed: 0 });
+        assert_eq!(sampler.check(&cache, "slow_head", at(1_000)), Verdict::Log { suppressed: 500 });
+        assert_eq!(sampler.check(&cache, "slow_head", at(2_000)), Verdict::Log { suppressed: 0 });
     }
 
     #[test]
@@ -206,46 +160,25 @@ mod tests {
         for millis in 0..10 {
             sampler.check(&cache, "slow_head", at(millis));
         }
-        assert!(
-            sampler.take_suppressed(at(999)).is_empty(),
-            "the window is still open"
-        );
-        assert_eq!(
-            sampler.take_suppressed(at(1_000)),
-            [(cache.clone(), "slow_head", 9)]
-        );
+        assert!(sampler.take_suppressed(at(999)).is_empty(), "the window is still open");
+        assert_eq!(sampler.take_suppressed(at(1_000)), [(cache.clone(), "slow_head", 9)]);
         assert!(sampler.take_suppressed(at(2_000)).is_empty());
     }
 
     #[test]
     fn pairs_are_bounded_and_a_forgotten_listener_makes_room() {
         let mut sampler = OncePerSecond::new();
-        let names: Vec<Arc<str>> = (0..PAIRS_MAX)
-            .map(|n| Arc::from(format!("listener-{n}")))
-            .collect();
+        let names: Vec<Arc<str>> = (0..PAIRS_MAX).map(|n| Arc::from(format!("listener-{n}"))).collect();
         for name in &names {
-            assert_eq!(
-                sampler.check(name, "slow_head", at(0)),
-                Verdict::Log { suppressed: 0 }
-            );
+            assert_eq!(sampler.check(name, "slow_head", at(0)), Verdict::Log { suppressed: 0 });
         }
         let (late, later) = (Arc::from("late"), Arc::from("later"));
-        assert_eq!(
-            sampler.check(&late, "slow_head", at(0)),
-            Verdict::Log { suppressed: 0 }
-        );
-        assert_eq!(
-            sampler.check(&later, "slow_head", at(0)),
-            Verdict::Suppress,
-            "they share one window"
-        );
+        assert_eq!(sampler.check(&late, "slow_head", at(0)), Verdict::Log { suppressed: 0 });
+        assert_eq!(sampler.check(&later, "slow_head", at(0)), Verdict::Suppress, "they share one window");
         assert_eq!(sampler.windows.len(), PAIRS_MAX);
         sampler.forget("listener-7");
         sampler.forget("never seen");
-        assert_eq!(
-            sampler.check(&later, "slow_head", at(0)),
-            Verdict::Log { suppressed: 0 }
-        );
+        assert_eq!(sampler.check(&later, "slow_head", at(0)), Verdict::Log { suppressed: 0 });
         assert_eq!(sampler.pairs, PAIRS_MAX);
     }
 
@@ -255,10 +188,7 @@ mod tests {
             let mut sampler = Share::new(share, Rng::new(5));
             (0..100_000).filter(|_| sampler.check()).count()
         };
-        assert_eq!(
-            (count(0.0), count(1.0), count(f64::NAN), count(7.0)),
-            (0, 100_000, 0, 100_000)
-        );
+        assert_eq!((count(0.0), count(1.0), count(f64::NAN), count(7.0)), (0, 100_000, 0, 100_000));
         assert!((900..1_100).contains(&count(0.01)), "{}", count(0.01));
     }
 }

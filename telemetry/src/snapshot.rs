@@ -77,9 +77,7 @@ impl FamilySnapshot {
     }
 
     fn fits(&self, series: &SeriesSnapshot, wanted: &[(&str, &str)]) -> bool {
-        wanted
-            .iter()
-            .all(|(name, value)| self.label(series, name) == Some(value))
+        wanted.iter().all(|(name, value)| self.label(series, name) == Some(value))
     }
 }
 
@@ -154,11 +152,7 @@ impl Snapshot {
         let Some(position) = entry.family.labels.iter().position(|label| *label == by) else {
             return groups;
         };
-        for series in entry
-            .series
-            .iter()
-            .filter(|series| entry.fits(series, labels))
-        {
+        for series in entry.series.iter().filter(|series| entry.fits(series, labels)) {
             let key = series.labels[position].clone();
             let value = match groups.remove(&key) {
                 Some(value) => value.merged(series.value.clone(), entry.family.merge),
@@ -171,12 +165,7 @@ impl Snapshot {
 
     fn merged(&self, name: &str, labels: &[(&str, &str)]) -> Option<Value> {
         let entry = self.family(name)?;
-        let fitting = entry
-            .series
-            .iter()
-            .filter(|series| entry.fits(series, labels));
-        fitting
-            .map(|series| series.value.clone())
-            .reduce(|a, b| a.merged(b, entry.family.merge))
+        let fitting = entry.series.iter().filter(|series| entry.fits(series, labels));
+        fitting.map(|series| series.value.clone()).reduce(|a, b| a.merged(b, entry.family.merge))
     }
 }

@@ -17,7 +17,14 @@ use clap::{Parser, Subcommand};
 
 /// One gateway for every protocol that services and agents speak.
 #[derive(Parser)]
-#[command(name = "weir", version, about, propagate_version = true, subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    name = "weir",
+    version,
+    about,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_admin::AdminServer;
 use weir_config::{LogFormat, Snapshot};
 
@@ -13,7 +13,9 @@ use crate::gateway::Gateway;
 ///
 /// SIGHUP reads the configuration file again; SIGTERM and SIGINT drain and exit, a second one exits at once.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  weir run --config weir.toml\n  kill -HUP $(pidof weir)   # reload\n  kill -TERM $(pidof weir)  # drain and exit")]
+#[command(
+    after_help = "Examples:\n  weir run --config weir.toml\n  kill -HUP $(pidof weir)   # reload\n  kill -TERM $(pidof weir)  # drain and exit"
+)]
 pub struct RunArgs {
     /// The configuration file.
     #[arg(long, short, value_name = "FILE", default_value = "weir.toml", env = "WEIR_CONFIG")]
@@ -44,6 +46,19 @@ pub fn control_runtime() -> Result<tokio::runtime::Runtime, String> {
     built.map_err(|error| format!("cannot start the control thread: {error}"))
 }
 
+/// Waits for SIGINT or SIGTERM.
+pub async fn until_interrupted() {
+    let (mut terminate, mut interrupt) = (on(SignalKind::terminate()), on(SignalKind::interrupt()));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+fn on(kind: SignalKind) -> Signal {
+    signal(kind).expect("a signal handler can be installed at start")
+}
+
 /// Starts the admin server as the configuration asks.
 pub fn start_admin(gateway: &Arc<Gateway>, admin: &weir_config::AdminSettings) -> Result<AdminServer, String> {
     let settings = weir_admin::AdminSettings {
@@ -67,7 +82,6 @@ fn announce(gateway: &Gateway, server: &AdminServer) {
 
 /// Serves signals until the gateway has drained.
 async fn until_stopped(gateway: &Arc<Gateway>) {
-    let on = |kind| signal(kind).expect("a signal handler can be installed at start");
     let (mut hangup, mut terminate, mut interrupt) =
         (on(SignalKind::hangup()), on(SignalKind::terminate()), on(SignalKind::interrupt()));
     loop {

@@ -63,11 +63,7 @@ pub fn run_counted(command: &mut Command, runner: Runner, deadline: Duration) ->
         if !timed_out && started.elapsed() > deadline {
             timed_out = true;
             stop_tree(child.id())?;
-            eprintln!(
-                "xtask: stopped after {} s: {}",
-                deadline.as_secs(),
-                shown(command)
-            );
+            eprintln!("xtask: stopped after {} s: {}", deadline.as_secs(), shown(command));
             break;
         }
     }
@@ -77,20 +73,13 @@ pub fn run_counted(command: &mut Command, runner: Runner, deadline: Duration) ->
             let _ = reader.join();
         }
     }
-    Ok(Finished {
-        success: status.success() && !timed_out,
-        timed_out,
-        totals,
-    })
+    Ok(Finished { success: status.success() && !timed_out, timed_out, totals })
 }
 
 /// Runs with the terminal as output; an error names the command and its status.
 pub fn run(command: &mut Command) -> Result<()> {
     println!("$ {}", shown(command));
-    let status = command
-        .stdin(Stdio::null())
-        .status()
-        .with_context(|| format!("cannot start `{}`", shown(command)))?;
+    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot start `{}`", shown(command)))?;
     if !status.success() {
         bail!("`{}` ended with {status}", shown(command));
     }
@@ -99,17 +88,9 @@ pub fn run(command: &mut Command) -> Result<()> {
 
 /// Runs silently and returns what it printed; an error carries its error output.
 pub fn output(command: &mut Command) -> Result<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot start `{}`", shown(command)))?;
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start `{}`", shown(command)))?;
     if !output.status.success() {
-        bail!(
-            "`{}` ended with {}: {}",
-            shown(command),
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("`{}` ended with {}: {}", shown(command), output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(String::from_utf8(output.stdout)?)
 }
@@ -155,11 +136,7 @@ fn processes() -> Result<Vec<(u32, u32)>> {
         };
         // `id (name) state parent ...`; the name may hold blanks and brackets.
         let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-        if let Some(parent) = after_name
-            .split(' ')
-            .nth(1)
-            .and_then(|word| word.parse().ok())
-        {
+        if let Some(parent) = after_name.split(' ').nth(1).and_then(|word| word.parse().ok()) {
             found.push((id, parent));
         }
     }
@@ -168,25 +145,15 @@ fn processes() -> Result<Vec<(u32, u32)>> {
 
 fn shown(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
-    words.extend(
-        command
-            .get_args()
-            .map(|word| word.to_string_lossy().into_owned()),
-    );
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     words.join(" ")
 }
 
-fn forward(
-    source: impl Read + Send + 'static,
-    lines: mpsc::Sender<String>,
-) -> thread::JoinHandle<()> {
+fn forward(source: impl Read + Send + 'static, lines: mpsc::Sender<String>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let mut source = BufReader::new(source);
         let mut line = Vec::new();
-        while source
-            .read_until(b'\n', &mut line)
-            .is_ok_and(|length| length > 0)
-        {
+        while source.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
             line.clear();
             if lines.send(text).is_err() {

@@ -19,10 +19,7 @@ pub fn run(words: &[&str]) -> Result<()> {
             generate_commands::run(&rest)
         }
         ["reference", rest @ ..] => reference(&Workspace::load()?, rest.contains(&"--check")),
-        _ => bail!(
-            "unknown kind `{}`; kinds: redis-commands | reference",
-            words.join(" ")
-        ),
+        _ => bail!("unknown kind `{}`; kinds: redis-commands | reference", words.join(" ")),
     }
 }
 

@@ -59,39 +59,23 @@ struct Options {
 
 impl Options {
     fn parse(args: &[String]) -> Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .context("xtask stands in the workspace")?;
-        let mut options = Self {
-            servers: Vec::new(),
-            out: root.join("dataplane/analysis"),
-            golden_only: false,
-        };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask stands in the workspace")?;
+        let mut options = Self { servers: Vec::new(), out: root.join("dataplane/analysis"), golden_only: false };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
             match arg.as_str() {
                 "--server" => {
-                    let (label, address) = value()?
-                        .split_once('=')
-                        .context("--server wants LABEL=HOST:PORT")?;
+                    let (label, address) = value()?.split_once('=').context("--server wants LABEL=HOST:PORT")?;
                     options.servers.push((label.to_owned(), address.to_owned()));
                 }
                 "--out" => options.out = PathBuf::from(value()?),
                 "--golden-only" => options.golden_only = true,
-                other => bail!(
-                    "unknown option {other}; known: --server LABEL=HOST:PORT, --out DIR, --golden-only"
-                ),
+                other => bail!("unknown option {other}; known: --server LABEL=HOST:PORT, --out DIR, --golden-only"),
             }
         }
-        ensure!(
-            !options.servers.is_empty(),
-            "name at least one --server LABEL=HOST:PORT, oldest first"
-        );
-        ensure!(
-            options.servers.len() <= SERVERS_MAX,
-            "at most {SERVERS_MAX} servers fit a row"
-        );
+        ensure!(!options.servers.is_empty(), "name at least one --server LABEL=HOST:PORT, oldest first");
+        ensure!(options.servers.len() <= SERVERS_MAX, "at most {SERVERS_MAX} servers fit a row");
         Ok(options)
     }
 }
@@ -131,12 +115,8 @@ impl Reply {
 
     /// Value of a key in a flattened map.
     fn field(&self, name: &str) -> Result<&Reply> {
-        let pair = self
-            .items()?
-            .chunks_exact(2)
-            .find(|pair| pair[0].text().is_ok_and(|key| key == name));
-        pair.map(|pair| &pair[1])
-            .with_context(|| format!("no field {name}"))
+        let pair = self.items()?.chunks_exact(2).find(|pair| pair[0].text().is_ok_and(|key| key == name));
+        pair.map(|pair| &pair[1]).with_context(|| format!("no field {name}"))
     }
 }
 
@@ -146,12 +126,9 @@ struct Connection {
 
 impl Connection {
     fn open(address: &str) -> Result<Self> {
-        let stream =
-            TcpStream::connect(address).with_context(|| format!("connect to {address}"))?;
+        let stream = TcpStream::connect(address).with_context(|| format!("connect to {address}"))?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(Self {
-            stream: BufReader::new(stream),
-        })
+        Ok(Self { stream: BufReader::new(stream) })
     }
 
     fn call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Result<Reply> {
@@ -166,10 +143,7 @@ impl Connection {
     }
 
     fn reply(&mut self, depth: usize) -> Result<Reply> {
-        ensure!(
-            depth <= REPLY_DEPTH_MAX,
-            "reply is nested deeper than {REPLY_DEPTH_MAX}"
-        );
+        ensure!(depth <= REPLY_DEPTH_MAX, "reply is nested deeper than {REPLY_DEPTH_MAX}");
         let mut line = Vec::new();
         self.stream.read_until(b'\n', &mut line)?;
         ensure!(line.len() >= 3, "connection closed in a reply");
@@ -182,10 +156,7 @@ impl Connection {
         }
         let number: i64 = str::from_utf8(rest)?.parse()?;
         let length = usize::try_from(number).unwrap_or(0);
-        ensure!(
-            length <= REPLY_LENGTH_MAX || kind == b':',
-            "reply of {length} elements"
-        );
+        ensure!(length <= REPLY_LENGTH_MAX || kind == b':', "reply of {length} elements");
         match kind {
             b':' => Ok(Reply::Integer(number)),
             b'$' | b'*' if number < 0 => Ok(Reply::Null),
@@ -195,11 +166,7 @@ impl Connection {
                 text.truncate(length);
                 Ok(Reply::Text(text))
             }
-            b'*' => Ok(Reply::Array(
-                (0..length)
-                    .map(|_| self.reply(depth + 1))
-                    .collect::<Result<_>>()?,
-            )),
+            b'*' => Ok(Reply::Array((0..length).map(|_| self.reply(depth + 1)).collect::<Result<_>>()?)),
             other => bail!("unknown reply type {:?}", char::from(other)),
         }
     }
@@ -239,17 +206,12 @@ fn merge(rows: &mut BTreeMap<String, Row>, bit: usize, reply: &Reply) -> Result<
 
 fn merge_entry(rows: &mut BTreeMap<String, Row>, bit: usize, entry: &Reply) -> Result<()> {
     let fields = entry.items()?;
-    ensure!(
-        fields.len() >= 7,
-        "COMMAND entry of {} elements; Redis 6.0 or later is needed",
-        fields.len()
-    );
+    ensure!(fields.len() >= 7, "COMMAND entry of {} elements; Redis 6.0 or later is needed", fields.len());
     let name = fields[0].text()?.to_ascii_lowercase();
     let (keys, container) = match (fields.get(8), fields.get(9)) {
-        (Some(specs), Some(subcommands)) => (
-            specs.items()?.iter().map(key_spec).collect::<Result<_>>()?,
-            !subcommands.items()?.is_empty(),
-        ),
+        (Some(specs), Some(subcommands)) => {
+            (specs.items()?.iter().map(key_spec).collect::<Result<_>>()?, !subcommands.items()?.is_empty())
+        }
         _ => (legacy_key_specs(fields)?, false),
     };
     let known = rows.get(&name);
@@ -268,11 +230,7 @@ fn merge_entry(rows: &mut BTreeMap<String, Row>, bit: usize, entry: &Reply) -> R
 
 /// The arity that no server is stricter than: the gateway must not refuse what the server behind it would run.
 fn laxer_arity(one: i64, other: i64) -> i64 {
-    if one == other {
-        one
-    } else {
-        -one.abs().min(other.abs())
-    }
+    if one == other { one } else { -one.abs().min(other.abs()) }
 }
 
 /// Flag and category names as Rust constants, sorted so that two runs give the same file.
@@ -305,12 +263,7 @@ fn key_spec(spec: &Reply) -> Result<KeySpec> {
     let at = |field: &str| find.field("spec")?.field(field)?.integer();
     let find = match find.field("type")?.text()? {
         "range" => {
-            format!(
-                "Range {{ last: {}, step: {}, limit: {} }}",
-                at("lastkey")?,
-                at("keystep")?,
-                at("limit")?
-            )
+            format!("Range {{ last: {}, step: {}, limit: {} }}", at("lastkey")?, at("keystep")?, at("limit")?)
         }
         "keynum" => {
             let (number, first, step) = (at("keynumidx")?, at("firstkey")?, at("keystep")?);
@@ -319,71 +272,42 @@ fn key_spec(spec: &Reply) -> Result<KeySpec> {
         "unknown" => "Unknown".to_owned(),
         other => bail!("find_keys {other}"),
     };
-    Ok(KeySpec {
-        flags: names(spec.field("flags")?)?,
-        begin,
-        find,
-    })
+    Ok(KeySpec { flags: names(spec.field("flags")?)?, begin, find })
 }
 
 /// Redis before 7.0 gives first, last and step only. An absolute last becomes one relative to the first.
 fn legacy_key_specs(fields: &[Reply]) -> Result<Vec<KeySpec>> {
-    let (first, last, step) = (
-        fields[3].integer()?,
-        fields[4].integer()?,
-        fields[5].integer()?,
-    );
+    let (first, last, step) = (fields[3].integer()?, fields[4].integer()?, fields[5].integer()?);
     let (begin, find) = if names(&fields[2])?.iter().any(|flag| flag == "MOVABLEKEYS") {
         ("Unknown".to_owned(), "Unknown".to_owned())
     } else if first == 0 {
         return Ok(Vec::new());
     } else {
         let last = if last < 0 { last } else { last - first };
-        (
-            format!("Index({first})"),
-            format!("Range {{ last: {last}, step: {step}, limit: 0 }}"),
-        )
+        (format!("Index({first})"), format!("Range {{ last: {last}, step: {step}, limit: 0 }}"))
     };
-    Ok(vec![KeySpec {
-        flags: vec!["RW".to_owned()],
-        begin,
-        find,
-    }])
+    Ok(vec![KeySpec { flags: vec!["RW".to_owned()], begin, find }])
 }
 
 // === From rows to Rust ===
 
 fn write_table(folder: &Path, options: &Options, rows: &BTreeMap<String, Row>) -> Result<()> {
-    let mut lists: Vec<&[KeySpec]> = rows
-        .values()
-        .map(|row| &row.keys[..])
-        .filter(|keys| !keys.is_empty())
-        .collect();
+    let mut lists: Vec<&[KeySpec]> = rows.values().map(|row| &row.keys[..]).filter(|keys| !keys.is_empty()).collect();
     lists.sort();
     lists.dedup();
-    let labels: Vec<&str> = options
-        .servers
-        .iter()
-        .map(|(label, _)| label.as_str())
-        .collect();
+    let labels: Vec<&str> = options.servers.iter().map(|(label, _)| label.as_str()).collect();
     let header = format!(
         "// Generated from the COMMAND replies of {}. Do not edit; to regenerate:\n// cargo xtask generate redis-commands{}\n",
         labels.join(", "),
-        labels.iter().fold(String::new(), |line, label| line
-            + " --server "
-            + label
-            + "=HOST:PORT"),
+        labels.iter().fold(String::new(), |line, label| line + " --server " + label + "=HOST:PORT"),
     );
     let table = folder.join("table");
     fs::create_dir_all(&table)?;
     write_key_specs(&table.join("key_specs.rs"), &header, &lists)?;
-    for (file, what, subcommands) in [
-        ("commands.rs", "Commands, without subcommands", false),
-        ("subcommands.rs", "Subcommands of containers", true),
-    ] {
-        let rows = rows
-            .iter()
-            .filter(|(name, _)| name.contains('|') == subcommands);
+    for (file, what, subcommands) in
+        [("commands.rs", "Commands, without subcommands", false), ("subcommands.rs", "Subcommands of containers", true)]
+    {
+        let rows = rows.iter().filter(|(name, _)| name.contains('|') == subcommands);
         write_rows(&table.join(file), &header, what, rows, &lists)?;
     }
     let text = format!(
@@ -391,11 +315,7 @@ fn write_table(folder: &Path, options: &Options, rows: &BTreeMap<String, Row>) -
          #[rustfmt::skip]\npub(super) mod commands;\n#[rustfmt::skip]\nmod key_specs;\n#[rustfmt::skip]\npub(super) mod subcommands;\n\n\
          /// Servers whose tables were merged, oldest first. Those before 7.0 do not list subcommands.\n\
          pub static SERVERS: &[&str] = &[{}];\n",
-        labels
-            .iter()
-            .map(|label| format!("{label:?}"))
-            .collect::<Vec<_>>()
-            .join(", "),
+        labels.iter().map(|label| format!("{label:?}")).collect::<Vec<_>>().join(", "),
     );
     fs::write(folder.join("table.rs"), text)?;
     Ok(())
@@ -456,11 +376,7 @@ fn constants(of: &str, names: &[String]) -> String {
 /// No file of the workspace passes 600 lines, generated ones included.
 fn write_short(path: &Path, text: String) -> Result<()> {
     let lines = text.lines().count();
-    ensure!(
-        lines <= 600,
-        "{} would have {lines} lines: split it further",
-        path.display()
-    );
+    ensure!(lines <= 600, "{} would have {lines} lines: split it further", path.display());
     fs::write(path, text).with_context(|| path.display().to_string())
 }
 
@@ -472,30 +388,19 @@ const GOLDEN_SERVERS: &str = "# answers of: ";
 /// Sends every `> request` of a golden file to the servers it names and rewrites the answers below it.
 fn refresh_golden(path: &Path, servers: &mut [(String, Connection)]) -> Result<()> {
     let old = fs::read_to_string(path)?;
-    let wanted = old
-        .lines()
-        .find_map(|line| line.strip_prefix(GOLDEN_SERVERS));
-    let wanted: Vec<&str> = wanted
-        .with_context(|| format!("{}: no line '{GOLDEN_SERVERS}…'", path.display()))?
-        .split(", ")
-        .collect();
+    let wanted = old.lines().find_map(|line| line.strip_prefix(GOLDEN_SERVERS));
+    let wanted: Vec<&str> =
+        wanted.with_context(|| format!("{}: no line '{GOLDEN_SERVERS}…'", path.display()))?.split(", ").collect();
     for label in &wanted {
         let given = servers.iter().any(|(server, _)| server == label);
-        ensure!(
-            given,
-            "{} wants answers of {label}; give it with --server",
-            path.display()
-        );
+        ensure!(given, "{} wants answers of {label}; give it with --server", path.display());
     }
     let mut text = String::new();
     for line in old.lines() {
         if let Some(request) = line.strip_prefix("> ") {
             let args = unquote(request).with_context(|| format!("{}: {line}", path.display()))?;
             writeln!(text, "{line}")?;
-            for (label, connection) in servers
-                .iter_mut()
-                .filter(|(label, _)| wanted.contains(&label.as_str()))
-            {
+            for (label, connection) in servers.iter_mut().filter(|(label, _)| wanted.contains(&label.as_str())) {
                 writeln!(text, "{label} {}", printed(&connection.call(&args)?))?;
             }
         } else if line.is_empty() || line.starts_with('#') {

@@ -20,13 +20,7 @@ pub struct Report {
 impl Report {
     /// A lane that runs tests fails when none ran, when one failed, or when one was left out
     /// although leaving out is not allowed there.
-    pub fn of_tests(
-        name: &str,
-        totals: Totals,
-        success: bool,
-        timed_out: bool,
-        may_ignore: bool,
-    ) -> Self {
+    pub fn of_tests(name: &str, totals: Totals, success: bool, timed_out: bool, may_ignore: bool) -> Self {
         let mut problems = Vec::new();
         if timed_out {
             problems.push(format!("{name}: passed its deadline and was stopped"));
@@ -40,10 +34,7 @@ impl Report {
             problems.push(format!("{name}: no test ran"));
         }
         if totals.ignored > 0 && !may_ignore {
-            problems.push(format!(
-                "{name}: {} tests were skipped; nothing may be skipped here",
-                totals.ignored
-            ));
+            problems.push(format!("{name}: {} tests were skipped; nothing may be skipped here", totals.ignored));
         }
         Self { totals, problems }
     }
@@ -86,11 +77,7 @@ impl Outcome {
 
     /// Failures of this lane for the closing line: those counted, and at least one if it failed.
     pub fn failures(&self) -> u64 {
-        if self.held() {
-            0
-        } else {
-            self.report.totals.failed.max(1)
-        }
+        if self.held() { 0 } else { self.report.totals.failed.max(1) }
     }
 }
 
@@ -108,11 +95,7 @@ impl Lane {
             totals: Totals::default(),
             problems: vec![format!("{}: {error:#}", self.name)],
         });
-        Outcome {
-            name: self.name,
-            report,
-            elapsed: started.elapsed(),
-        }
+        Outcome { name: self.name, report, elapsed: started.elapsed() }
     }
 }
 
@@ -124,32 +107,16 @@ mod tests {
     fn a_test_lane_without_tests_or_with_skipped_tests_fails() {
         let none = Report::of_tests("e2e", Totals::default(), true, false, true);
         assert_eq!(none.problems, ["e2e: no test ran"]);
-        let skipped = Totals {
-            passed: 3,
-            failed: 0,
-            ignored: 1,
-        };
-        assert!(
-            Report::of_tests("unit", skipped, true, false, true)
-                .problems
-                .is_empty()
-        );
-        assert_eq!(
-            Report::of_tests("e2e", skipped, true, false, false)
-                .problems
-                .len(),
-            1
-        );
+        let skipped = Totals { passed: 3, failed: 0, ignored: 1 };
+        assert!(Report::of_tests("unit", skipped, true, false, true).problems.is_empty());
+        assert_eq!(Report::of_tests("e2e", skipped, true, false, false).problems.len(), 1);
     }
 
     #[test]
     fn a_failed_lane_counts_at_least_one_failure() {
         let outcome = Outcome {
             name: "fmt",
-            report: Report {
-                totals: Totals::default(),
-                problems: vec!["fmt: differs".into()],
-            },
+            report: Report { totals: Totals::default(), problems: vec!["fmt: differs".into()] },
             elapsed: Duration::ZERO,
         };
         assert_eq!(outcome.failures(), 1);

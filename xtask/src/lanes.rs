@@ -19,36 +19,16 @@ mod fuzz;
 const LANE_DEADLINE: Duration = Duration::from_secs(25 * 60);
 
 const LANES: &[Lane] = &[
-    Lane {
-        name: "fmt",
-        about: "cargo fmt --check",
-        needs: &[],
-        body: fmt,
-    },
+    Lane { name: "fmt", about: "cargo fmt --check", needs: &[], body: fmt },
     Lane {
         name: "tidy",
         about: "rules of the tree: arrows, file length, unsafe, dead files",
         needs: &[],
         body: tidy_lane,
     },
-    Lane {
-        name: "clippy",
-        about: "clippy over all targets, warnings denied",
-        needs: &[],
-        body: clippy,
-    },
-    Lane {
-        name: "docs",
-        about: "rustdoc without warnings, generated references up to date",
-        needs: &[],
-        body: docs,
-    },
-    Lane {
-        name: "unit",
-        about: "unit, property and simulation tests of every crate",
-        needs: &[],
-        body: unit,
-    },
+    Lane { name: "clippy", about: "clippy over all targets, warnings denied", needs: &[], body: clippy },
+    Lane { name: "docs", about: "rustdoc without warnings, generated references up to date", needs: &[], body: docs },
+    Lane { name: "unit", about: "unit, property and simulation tests of every crate", needs: &[], body: unit },
     Lane {
         name: "e2e:io_uring",
         about: "end to end against real servers, io_uring driver",
@@ -119,10 +99,8 @@ pub fn run(workspace: &Workspace, names: &[&str]) -> Result<ExitCode> {
             bail!("unknown lane `{name}`; `cargo xtask test --list` shows them");
         }
     }
-    let chosen: Vec<&Lane> = LANES
-        .iter()
-        .filter(|lane| names.is_empty() || names.iter().any(|name| lane.is_named(name)))
-        .collect();
+    let chosen: Vec<&Lane> =
+        LANES.iter().filter(|lane| names.is_empty() || names.iter().any(|name| lane.is_named(name))).collect();
     let started = Instant::now();
     let mut outcomes: Vec<Outcome> = Vec::new();
     for lane in chosen {
@@ -140,11 +118,7 @@ pub fn run(workspace: &Workspace, names: &[&str]) -> Result<ExitCode> {
         outcomes.push(outcome);
     }
     let held = summary::print(&outcomes, started.elapsed());
-    Ok(if held {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(1)
-    })
+    Ok(if held { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// `cargo` as the one that started this program.
@@ -160,9 +134,7 @@ fn plain(name: &str, command: &mut Command) -> Result<Report> {
     let finished = run_counted(command, Runner::None, LANE_DEADLINE)?;
     let mut report = Report::default();
     if !finished.success {
-        report
-            .problems
-            .push(format!("{name}: ended with a failure"));
+        report.problems.push(format!("{name}: ended with a failure"));
     }
     Ok(report)
 }
@@ -172,31 +144,15 @@ fn fmt(workspace: &Workspace) -> Result<Report> {
 }
 
 fn clippy(workspace: &Workspace) -> Result<Report> {
-    let words = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--",
-        "-D",
-        "warnings",
-    ];
+    let words = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     plain("clippy", &mut cargo(workspace, &words))
 }
 
 fn tidy_lane(workspace: &Workspace) -> Result<Report> {
     let findings = tidy::run(workspace)?;
-    println!(
-        "tidy: {} files read, {} violations",
-        findings.files_read,
-        findings.violations.len()
-    );
+    println!("tidy: {} files read, {} violations", findings.files_read, findings.violations.len());
     Ok(Report {
-        problems: findings
-            .violations
-            .into_iter()
-            .map(|violation| format!("tidy: {violation}"))
-            .collect(),
+        problems: findings.violations.into_iter().map(|violation| format!("tidy: {violation}")).collect(),
         ..Report::default()
     })
 }
@@ -214,25 +170,9 @@ fn docs(workspace: &Workspace) -> Result<Report> {
 
 /// Everything that needs neither a real server nor the gateway as a process.
 fn unit(workspace: &Workspace) -> Result<Report> {
-    let crates = [
-        "test",
-        "--workspace",
-        "--exclude",
-        "weir-tests",
-        "--locked",
-        "--no-fail-fast",
-    ];
+    let crates = ["test", "--workspace", "--exclude", "weir-tests", "--locked", "--no-fail-fast"];
     let mut report = cargo_test(workspace, "unit", &crates, &[])?;
-    let harness = [
-        "test",
-        "--package",
-        "weir-tests",
-        "--locked",
-        "--no-fail-fast",
-        "--lib",
-        "--test",
-        "law",
-    ];
+    let harness = ["test", "--package", "weir-tests", "--locked", "--no-fail-fast", "--lib", "--test", "law"];
     report.join(cargo_test(workspace, "unit", &harness, &[])?);
     Ok(report)
 }
@@ -240,45 +180,25 @@ fn unit(workspace: &Workspace) -> Result<Report> {
 /// One test binary of `weir-tests` with one I/O driver of the gateway.
 fn end_to_end(workspace: &Workspace, binary: &str, driver: &str) -> Result<Report> {
     let environment = gateway_environment(workspace, driver)?;
-    let words = [
-        "test",
-        "--package",
-        "weir-tests",
-        "--locked",
-        "--no-fail-fast",
-        "--test",
-        binary,
-        "--",
-        "--test-threads=2",
-    ];
+    let words =
+        ["test", "--package", "weir-tests", "--locked", "--no-fail-fast", "--test", binary, "--", "--test-threads=2"];
     let name = format!("{binary}:{driver}");
     cargo_test(workspace, &name, &words, &environment)
 }
 
 /// Builds the gateway; the environment that tells the harness where everything is.
 fn gateway_environment(workspace: &Workspace, driver: &str) -> Result<Vec<(String, String)>> {
-    command::run(&mut cargo(
-        workspace,
-        &["build", "--package", "weir", "--locked"],
-    ))?;
+    command::run(&mut cargo(workspace, &["build", "--package", "weir", "--locked"]))?;
     let gateway = workspace.target.join("debug/weir");
     let valkey = setup::valkey_server(workspace)?;
     Ok(vec![
         ("WEIR_BIN".into(), gateway.to_string_lossy().into_owned()),
         ("WEIR_TEST_DRIVER".into(), driver.into()),
-        (
-            "WEIR_TEST_VALKEY_SERVER".into(),
-            valkey.to_string_lossy().into_owned(),
-        ),
+        ("WEIR_TEST_VALKEY_SERVER".into(), valkey.to_string_lossy().into_owned()),
     ])
 }
 
-fn cargo_test(
-    workspace: &Workspace,
-    name: &str,
-    words: &[&str],
-    environment: &[(String, String)],
-) -> Result<Report> {
+fn cargo_test(workspace: &Workspace, name: &str, words: &[&str], environment: &[(String, String)]) -> Result<Report> {
     let mut command = cargo(workspace, words);
     command.envs(environment.iter().map(|(key, value)| (key, value)));
     let finished = run_counted(&mut command, Runner::Cargo, LANE_DEADLINE)?;

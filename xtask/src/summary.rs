@@ -7,10 +7,7 @@ use crate::totals::Totals;
 
 /// Prints problems, table and closing line; true if every lane held.
 pub fn print(outcomes: &[Outcome], total: Duration) -> bool {
-    let problems: Vec<&String> = outcomes
-        .iter()
-        .flat_map(|outcome| &outcome.report.problems)
-        .collect();
+    let problems: Vec<&String> = outcomes.iter().flat_map(|outcome| &outcome.report.problems).collect();
     if !problems.is_empty() {
         println!("\nProblems:");
         for problem in &problems {
@@ -24,10 +21,8 @@ pub fn print(outcomes: &[Outcome], total: Duration) -> bool {
 
 /// One row per lane.
 fn table(outcomes: &[Outcome], total: Duration) -> String {
-    let mut text = format!(
-        "{:<20} {:<7} {:>7} {:>7} {:>8} {:>9}\n",
-        "lane", "result", "passed", "failed", "ignored", "time"
-    );
+    let mut text =
+        format!("{:<20} {:<7} {:>7} {:>7} {:>8} {:>9}\n", "lane", "result", "passed", "failed", "ignored", "time");
     let mut sum = Totals::default();
     for outcome in outcomes {
         let counts = outcome.report.totals;
@@ -35,11 +30,7 @@ fn table(outcomes: &[Outcome], total: Duration) -> String {
         let result = if outcome.held() { "ok" } else { "FAILED" };
         text += &row(outcome.name, result, counts, outcome.elapsed);
     }
-    let result = if outcomes.iter().all(Outcome::held) {
-        "ok"
-    } else {
-        "FAILED"
-    };
+    let result = if outcomes.iter().all(Outcome::held) { "ok" } else { "FAILED" };
     text + &row("all, with set-up", result, sum, total)
 }
 
@@ -56,10 +47,7 @@ fn row(name: &str, result: &str, counts: Totals, elapsed: Duration) -> String {
 /// `N passed, N failed` over all lanes. A lane that failed without a counted test adds one failure,
 /// so that the line can never read as a success when the exit status is not one.
 fn closing_line(outcomes: &[Outcome]) -> String {
-    let passed: u64 = outcomes
-        .iter()
-        .map(|outcome| outcome.report.totals.passed)
-        .sum();
+    let passed: u64 = outcomes.iter().map(|outcome| outcome.report.totals.passed).sum();
     let failed: u64 = outcomes.iter().map(Outcome::failures).sum();
     format!("{passed} passed, {failed} failed")
 }
@@ -70,16 +58,8 @@ mod tests {
     use crate::lane::Report;
 
     fn outcome(passed: u64, failed: u64, problems: Vec<String>) -> Outcome {
-        let totals = Totals {
-            passed,
-            failed,
-            ignored: 0,
-        };
-        Outcome {
-            name: "unit",
-            report: Report { totals, problems },
-            elapsed: Duration::from_secs(1),
-        }
+        let totals = Totals { passed, failed, ignored: 0 };
+        Outcome { name: "unit", report: Report { totals, problems }, elapsed: Duration::from_secs(1) }
     }
 
     #[test]

@@ -89,11 +89,7 @@ fn go(line: &str) -> Totals {
 }
 
 fn node(line: &str) -> Totals {
-    let number = |prefix: &str| {
-        line.strip_prefix(prefix)
-            .and_then(|n| n.trim().parse().ok())
-            .unwrap_or(0)
-    };
+    let number = |prefix: &str| line.strip_prefix(prefix).and_then(|n| n.trim().parse().ok()).unwrap_or(0);
     Totals {
         passed: number("# pass "),
         failed: number("# fail ") + number("# cancelled "),
@@ -115,18 +111,10 @@ fn maven(line: &str) -> Totals {
             .and_then(|n| n.trim().parse::<u64>().ok())
             .unwrap_or(0)
     };
-    let run: u64 = rest
-        .split(',')
-        .next()
-        .and_then(|n| n.trim().parse().ok())
-        .unwrap_or(0);
+    let run: u64 = rest.split(',').next().and_then(|n| n.trim().parse().ok()).unwrap_or(0);
     let failed = field("Failures: ") + field("Errors: ");
     let ignored = field("Skipped: ");
-    Totals {
-        passed: run.saturating_sub(failed + ignored),
-        failed,
-        ignored,
-    }
+    Totals { passed: run.saturating_sub(failed + ignored), failed, ignored }
 }
 
 /// The number that stands right before `word`; 0 if the word is absent.
@@ -134,11 +122,7 @@ fn number_before(text: &str, word: &str) -> u64 {
     let mut from = 0;
     while let Some(at) = text[from..].find(word) {
         let end = from + at;
-        let digits = text[..end]
-            .bytes()
-            .rev()
-            .take_while(u8::is_ascii_digit)
-            .count();
+        let digits = text[..end].bytes().rev().take_while(u8::is_ascii_digit).count();
         if digits > 0 {
             return text[end - digits..end].parse().unwrap_or(0);
         }
@@ -152,61 +136,33 @@ mod tests {
     use super::*;
 
     fn totals(passed: u64, failed: u64, ignored: u64) -> Totals {
-        Totals {
-            passed,
-            failed,
-            ignored,
-        }
+        Totals { passed, failed, ignored }
     }
 
     #[test]
     fn cargo_summary_line_is_counted_and_other_lines_are_not() {
         let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 4 filtered out; finished in 0.02s";
         assert_eq!(count_line(Runner::Cargo, line), totals(12, 3, 1));
-        assert_eq!(
-            count_line(Runner::Cargo, "test a::b ... ok"),
-            Totals::default()
-        );
-        assert_eq!(
-            count_line(Runner::Cargo, "error: test failed, to rerun pass `--lib`"),
-            Totals::default()
-        );
+        assert_eq!(count_line(Runner::Cargo, "test a::b ... ok"), Totals::default());
+        assert_eq!(count_line(Runner::Cargo, "error: test failed, to rerun pass `--lib`"), Totals::default());
     }
 
     #[test]
     fn pytest_closing_line_is_counted_in_both_forms() {
         let framed = "=================== 2 failed, 40 passed, 1 skipped, 1 error in 3.41s ===================";
         assert_eq!(count_line(Runner::Pytest, framed), totals(40, 3, 1));
-        assert_eq!(
-            count_line(Runner::Pytest, "40 passed in 0.10s"),
-            totals(40, 0, 0)
-        );
+        assert_eq!(count_line(Runner::Pytest, "40 passed in 0.10s"), totals(40, 0, 0));
         let long = "=== 7 passed in 75.02s (0:01:15) ===";
         assert_eq!(count_line(Runner::Pytest, long), totals(7, 0, 0));
-        assert_eq!(
-            count_line(Runner::Pytest, "collected 40 items"),
-            Totals::default()
-        );
-        assert_eq!(
-            count_line(Runner::Pytest, "=== short test summary info ==="),
-            Totals::default()
-        );
+        assert_eq!(count_line(Runner::Pytest, "collected 40 items"), Totals::default());
+        assert_eq!(count_line(Runner::Pytest, "=== short test summary info ==="), Totals::default());
     }
 
     #[test]
     fn go_counts_tests_and_sub_tests() {
-        assert_eq!(
-            count_line(Runner::Go, "    --- PASS: TestScan/weir (0.01s)"),
-            totals(1, 0, 0)
-        );
-        assert_eq!(
-            count_line(Runner::Go, "--- FAIL: TestScan (0.01s)"),
-            totals(0, 1, 0)
-        );
-        assert_eq!(
-            count_line(Runner::Go, "FAIL\tweir.example/clients [build failed]"),
-            totals(0, 1, 0)
-        );
+        assert_eq!(count_line(Runner::Go, "    --- PASS: TestScan/weir (0.01s)"), totals(1, 0, 0));
+        assert_eq!(count_line(Runner::Go, "--- FAIL: TestScan (0.01s)"), totals(0, 1, 0));
+        assert_eq!(count_line(Runner::Go, "FAIL\tweir.example/clients [build failed]"), totals(0, 1, 0));
         assert_eq!(count_line(Runner::Go, "PASS"), Totals::default());
     }
 
@@ -220,8 +176,7 @@ mod tests {
 
     #[test]
     fn maven_closing_line_is_counted_once() {
-        let class =
-            "[INFO] Tests run: 9, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 0.4 s -- in X";
+        let class = "[INFO] Tests run: 9, Failures: 0, Errors: 0, Skipped: 0, Time elapsed: 0.4 s -- in X";
         assert_eq!(count_line(Runner::Maven, class), Totals::default());
         let closing = "[ERROR] Tests run: 9, Failures: 1, Errors: 1, Skipped: 2";
         assert_eq!(count_line(Runner::Maven, closing), totals(5, 2, 2));

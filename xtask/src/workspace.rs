@@ -38,21 +38,14 @@ impl Workspace {
 
     /// A path of the root as text with `/`, for messages.
     pub fn relative(&self, path: &Path) -> String {
-        path.strip_prefix(&self.root)
-            .unwrap_or(path)
-            .to_string_lossy()
-            .into_owned()
+        path.strip_prefix(&self.root).unwrap_or(path).to_string_lossy().into_owned()
     }
 }
 
 /// The platform triple of the compiler, e.g. `x86_64-unknown-linux-gnu`.
 pub fn host_platform() -> Result<String> {
-    let output = std::process::Command::new("rustc")
-        .arg("-vV")
-        .output()
-        .context("rustc -vV")?;
+    let output = std::process::Command::new("rustc").arg("-vV").output().context("rustc -vV")?;
     let text = String::from_utf8(output.stdout)?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned)
-        .context("rustc -vV names no host platform")
+    host.map(str::to_owned).context("rustc -vV names no host platform")
 }

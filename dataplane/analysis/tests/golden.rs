@@ -11,17 +11,10 @@ struct Case {
 
 fn cases(file: &str) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
-    for line in file
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-    {
+    for line in file.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         match line.strip_prefix("> ") {
             Some(request) => {
-                cases.push(Case {
-                    line: request.to_owned(),
-                    args: words(request),
-                    answers: Vec::new(),
-                });
+                cases.push(Case { line: request.to_owned(), args: words(request), answers: Vec::new() });
             }
             None => {
                 let (server, answer) = line.split_once(' ').expect("server and answer");
@@ -30,10 +23,7 @@ fn cases(file: &str) -> Vec<Case> {
             }
         }
     }
-    assert!(
-        cases.iter().all(|case| case.answers.len() >= 2),
-        "every request has the answers of two servers"
-    );
+    assert!(cases.iter().all(|case| case.answers.len() >= 2), "every request has the answers of two servers");
     cases
 }
 
@@ -58,11 +48,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
                     b'n' => b'\n',
                     b'r' => b'\r',
                     b'x' => {
-                        let mut digit = || {
-                            char::from(bytes.next().expect("digit"))
-                                .to_digit(16)
-                                .expect("hex") as u8
-                        };
+                        let mut digit = || char::from(bytes.next().expect("digit")).to_digit(16).expect("hex") as u8;
                         digit() << 4 | digit()
                     }
                     other => other,
@@ -71,9 +57,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
             }
         }
         if bytes.next_if_eq(&b'*').is_some() {
-            let count: String = std::iter::from_fn(|| bytes.next_if(u8::is_ascii_digit))
-                .map(char::from)
-                .collect();
+            let count: String = std::iter::from_fn(|| bytes.next_if(u8::is_ascii_digit)).map(char::from).collect();
             word = word.repeat(count.parse().expect("a count"));
         }
         words.push(word);
@@ -92,9 +76,7 @@ fn unknown_names_and_wrong_arity_are_answered_as_the_servers_do() {
         let mut out = Vec::new();
         match resolve(&case.args[0], case.args.get(1).map(Vec::as_slice)) {
             Resolved::Unknown => text::unknown_command(&mut out, &case.args),
-            Resolved::UnknownSubcommand(container) => {
-                text::unknown_subcommand(&mut out, container, &case.args[1])
-            }
+            Resolved::UnknownSubcommand(container) => text::unknown_subcommand(&mut out, container, &case.args[1]),
             Resolved::Known(command) if check_arity(command, case.args.len()) => {
                 panic!("{} would run", case.line)
             }
@@ -121,10 +103,7 @@ const GETKEYS_IS_WRONG: &[&str] = &[
 fn keys_are_those_of_command_getkeys() {
     let cases = cases(include_str!("golden/getkeys.txt"));
     let mut compared = 0;
-    for case in cases
-        .iter()
-        .filter(|case| !GETKEYS_IS_WRONG.contains(&case.line.as_str()))
-    {
+    for case in cases.iter().filter(|case| !GETKEYS_IS_WRONG.contains(&case.line.as_str())) {
         let args = &case.args[2..];
         let Resolved::Known(command) = resolve(&args[0], args.get(1).map(Vec::as_slice)) else {
             panic!("{} is unknown", case.line)
@@ -139,10 +118,8 @@ fn keys_are_those_of_command_getkeys() {
                 .join(" "),
             Err(_) => String::new(),
         };
-        for (server, answer) in case
-            .answers
-            .iter()
-            .filter(|(server, _)| command.known_to().any(|known| known == server))
+        for (server, answer) in
+            case.answers.iter().filter(|(server, _)| command.known_to().any(|known| known == server))
         {
             let expected = if answer.starts_with('-') { "" } else { answer };
             assert_eq!(found, expected, "{} on {server}", case.line);
@@ -158,8 +135,7 @@ fn r18_bad_counts_get_the_words_of_the_server() {
     let older = |answer: &str| answer.contains("Unbalanced XREAD list");
     let mut compared = 0;
     for case in cases(include_str!("golden/key_counts.txt")) {
-        let Resolved::Known(command) = resolve(&case.args[0], case.args.get(1).map(Vec::as_slice))
-        else {
+        let Resolved::Known(command) = resolve(&case.args[0], case.args.get(1).map(Vec::as_slice)) else {
             panic!("{} is unknown", case.line)
         };
         if !check_arity(command, case.args.len()) || command.base_name() == "function" {
@@ -168,10 +144,8 @@ fn r18_bad_counts_get_the_words_of_the_server() {
         let mut out = Vec::new();
         let error = keys(command, &case.args, &mut Keys::new()).expect_err(&case.line);
         text::invalid_keys(&mut out, command, error);
-        for (server, answer) in case
-            .answers
-            .iter()
-            .filter(|(server, _)| command.known_to().any(|known| known == server))
+        for (server, answer) in
+            case.answers.iter().filter(|(server, _)| command.known_to().any(|known| known == server))
         {
             if older(answer) {
                 continue;

@@ -112,7 +112,8 @@ impl ConnectionTable {
     /// The open connections, in the order of their numbers.
     pub fn entries(&self) -> Vec<Arc<ConnectionEntry>> {
         let shards = 0..self.shards.len();
-        let mut all: Vec<_> = shards.flat_map(|worker| self.shard(worker).values().cloned().collect::<Vec<_>>()).collect();
+        let mut all: Vec<_> =
+            shards.flat_map(|worker| self.shard(worker).values().cloned().collect::<Vec<_>>()).collect();
         all.sort_by_key(|entry| entry.id);
         all
     }

@@ -81,11 +81,7 @@ mod tests {
     }
 
     fn breaker() -> Breaker {
-        Breaker::new(BreakerSettings {
-            failures: 3,
-            window: Duration::from_secs(10),
-            open_for: Duration::from_secs(1),
-        })
+        Breaker::new(BreakerSettings { failures: 3, window: Duration::from_secs(10), open_for: Duration::from_secs(1) })
     }
 
     #[test]

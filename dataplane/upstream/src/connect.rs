@@ -48,7 +48,8 @@ impl Connector {
     ) -> Result<(Stream, P::Greeting), ConnectError> {
         let socket = timeout(self.connect_timeout, net::connect(&self.endpoint)).await;
         let socket = bounded(socket, "connect")?;
-        let mut stream = Stream::new(socket, StreamOptions { marks: OUTPUT }).map_err(|error| unreachable(error, "connect"))?;
+        let mut stream =
+            Stream::new(socket, StreamOptions { marks: OUTPUT }).map_err(|error| unreachable(error, "connect"))?;
         if let Some(tls) = &self.tls {
             let session = client_session(tls, &self.endpoint)?;
             let shaken = timeout(self.handshake_timeout, stream.start_tls(session, &[])).await;

@@ -33,12 +33,7 @@ pub(crate) struct PinnedPool<P: LaneProtocol, W: Waiter<P>> {
 
 impl<P: LaneProtocol, W: Waiter<P>> Default for PinnedPool<P, W> {
     fn default() -> Self {
-        Self {
-            open: Cell::new(0),
-            idle: RefCell::default(),
-            lent: RefCell::default(),
-            waiting: RefCell::default(),
-        }
+        Self { open: Cell::new(0), idle: RefCell::default(), lent: RefCell::default(), waiting: RefCell::default() }
     }
 }
 

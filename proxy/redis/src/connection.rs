@@ -341,7 +341,10 @@ impl Connection {
     fn follow_upstream(&self) {
         let current = self.service.upstream();
         let is_other = !Rc::ptr_eq(&self.upstream.borrow(), &current);
-        if is_other && self.session.try_borrow().is_ok_and(|session| session.is_quiet()) && self.pinned.borrow().is_none() {
+        if is_other
+            && self.session.try_borrow().is_ok_and(|session| session.is_quiet())
+            && self.pinned.borrow().is_none()
+        {
             *self.upstream.borrow_mut() = current;
             *self.shared.borrow_mut() = None;
         }

@@ -121,7 +121,9 @@ impl LaneProtocol for RespLane {
     async fn probe(&self, stream: &mut Stream) -> io::Result<()> {
         match Exchange::new(stream).call(b"*1\r\n$4\r\nPING\r\n").await? {
             // A server that loads its data, or a replica without its primary, is not ready for traffic.
-            Value::Error(text) if text.starts_with(b"LOADING") || text.starts_with(b"MASTERDOWN") => Err(refused(&text)),
+            Value::Error(text) if text.starts_with(b"LOADING") || text.starts_with(b"MASTERDOWN") => {
+                Err(refused(&text))
+            }
             _ => Ok(()),
         }
     }
@@ -146,9 +148,7 @@ fn refused(text: &[u8]) -> io::Error {
 
 fn server_info(hello: &Value) -> ServerInfo {
     let mut info = ServerInfo::default();
-    for (name, field) in
-        [("server", &mut info.server), ("version", &mut info.version), ("role", &mut info.role)]
-    {
+    for (name, field) in [("server", &mut info.server), ("version", &mut info.version), ("role", &mut info.role)] {
         if let Some(text) = hello.field(name.as_bytes()).and_then(Value::as_bytes) {
             *field = text.to_vec();
         }
@@ -194,7 +194,10 @@ impl<'a> Exchange<'a> {
         Ok(value)
     }
 
-    async fn expect_ok<'b>(&mut self, args: impl IntoIterator<Item = &'b [u8], IntoIter: ExactSizeIterator>) -> io::Result<()> {
+    async fn expect_ok<'b>(
+        &mut self,
+        args: impl IntoIterator<Item = &'b [u8], IntoIter: ExactSizeIterator>,
+    ) -> io::Result<()> {
         let mut request = Vec::new();
         encode::command(&mut request, args);
         match self.call(&request).await? {

@@ -11,7 +11,9 @@
 //! | `connection` | the shell around a session: tasks, queues, deadlines |
 //! | `patience` | deadlines of messages, of silence, of slow reading |
 //! | `io` | what a session asks of its shell |
-//! | `session` | bytes in, commands judged |
+//! | `session` | bytes in, what to do next |
+//! | `judge` | what is a command, may it pass, which way does it go |
+//! | `forward` | requests to the upstream, replies back |
 //! | `ordering` | replies in the order of requests |
 //! | `pin` | when a client needs a lane of its own, and when no longer |
 //! | `stream` | commands too large to hold |
@@ -26,8 +28,10 @@
 
 mod client;
 mod connection;
+mod forward;
 mod hello;
 mod io;
+mod judge;
 mod lane;
 mod local;
 mod metrics;

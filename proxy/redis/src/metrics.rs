@@ -9,8 +9,22 @@ use weir_upstream::Timing;
 
 /// First words of error replies that have a label of their own; everything else is `other`.
 const ERROR_KINDS: [&str; 16] = [
-    "err", "wrongtype", "noauth", "wrongpass", "noscript", "busygroup", "nogroup", "execabort", "oom", "loading",
-    "readonly", "busy", "moved", "ask", "noperm", "noproto",
+    "err",
+    "wrongtype",
+    "noauth",
+    "wrongpass",
+    "noscript",
+    "busygroup",
+    "nogroup",
+    "execabort",
+    "oom",
+    "loading",
+    "readonly",
+    "busy",
+    "moved",
+    "ask",
+    "noperm",
+    "noproto",
 ];
 
 /// The command classes of [`catalog::REQUESTS_TOTAL`].
@@ -92,9 +106,8 @@ impl ListenerMetrics {
         self.requests[class].inc();
         let mut commands = self.commands.borrow_mut();
         let Some(cell) = commands.get_mut(command.id.0 as usize) else { return };
-        let cell = cell.get_or_insert_with(|| {
-            self.core.counter(&catalog::COMMAND_CALLS, &[&self.listener, command.name])
-        });
+        let cell =
+            cell.get_or_insert_with(|| self.core.counter(&catalog::COMMAND_CALLS, &[&self.listener, command.name]));
         cell.inc();
     }
 

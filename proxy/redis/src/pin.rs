@@ -2,6 +2,16 @@
 
 use std::fmt;
 
+use weir_resp::encode;
+use weir_upstream::LossCause;
+
+use crate::{
+    io::{Io, Pinning},
+    lane::LaneKey,
+    refusal,
+    session::{Hold, State, Taken},
+};
+
 /// Why a session is bound to one upstream connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinReason {
@@ -121,5 +131,83 @@ impl fmt::Display for Pins {
             }
         }
         Ok(())
+    }
+}
+
+impl State {
+    /// Makes sure that the client has a lane of its own, for `reason`. Before it gets one, all it sent must be answered: a
+    /// command on another connection could overtake it.
+    pub(crate) fn need_pin(&mut self, reason: PinReason, key: LaneKey, io: &impl Io) -> Result<(), Taken> {
+        if let Some((_, pins)) = &mut self.pins {
+            pins.add(reason);
+            self.publish_pins(io);
+            return Ok(());
+        }
+        if let Some(refusal) = self.pin_refused.take() {
+            return Err(self.refuse(refusal, io));
+        }
+        if !self.is_quiet() {
+            self.hold = Some(Hold::Quiet);
+            return Err(Taken::Held);
+        }
+        match io.pin(key, reason) {
+            Pinning::Ready => {
+                let mut pins = Pins::default();
+                pins.add(reason);
+                self.pins = Some((key, pins));
+                self.publish_pins(io);
+                Ok(())
+            }
+            Pinning::TooManyBlocked => {
+                io.count_shed("blocked_clients");
+                Err(self.error(io, refusal::BLOCKED_CLIENTS))
+            }
+            Pinning::Later => {
+                self.hold = Some(Hold::Pin);
+                Err(Taken::Held)
+            }
+        }
+    }
+
+    /// Gives the lane back once nothing needs it.
+    pub(crate) fn settle_pin(&mut self, io: &impl Io) {
+        if !self.is_quiet() || self.tunnel.is_some() || self.streaming.is_some() {
+            return;
+        }
+        let Some((_, pins)) = &mut self.pins else { return };
+        if pins.settle() {
+            let is_clean = pins.is_clean();
+            self.pins = None;
+            io.unpin(is_clean);
+        }
+        self.publish_pins(io);
+    }
+
+    /// Drops the lane and the state on it, whatever it is needed for.
+    pub(crate) fn drop_pin(&mut self, io: &impl Io) {
+        if self.tunnel.take().is_some() {
+            io.set_tunnel(false);
+        }
+        if self.pins.take().is_some() {
+            io.unpin(false);
+        }
+        self.publish_pins(io);
+    }
+
+    pub(crate) fn publish_pins(&self, io: &impl Io) {
+        let pinned = self.pins.as_ref().map(|(_, pins)| pins.to_string());
+        io.entry().details().pinned = pinned.unwrap_or_default();
+    }
+
+    pub(crate) fn on_pin_loss(&mut self, _cause: LossCause, io: &impl Io) {
+        let Some((_, pins)) = self.pins.take() else { return };
+        self.is_watch_broken |= pins.has(PinReason::Watch);
+        let was_tunnel = self.tunnel.take().is_some();
+        if self.streaming.is_some() || was_tunnel {
+            // Half a command cannot be taken back, and a subscriber would wait for ever: it must connect anew.
+            self.local(io, |out| encode::error(out, refusal::STATE_LOST.as_bytes()));
+            self.is_closing = true;
+        }
+        self.publish_pins(io);
     }
 }

@@ -29,7 +29,8 @@ pub(crate) const BUFFERED: &str = "ERR weir: buffered bytes limit reached";
 /// More blocked clients than the listener may have.
 pub(crate) const BLOCKED_CLIENTS: &str = "ERR weir: too many blocked clients";
 /// The protocol cannot change under a lane of the client's own.
-pub(crate) const HELLO_PINNED: &str = "ERR weir: HELLO cannot change the protocol while the session holds server state; RESET first";
+pub(crate) const HELLO_PINNED: &str =
+    "ERR weir: HELLO cannot change the protocol while the session holds server state; RESET first";
 /// More subscriptions than one client may have.
 pub(crate) const SUBSCRIPTIONS: &str = "ERR weir: too many subscriptions";
 /// The client's lane, and the state on it, is gone.

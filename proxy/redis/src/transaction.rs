@@ -88,8 +88,7 @@ impl State {
     pub(crate) fn queue(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
         let limits = (self.settings.transaction_commands_max, self.settings.transaction_bytes_max as usize);
         let Some(transaction) = &mut self.transaction else { return Taken::Yes };
-        let is_full =
-            transaction.commands >= limits.0 || transaction.wire.len() + request.bytes.len() > limits.1;
+        let is_full = transaction.commands >= limits.0 || transaction.wire.len() + request.bytes.len() > limits.1;
         if is_full {
             io.count_shed("transaction_size");
             return self.reject(io, refusal::TRANSACTION_FULL);

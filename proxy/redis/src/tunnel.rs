@@ -41,7 +41,9 @@ enum Expect {
 enum Frame {
     Message,
     /// A confirmation; shard subscriptions are counted apart.
-    Confirmation { is_shard: bool },
+    Confirmation {
+        is_shard: bool,
+    },
     Answer(Expect),
 }
 
@@ -60,14 +62,7 @@ pub(crate) struct Tunnel {
 
 impl Tunnel {
     fn new(mode: Mode) -> Self {
-        Self {
-            mode,
-            subscriptions: [0; 2],
-            expected: VecDeque::new(),
-            frame: None,
-            head: Vec::new(),
-            tail: Vec::new(),
-        }
+        Self { mode, subscriptions: [0; 2], expected: VecDeque::new(), frame: None, head: Vec::new(), tail: Vec::new() }
     }
 
     pub(crate) fn expect_reply(&mut self) {
@@ -93,7 +88,9 @@ impl Tunnel {
             matches!(class, Class::Local(LocalCommand::Ping | LocalCommand::Quit | LocalCommand::Reset));
         let is_subscription = matches!(class, Class::Subscribe | Class::Unsubscribe);
         match self.mode {
-            Mode::Monitor if !is_always_allowed => Some("ERR weir: only QUIT and RESET are possible after MONITOR".into()),
+            Mode::Monitor if !is_always_allowed => {
+                Some("ERR weir: only QUIT and RESET are possible after MONITOR".into())
+            }
             Mode::Subscribed if version == Version::Resp2 && !is_always_allowed && !is_subscription => {
                 Some(refusal::subscribed(command.name))
             }

@@ -129,10 +129,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("worker", "worker number, from 0"),
     ("driver", "`io_uring`, `polling`"),
     ("command", "names in the command table, and `unknown`"),
-    (
-        "class",
-        "class of a command (`read`, `write`, `local`, …); for accept errors `retry`, `exhausted`, `fatal`",
-    ),
+    ("class", "class of a command (`read`, `write`, `local`, …); for accept errors `retry`, `exhausted`, `fatal`"),
     ("stage", "`parse`, `policy`, `lane_wait`, `encode`, `write`"),
     (
         "kind",

@@ -16,20 +16,14 @@ pub struct Counter {
 
 impl Counter {
     pub(super) fn new(slot: Arc<Slot>) -> Counter {
-        Counter {
-            slot,
-            one_writer: PhantomData,
-        }
+        Counter { slot, one_writer: PhantomData }
     }
 
     /// Adds `n`, in cell units: nanoseconds for families in seconds.
     #[inline]
     pub fn add(&self, n: u64) {
         let cell = self.slot.cell();
-        cell.store(
-            cell.load(Ordering::Relaxed).wrapping_add(n),
-            Ordering::Relaxed,
-        );
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
     /// Adds one.
@@ -63,18 +57,13 @@ pub struct Gauge {
 
 impl Gauge {
     pub(super) fn new(slot: Arc<Slot>) -> Gauge {
-        Gauge {
-            slot,
-            one_writer: PhantomData,
-        }
+        Gauge { slot, one_writer: PhantomData }
     }
 
     /// Sets the value, in cell units.
     #[inline]
     pub fn set(&self, value: i64) {
-        self.slot
-            .cell()
-            .store(value.cast_unsigned(), Ordering::Relaxed);
+        self.slot.cell().store(value.cast_unsigned(), Ordering::Relaxed);
     }
 
     /// Adds `n`, which may be negative.
@@ -162,16 +151,12 @@ impl SharedGauge {
 
     /// Sets the value, in cell units: nanoseconds for families in seconds.
     pub fn set(&self, value: i64) {
-        self.0
-            .cell()
-            .store(value.cast_unsigned(), Ordering::Relaxed);
+        self.0.cell().store(value.cast_unsigned(), Ordering::Relaxed);
     }
 
     /// Adds `n`, which may be negative.
     pub fn add(&self, n: i64) {
-        self.0
-            .cell()
-            .fetch_add(n.cast_unsigned(), Ordering::Relaxed);
+        self.0.cell().fetch_add(n.cast_unsigned(), Ordering::Relaxed);
     }
 
     /// The value.

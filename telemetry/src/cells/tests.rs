@@ -1,7 +1,7 @@
 use super::*;
 use crate::catalog::{
-    ACCEPT_ERRORS, BREAKER_STATE, CONNECTIONS_OPEN, ENDPOINT_UP, REQUEST_DURATION, REQUESTS_TOTAL,
-    SHED, WORKER_BUSY_RATIO, WORKER_TASKS,
+    ACCEPT_ERRORS, BREAKER_STATE, CONNECTIONS_OPEN, ENDPOINT_UP, REQUEST_DURATION, REQUESTS_TOTAL, SHED,
+    WORKER_BUSY_RATIO, WORKER_TASKS,
 };
 use std::thread;
 
@@ -9,32 +9,16 @@ use std::thread;
 fn the_same_labels_on_the_same_core_are_the_same_cell() {
     let registry = Registry::new();
     let core = registry.core(0);
-    let (a, b) = (
-        core.counter(&SHED, &["cache", "full"]),
-        core.counter(&SHED, &["cache", "full"]),
-    );
+    let (a, b) = (core.counter(&SHED, &["cache", "full"]), core.counter(&SHED, &["cache", "full"]));
     a.add(2);
     b.inc();
     assert_eq!((a.value(), b.value()), (3, 3));
     core.counter(&SHED, &["cache", "other"]).inc();
     let snapshot = registry.read();
-    assert_eq!(
-        snapshot.counter("weir_shed_total", &[("reason", "full")]),
-        Some(3)
-    );
-    assert_eq!(
-        snapshot.counter("weir_shed_total", &[("listener", "cache")]),
-        Some(4)
-    );
-    assert_eq!(
-        snapshot.counter("weir_shed_total", &[("listener", "web")]),
-        None
-    );
-    assert_eq!(
-        snapshot.counter("weir_connections_open", &[]),
-        None,
-        "a gauge is not a counter"
-    );
+    assert_eq!(snapshot.counter("weir_shed_total", &[("reason", "full")]), Some(3));
+    assert_eq!(snapshot.counter("weir_shed_total", &[("listener", "cache")]), Some(4));
+    assert_eq!(snapshot.counter("weir_shed_total", &[("listener", "web")]), None);
+    assert_eq!(snapshot.counter("weir_connections_open", &[]), None, "a gauge is not a counter");
 }
 
 #[test]
@@ -51,20 +35,14 @@ fn cores_add_up_and_workers_stay_apart() {
                     requests.inc();
                     duration.record(n);
                 }
-                core.gauge(&WORKER_TASKS, &[&number.to_string()])
-                    .set(i64::from(number) + 1);
+                core.gauge(&WORKER_TASKS, &[&number.to_string()]).set(i64::from(number) + 1);
             });
         }
     });
     let snapshot = registry.read();
     assert_eq!(snapshot.counter("weir_requests_total", &[]), Some(40_000));
-    let duration = snapshot
-        .histogram("weir_request_duration_seconds", &[("listener", "cache")])
-        .unwrap();
-    assert_eq!(
-        (duration.count(), duration.sum()),
-        (40_000, 4 * (9_999 * 10_000 / 2))
-    );
+    let duration = snapshot.histogram("weir_request_duration_seconds", &[("listener", "cache")]).unwrap();
+    assert_eq!((duration.count(), duration.sum()), (40_000, 4 * (9_999 * 10_000 / 2)));
     let tasks = snapshot.by("weir_worker_tasks", "worker", &[]);
     assert_eq!(tasks.len(), 4);
     assert_eq!(tasks["3"], Value::Gauge(4));
@@ -80,10 +58,7 @@ fn a_reader_sees_a_counter_that_only_grows_while_it_is_written() {
     });
     let mut last = 0;
     while last < 300_000 {
-        let now = registry
-            .read()
-            .counter("weir_requests_total", &[])
-            .unwrap_or(0);
+        let now = registry.read().counter("weir_requests_total", &[]).unwrap_or(0);
         assert!(now >= last);
         last = now;
     }
@@ -103,17 +78,10 @@ fn gauges_merge_as_their_family_says() {
     }
     a.gauge(&WORKER_BUSY_RATIO, &["0"]).set_ratio(0.25);
     let snapshot = registry.read();
-    assert_eq!(
-        snapshot.gauge("weir_connections_open", &[]),
-        Some(3),
-        "handed over from one core to the other"
-    );
+    assert_eq!(snapshot.gauge("weir_connections_open", &[]), Some(3), "handed over from one core to the other");
     assert_eq!(snapshot.gauge("weir_endpoint_up", &[]), Some(0));
     assert_eq!(snapshot.gauge("weir_breaker_state", &[]), Some(2));
-    assert_eq!(
-        snapshot.number("weir_worker_busy_ratio", &[("worker", "0")]),
-        Some(0.25)
-    );
+    assert_eq!(snapshot.number("weir_worker_busy_ratio", &[("worker", "0")]), Some(0.25));
 }
 
 #[test]
@@ -139,33 +107,16 @@ fn label_sets_beyond_the_limit_are_counted_under_other() {
     let registry = Registry::new();
     let core = registry.core(0);
     for n in 0..METRIC_LABEL_SETS_MAX + 10 {
-        core.counter(&ACCEPT_ERRORS, &["cache", &format!("class-{n}")])
-            .inc();
+        core.counter(&ACCEPT_ERRORS, &["cache", &format!("class-{n}")]).inc();
     }
     core.counter(&ACCEPT_ERRORS, &["cache", "class-3"]).inc();
     let snapshot = registry.read();
     let other = [("listener", "other"), ("class", "other")];
-    assert_eq!(
-        snapshot.counter("weir_accept_errors_total", &other),
-        Some(10)
-    );
-    assert_eq!(
-        snapshot.counter("weir_accept_errors_total", &[("class", "class-3")]),
-        Some(2)
-    );
-    assert_eq!(
-        snapshot
-            .family("weir_accept_errors_total")
-            .unwrap()
-            .series
-            .len(),
-        METRIC_LABEL_SETS_MAX + 1
-    );
+    assert_eq!(snapshot.counter("weir_accept_errors_total", &other), Some(10));
+    assert_eq!(snapshot.counter("weir_accept_errors_total", &[("class", "class-3")]), Some(2));
+    assert_eq!(snapshot.family("weir_accept_errors_total").unwrap().series.len(), METRIC_LABEL_SETS_MAX + 1);
     let overflows = [("family", "weir_accept_errors_total")];
-    assert_eq!(
-        snapshot.counter("weir_telemetry_label_overflows_total", &overflows),
-        Some(10)
-    );
+    assert_eq!(snapshot.counter("weir_telemetry_label_overflows_total", &overflows), Some(10));
 }
 
 #[test]
@@ -187,35 +138,20 @@ fn retired_series_disappear_and_their_cells_are_used_again() {
     kept.inc();
     for n in 0..1_000 {
         let name = format!("listener-{n}");
-        let (open, shed) = (
-            core.gauge(&CONNECTIONS_OPEN, &[&name]),
-            core.counter(&SHED, &[&name, "full"]),
-        );
-        assert_eq!(
-            (open.value(), shed.value()),
-            (0, 0),
-            "a reused cell starts at zero"
-        );
+        let (open, shed) = (core.gauge(&CONNECTIONS_OPEN, &[&name]), core.counter(&SHED, &[&name, "full"]));
+        assert_eq!((open.value(), shed.value()), (0, 0), "a reused cell starts at zero");
         open.set(9);
         shed.add(9);
         core.histogram(&REQUEST_DURATION, &[&name]).record(1);
         drop(open);
         assert_eq!(registry.retire("listener", &name), 3);
         shed.add(1);
-        assert_eq!(
-            registry.read().counter("weir_shed_total", &[]),
-            None,
-            "no reader sees a retired series"
-        );
+        assert_eq!(registry.read().counter("weir_shed_total", &[]), None, "no reader sees a retired series");
     }
     assert_eq!(registry.retire("listener", "never there"), 0);
     assert_eq!(registry.read().counter("weir_requests_total", &[]), Some(1));
     let free = lock(&core.block.free).len();
-    assert_eq!(
-        free,
-        CHUNK_CELLS - 1,
-        "one chunk was enough, and only the kept cell is taken"
-    );
+    assert_eq!(free, CHUNK_CELLS - 1, "one chunk was enough, and only the kept cell is taken");
 }
 
 #[test]
@@ -235,37 +171,24 @@ fn shared_handles_count_exactly_from_many_threads() {
         }
     });
     registry.core(0).counter(&SHED, &["cache", "full"]).inc();
-    assert_eq!(
-        registry.read().counter("weir_shed_total", &[]),
-        Some(40_001)
-    );
+    assert_eq!(registry.read().counter("weir_shed_total", &[]), Some(40_001));
     assert_eq!(gauge.value(), 0);
 }
 
 #[test]
 fn lower_levels_measure_less_and_accept_the_same_calls() {
-    for (level, counted, recorded) in [
-        (Level::Off, None, 0),
-        (Level::Counters, Some(1), 0),
-        (Level::Full, Some(1), 1),
-    ] {
+    for (level, counted, recorded) in [(Level::Off, None, 0), (Level::Counters, Some(1), 0), (Level::Full, Some(1), 1)]
+    {
         let registry = Registry::with_level(level);
         let core = registry.core(0);
-        let (counter, gauge) = (
-            core.counter(&SHED, &["cache", "full"]),
-            core.gauge(&CONNECTIONS_OPEN, &["cache"]),
-        );
+        let (counter, gauge) = (core.counter(&SHED, &["cache", "full"]), core.gauge(&CONNECTIONS_OPEN, &["cache"]));
         let histogram = core.histogram(&REQUEST_DURATION, &["cache"]);
         counter.inc();
         gauge.inc();
         histogram.record(5);
         let snapshot = registry.read();
         assert_eq!(snapshot.counter("weir_shed_total", &[]), counted);
-        assert_eq!(
-            snapshot.gauge("weir_connections_open", &[]),
-            Some(1),
-            "state is always known"
-        );
+        assert_eq!(snapshot.gauge("weir_connections_open", &[]), Some(1), "state is always known");
         assert_eq!(histogram.snapshot().count(), recorded);
         assert_eq!(histogram.is_enabled(), recorded == 1);
     }
@@ -279,9 +202,6 @@ fn a_wrong_number_of_labels_is_a_mistake_in_the_code() {
 
 #[test]
 fn cells_of_a_core_do_not_share_cache_lines_with_another_core() {
-    assert_eq!(
-        (align_of::<Chunk>(), size_of::<Chunk>()),
-        (128, 8 * CHUNK_CELLS)
-    );
+    assert_eq!((align_of::<Chunk>(), size_of::<Chunk>()), (128, 8 * CHUNK_CELLS));
     assert_eq!(size_of::<Counter>(), 8, "a handle is one pointer");
 }

@@ -47,19 +47,10 @@ fn bucket_numbers_never_fall() {
 /// `le` includes its boundary: exactly one second is counted under `le="1"`, one nanosecond more is not.
 #[test]
 fn a_boundary_belongs_to_the_bucket_below_it() {
-    for (nanos, edge) in [
-        (1_000_000_000, 48),
-        (500_000_000, 46),
-        (31_250_000, 38),
-        (64_000_000_000, 60),
-    ] {
+    for (nanos, edge) in [(1_000_000_000, 48), (500_000_000, 46), (31_250_000, 38), (64_000_000_000, 60)] {
         let histogram = Histogram::detached();
         histogram.record(nanos);
-        assert_eq!(
-            histogram.snapshot().cumulative()(edge),
-            1,
-            "{nanos} <= 2^({edge}/2 - 24) s"
-        );
+        assert_eq!(histogram.snapshot().cumulative()(edge), 1, "{nanos} <= 2^({edge}/2 - 24) s");
         histogram.record(nanos + 1);
         assert_eq!(histogram.snapshot().cumulative()(edge), 1, "{nanos} + 1");
     }
@@ -81,10 +72,7 @@ fn quantiles_agree_with_sorted_values() {
         for q in [0.0, 0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1.0] {
             let rank = ((q * 5_000.0f64).ceil() as usize).max(1);
             let (reported, exact) = (snapshot.quantile(q).unwrap(), values[rank - 1]);
-            assert!(
-                is_close(reported, exact),
-                "seed {seed} q {q}: {reported} for {exact}"
-            );
+            assert!(is_close(reported, exact), "seed {seed} q {q}: {reported} for {exact}");
         }
     }
 }
@@ -115,15 +103,8 @@ fn what_is_beyond_the_range_is_counted_with_its_true_sum_and_maximum() {
     histogram.record(70_000_000_000);
     histogram.record(500_000_000_000);
     let snapshot = histogram.snapshot();
-    assert_eq!(
-        (snapshot.count(), snapshot.sum(), snapshot.max()),
-        (2, 570_000_000_000, 500_000_000_000)
-    );
-    assert_eq!(
-        snapshot.quantile(0.5),
-        Some(500_000_000_000),
-        "beyond the range only the maximum is known"
-    );
+    assert_eq!((snapshot.count(), snapshot.sum(), snapshot.max()), (2, 570_000_000_000, 500_000_000_000));
+    assert_eq!(snapshot.quantile(0.5), Some(500_000_000_000), "beyond the range only the maximum is known");
     assert_eq!(snapshot.cumulative()(60), 0);
 }
 
@@ -144,10 +125,7 @@ fn nothing_is_allocated_or_answered_before_the_first_record() {
     let histogram = Histogram::detached();
     assert!(histogram.cell.as_ref().unwrap().cells.get().is_none());
     let empty = histogram.snapshot();
-    assert_eq!(
-        (empty.count(), empty.mean(), empty.quantile(0.5)),
-        (0, None, None)
-    );
+    assert_eq!((empty.count(), empty.mean(), empty.quantile(0.5)), (0, None, None));
     let disabled = Histogram::disabled();
     disabled.record(1);
     assert!(!disabled.is_enabled());

@@ -80,9 +80,12 @@ impl weir_admin::Gateway for Gateway {
     fn workers(&self) -> Vec<WorkerStatus> {
         let worker = |(id, state): (usize, &std::sync::Arc<weir_engine::WorkerState>)| WorkerStatus {
             id: id as u32,
-            cpu: self.snapshot().runtime.pin.then(|| weir_engine::net::allowed_cpus()).and_then(|cpus| {
-                cpus.get(id % cpus.len().max(1)).map(|cpu| *cpu as u32)
-            }),
+            cpu: self
+                .snapshot()
+                .runtime
+                .pin
+                .then(|| weir_engine::net::allowed_cpus())
+                .and_then(|cpus| cpus.get(id % cpus.len().max(1)).map(|cpu| *cpu as u32)),
             driver: state.driver().name().to_owned(),
             connections: state.connections.load(Relaxed) as u64,
             cpu_seconds: state.cpu_nanos.load(Relaxed) as f64 / 1e9,

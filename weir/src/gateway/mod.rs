@@ -321,11 +321,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Binds the listeners of `next` that `current` does not have at the same address.
-fn bind_new(
-    next: &Snapshot,
-    current: Option<&Snapshot>,
-    workers: usize,
-) -> io::Result<Vec<(Arc<str>, Vec<Socket>)>> {
+fn bind_new(next: &Snapshot, current: Option<&Snapshot>, workers: usize) -> io::Result<Vec<(Arc<str>, Vec<Socket>)>> {
     let is_new = |listener: &&weir_config::Listener| {
         let kept = current.and_then(|current| current.listener(&listener.settings.name));
         kept.is_none_or(|kept| kept.settings.bind != listener.settings.bind)

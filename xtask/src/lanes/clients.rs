@@ -23,12 +23,7 @@ pub fn python(workspace: &Workspace) -> Result<Report> {
 }
 
 pub fn node(workspace: &Workspace) -> Result<Report> {
-    let words = [
-        "node",
-        "--test",
-        "--test-reporter=tap",
-        "--test-concurrency=1",
-    ];
+    let words = ["node", "--test", "--test-reporter=tap", "--test-concurrency=1"];
     on_stage(workspace, "node", &words, Runner::Node)
 }
 
@@ -43,44 +38,21 @@ pub fn java(workspace: &Workspace) -> Result<Report> {
     on_stage(workspace, "java", &words, Runner::Maven)
 }
 
-fn on_stage(
-    workspace: &Workspace,
-    language: &str,
-    suite: &[&str],
-    runner: Runner,
-) -> Result<Report> {
+fn on_stage(workspace: &Workspace, language: &str, suite: &[&str], runner: Runner) -> Result<Report> {
     let folder = suite_folder(workspace, language);
     let mut command = cargo(workspace, &stage_words(&folder));
     command.args(suite);
     command.envs(gateway_environment(workspace, DRIVER)?);
     let finished = run_counted(&mut command, runner, LANE_DEADLINE)?;
     let name = format!("clients:{language}");
-    let mut report = Report::of_tests(
-        &name,
-        finished.totals,
-        finished.success,
-        finished.timed_out,
-        false,
-    );
+    let mut report = Report::of_tests(&name, finished.totals, finished.success, finished.timed_out, false);
     if !finished.success && report.totals.failed == 0 {
-        report.problems.push(format!(
-            "{name}: the suite or the gateway's own checks failed"
-        ));
+        report.problems.push(format!("{name}: the suite or the gateway's own checks failed"));
     }
     Ok(report)
 }
 
 fn stage_words(folder: &Path) -> Vec<&str> {
     let folder = folder.to_str().unwrap_or(".");
-    vec![
-        "run",
-        "--quiet",
-        "--locked",
-        "--package",
-        "weir-tests",
-        "--bin",
-        "stage",
-        "--",
-        folder,
-    ]
+    vec!["run", "--quiet", "--locked", "--package", "weir-tests", "--bin", "stage", "--", folder]
 }

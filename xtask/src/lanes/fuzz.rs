@@ -35,33 +35,20 @@ const COVERAGE_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
 /// Builds every target with coverage, then replays its corpus and fuzzes on.
 pub fn run(workspace: &Workspace) -> Result<Report> {
     let seconds = match std::env::var("WEIR_FUZZ_SECONDS") {
-        Ok(text) => text
-            .parse()
-            .with_context(|| format!("WEIR_FUZZ_SECONDS=`{text}` is not a number"))?,
+        Ok(text) => text.parse().with_context(|| format!("WEIR_FUZZ_SECONDS=`{text}` is not a number"))?,
         Err(_) => SECONDS_DEFAULT,
     };
     let targets = targets(workspace);
     let mut report = Report::default();
     if targets.is_empty() {
-        report
-            .problems
-            .push("fuzz: weir-fuzz has no target (binary)".into());
+        report.problems.push("fuzz: weir-fuzz has no target (binary)".into());
         return Ok(report);
     }
     let platform = host_platform()?;
     let build_folder = workspace.target.join("fuzz");
     let mut build = cargo(
         workspace,
-        &[
-            "build",
-            "--package",
-            "weir-fuzz",
-            "--features",
-            "libfuzzer",
-            "--bins",
-            "--release",
-            "--locked",
-        ],
+        &["build", "--package", "weir-fuzz", "--features", "libfuzzer", "--bins", "--release", "--locked"],
     );
     // A target platform of its own keeps the flags away from build scripts.
     build.args(["--target", &platform]);
@@ -70,9 +57,7 @@ pub fn run(workspace: &Workspace) -> Result<Report> {
         .env("RUSTFLAGS", COVERAGE_FLAGS)
         .env("CARGO_PROFILE_RELEASE_LTO", "off");
     if !run_counted(&mut build, Runner::None, BUILD_DEADLINE)?.success {
-        report
-            .problems
-            .push("fuzz: the targets do not build".into());
+        report.problems.push("fuzz: the targets do not build".into());
         return Ok(report);
     }
     let programs = build_folder.join(&platform).join("release");
@@ -84,9 +69,7 @@ pub fn run(workspace: &Workspace) -> Result<Report> {
             ignored: 0,
         });
         if !finished.success {
-            report.problems.push(format!(
-                "fuzz: {target} found a failing input; it is in fuzz/artifacts/{target}"
-            ));
+            report.problems.push(format!("fuzz: {target} found a failing input; it is in fuzz/artifacts/{target}"));
         }
     }
     Ok(report)
@@ -106,12 +89,7 @@ fn targets(workspace: &Workspace) -> Vec<String> {
     names
 }
 
-fn fuzz_target(
-    workspace: &Workspace,
-    program: &std::path::Path,
-    target: &str,
-    seconds: u64,
-) -> Result<Finished> {
+fn fuzz_target(workspace: &Workspace, program: &std::path::Path, target: &str, seconds: u64) -> Result<Finished> {
     let corpus = workspace.root.join("fuzz/corpus").join(target);
     let seeds = std::fs::read_dir(&corpus).map_or(0, Iterator::count);
     ensure!(seeds > 0, "{target} has no committed corpus");

@@ -45,10 +45,7 @@ pub fn java(workspace: &Workspace) -> Result<()> {
 
 /// The Maven setting that keeps class files out of the source tree.
 pub fn java_build_folder(workspace: &Workspace) -> String {
-    format!(
-        "-Dbuild.folder={}",
-        workspace.tools().join("java").display()
-    )
+    format!("-Dbuild.folder={}", workspace.tools().join("java").display())
 }
 
 fn need(programs: &[&str], what: &str) -> Result<()> {

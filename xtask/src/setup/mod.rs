@@ -40,13 +40,7 @@ pub enum Part {
 
 impl Part {
     /// In the order of installation.
-    pub const ALL: [Self; 5] = [
-        Self::Servers,
-        Self::Python,
-        Self::Node,
-        Self::Go,
-        Self::Java,
-    ];
+    pub const ALL: [Self; 5] = [Self::Servers, Self::Python, Self::Node, Self::Go, Self::Java];
 
     /// The word of the command line.
     pub fn name(self) -> &'static str {
@@ -106,10 +100,7 @@ fn run_with_retries(folder: &Path, words: &[&str], environment: &[(&str, &str)])
             Ok(()) => return Ok(()),
             Err(error) if attempt == ATTEMPTS => return Err(error),
             Err(error) => {
-                eprintln!(
-                    "setup: attempt {attempt} of {ATTEMPTS}: {error}; again in {} s",
-                    wait.as_secs()
-                );
+                eprintln!("setup: attempt {attempt} of {ATTEMPTS}: {error}; again in {} s", wait.as_secs());
                 std::thread::sleep(wait);
                 wait *= 2;
             }

@@ -38,10 +38,7 @@ pub fn ensure_venv() -> Result<()> {
 
 fn install(packages: &[&str]) -> Result<()> {
     if !exists("apt-get") {
-        bail!(
-            "the tests need [{}]; this system has no apt-get: install them by hand",
-            packages.join(", ")
-        );
+        bail!("the tests need [{}]; this system has no apt-get: install them by hand", packages.join(", "));
     }
     let root = Path::new("/");
     let quiet = [("DEBIAN_FRONTEND", "noninteractive")];
@@ -49,12 +46,8 @@ fn install(packages: &[&str]) -> Result<()> {
     run_with_retries(root, &["apt-get", "update", "-q"], &quiet)?;
     let mut words = vec!["apt-get", "install", "-y", "-q", "--no-install-recommends"];
     words.extend(packages);
-    run_with_retries(root, &words, &quiet).with_context(|| {
-        format!(
-            "the tests need [{}]; run as root or install them by hand",
-            packages.join(", ")
-        )
-    })
+    run_with_retries(root, &words, &quiet)
+        .with_context(|| format!("the tests need [{}]; run as root or install them by hand", packages.join(", ")))
 }
 
 /// While this lives, package scripts start no service: the tests start servers of their own on
@@ -71,13 +64,10 @@ impl ServicesHeldBack {
             return Ok(Self { written: None });
         }
         use std::os::unix::fs::PermissionsExt as _;
-        std::fs::write(&path, "#!/bin/sh\nexit 101\n").with_context(|| {
-            format!("cannot write {POLICY_FILE}: installing packages takes root")
-        })?;
+        std::fs::write(&path, "#!/bin/sh\nexit 101\n")
+            .with_context(|| format!("cannot write {POLICY_FILE}: installing packages takes root"))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
-        Ok(Self {
-            written: Some(path),
-        })
+        Ok(Self { written: Some(path) })
     }
 }
 

@@ -20,8 +20,7 @@ pub fn python(workspace: &Workspace) -> PathBuf {
 pub fn ensure(workspace: &Workspace) -> Result<()> {
     let folder = workspace.tools().join("python");
     let requirements = workspace.root.join(REQUIREMENTS);
-    let wanted = std::fs::read_to_string(&requirements)
-        .with_context(|| format!("{REQUIREMENTS} is not readable"))?;
+    let wanted = std::fs::read_to_string(&requirements).with_context(|| format!("{REQUIREMENTS} is not readable"))?;
     let stamp = folder.join("installed.txt");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());

@@ -19,100 +19,29 @@ struct Room {
 const DATAPLANE_USES: &[&str] = &["base", "engine", "codec", "telemetry"];
 const PROXY_USES: &[&str] = &["base", "engine", "codec", "telemetry", "dataplane"];
 const CONTROL_USES: &[&str] = &["base", "engine", "codec", "telemetry", "dataplane", "proxy"];
-const PRODUCT: &[&str] = &[
-    "base",
-    "engine",
-    "codec",
-    "telemetry",
-    "dataplane",
-    "proxy",
-    "control",
-    "lab",
-];
+const PRODUCT: &[&str] = &["base", "engine", "codec", "telemetry", "dataplane", "proxy", "control", "lab"];
 /// Tests see the product and the rules of the tree (`xtask`), for the law is also a test.
-const TEST_USES: &[&str] = &[
-    "base",
-    "engine",
-    "codec",
-    "telemetry",
-    "dataplane",
-    "proxy",
-    "control",
-    "lab",
-    "xtask",
-];
+const TEST_USES: &[&str] = &["base", "engine", "codec", "telemetry", "dataplane", "proxy", "control", "lab", "xtask"];
 
 const ROOMS: &[Room] = &[
-    Room {
-        folder: "weir",
-        may_use: PRODUCT,
-        besides: &[],
-    },
-    Room {
-        folder: "base",
-        may_use: &[],
-        besides: &[],
-    },
-    Room {
-        folder: "engine",
-        may_use: &["base"],
-        besides: &[],
-    },
-    Room {
-        folder: "codec",
-        may_use: &["base"],
-        besides: &[],
-    },
-    Room {
-        folder: "telemetry",
-        may_use: &["base"],
-        besides: &[],
-    },
-    Room {
-        folder: "dataplane",
-        may_use: DATAPLANE_USES,
-        besides: &[],
-    },
-    Room {
-        folder: "proxy",
-        may_use: PROXY_USES,
-        besides: &[("weir-ai", "weir-http"), ("weir-flags", "weir-http")],
-    },
-    Room {
-        folder: "control",
-        may_use: CONTROL_USES,
-        besides: &[],
-    },
+    Room { folder: "weir", may_use: PRODUCT, besides: &[] },
+    Room { folder: "base", may_use: &[], besides: &[] },
+    Room { folder: "engine", may_use: &["base"], besides: &[] },
+    Room { folder: "codec", may_use: &["base"], besides: &[] },
+    Room { folder: "telemetry", may_use: &["base"], besides: &[] },
+    Room { folder: "dataplane", may_use: DATAPLANE_USES, besides: &[] },
+    Room { folder: "proxy", may_use: PROXY_USES, besides: &[("weir-ai", "weir-http"), ("weir-flags", "weir-http")] },
+    Room { folder: "control", may_use: CONTROL_USES, besides: &[] },
     // Of telemetry only the histogram: see `sources.rs`.
-    Room {
-        folder: "lab",
-        may_use: &["base", "engine", "codec", "telemetry"],
-        besides: &[],
-    },
-    Room {
-        folder: "tests",
-        may_use: TEST_USES,
-        besides: &[],
-    },
-    Room {
-        folder: "fuzz",
-        may_use: PRODUCT,
-        besides: &[],
-    },
-    Room {
-        folder: "xtask",
-        may_use: PRODUCT,
-        besides: &[],
-    },
+    Room { folder: "lab", may_use: &["base", "engine", "codec", "telemetry"], besides: &[] },
+    Room { folder: "tests", may_use: TEST_USES, besides: &[] },
+    Room { folder: "fuzz", may_use: PRODUCT, besides: &[] },
+    Room { folder: "xtask", may_use: PRODUCT, besides: &[] },
 ];
 
 /// External crates that only some rooms may name as a normal dependency.
-const EXTERNAL_ONLY_IN: &[(&str, &[&str])] = &[
-    ("tokio", &["control", "weir"]),
-    ("axum", &["control"]),
-    ("hyper", &["control"]),
-    ("compio", &["engine"]),
-];
+const EXTERNAL_ONLY_IN: &[(&str, &[&str])] =
+    &[("tokio", &["control", "weir"]), ("axum", &["control"]), ("hyper", &["control"]), ("compio", &["engine"])];
 
 /// External crates that `base` may use: it stands on the standard library.
 const EXTERNAL_OF_BASE: &[&str] = &["zeroize", "subtle"];
@@ -134,18 +63,13 @@ pub fn violations(workspace: &Workspace) -> Vec<String> {
         let manifest = workspace.relative(package.manifest_path.as_std_path());
         manifest.split('/').next().unwrap_or_default().to_owned()
     };
-    let rooms: Vec<(String, String)> = members
-        .iter()
-        .map(|package| (package.name.to_string(), room_of(package)))
-        .collect();
+    let rooms: Vec<(String, String)> =
+        members.iter().map(|package| (package.name.to_string(), room_of(package))).collect();
     let mut found = Vec::new();
     for package in &members {
         let from_room = room_of(package);
         for dependency in &package.dependencies {
-            let to_room = rooms
-                .iter()
-                .find(|(name, _)| *name == dependency.name)
-                .map(|(_, room)| room.as_str());
+            let to_room = rooms.iter().find(|(name, _)| *name == dependency.name).map(|(_, room)| room.as_str());
             let arrow = Arrow {
                 from: &package.name,
                 from_room: &from_room,
@@ -179,13 +103,7 @@ fn judge_inside(arrow: &Arrow<'_>, room: &Room, to_room: &str) -> Option<String>
     if is_listed || room.may_use.contains(&to_room) {
         return None;
     }
-    Some(format!(
-        "{} -> {}: `{}` may use only [{}]",
-        arrow.from,
-        arrow.to,
-        room.folder,
-        room.may_use.join(", ")
-    ))
+    Some(format!("{} -> {}: `{}` may use only [{}]", arrow.from, arrow.to, room.folder, room.may_use.join(", ")))
 }
 
 fn judge_external(arrow: &Arrow<'_>) -> Option<String> {
@@ -197,17 +115,11 @@ fn judge_external(arrow: &Arrow<'_>) -> Option<String> {
             EXTERNAL_OF_BASE.join(", ")
         ));
     }
-    let (name, rooms) = EXTERNAL_ONLY_IN
-        .iter()
-        .find(|(name, _)| *name == arrow.to)?;
+    let (name, rooms) = EXTERNAL_ONLY_IN.iter().find(|(name, _)| *name == arrow.to)?;
     if rooms.contains(&arrow.from_room) {
         return None;
     }
-    Some(format!(
-        "{} -> {name}: only [{}] may use it",
-        arrow.from,
-        rooms.join(", ")
-    ))
+    Some(format!("{} -> {name}: only [{}] may use it", arrow.from, rooms.join(", ")))
 }
 
 #[cfg(test)]
@@ -215,13 +127,7 @@ mod tests {
     use super::*;
 
     fn arrow<'a>(from: (&'a str, &'a str), to: &'a str, to_room: Option<&'a str>) -> Arrow<'a> {
-        Arrow {
-            from: from.0,
-            from_room: from.1,
-            to,
-            to_room,
-            is_dev: false,
-        }
+        Arrow { from: from.0, from_room: from.1, to, to_room, is_dev: false }
     }
 
     #[test]
@@ -238,11 +144,7 @@ mod tests {
         }
         let forbidden = [
             arrow(("weir-redis", "proxy"), "weir-http", Some("proxy")),
-            arrow(
-                ("weir-upstream", "dataplane"),
-                "weir-analysis",
-                Some("dataplane"),
-            ),
+            arrow(("weir-upstream", "dataplane"), "weir-analysis", Some("dataplane")),
             arrow(("weir-origin", "lab"), "weir-upstream", Some("dataplane")),
             arrow(("weir-resp", "codec"), "weir-engine", Some("engine")),
             arrow(("weir-engine", "engine"), "weir-redis", Some("proxy")),

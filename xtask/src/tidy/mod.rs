@@ -32,16 +32,8 @@ impl Findings {
         for violation in &self.violations {
             println!("{violation}");
         }
-        println!(
-            "tidy: {} files read, {} violations",
-            self.files_read,
-            self.violations.len()
-        );
-        if self.violations.is_empty() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::from(1)
-        }
+        println!("tidy: {} files read, {} violations", self.files_read, self.violations.len());
+        if self.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
     }
 }
 
@@ -52,8 +44,5 @@ pub fn run(workspace: &Workspace) -> Result<Findings> {
     violations.extend(tree::violations(workspace)?);
     violations.extend(files.violations(workspace));
     violations.extend(modules::violations(workspace, &files));
-    Ok(Findings {
-        violations,
-        files_read: files.files.len(),
-    })
+    Ok(Findings { violations, files_read: files.files.len() })
 }

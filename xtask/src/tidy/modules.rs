@@ -10,10 +10,7 @@ use crate::workspace::Workspace;
 /// Source files that no crate reaches, and empty ones.
 pub fn violations(workspace: &Workspace, sources: &Sources) -> Vec<String> {
     let mut reached = BTreeSet::new();
-    let mut open: Vec<(PathBuf, bool)> = crate_roots(workspace)
-        .into_iter()
-        .map(|root| (root, true))
-        .collect();
+    let mut open: Vec<(PathBuf, bool)> = crate_roots(workspace).into_iter().map(|root| (root, true)).collect();
     while let Some((path, is_root)) = open.pop() {
         if !reached.insert(path.clone()) {
             continue;
@@ -21,23 +18,12 @@ pub fn violations(workspace: &Workspace, sources: &Sources) -> Vec<String> {
         let Some(file) = sources.files.iter().find(|file| file.path == path) else {
             continue;
         };
-        open.extend(
-            children(file, is_root)
-                .into_iter()
-                .map(|child| (child, false)),
-        );
+        open.extend(children(file, is_root).into_iter().map(|child| (child, false)));
     }
     let mut found = Vec::new();
-    for file in sources
-        .files
-        .iter()
-        .filter(|file| file.name.ends_with(".rs"))
-    {
+    for file in sources.files.iter().filter(|file| file.name.ends_with(".rs")) {
         if !reached.contains(&file.path) {
-            found.push(format!(
-                "{}: no crate reaches this file; add its `mod` or delete it",
-                file.name
-            ));
+            found.push(format!("{}: no crate reaches this file; add its `mod` or delete it", file.name));
         } else if file.text.trim().is_empty() {
             found.push(format!("{}: an empty file", file.name));
         }
@@ -48,23 +34,12 @@ pub fn violations(workspace: &Workspace, sources: &Sources) -> Vec<String> {
 /// Files that this one names as modules and that exist.
 fn children(file: &SourceFile, is_root: bool) -> Vec<PathBuf> {
     let folder = file.path.parent().unwrap_or(Path::new(""));
-    let stem = file
-        .path
-        .file_stem()
-        .map(|stem| stem.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let own_folder = if is_root || stem == "mod" {
-        folder.to_path_buf()
-    } else {
-        folder.join(&stem)
-    };
+    let stem = file.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let own_folder = if is_root || stem == "mod" { folder.to_path_buf() } else { folder.join(&stem) };
     let mut found = Vec::new();
     let mut path_attribute: Option<String> = None;
     for line in file.text.lines().map(str::trim) {
-        if let Some(value) = line
-            .strip_prefix("#[path = \"")
-            .and_then(|rest| rest.strip_suffix("\"]"))
-        {
+        if let Some(value) = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]")) {
             path_attribute = Some(value.to_owned());
             continue;
         }
@@ -113,32 +88,18 @@ mod tests {
         let file = SourceFile {
             name: "a/src/lib.rs".into(),
             path: "a/src/lib.rs".into(),
-            text: "mod one;\npub(crate) mod two;\n#[path = \"odd/three.rs\"]\nmod three;\nmod inline {\n}\n"
-                .into(),
+            text: "mod one;\npub(crate) mod two;\n#[path = \"odd/three.rs\"]\nmod three;\nmod inline {\n}\n".into(),
         };
-        let names: Vec<String> = children(&file, true)
-            .iter()
-            .map(|path| path.to_string_lossy().into_owned())
-            .collect();
+        let names: Vec<String> = children(&file, true).iter().map(|path| path.to_string_lossy().into_owned()).collect();
         assert_eq!(
             names,
-            [
-                "a/src/one.rs",
-                "a/src/one/mod.rs",
-                "a/src/two.rs",
-                "a/src/two/mod.rs",
-                "a/src/odd/three.rs"
-            ]
+            ["a/src/one.rs", "a/src/one/mod.rs", "a/src/two.rs", "a/src/two/mod.rs", "a/src/odd/three.rs"]
         );
     }
 
     #[test]
     fn a_plain_file_holds_its_children_in_a_folder_of_its_name() {
-        let file = SourceFile {
-            name: "a/src/one.rs".into(),
-            path: "a/src/one.rs".into(),
-            text: "mod deep;\n".into(),
-        };
+        let file = SourceFile { name: "a/src/one.rs".into(), path: "a/src/one.rs".into(), text: "mod deep;\n".into() };
         assert_eq!(children(&file, false)[0], Path::new("a/src/one/deep.rs"));
     }
 }

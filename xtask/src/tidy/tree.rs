@@ -10,10 +10,7 @@ use crate::workspace::Workspace;
 
 /// Crates that must not be in the tree, with the reason.
 const BANNED: &[(&str, &str)] = &[
-    (
-        "ring",
-        "aws-lc-rs is the one TLS provider; two of them make rustls panic at first use",
-    ),
+    ("ring", "aws-lc-rs is the one TLS provider; two of them make rustls panic at first use"),
     ("openssl-sys", "TLS is rustls; no system library is linked"),
     ("native-tls", "TLS is rustls; no system library is linked"),
 ];
@@ -24,17 +21,8 @@ const SINGLE: &[&str] = &["rustls", "compio", "tokio", "aws-lc-rs"];
 /// Banned crates, git sources, and second versions.
 pub fn violations(workspace: &Workspace) -> Result<Vec<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let words = [
-        cargo.as_str(),
-        "tree",
-        "--workspace",
-        "--edges",
-        "normal,build,dev",
-        "--prefix",
-        "none",
-        "--format",
-        "{p}",
-    ];
+    let words =
+        [cargo.as_str(), "tree", "--workspace", "--edges", "normal,build,dev", "--prefix", "none", "--format", "{p}"];
     let printed = command::output(&mut command::command(&workspace.root, &words))?;
     Ok(judge(&printed))
 }
@@ -53,22 +41,15 @@ fn judge(printed: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (name, _, is_git) in &packages {
         if let Some((_, why)) = BANNED.iter().find(|(banned, _)| banned == name) {
-            found.push(format!(
-                "Cargo.lock: `{name}` is in the tree: {why} (who pulls it: cargo tree -i {name})"
-            ));
+            found.push(format!("Cargo.lock: `{name}` is in the tree: {why} (who pulls it: cargo tree -i {name})"));
         }
         if *is_git {
-            found.push(format!(
-                "Cargo.lock: `{name}` comes from git; depend on a published version"
-            ));
+            found.push(format!("Cargo.lock: `{name}` comes from git; depend on a published version"));
         }
     }
     for single in SINGLE {
-        let versions: BTreeSet<&str> = packages
-            .iter()
-            .filter(|(name, _, _)| name == single)
-            .map(|(_, version, _)| *version)
-            .collect();
+        let versions: BTreeSet<&str> =
+            packages.iter().filter(|(name, _, _)| name == single).map(|(_, version, _)| *version).collect();
         if versions.len() > 1 {
             let list: Vec<_> = versions.into_iter().collect();
             found.push(format!(

@@ -128,10 +128,7 @@ pub enum ClientCommand {
 impl ClientCommand {
     /// Acts on other clients' connections: needs the listener's permission for administrative commands.
     pub const fn is_admin(self) -> bool {
-        matches!(
-            self,
-            Self::Kill | Self::Pause | Self::Unpause | Self::Unblock
-        )
+        matches!(self, Self::Kill | Self::Pause | Self::Unpause | Self::Unblock)
     }
 }
 
@@ -150,9 +147,7 @@ pub(super) const fn classify(name: &str, flags: Flags, categories: Categories) -
         Class::Blocking
     } else if is_stateless_although_flagged(name.as_bytes()) {
         Class::Shared
-    } else if flags.intersects(Flags::NO_MULTI.union(Flags::PUBSUB))
-        || bound_to_connection(categories)
-    {
+    } else if flags.intersects(Flags::NO_MULTI.union(Flags::PUBSUB)) || bound_to_connection(categories) {
         Class::ConnectionState
     } else {
         Class::Shared
@@ -161,10 +156,7 @@ pub(super) const fn classify(name: &str, flags: Flags, categories: Categories) -
 
 /// What the command does to data and server. Its main use: [`Access::Read`] may be sent again.
 pub(super) const fn access(name: &str, flags: Flags, class: Class) -> Access {
-    if matches!(
-        class,
-        Class::Admin | Class::Replication | Class::Refused | Class::Monitor
-    ) {
+    if matches!(class, Class::Admin | Class::Replication | Class::Refused | Class::Monitor) {
         Access::Admin
     } else if flags.contains(Flags::WRITE) || may_write(name.as_bytes()) {
         Access::Write
@@ -206,17 +198,13 @@ const fn session_class(name: &[u8]) -> Option<Class> {
         b"readwrite" => Class::Local(L::Readwrite),
         b"asking" => Class::Local(L::Asking),
         b"acl|whoami" => Class::Local(L::AclWhoami),
-        b"client" | [b'c', b'l', b'i', b'e', b'n', b't', b'|', ..] => {
-            Class::Local(L::Client(client_command(name)))
-        }
+        b"client" | [b'c', b'l', b'i', b'e', b'n', b't', b'|', ..] => Class::Local(L::Client(client_command(name))),
         // WAIT and WAITAOF count the writes of their own connection; Redis 7.0 does not flag them as blocking.
         b"wait" | b"waitaof" => Class::Blocking,
         // Answered while a script runs: that is their purpose.
         b"script|kill" | b"function|kill" | b"function|stats" => Class::Exclusive,
         // RESTORE-ASKING and CLUSTER SYNCSLOTS are how one node hands keys to another.
-        b"sync" | b"psync" | b"replconf" | b"restore-asking" | b"cluster|syncslots" => {
-            Class::Replication
-        }
+        b"sync" | b"psync" | b"replconf" | b"restore-asking" | b"cluster|syncslots" => Class::Replication,
         b"script|debug" => Class::Refused,
         b"post" | b"host:" => Class::CrossProtocol,
         // REPLICAS, SLAVES, COUNT-FAILURE-REPORTS and GETSLOTMIGRATIONS are flagged admin but only read.
@@ -315,10 +303,7 @@ const fn is_stateless_although_flagged(name: &[u8]) -> bool {
 
 /// Not flagged as a write, yet able to change data: what a script does is unknown.
 const fn may_write(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"eval" | b"evalsha" | b"fcall" | b"script|load" | b"script|flush"
-    )
+    matches!(name, b"eval" | b"evalsha" | b"fcall" | b"script|load" | b"script|flush")
 }
 
 /// `container|help`.

@@ -222,11 +222,7 @@ impl KeySpec {
             union = union.union(flags[at]);
             at += 1;
         }
-        Self {
-            flags: union,
-            begin,
-            find,
-        }
+        Self { flags: union, begin, find }
     }
 }
 
@@ -272,10 +268,7 @@ impl Command {
             at += 1;
         }
         // Redis 7.0.15 and Valkey 9.1 do not report this flag yet.
-        if matches!(
-            name.as_bytes(),
-            b"scan" | b"randomkey" | b"keys" | b"clusterscan"
-        ) {
+        if matches!(name.as_bytes(), b"scan" | b"randomkey" | b"keys" | b"clusterscan") {
             flag_union = flag_union.union(Flags::TOUCHES_ARBITRARY_KEYS);
         }
         let (mut category_union, mut at) = (Categories::empty(), 0);
@@ -300,9 +293,7 @@ impl Command {
 
     /// Name of the container: `client` for `client|setname`, the name itself otherwise.
     pub fn base_name(&self) -> &'static str {
-        self.name
-            .split_once('|')
-            .map_or(self.name, |(base, _)| base)
+        self.name.split_once('|').map_or(self.name, |(base, _)| base)
     }
 
     /// Name of the subcommand: `setname` for `client|setname`.
@@ -313,11 +304,7 @@ impl Command {
     /// Labels of the servers whose table has it, oldest first: `redis-7.0`, `valkey-9.1`.
     pub fn known_to(&self) -> impl Iterator<Item = &'static str> + use<> {
         let servers = self.servers;
-        super::SERVERS
-            .iter()
-            .enumerate()
-            .filter(move |(bit, _)| servers & (1 << bit) != 0)
-            .map(|(_, label)| *label)
+        super::SERVERS.iter().enumerate().filter(move |(bit, _)| servers & (1 << bit) != 0).map(|(_, label)| *label)
     }
 }
 
@@ -325,16 +312,11 @@ impl Command {
 #[inline]
 pub fn check_arity(command: &Command, argc: usize) -> bool {
     let wanted = usize::from(command.arity.unsigned_abs());
-    if command.arity >= 0 {
-        argc == wanted
-    } else {
-        argc >= wanted
-    }
+    if command.arity >= 0 { argc == wanted } else { argc >= wanted }
 }
 
 /// Whether a lost reply may be answered by sending the command again: it changes nothing and does not wait.
 #[inline]
 pub fn retry_safe(command: &Command) -> bool {
-    matches!(command.access, Access::Read)
-        && matches!(command.class, Class::Shared | Class::Cluster)
+    matches!(command.access, Access::Read) && matches!(command.class, Class::Shared | Class::Cluster)
 }

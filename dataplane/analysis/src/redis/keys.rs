@@ -57,12 +57,7 @@ struct Range {
 
 impl Default for Range {
     fn default() -> Self {
-        Self {
-            first: 0,
-            count: 0,
-            step: 1,
-            flags: KeyFlags::empty(),
-        }
+        Self { first: 0, count: 0, step: 1, flags: KeyFlags::empty() }
     }
 }
 
@@ -75,10 +70,7 @@ impl Keys {
     /// The keys.
     pub fn iter(&self) -> impl Iterator<Item = KeyAt> + '_ {
         self.ranges[..self.used].iter().flat_map(|range| {
-            (0..range.count).map(|at| KeyAt {
-                index: range.first + at * range.step,
-                flags: range.flags,
-            })
+            (0..range.count).map(|at| KeyAt { index: range.first + at * range.step, flags: range.flags })
         })
     }
 
@@ -89,10 +81,7 @@ impl Keys {
 
     /// Number of keys.
     pub fn len(&self) -> usize {
-        self.ranges[..self.used]
-            .iter()
-            .map(|range| range.count)
-            .sum()
+        self.ranges[..self.used].iter().map(|range| range.count).sum()
     }
 
     /// Whether the command names no key.
@@ -119,12 +108,7 @@ impl Keys {
             self.incomplete = true;
             return;
         }
-        self.ranges[self.used] = Range {
-            first,
-            count,
-            step,
-            flags,
-        };
+        self.ranges[self.used] = Range { first, count, step, flags };
         self.used += 1;
     }
 }
@@ -142,17 +126,10 @@ pub fn keys<A: Args + ?Sized>(command: &Command, args: &A, out: &mut Keys) -> Re
     Ok(())
 }
 
-fn apply<A: Args + ?Sized>(
-    command: &Command,
-    spec: &KeySpec,
-    args: &A,
-    out: &mut Keys,
-) -> Result<(), KeyError> {
+fn apply<A: Args + ?Sized>(command: &Command, spec: &KeySpec, args: &A, out: &mut Keys) -> Result<(), KeyError> {
     let first = match spec.begin {
         BeginSearch::Index(index) => usize::try_from(index).map_err(|_| KeyError::Syntax)?,
-        BeginSearch::Keyword {
-            word: "STREAMS", ..
-        } => return streams(args, spec.flags, out),
+        BeginSearch::Keyword { word: "STREAMS", .. } => return streams(args, spec.flags, out),
         BeginSearch::Keyword { word: "KEYS", .. } if spec.flags.contains(KeyFlags::INCOMPLETE) => {
             return migrate_keys(args, spec.flags, out);
         }
@@ -164,14 +141,8 @@ fn apply<A: Args + ?Sized>(
         BeginSearch::Unknown => return unknown(command, spec, args, out),
     };
     match spec.find {
-        FindKeys::Range { last, step, limit } => {
-            range(first, (last, step, limit), args.argc(), spec.flags, out)
-        }
-        FindKeys::KeyNum {
-            number,
-            first: offset,
-            step,
-        } => {
+        FindKeys::Range { last, step, limit } => range(first, (last, step, limit), args.argc(), spec.flags, out),
+        FindKeys::KeyNum { number, first: offset, step } => {
             let count = key_count(command, args, offset_by(first, number)?)?;
             let first = offset_by(first, offset)?;
             let step = usize::try_from(step).map_err(|_| KeyError::Syntax)?.max(1);
@@ -204,14 +175,10 @@ fn range(
     } else if limit <= 1 {
         offset_by(argc, last)?
     } else {
-        let part =
-            argc.saturating_sub(first) / usize::try_from(limit).map_err(|_| KeyError::Syntax)?;
+        let part = argc.saturating_sub(first) / usize::try_from(limit).map_err(|_| KeyError::Syntax)?;
         offset_by(first.saturating_add(part), last)?
     };
-    if first >= argc
-        && matches!(last.checked_sub(first), None | Some(0))
-        && flags.contains(KeyFlags::NOT_KEY)
-    {
+    if first >= argc && matches!(last.checked_sub(first), None | Some(0)) && flags.contains(KeyFlags::NOT_KEY) {
         // SUNSUBSCRIBE without a channel: the arity allows it.
         return Ok(());
     }
@@ -232,17 +199,13 @@ fn key_count<A: Args + ?Sized>(command: &Command, args: &A, at: usize) -> Result
         Some(digits) => (true, digits),
         None => (false, text),
     };
-    let canonical = !digits.is_empty()
-        && digits.iter().all(u8::is_ascii_digit)
-        && (digits[0] != b'0' || text == b"0");
+    let canonical = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) && (digits[0] != b'0' || text == b"0");
     if !canonical {
         return Err(KeyError::CountNotInteger);
     }
     let digits = std::str::from_utf8(digits).map_err(|_| KeyError::CountNotInteger)?;
     // i64 first: beyond it the servers speak of "not an integer".
-    let count = digits
-        .parse::<i64>()
-        .map_err(|_| KeyError::CountNotInteger)?;
+    let count = digits.parse::<i64>().map_err(|_| KeyError::CountNotInteger)?;
     match count {
         _ if negative => Err(KeyError::CountNegative),
         0 if !command.flags.contains(Flags::NO_MANDATORY_KEYS) => Err(KeyError::CountZero),
@@ -250,11 +213,7 @@ fn key_count<A: Args + ?Sized>(command: &Command, args: &A, at: usize) -> Result
     }
 }
 
-fn behind_keyword<A: Args + ?Sized>(
-    args: &A,
-    word: &str,
-    start: i32,
-) -> Result<Option<usize>, KeyError> {
+fn behind_keyword<A: Args + ?Sized>(args: &A, word: &str, start: i32) -> Result<Option<usize>, KeyError> {
     let argc = args.argc();
     let is_word = |index: usize| match args.arg(index) {
         Some(arg) => Ok(arg.eq_ignore_ascii_case(word.as_bytes())),
@@ -293,11 +252,7 @@ fn streams<A: Args + ?Sized>(args: &A, flags: KeyFlags, out: &mut Keys) -> Resul
 }
 
 /// MIGRATE host port "" db timeout … KEYS k1 k2: the listed keys replace the empty one (`migrateGetKeys`).
-fn migrate_keys<A: Args + ?Sized>(
-    args: &A,
-    flags: KeyFlags,
-    out: &mut Keys,
-) -> Result<(), KeyError> {
+fn migrate_keys<A: Args + ?Sized>(args: &A, flags: KeyFlags, out: &mut Keys) -> Result<(), KeyError> {
     let names_one = !args.arg(3).ok_or(KeyError::NotBuffered)?.is_empty();
     let mut index = 6;
     while index < args.argc() {
@@ -322,12 +277,7 @@ fn migrate_keys<A: Args + ?Sized>(
 }
 
 /// Specs without positions: SORT … STORE key has a procedure (`sortGetKeys`), the others mark the list incomplete.
-fn unknown<A: Args + ?Sized>(
-    command: &Command,
-    spec: &KeySpec,
-    args: &A,
-    out: &mut Keys,
-) -> Result<(), KeyError> {
+fn unknown<A: Args + ?Sized>(command: &Command, spec: &KeySpec, args: &A, out: &mut Keys) -> Result<(), KeyError> {
     if !matches!(command.name, "sort" | "sort_ro") {
         out.incomplete = true;
         return Ok(());
@@ -362,9 +312,7 @@ mod tests {
 
     fn found(line: &str) -> Result<Vec<usize>, KeyError> {
         let args: Vec<&str> = line.split(' ').collect();
-        let Resolved::Known(command) =
-            resolve(args[0].as_bytes(), args.get(1).map(|sub| sub.as_bytes()))
-        else {
+        let Resolved::Known(command) = resolve(args[0].as_bytes(), args.get(1).map(|sub| sub.as_bytes())) else {
             panic!("{line}: unknown")
         };
         let mut out = Keys::new();
@@ -373,53 +321,30 @@ mod tests {
 
     #[test]
     fn key_specs_fit_the_ranges() {
-        assert!(
-            COMMANDS
-                .iter()
-                .all(|command| command.keys.len() <= RANGES_MAX)
-        );
+        assert!(COMMANDS.iter().all(|command| command.keys.len() <= RANGES_MAX));
     }
 
     #[test]
     fn r18_bad_counts_are_refused() {
         assert_eq!(found("EVAL x -1 a"), Err(KeyError::CountNegative));
         assert_eq!(found("EVAL x 2 a"), Err(KeyError::CountBeyondArguments));
-        assert_eq!(
-            found("EVAL x 9223372036854775807 a"),
-            Err(KeyError::CountBeyondArguments)
-        );
-        assert_eq!(
-            found("EVAL x 9223372036854775808 a"),
-            Err(KeyError::CountNotInteger)
-        );
+        assert_eq!(found("EVAL x 9223372036854775807 a"), Err(KeyError::CountBeyondArguments));
+        assert_eq!(found("EVAL x 9223372036854775808 a"), Err(KeyError::CountNotInteger));
         assert_eq!(found("EVAL x +1 a"), Err(KeyError::CountNotInteger));
         assert_eq!(found("EVAL x 01 a"), Err(KeyError::CountNotInteger));
         assert_eq!(found("EVAL x -0 a"), Err(KeyError::CountNotInteger));
         assert_eq!(found("EVAL x 0 a"), Ok(vec![]));
         assert_eq!(found("ZUNION 0 a"), Err(KeyError::CountZero));
-        assert_eq!(
-            found("LMPOP 3 a b LEFT"),
-            Ok(vec![2, 3, 4]),
-            "LEFT counts as a key, as in the server"
-        );
+        assert_eq!(found("LMPOP 3 a b LEFT"), Ok(vec![2, 3, 4]), "LEFT counts as a key, as in the server");
     }
 
     #[test]
     fn an_option_value_that_spells_a_keyword_is_no_keyword() {
-        assert_eq!(
-            found("XREADGROUP GROUP streams block STREAMS k >"),
-            Ok(vec![5])
-        );
-        assert_eq!(
-            found("XREADGROUP COUNT 1 GROUP STREAMS c STREAMS k >"),
-            Ok(vec![7])
-        );
+        assert_eq!(found("XREADGROUP GROUP streams block STREAMS k >"), Ok(vec![5]));
+        assert_eq!(found("XREADGROUP COUNT 1 GROUP STREAMS c STREAMS k >"), Ok(vec![7]));
         assert_eq!(found("SORT k BY STORE GET store LIMIT 0 1"), Ok(vec![1]));
         assert_eq!(found("SORT k STORE a STORE b"), Ok(vec![1, 5]));
-        assert_eq!(
-            found("XREAD STREAMS a b 0"),
-            Err(KeyError::UnbalancedStreams)
-        );
+        assert_eq!(found("XREAD STREAMS a b 0"), Err(KeyError::UnbalancedStreams));
         assert_eq!(found("XREAD COUNT 1 BLOCK 1"), Err(KeyError::Syntax));
     }
 
@@ -427,9 +352,7 @@ mod tests {
     fn foreign_keys_are_admitted() {
         let incomplete = |line: &str| {
             let args: Vec<&str> = line.split(' ').collect();
-            let Resolved::Known(command) = resolve(args[0].as_bytes(), None) else {
-                panic!("{line}: unknown")
-            };
+            let Resolved::Known(command) = resolve(args[0].as_bytes(), None) else { panic!("{line}: unknown") };
             let mut out = Keys::new();
             keys(command, &args, &mut out).expect("valid");
             out.is_incomplete()
@@ -466,16 +389,10 @@ mod tests {
         for command in COMMANDS {
             for _ in 0..500 {
                 let argc = 1 + rng.below(10) as usize;
-                let args: Vec<&str> = (0..argc)
-                    .map(|_| WORDS[rng.below(WORDS.len() as u64) as usize])
-                    .collect();
+                let args: Vec<&str> = (0..argc).map(|_| WORDS[rng.below(WORDS.len() as u64) as usize]).collect();
                 if keys(command, &args, &mut out).is_ok() {
                     assert_eq!(out.iter().count(), out.len());
-                    assert!(
-                        out.iter().all(|key| (1..argc).contains(&key.index)),
-                        "{} {args:?}",
-                        command.name
-                    );
+                    assert!(out.iter().all(|key| (1..argc).contains(&key.index)), "{} {args:?}", command.name);
                 }
             }
         }
@@ -492,15 +409,11 @@ mod tests {
                 [&b"SET"[..], b"k"].get(index).copied()
             }
         }
-        let Resolved::Known(set) = resolve(b"set", None) else {
-            panic!("SET is known")
-        };
+        let Resolved::Known(set) = resolve(b"set", None) else { panic!("SET is known") };
         let mut out = Keys::new();
         assert_eq!(keys(set, &Streaming, &mut out), Ok(()));
         assert_eq!(out.first().map(|key| key.index), Some(1));
-        let Resolved::Known(eval) = resolve(b"eval", None) else {
-            panic!("EVAL is known")
-        };
+        let Resolved::Known(eval) = resolve(b"eval", None) else { panic!("EVAL is known") };
         assert_eq!(keys(eval, &Streaming, &mut out), Err(KeyError::NotBuffered));
     }
 }

@@ -61,9 +61,7 @@ pub fn resolve(name: &[u8], sub: Option<&[u8]>) -> Resolved {
 /// Valkey 9.1 runs `CONFIG "get\0x"` as CONFIG GET, and Redis 7.0 does when the hash falls into the right bucket. A
 /// gateway that forwarded such a name would let it pass every rule about the real command.
 pub fn may_forward_unknown(name: &[u8]) -> bool {
-    !name.is_empty()
-        && name.len() <= UNKNOWN_NAME_BYTES_MAX
-        && name.iter().all(u8::is_ascii_graphic)
+    !name.is_empty() && name.len() <= UNKNOWN_NAME_BYTES_MAX && name.iter().all(u8::is_ascii_graphic)
 }
 
 impl CommandId {
@@ -86,11 +84,7 @@ struct Key {
 
 #[inline]
 fn find(name: &[u8], salt: u16) -> Option<&'static Command> {
-    let key = Key {
-        words: pack(name)?,
-        salt,
-        length: name.len() as u16,
-    };
+    let key = Key { words: pack(name)?, salt, length: name.len() as u16 };
     let mut slot = slot_of(&key);
     loop {
         let at = INDEX[slot];
@@ -120,18 +114,10 @@ fn pack(name: &[u8]) -> Option<[u64; 3]> {
             let high = u64::from(u32::from_le_bytes(*name.last_chunk()?));
             [low | high << (8 * (length - 4)), 0, 0]
         }
-        9..=16 => [
-            word(name.first_chunk()?),
-            word(name.last_chunk()?) >> (8 * (16 - length)),
-            0,
-        ],
+        9..=16 => [word(name.first_chunk()?), word(name.last_chunk()?) >> (8 * (16 - length)), 0],
         17..=NAME_BYTES_MAX => {
             let tail = word(name.last_chunk()?) >> (8 * (NAME_BYTES_MAX - length));
-            [
-                word(name.first_chunk()?),
-                word(name[8..].first_chunk()?),
-                tail,
-            ]
+            [word(name.first_chunk()?), word(name[8..].first_chunk()?), tail]
         }
         _ => return None,
     };
@@ -169,11 +155,8 @@ const fn assemble() -> [Command; COUNT] {
     let mut table = [commands::ROWS[0]; COUNT];
     let mut at = 0;
     while at < COUNT {
-        table[at] = if at < commands::ROWS.len() {
-            commands::ROWS[at]
-        } else {
-            subcommands::ROWS[at - commands::ROWS.len()]
-        };
+        table[at] =
+            if at < commands::ROWS.len() { commands::ROWS[at] } else { subcommands::ROWS[at - commands::ROWS.len()] };
         table[at].id = CommandId(at as u16);
         at += 1;
     }
@@ -182,11 +165,7 @@ const fn assemble() -> [Command; COUNT] {
 
 const fn packed_names() -> [Key; COUNT] {
     let table = assemble();
-    let mut keys = [Key {
-        words: [0; 3],
-        salt: 0,
-        length: 0,
-    }; COUNT];
+    let mut keys = [Key { words: [0; 3], salt: 0, length: 0 }; COUNT];
     let mut at = 0;
     while at < COUNT {
         let name = table[at].name.as_bytes();
@@ -271,10 +250,7 @@ mod tests {
         let counts: Vec<usize> = KEYS.iter().map(probes).collect();
         let mean = counts.iter().sum::<usize>() as f64 / COUNT as f64;
         let most = counts.iter().max().copied().unwrap_or(0);
-        assert!(
-            mean < 1.5 && most <= 8,
-            "mean {mean:.2}, most {most}: choose another MULTIPLIER"
-        );
+        assert!(mean < 1.5 && most <= 8, "mean {mean:.2}, most {most}: choose another MULTIPLIER");
         for hot in ["get", "set", "mget", "hget", "incr", "del"] {
             let key = KEYS[usize::from(find(hot.as_bytes(), 0).expect("a known command").id.0)];
             assert_eq!(probes(&key), 1, "{hot}");
@@ -287,9 +263,7 @@ mod tests {
         for command in COMMANDS {
             for _ in 0..8 {
                 let mut wire = command.name.as_bytes().to_vec();
-                wire.iter_mut()
-                    .filter(|_| rng.next_u64() & 1 == 1)
-                    .for_each(|byte| *byte = byte.to_ascii_uppercase());
+                wire.iter_mut().filter(|_| rng.next_u64() & 1 == 1).for_each(|byte| *byte = byte.to_ascii_uppercase());
                 let mut parts = wire.split(|&byte| byte == b'|');
                 let name = parts.next().expect("a name");
                 match resolve(name, parts.next()) {
@@ -320,46 +294,20 @@ mod tests {
     #[test]
     fn a_name_with_a_nul_is_never_forwarded() {
         assert!(may_forward_unknown(b"JSON.SET") && may_forward_unknown(b"HIMPORT"));
-        for name in [
-            &b"get\0x"[..],
-            b"",
-            b"a b",
-            b"caf\xc3\xa9",
-            b"x\r\n",
-            &[b'x'; 129],
-        ] {
+        for name in [&b"get\0x"[..], b"", b"a b", b"caf\xc3\xa9", b"x\r\n", &[b'x'; 129]] {
             assert!(!may_forward_unknown(name), "{}", name.escape_ascii());
         }
     }
 
     #[test]
     fn what_only_looks_like_a_name_is_unknown() {
-        for name in [
-            &b"get\0"[..],
-            b"ge",
-            b"gett",
-            b"",
-            b"client|list",
-            b"\xe7et",
-            b"g\x05t",
-            &[b'x'; 4096],
-        ] {
-            assert!(
-                matches!(resolve(name, None), Resolved::Unknown),
-                "{}",
-                name.escape_ascii()
-            );
+        for name in [&b"get\0"[..], b"ge", b"gett", b"", b"client|list", b"\xe7et", b"g\x05t", &[b'x'; 4096]] {
+            assert!(matches!(resolve(name, None), Resolved::Unknown), "{}", name.escape_ascii());
         }
-        assert!(
-            matches!(resolve(b"CLIENT", Some(b"nope")), Resolved::UnknownSubcommand(c) if c.name == "client")
-        );
-        assert!(
-            matches!(resolve(b"CLIENT", Some(b"")), Resolved::UnknownSubcommand(c) if c.name == "client")
-        );
+        assert!(matches!(resolve(b"CLIENT", Some(b"nope")), Resolved::UnknownSubcommand(c) if c.name == "client"));
+        assert!(matches!(resolve(b"CLIENT", Some(b"")), Resolved::UnknownSubcommand(c) if c.name == "client"));
         // A subcommand of one container is none of another.
-        assert!(
-            matches!(resolve(b"CONFIG", Some(b"setname")), Resolved::UnknownSubcommand(c) if c.name == "config")
-        );
+        assert!(matches!(resolve(b"CONFIG", Some(b"setname")), Resolved::UnknownSubcommand(c) if c.name == "config"));
         assert!(matches!(resolve(b"client", None), Resolved::Known(c) if c.container));
         assert!(matches!(resolve(b"get", Some(b"list")), Resolved::Known(c) if c.name == "get"));
     }

@@ -62,9 +62,8 @@ pub fn invalid_keys(out: &mut Vec<u8>, command: &Command, error: KeyError) {
         KeyError::Syntax => "syntax error",
         KeyError::UnbalancedStreams => {
             let id = if name == "xreadgroup" { ">" } else { "$" };
-            let text = format!(
-                "Unbalanced '{name}' list of streams: for each stream key an ID or '{id}' must be specified."
-            );
+            let text =
+                format!("Unbalanced '{name}' list of streams: for each stream key an ID or '{id}' must be specified.");
             return append_error(out, &text);
         }
         KeyError::CountBeyondArguments if is_script || name == "sintercard" => TOO_MANY,
@@ -75,10 +74,7 @@ pub fn invalid_keys(out: &mut Vec<u8>, command: &Command, error: KeyError) {
         KeyError::CountNotInteger => NOT_AN_INTEGER,
         KeyError::CountNegative if is_script => "Number of keys can't be negative",
         KeyError::CountNegative | KeyError::CountZero => {
-            return append_error(
-                out,
-                &format!("at least 1 input key is needed for '{name}' command"),
-            );
+            return append_error(out, &format!("at least 1 input key is needed for '{name}' command"));
         }
     };
     append_error(out, text);
@@ -93,11 +89,5 @@ fn append_error(out: &mut Vec<u8>, text: &str) {
 fn echo(out: &mut Vec<u8>, text: &[u8], bytes_max: usize) {
     let text = &text[..text.len().min(bytes_max)];
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
-    out.extend(text.iter().map(|&byte| {
-        if matches!(byte, b'\r' | b'\n') {
-            b' '
-        } else {
-            byte
-        }
-    }));
+    out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
 }

@@ -20,9 +20,7 @@ pub(super) struct StreamOptions {
 pub fn treatment<A: Args + ?Sized>(command: &Command, args: &A) -> Class {
     match command.class {
         Class::Blocking if !is_blocking(command, args) => Class::Shared,
-        Class::Admin if command.name == "config|get" && reads_harmless_parameters(args) => {
-            Class::Shared
-        }
+        Class::Admin if command.name == "config|get" && reads_harmless_parameters(args) => Class::Shared,
         class => class,
     }
 }
@@ -41,10 +39,7 @@ pub fn is_blocking<A: Args + ?Sized>(command: &Command, args: &A) -> bool {
 /// Walks the options as `xreadGetKeys` of Redis 7.0 does, so that a group named BLOCK or STREAMS is only a name. CLAIM
 /// takes a value from Redis 8.4 on; older servers refuse it, so reading it as an option is safe for both.
 pub(super) fn streams_at<A: Args + ?Sized>(args: &A) -> Result<StreamOptions, KeyError> {
-    let mut options = StreamOptions {
-        block: false,
-        streams: None,
-    };
+    let mut options = StreamOptions { block: false, streams: None };
     let mut index = 1;
     while index < args.argc() {
         let arg = args.arg(index).ok_or(KeyError::NotBuffered)?;
@@ -100,11 +95,8 @@ const HARMLESS_PARAMETERS: &[&str] = &[
 fn reads_harmless_parameters<A: Args + ?Sized>(args: &A) -> bool {
     args.argc() > 2
         && (2..args.argc()).all(|index| {
-            args.arg(index).is_some_and(|name| {
-                HARMLESS_PARAMETERS
-                    .iter()
-                    .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
-            })
+            args.arg(index)
+                .is_some_and(|name| HARMLESS_PARAMETERS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes())))
         })
 }
 
@@ -125,14 +117,8 @@ mod tests {
     fn streams_block_only_when_asked() {
         assert_eq!(of("XREAD COUNT 1 STREAMS k 0"), Class::Shared);
         assert_eq!(of("XREAD block 0 STREAMS k $"), Class::Blocking);
-        assert_eq!(
-            of("XREADGROUP GROUP g c NOACK BLOCK 5 STREAMS k >"),
-            Class::Blocking
-        );
-        assert_eq!(
-            of("XREADGROUP GROUP block BLOCK COUNT 1 STREAMS BLOCK >"),
-            Class::Shared
-        );
+        assert_eq!(of("XREADGROUP GROUP g c NOACK BLOCK 5 STREAMS k >"), Class::Blocking);
+        assert_eq!(of("XREADGROUP GROUP block BLOCK COUNT 1 STREAMS BLOCK >"), Class::Shared);
         assert_eq!(of("XREAD STREAMS BLOCK 0"), Class::Shared);
         assert_eq!(of("BLPOP k 0"), Class::Blocking);
         assert_eq!(of("WAIT 1 0"), Class::Blocking);
@@ -142,13 +128,9 @@ mod tests {
     fn config_get_passes_names_of_harmless_parameters_only() {
         assert_eq!(of("CONFIG GET save"), Class::Shared);
         assert_eq!(of("config get MaxMemory-Policy databases"), Class::Shared);
-        for line in [
-            "CONFIG GET *",
-            "CONFIG GET requirepass",
-            "CONFIG GET save requirepass",
-            "CONFIG GET s*",
-            "CONFIG GET",
-        ] {
+        for line in
+            ["CONFIG GET *", "CONFIG GET requirepass", "CONFIG GET save requirepass", "CONFIG GET s*", "CONFIG GET"]
+        {
             assert_eq!(of(line), Class::Admin, "{line}");
         }
         assert_eq!(of("CONFIG SET save 1"), Class::Admin);

@@ -40,7 +40,12 @@ impl Connection {
         })
     }
 
-    fn hold_lane(&self, lane: Rc<weir_upstream::Lane<crate::lane::RespLane, Connection>>, key: LaneKey, is_blocking: bool) {
+    fn hold_lane(
+        &self,
+        lane: Rc<weir_upstream::Lane<crate::lane::RespLane, Connection>>,
+        key: LaneKey,
+        is_blocking: bool,
+    ) {
         let upstream = self.upstream.borrow().clone();
         *self.pinned.borrow_mut() = Some(Pinned { lane, key, upstream, is_blocking });
     }

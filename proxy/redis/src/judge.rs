@@ -1,0 +1,124 @@
+//! What is a command, may it pass, and which way does it go?
+
+use weir_analysis::redis::{self, Args, Class, Command, Flags, LocalCommand, Resolved};
+use weir_base::{error::Culprit, violation::Violation};
+
+use crate::{
+    io::{Io, Ticket},
+    pin::PinReason,
+    refusal,
+    session::{Request, State, Taken},
+    settings::UnknownCommands,
+};
+
+impl State {
+    /// Judges one command and sends it where it belongs.
+    pub(crate) fn command(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        let command = match redis::resolve(request.text(0), request.arg(1)) {
+            Resolved::Known(command) => command,
+            Resolved::UnknownSubcommand(container) => return self.unknown_subcommand(container, request, io),
+            Resolved::Unknown => return self.unknown(request, io),
+        };
+        if !redis::check_arity(command, request.argc()) {
+            return self.reject_with(io, |out| redis::text::wrong_arity(out, command));
+        }
+        if !self.is_authenticated && !command.flags.contains(Flags::NO_AUTH) {
+            let is_hello = command.class == Class::Local(LocalCommand::Hello);
+            if !is_hello {
+                return self.reject(io, refusal::NO_AUTH);
+            }
+        }
+        let class = redis::treatment(command, request);
+        if self.transaction.is_some() {
+            return self.in_transaction(command, class, request, io);
+        }
+        if let Some(tunnel) = &self.tunnel
+            && let Some(no) = tunnel.forbids(command, class, self.version)
+        {
+            return self.error(io, &no);
+        }
+        self.dispatch(command, class, request, io)
+    }
+
+    #[inline]
+    fn dispatch(&mut self, command: &'static Command, class: Class, request: &Request<'_>, io: &impl Io) -> Taken {
+        match class {
+            Class::Shared | Class::Cluster => self.forward(command, request, io),
+            Class::Admin if self.settings.admin_commands => self.forward(command, request, io),
+            Class::Admin => {
+                io.count_shed("admin_command");
+                self.error(io, &refusal::admin(command.name))
+            }
+            Class::Blocking if command.name.starts_with("wait") => {
+                self.forward_on_pin(PinReason::Wait, command, request, io)
+            }
+            Class::Blocking => self.forward_on_pin(PinReason::Blocking, command, request, io),
+            Class::Exclusive => self.forward_on_pin(PinReason::Blocking, command, request, io),
+            Class::ConnectionState => self.forward_on_pin(PinReason::ConnectionState, command, request, io),
+            Class::Watch => self.forward_on_pin(PinReason::Watch, command, request, io),
+            Class::Unwatch => self.unwatch(command, request, io),
+            Class::Multi => self.multi(command, io),
+            Class::Exec => self.error(io, refusal::EXEC_ALONE),
+            Class::Discard => self.error(io, refusal::DISCARD_ALONE),
+            Class::Subscribe | Class::Unsubscribe => self.subscribe(command, class, request, io),
+            Class::Monitor => self.monitor(command, request, io),
+            Class::Local(local) => self.local_command(command, local, request, io),
+            Class::Replication | Class::Refused => {
+                io.count_shed("unsupported_command");
+                self.error(io, &refusal::unsupported(command.name))
+            }
+            Class::CrossProtocol => {
+                io.report(&Violation::rule("cross_protocol", Culprit::Client, "an HTTP request on a Redis port"));
+                self.is_closing = true;
+                Taken::Yes
+            }
+        }
+    }
+
+    fn unknown_subcommand(&mut self, container: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+        if !self.is_authenticated {
+            // The server knows the container, so it asks for authentication only after naming the unknown part.
+            return self.reject_with(io, |out| redis::text::unknown_subcommand(out, container, request.text(1)));
+        }
+        let is_own = matches!(container.class, Class::Local(LocalCommand::Client(_)));
+        if is_own || !redis::may_forward_unknown(request.text(1)) || !self.forwards_unknown(container) {
+            return self.reject_with(io, |out| redis::text::unknown_subcommand(out, container, request.text(1)));
+        }
+        self.forward_unknown(request, io)
+    }
+
+    /// A subcommand that no known server has, behind a container that only administrators may use, stays here.
+    fn forwards_unknown(&self, container: &Command) -> bool {
+        self.settings.unknown_commands == UnknownCommands::Forward
+            && (container.class != Class::Admin || self.settings.admin_commands)
+    }
+
+    fn unknown(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        let is_forwarded = self.is_authenticated
+            && self.settings.unknown_commands == UnknownCommands::Forward
+            && redis::may_forward_unknown(request.text(0));
+        if !is_forwarded {
+            return self.reject_with(io, |out| redis::text::unknown_command(out, request));
+        }
+        self.forward_unknown(request, io)
+    }
+
+    fn forward_unknown(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        if self.transaction.is_some() {
+            return self.queue(request, io);
+        }
+        if let Err(taken) = self.need_pin(PinReason::Unknown, self.key(), io) {
+            return taken;
+        }
+        io.count(None);
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.expect_reply();
+            request.with_wire(|wire| io.write_pinned(wire));
+            return Taken::Yes;
+        }
+        let ticket = Ticket { number: self.order.next_number(), skip: 0, has_deadline: true };
+        request.with_wire(|wire| io.forward_pinned(wire, ticket));
+        self.order.sent();
+        Taken::Yes
+    }
+}
