@@ -3,10 +3,10 @@
 //! compio falls back from io_uring to polling when building the ring fails for *any* reason, so one flag that an older
 //! kernel lacks would silently cost io_uring altogether. Weir therefore walks a ladder of flags itself.
 
-use std::{collections::HashSet, io, num::NonZero};
+use std::{collections::HashSet, io, mem::MaybeUninit, num::NonZero, ptr::NonNull};
 
 use compio::{
-    driver::{DriverType, ProactorBuilder},
+    driver::{BufferAllocator, DriverType, ProactorBuilder},
     runtime::{Runtime, RuntimeBuilder},
 };
 
@@ -82,6 +82,26 @@ pub fn build(settings: &RuntimeSettings, cpu: Option<usize>) -> io::Result<(Runt
     }
 }
 
+/// Receive buffers straight from the kernel: a page is resident only once data has arrived in it. The heap would write a
+/// header in front of each buffer and so touch one page of every four at start.
+struct Pages;
+
+impl BufferAllocator for Pages {
+    fn allocate(len: u32) -> NonNull<MaybeUninit<u8>> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh anonymous mapping; no other memory is involved.
+        let pages = unsafe { libc::mmap(std::ptr::null_mut(), len as usize, access, flags, -1, 0) };
+        assert_ne!(pages, libc::MAP_FAILED, "no memory for receive buffers");
+        NonNull::new(pages.cast()).expect("a mapping is never at zero")
+    }
+
+    unsafe fn deallocate(pages: NonNull<MaybeUninit<u8>>, len: u32) {
+        // SAFETY: the caller guarantees that `pages` came from `allocate` with the same length.
+        unsafe { libc::munmap(pages.as_ptr().cast(), len as usize) };
+    }
+}
+
 fn build_one(settings: &RuntimeSettings, cpu: Option<usize>, kind: DriverType, rung: Rung) -> io::Result<Runtime> {
     let mut proactor = ProactorBuilder::new();
     proactor
@@ -97,7 +117,8 @@ fn build_one(settings: &RuntimeSettings, cpu: Option<usize>, kind: DriverType, r
             .coop_taskrun(true)
             .taskrun_flag(true)
             .buffer_pool_size(count)
-            .buffer_pool_buffer_len(settings.buffer_bytes as usize);
+            .buffer_pool_buffer_len(settings.buffer_bytes as usize)
+            .buffer_pool_allocator::<Pages>();
     }
     let mut builder = RuntimeBuilder::new();
     builder.with_proactor(proactor).event_interval(TASKS_PER_TURN_MAX).sync_queue_size(CROSS_THREAD_WAKES);

@@ -45,4 +45,4 @@ pub use output::{Output, Watermarks};
 pub use reader::Reader;
 pub use stream::{Cutter, Stream, StreamOptions};
 pub use wheel::Deadline;
-pub use worker::{Worker, WorkerState, deadline};
+pub use worker::{Worker, WorkerState, deadline, note_waiting_clients};

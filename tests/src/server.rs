@@ -178,6 +178,23 @@ impl Server {
         self.wait_ready();
     }
 
+    /// Makes the server answer nobody for that long; returns the connection that asked for it, once
+    /// the server has begun.
+    ///
+    /// # Panics
+    /// If the server is gone.
+    pub fn sleep(&self, time: std::time::Duration) -> Client {
+        let mut client = self.connect();
+        client.command(&["DEBUG", "SLEEP", &format!("{}", time.as_secs_f64())]);
+        // Asleep as soon as it does not answer a PING any more.
+        let mut probe = Client::connect(&self.address);
+        probe.command(&["PING"]);
+        while probe.try_reply(std::time::Duration::from_millis(30)).is_ok() {
+            probe.command(&["PING"]);
+        }
+        client
+    }
+
     /// One field of INFO, as text.
     ///
     /// # Panics

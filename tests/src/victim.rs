@@ -1,7 +1,7 @@
 //! The victim flow: an innocent client at a steady pace while something hostile goes on beside it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A running flow.
 pub struct Victim {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Suffered>,
+    thread: Option<JoinHandle<Suffered>>,
 }
 
 /// What the flow saw.
@@ -37,16 +37,17 @@ impl Victim {
         let seen = Arc::clone(&stop);
         let address = address.clone();
         let thread = std::thread::spawn(move || flow(&address, &seen));
-        Self { stop, thread }
+        Self { stop, thread: Some(thread) }
     }
 
     /// Ends the flow and returns what it saw.
     ///
     /// # Panics
     /// If the flow itself panicked.
-    pub fn stop(self) -> Suffered {
+    pub fn stop(mut self) -> Suffered {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().expect("the victim flow ends in order")
+        let thread = self.thread.take().expect("a flow is stopped once");
+        thread.join().expect("the victim flow ends in order")
     }
 
     /// Ends the flow.
@@ -60,18 +61,32 @@ impl Victim {
     }
 }
 
+impl Drop for Victim {
+    /// A test that fails, or that does not ask, must not leave a client behind.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes the key of each flow its own.
+static FLOWS: AtomicU64 = AtomicU64::new(0);
+
 fn flow(address: &Address, stop: &AtomicBool) -> Suffered {
     let mut client = Client::connect(address);
+    let key = format!("victim-{}", FLOWS.fetch_add(1, Ordering::Relaxed));
     let mut times = Vec::new();
     let mut errors = Vec::new();
     let mut number: u64 = 0;
     while !stop.load(Ordering::Relaxed) {
         number += 1;
-        let value = format!("victim-{number}");
+        let value = format!("{key}-{number}");
         let started = Instant::now();
-        let outcome = exchange(&mut client, &["SET", "victim", &value], b"+OK\r\n").and_then(|()| {
+        let outcome = exchange(&mut client, &["SET", &key, &value], b"+OK\r\n").and_then(|()| {
             let reply = format!("${}\r\n{value}\r\n", value.len());
-            exchange(&mut client, &["GET", "victim"], reply.as_bytes())
+            exchange(&mut client, &["GET", &key], reply.as_bytes())
         });
         match outcome {
             Ok(()) => times.push(started.elapsed() / 2),

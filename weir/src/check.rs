@@ -46,8 +46,16 @@ pub fn run(args: &CheckArgs) -> Result<(), String> {
         }
         Err(diagnostics) => {
             show(&diagnostics, args.json);
-            Err(format!("{}: {} mistakes", file.display(), diagnostics.errors()))
+            Err(format!("{}: {}", file.display(), mistakes(&diagnostics)))
         }
+    }
+}
+
+/// How many: "1 mistake", "2 mistakes".
+pub fn mistakes(diagnostics: &weir_config::Diagnostics) -> String {
+    match diagnostics.errors() {
+        1 => "1 mistake".to_owned(),
+        count => format!("{count} mistakes"),
     }
 }
 
@@ -55,6 +63,6 @@ fn show(diagnostics: &weir_config::Diagnostics, as_json: bool) {
     if as_json {
         println!("{:#}", diagnostics.to_json());
     } else if !diagnostics.is_empty() {
-        eprint!("{diagnostics}");
+        eprintln!("{diagnostics}");
     }
 }

@@ -24,8 +24,8 @@ pub struct RunArgs {
 
 pub fn run(args: &RunArgs) -> Result<(), String> {
     let snapshot = weir_config::load(&args.config, &|name| std::env::var(name).ok()).map_err(|diagnostics| {
-        eprint!("{diagnostics}");
-        format!("{}: {} mistakes; nothing was started", args.config.display(), diagnostics.errors())
+        eprintln!("{diagnostics}");
+        format!("{}: {}; nothing was started", args.config.display(), crate::check::mistakes(&diagnostics))
     })?;
     start_log(&snapshot);
     if !snapshot.warnings.is_empty() {
@@ -67,7 +67,9 @@ pub fn start_admin(gateway: &Arc<Gateway>, admin: &weir_config::AdminSettings) -
         hosts: admin.hosts.clone(),
         deadlines: weir_admin::Deadlines::default(),
     };
-    AdminServer::start(settings, gateway.clone()).map_err(|error| error.to_string())
+    let server = AdminServer::start(settings, gateway.clone()).map_err(|error| error.to_string())?;
+    gateway.set_admin_access(server.access());
+    Ok(server)
 }
 
 fn announce(gateway: &Gateway, server: &AdminServer) {

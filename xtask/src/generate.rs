@@ -1,8 +1,7 @@
 //! Files that a command writes. `--check` compares instead of writing, and names what is stale.
 //!
 //! * `redis-commands` asks running servers, so it has no `--check`: see `generate_commands`.
-//! * `reference` is what the program says about itself: the metric catalog and the schema of the
-//!   configuration file, as pages under `docs/reference`.
+//! * `reference` is what the program says about itself: `docs/METRICS.md` and `docs/CONFIG.md`.
 
 use std::process::Command;
 
@@ -23,16 +22,20 @@ pub fn run(words: &[&str]) -> Result<()> {
     }
 }
 
-/// Writes or checks `docs/reference`: a test of `weir-tests` compares, and writes when asked to.
+/// Writes or checks `docs/METRICS.md` and `docs/CONFIG.md`: tests of the crates they describe compare them, and write
+/// them when asked to.
 pub fn reference(workspace: &Workspace, check: bool) -> Result<()> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
-        .args(["test", "--quiet", "--package", "weir-tests", "--locked"])
-        .args(["--test", "reference"])
-        .current_dir(&workspace.root);
-    if !check {
-        command.env("WEIR_WRITE_REFERENCE", "1");
+    for words in [
+        ["--package", "weir-telemetry", "--lib", "the_committed_document_is_the_catalog"],
+        ["--package", "weir-config", "--test=reference", "the_committed_reference_is_up_to_date"],
+    ] {
+        let mut command = Command::new(&cargo);
+        command.args(["test", "--quiet", "--locked"]).args(words).current_dir(&workspace.root);
+        if !check {
+            command.envs([("WEIR_BLESS", "1"), ("WEIR_WRITE_REFERENCE", "1")]);
+        }
+        crate::command::run(&mut command)?;
     }
-    crate::command::run(&mut command)
+    Ok(())
 }

@@ -25,8 +25,11 @@ pub const PREAUTH_ARGS_MAX: u32 = 10;
 /// Bytes of one bulk string before authentication. Redis 7.0, `processMultibulkBuffer`.
 pub const PREAUTH_BULK_BYTES_MAX: u32 = 16_384;
 
-/// Nesting of an upstream reply. A flat array is 1 deep. No Redis command exceeds 7; scripts may, up to this cap.
-pub const REPLY_DEPTH_MAX: u32 = 64;
+/// Nesting of an upstream reply. A flat array is 1 deep; no Redis command exceeds 7.
+/// Default 8,192: a client's EVAL can make the server nest about as deep as Lua's C stack allows (8,000 slots, one or
+/// more a level), and a lower cap would let that client close a lane that others share. 8 bytes a level, held until the
+/// reply ends: 64 KiB at worst.
+pub const REPLY_DEPTH_MAX: u32 = 8_192;
 
 /// Elements of one reply aggregate (a map counts keys and values). Redis' own list length bound; nothing is
 /// stored per element, so this only refuses nonsense.
@@ -119,7 +122,7 @@ impl Default for ReplyLimits {
 /// Bounds for a decoded tree. The bytes are already in memory, so these bound the tree built from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValueLimits {
-    /// Nesting. Default 32, half of what is relayed: control replies are shallow.
+    /// Nesting. Default 32: control replies are shallow, and a tree is dropped level by level.
     pub depth_max: u32,
     /// Nodes of the whole tree. Default 65,536: about 2.5 MiB, enough for COMMAND or CLUSTER SLOTS of a large cluster.
     pub nodes_max: u32,

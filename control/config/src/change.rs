@@ -3,9 +3,9 @@
 use crate::section::Section as _;
 use crate::snapshot::Snapshot;
 
-/// Keys whose change takes effect only at the next start, or tables of such keys: threads, buffers and metric cells are
-/// laid out once, and the admin server must stay reachable where it is.
-pub(crate) const RESTART: [&str; 3] = ["runtime", "admin.bind", "telemetry.level"];
+/// Keys whose change takes effect only at the next start, or tables of such keys: threads, buffers, metric cells and logs
+/// are laid out once, and the admin server must stay reachable where it is.
+pub(crate) const RESTART: [&str; 3] = ["runtime", "admin.bind", "telemetry"];
 
 /// What a reload did. Each entry is a key, such as `listener.cache.idle_timeout`, or a table and what became of it,
 /// such as `upstream.old removed`. Values are left out: they may be secrets.

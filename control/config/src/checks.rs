@@ -72,6 +72,7 @@ fn runtime(section: &RuntimeSection, reader: &mut Reader<'_>) -> RuntimeSettings
         buffer_count: count.value,
         // The range of the key ends at 256 KiB.
         buffer_bytes: bytes.value.bytes() as u32,
+        coalesce: section.coalesce.value.0,
     }
 }
 

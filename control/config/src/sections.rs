@@ -64,6 +64,8 @@ section! {
         default buffer_count: u16 = engine::BUFFER_COUNT => 16..=32_768;
         /// Size of one receive buffer, in whole KiB. Worst case `buffer_count` x `buffer_bytes` per worker.
         default buffer_bytes: ByteSize = ByteSize::new(engine::BUFFER_BYTES as u64) => ByteSize::kib(4)..=ByteSize::kib(256);
+        /// How long a busy worker lets requests of many clients gather before it looks at them; `0s` turns it off.
+        default coalesce: Period = Period(engine::COALESCE) => Period::secs(0)..=Period::millis(1);
     }
 }
 
@@ -93,7 +95,7 @@ section! {
         /// Bytes held in buffers by the whole process. Absent: 1GiB, or a quarter of the memory limit (of the machine or
         /// of the container) if that is less.
         optional buffered_bytes: ByteSize => ByteSize::mib(4)..=ByteSize::mib(1 << 20);
-        /// TLS handshakes in flight per worker; beyond it the worker stops accepting.
+        /// TLS handshakes in flight per worker; further ones wait, no longer than their `handshake_timeout`.
         default handshakes_per_core: u32 = listening::HANDSHAKES_PER_CORE_MAX => 1..=65_536;
     }
 }
@@ -110,7 +112,7 @@ section! {
 }
 
 section! {
-    /// Metrics and logs.
+    /// Metrics and logs. Cells, log and access log are set up once, so a change needs a restart.
     pub(crate) struct TelemetrySection {
         /// What is measured: `off` (gauges only), `counters`, or `full` (also latency histograms and stages).
         default level: Level = Level::Full;
@@ -263,10 +265,9 @@ section! {
         default lane_waiters_max: u32 = upstreams::LANE_WAITERS_MAX => 0..=COUNT_MAX;
         /// How long one waits for a lane.
         default lane_wait_timeout: Period = Period(upstreams::LANE_WAIT_TIMEOUT) => Period::secs(0)..=Period::secs(600);
-        /// Requests on one shared lane that wait for replies; further ones are refused at once.
+        /// Requests on one shared lane that wait for their replies; beyond it new ones are refused. The default is
+        /// that of `limits.in_flight_per_core`.
         default lane_in_flight_max: u32 = upstreams::LANE_IN_FLIGHT_MAX => 1..=COUNT_MAX;
-        /// How often a read that provably was not executed is tried again.
-        default retry_reads_max: u8 = upstreams::RETRY_READS_MAX => 0..=3;
         /// TLS towards the endpoints. Absent: clear text.
         optional_table tls: UpstreamTlsSection;
         /// What only Redis upstreams have.
@@ -339,14 +340,13 @@ section! {
 }
 
 section! {
-    /// Pauses between attempts to connect: `base`, doubled at each failure up to `max`, shortened at random.
+    /// Pauses between attempts to connect: `base`, doubled at each failure up to `max`. Chance takes up to half off each,
+    /// so that workers do not come back in step.
     pub(crate) struct ReconnectSection {
         /// First pause.
         default base: Period = Period(upstreams::RECONNECT_BASE) => DEADLINE_MIN..=Period::secs(60);
         /// Longest pause; not below `base`.
         default max: Period = Period(upstreams::RECONNECT_MAX) => DEADLINE_MIN..=PATH_PERIOD_MAX;
-        /// Largest share that chance takes off a pause, so that workers do not come back in step.
-        default jitter: Ratio = Ratio(upstreams::RECONNECT_JITTER);
     }
 }
 

@@ -107,20 +107,22 @@ fn the_view_shows_defaults_and_no_secret() {
 #[test]
 fn a_change_is_told_by_key_and_by_effect() {
     let old = good(&varied("idle_timeout = \"1m\"", "", ""));
-    let rest = "[runtime]\nworkers = 2\n[admin]\nbind = \"127.0.0.1:9901\"\nhosts = [\"a\"]\n[telemetry]\nlevel = \"counters\"\nlog_level = \"debug\"";
+    let rest = "[runtime]\nworkers = 2\n[admin]\nbind = \"127.0.0.1:9901\"\nhosts = [\"a\"]\n[telemetry]\nlevel = \"counters\"\nlog_level = \"debug\"\naccess_log.target = \"stderr\"";
     let new = good(&varied("idle_timeout = \"2m\"", "request_timeout = \"6s\"\n[upstream.tls]", rest));
     let change = diff(&old, &new);
     assert_eq!(
         change.applied,
         [
             "admin.hosts",
-            "telemetry.log_level",
             "listener.cache.idle_timeout",
             "upstream.redis-main.request_timeout",
             "upstream.redis-main.tls added",
         ]
     );
-    assert_eq!(change.needs_restart, ["runtime.workers", "admin.bind", "telemetry.level"]);
+    assert_eq!(
+        change.needs_restart,
+        ["runtime.workers", "admin.bind", "telemetry.level", "telemetry.log_level", "telemetry.access_log.target"]
+    );
 }
 
 #[test]

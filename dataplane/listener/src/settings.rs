@@ -15,7 +15,7 @@ pub const CONNECTIONS_MAX: u32 = limits::CONNECTIONS_MAX as u32;
 /// Connections from one source address over the whole process. Default 1,024, see [`limits::CONNECTIONS_PER_SOURCE_MAX`].
 pub const CONNECTIONS_PER_SOURCE_MAX: u32 = limits::CONNECTIONS_PER_SOURCE_MAX as u32;
 
-/// Exchanges in flight on one core, counted to the end of the reply. Default 4,096, see [`limits::EXCHANGES_PER_CORE_MAX`].
+/// Exchanges in flight on one core, counted to the end of the reply. Default 16,384, see [`limits::EXCHANGES_PER_CORE_MAX`].
 pub const IN_FLIGHT_PER_CORE_MAX: u32 = limits::EXCHANGES_PER_CORE_MAX as u32;
 
 /// Bytes held in buffers by the whole process, the upper end of the default: 1 GiB, or a quarter of the memory limit

@@ -100,7 +100,7 @@ pub(crate) async fn probe_loop<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstrea
         let decided = streak.note(outcome.is_ok(), before);
         let error = outcome.err().map(|error| error.to_string());
         if let Some(state) = decided.filter(|&state| state != before) {
-            upstream.metrics().health_changed(state);
+            upstream.metrics().health_changed(state, error.as_deref());
         }
         health.set(decided.unwrap_or(before), error);
         weir_engine::sleep(settings.interval).await;

@@ -37,8 +37,9 @@ pub struct Exchange<W> {
     pub has_deadline: bool,
     /// When its head arrived.
     pub arrived: Time,
-    /// Counted as in flight until the end of the reply.
-    pub permit: LocalPermit,
+    /// Counted as in flight until the end of the reply. On a lane of the client's own it may be missing: those are
+    /// bounded by the pool of lanes, and a client that blocks must not keep others from work.
+    pub permit: Option<LocalPermit>,
 }
 
 pub(crate) struct Pending<W> {
@@ -68,10 +69,13 @@ pub struct Lane<P: LaneProtocol, W: Waiter<P>> {
     owner: RefCell<Option<Rc<W>>>,
     /// Frames go to the owner unpaired: it is subscribed or monitoring.
     is_tunnel: Cell<bool>,
-    /// No new exchanges: a stalled reply blocks it, or it is being closed.
+    /// No new exchanges; it ends once the waiting ones have their replies.
     is_retired: Cell<bool>,
+    /// Not read for now: the client of the reply in front takes it too slowly.
+    is_stalled: Cell<bool>,
     ending: Cell<Option<LossCause>>,
     last_reply: Cell<Time>,
+    written: Cell<u64>,
     hard_cap: usize,
     greeting: P::Greeting,
     metrics: Rc<UpstreamMetrics>,
@@ -93,8 +97,10 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             owner: RefCell::new(None),
             is_tunnel: Cell::new(false),
             is_retired: Cell::new(false),
+            is_stalled: Cell::new(false),
             ending: Cell::new(None),
             last_reply: Cell::new(turn::now()),
+            written: Cell::new(stream.output.appended()),
             hard_cap,
             greeting,
             metrics,
@@ -136,6 +142,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     }
 
     pub(crate) fn enqueue(&self, exchange: Exchange<W>, queued: Time, bytes: usize) {
+        self.metrics.request_sent();
         self.pending.borrow_mut().push_back(Pending { exchange, queued, sent: None, bytes });
     }
 
@@ -144,9 +151,21 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         self.pending.borrow().len()
     }
 
-    /// True while new exchanges may be sent.
+    /// True while new exchanges may be sent. A lane that is stalled by a slow client takes no others: from then on it is
+    /// that client's alone, and the rest gets a fresh one.
     pub fn is_open(&self) -> bool {
+        if self.is_stalled.get() {
+            self.is_retired.set(true);
+        }
         !self.is_retired.get() && self.ending.get().is_none() && !self.output.is_closed()
+    }
+
+    /// The last exchange queued may take no longer than the others from now on: its request is complete.
+    pub fn limit_last(&self) {
+        if let Some(last) = self.pending.borrow_mut().back_mut() {
+            last.exchange.has_deadline = true;
+            last.queued = turn::now();
+        }
     }
 
     /// From now on frames go to the owner unpaired, or no longer.
@@ -191,7 +210,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         let pending = self.pending.borrow();
         let Some(oldest) = pending.front() else { return };
         let Some(sent) = oldest.sent else { return };
-        let since = sent.max(self.last_reply.get());
+        let since = sent.max(oldest.queued).max(self.last_reply.get());
         if oldest.exchange.has_deadline && now.since(since) > timeout {
             drop(pending);
             self.end(LossCause::Timeout);
@@ -199,6 +218,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     }
 
     fn stamp_sent(&self) {
+        let appended = self.output.appended();
+        self.metrics.written(appended - self.written.replace(appended));
         let now = Time::now();
         let mut pending = self.pending.borrow_mut();
         for waiting in pending.iter_mut().skip(self.sent.get()) {
@@ -230,7 +251,9 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             }
             if let Some(slow) = self.congested_client() {
                 reader.pause();
+                self.is_stalled.set(self.owner.borrow().is_none());
                 self.wait_for(&slow).await;
+                self.is_stalled.set(false);
             }
         };
         let cause = self.ending.get().unwrap_or(cause);
@@ -282,6 +305,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         }
         let Some(done) = pending.pop_front() else { return Ok(()) };
         drop(pending);
+        self.metrics.request_over();
         self.sent.set(self.sent.get().saturating_sub(1));
         done.exchange.waiter.on_reply(Reply { exchange, bytes, end: scan.end, timing });
         Ok(())
@@ -302,8 +326,6 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         let is_alone = pending.iter().all(|waiting| Rc::ptr_eq(&waiting.exchange.waiter, &client));
         drop(pending);
         if is_alone {
-            // Others must not queue behind it: they get a fresh lane.
-            self.is_retired.set(true);
             return Some(client);
         }
         if output.buffered() >= self.hard_cap {
@@ -334,10 +356,12 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         let mut unsent = Unsent { exchanges: VecDeque::new(), requests: self.output.take_unsent() };
         let all = std::mem::take(&mut *self.pending.borrow_mut());
         for waiting in all {
+            self.metrics.request_over();
             if waiting.sent.is_none() && waiting.bytes > 0 && self.owner.borrow().is_none() {
                 unsent.exchanges.push_back(waiting);
                 continue;
             }
+            self.metrics.request_failed(cause.name());
             let loss = Loss { cause, was_sent: waiting.sent.is_some() };
             waiting.exchange.waiter.on_loss(waiting.exchange.number, loss);
         }

@@ -1,9 +1,14 @@
 //! The cells that one upstream writes on one worker.
 
-use std::time::Duration;
+use std::{cell::RefCell, sync::Arc, time::Duration};
 
-use weir_base::violation::Violation;
-use weir_telemetry::{CoreMetrics, Counter, Gauge, Histogram, catalog, cells::GaugeGuard};
+use weir_base::{time::turn, violation::Violation};
+use weir_telemetry::{
+    CoreMetrics, Counter, Gauge, Histogram, catalog,
+    cells::GaugeGuard,
+    log::{LogEvent, LogWriter, UpstreamChange, UpstreamEvent},
+    sample::{OncePerSecond, Verdict},
+};
 
 use crate::{breaker::BreakerState, health::EndpointState, protocol::LossCause};
 
@@ -17,8 +22,10 @@ pub(crate) enum LaneKind {
 /// Cells of one upstream on one worker.
 pub struct UpstreamMetrics {
     core: CoreMetrics,
-    upstream: String,
-    endpoint: String,
+    log: LogWriter,
+    sampler: RefCell<OncePerSecond>,
+    upstream: Arc<str>,
+    endpoint: Arc<str>,
     open: [Gauge; 2],
     connects: [Counter; 2],
     connect_duration: Histogram,
@@ -26,13 +33,16 @@ pub struct UpstreamMetrics {
     acquire_wait: Histogram,
     pinned: Gauge,
     received: Counter,
+    written: Counter,
+    requests: Counter,
+    in_flight: Gauge,
     breaker: Gauge,
     up: Gauge,
 }
 
 impl UpstreamMetrics {
-    /// The cells of `upstream`, whose endpoint is `endpoint`.
-    pub fn new(core: &CoreMetrics, upstream: &str, endpoint: &str) -> Self {
+    /// The cells of `upstream`, whose endpoint is `endpoint`; what changes there is told to `log`.
+    pub fn new(core: &CoreMetrics, log: LogWriter, upstream: &str, endpoint: &str) -> Self {
         let both = |family| [core.gauge(family, &[upstream, "shared"]), core.gauge(family, &[upstream, "pinned"])];
         let up = core.gauge(&catalog::ENDPOINT_UP, &[upstream, endpoint]);
         up.set(1);
@@ -44,17 +54,41 @@ impl UpstreamMetrics {
             acquire_wait: core.histogram(&catalog::LANE_POOL_ACQUIRE_WAIT, &[upstream]),
             pinned: core.gauge(&catalog::PINNED_SESSIONS, &[upstream]),
             received: core.counter(&catalog::UPSTREAM_READ_BYTES, &[upstream]),
+            written: core.counter(&catalog::UPSTREAM_WRITTEN_BYTES, &[upstream]),
+            requests: core.counter(&catalog::UPSTREAM_REQUESTS, &[upstream]),
+            in_flight: core.gauge(&catalog::LANE_REQUESTS_IN_FLIGHT, &[upstream]),
             breaker: core.gauge(&catalog::BREAKER_STATE, &[upstream, endpoint]),
             up,
             core: core.clone(),
-            upstream: upstream.to_owned(),
-            endpoint: endpoint.to_owned(),
+            log,
+            sampler: RefCell::new(OncePerSecond::new()),
+            upstream: upstream.into(),
+            endpoint: endpoint.into(),
         }
     }
 
     #[inline]
     pub(crate) fn received(&self, bytes: usize) {
         self.received.add(bytes as u64);
+    }
+
+    pub(crate) fn written(&self, bytes: u64) {
+        self.written.add(bytes);
+    }
+
+    #[inline]
+    pub(crate) fn request_sent(&self) {
+        self.requests.inc();
+        self.in_flight.inc();
+    }
+
+    #[inline]
+    pub(crate) fn request_over(&self) {
+        self.in_flight.dec();
+    }
+
+    pub(crate) fn request_failed(&self, reason: &str) {
+        self.core.counter(&catalog::UPSTREAM_ERRORS, &[&self.upstream, reason]).inc();
     }
 
     pub(crate) fn lane_opened(&self, kind: LaneKind) -> GaugeGuard {
@@ -66,11 +100,30 @@ impl UpstreamMetrics {
         self.connect_duration.record(took.as_nanos() as u64);
     }
 
-    pub(crate) fn connect_failed(&self, reason: &str) {
+    /// Tells the log, once a second per kind of event.
+    fn tell(&self, change: UpstreamChange, reason: &'static str, detail: Option<&str>) {
+        if let Verdict::Log { suppressed } = self.sampler.borrow_mut().check(&self.upstream, change.as_str(), turn::now()) {
+            self.log.push(LogEvent::Upstream(UpstreamEvent {
+                at: turn::now(),
+                upstream: self.upstream.clone(),
+                endpoint: self.endpoint.clone(),
+                change,
+                reason,
+                detail: detail.map(Into::into),
+                suppressed,
+            }));
+        }
+    }
+
+    pub(crate) fn connect_failed(&self, reason: &'static str, detail: &str) {
+        self.tell(UpstreamChange::ConnectFailed, reason, Some(detail));
         self.core.counter(&catalog::LANE_CONNECT_FAILURES, &[&self.upstream, reason]).inc();
     }
 
     pub(crate) fn lane_closed(&self, cause: LossCause) {
+        if cause != LossCause::Retired {
+            self.tell(UpstreamChange::LaneClosed, cause.name(), None);
+        }
         self.core.counter(&catalog::LANE_CLOSES, &[&self.upstream, cause.name()]).inc();
     }
 
@@ -109,6 +162,7 @@ impl UpstreamMetrics {
     }
 
     pub(crate) fn breaker_opened(&self) {
+        self.tell(UpstreamChange::BreakerOpened, "failures", None);
         self.core.counter(&catalog::BREAKER_OPENED, &[&self.upstream, &self.endpoint]).inc();
     }
 
@@ -117,7 +171,9 @@ impl UpstreamMetrics {
         self.core.counter(&catalog::HEALTH_CHECKS, &[&self.upstream, &self.endpoint, outcome]).inc();
     }
 
-    pub(crate) fn health_changed(&self, state: EndpointState) {
+    pub(crate) fn health_changed(&self, state: EndpointState, error: Option<&str>) {
+        let change = if state == EndpointState::Down { UpstreamChange::Down } else { UpstreamChange::Up };
+        self.tell(change, "probe", error);
         self.up.set(i64::from(state != EndpointState::Down));
         let labels = [&*self.upstream, &*self.endpoint, state.name()];
         self.core.counter(&catalog::ENDPOINT_CHANGES, &labels).inc();

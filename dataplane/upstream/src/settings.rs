@@ -30,12 +30,9 @@ pub const LANE_WAIT_TIMEOUT: Duration = limits::QUEUE_WAIT_MAX;
 /// Clean pinned lanes kept open per worker for the next session that needs one. Default 8.
 pub const PINNED_LANES_IDLE_MAX: u32 = 8;
 
-/// Requests on one shared lane that wait for their replies. Default 16,384: four times the exchanges a core may have
-/// in flight, so that admission refuses first and this stays a guard. About 64 bytes each, so 1 MiB.
-pub const LANE_IN_FLIGHT_MAX: u32 = 16_384;
-
-/// Times a read that provably was not executed is tried again. Default 1; 0 turns retries off.
-pub const RETRY_READS_MAX: u8 = 1;
+/// Requests on one shared lane that wait for their replies; beyond it new ones are refused. Default 16,384, the
+/// exchanges a core may have in flight. About 64 bytes each, so 1 MiB.
+pub const LANE_IN_FLIGHT_MAX: u32 = limits::EXCHANGES_PER_CORE_MAX as u32;
 
 /// Between two active health checks of an endpoint. Default 1 s.
 pub const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,8 +55,6 @@ pub const BREAKER_OPEN_FOR: Duration = Duration::from_secs(1);
 pub const RECONNECT_BASE: Duration = Duration::from_millis(5);
 /// Longest pause before a reconnect. Default 1 s.
 pub const RECONNECT_MAX: Duration = Duration::from_secs(1);
-/// Random share taken off each pause, so that workers and instances do not come back in step. Default 0.5.
-pub const RECONNECT_JITTER: f64 = 0.5;
 
 /// One named set of endpoints and how it is spoken to.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,8 +81,6 @@ pub struct UpstreamSettings {
     pub lane_wait_timeout: Duration,
     /// Per lane, see [`LANE_IN_FLIGHT_MAX`].
     pub lane_in_flight_max: u32,
-    /// See [`RETRY_READS_MAX`].
-    pub retry_reads_max: u8,
     /// Active checks; `None`: only what traffic shows.
     pub health: Option<HealthSettings>,
     /// Passive checks: refuse at once while the endpoint keeps failing.
@@ -111,7 +104,6 @@ impl UpstreamSettings {
             lane_waiters_max: LANE_WAITERS_MAX,
             lane_wait_timeout: LANE_WAIT_TIMEOUT,
             lane_in_flight_max: LANE_IN_FLIGHT_MAX,
-            retry_reads_max: RETRY_READS_MAX,
             health: Some(HealthSettings::default()),
             breaker: BreakerSettings::default(),
             reconnect: ReconnectSettings::default(),
@@ -160,20 +152,19 @@ impl Default for BreakerSettings {
     }
 }
 
-/// Pauses between attempts to connect: `base`, doubled up to `max`, each shortened by a random share up to `jitter`.
-#[derive(Clone, Debug, PartialEq)]
+/// Pauses between attempts to connect: `base`, doubled up to `max`. Chance takes up to half off each, so that workers
+/// and instances do not come back in step.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReconnectSettings {
     /// See [`RECONNECT_BASE`].
     pub base: Duration,
     /// Not below `base`; see [`RECONNECT_MAX`].
     pub max: Duration,
-    /// 0.0 to 1.0; see [`RECONNECT_JITTER`].
-    pub jitter: f64,
 }
 
 impl Default for ReconnectSettings {
     fn default() -> Self {
-        Self { base: RECONNECT_BASE, max: RECONNECT_MAX, jitter: RECONNECT_JITTER }
+        Self { base: RECONNECT_BASE, max: RECONNECT_MAX }
     }
 }
 

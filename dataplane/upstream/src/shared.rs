@@ -22,6 +22,7 @@ const BACKLOG_BYTES_MAX: usize = 64 << 20;
 /// move to the next one, as they provably were not executed.
 pub struct SharedLane<P: LaneProtocol, W: Waiter<P>> {
     key: P::Key,
+    in_flight_max: usize,
     upstream: Weak<Upstream<P, W>>,
     lane: RefCell<Option<Rc<Lane<P, W>>>>,
     backlog: RefCell<Unsent<W>>,
@@ -29,9 +30,10 @@ pub struct SharedLane<P: LaneProtocol, W: Waiter<P>> {
 }
 
 impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
-    pub(crate) fn new(key: P::Key, upstream: Weak<Upstream<P, W>>) -> Rc<Self> {
+    pub(crate) fn new(key: P::Key, in_flight_max: usize, upstream: Weak<Upstream<P, W>>) -> Rc<Self> {
         Rc::new(Self {
             key,
+            in_flight_max,
             upstream,
             lane: RefCell::new(None),
             backlog: RefCell::default(),
@@ -48,6 +50,9 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         if let Some(lane) = &*self.lane.borrow()
             && lane.is_open()
         {
+            if lane.in_flight() >= self.in_flight_max {
+                return Err(Refusal::QueueFull);
+            }
             lane.send(request, exchange);
             return Ok(());
         }
@@ -66,7 +71,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             upstream.check_available()?;
         }
         let mut backlog = self.backlog.borrow_mut();
-        let has_room = backlog.exchanges.len() < upstream.settings().lane_in_flight_max as usize
+        let has_room = backlog.exchanges.len() < self.in_flight_max
             && backlog.requests.len() + request.len() <= BACKLOG_BYTES_MAX;
         if !has_room {
             return Err(Refusal::QueueFull);

@@ -108,13 +108,13 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     pub fn shared(&self, key: P::Key, connection: u64) -> Rc<SharedLane<P, W>> {
         let index = (connection % u64::from(self.settings.shared_lanes.max(1))) as u16;
         let mut shared = self.shared.borrow_mut();
-        shared.entry((key, index)).or_insert_with(|| SharedLane::new(key, self.me.clone())).clone()
+        shared.entry((key, index)).or_insert_with(|| SharedLane::new(key, self.settings.lane_in_flight_max as usize, self.me.clone())).clone()
     }
 
     /// A yes unless trying is known to be useless just now.
     ///
     /// # Errors
-    /// The breaker is open, or the probe finds the endpoint down.
+    /// The breaker is open.
     pub fn check_available(&self) -> Result<(), Refusal> {
         if self.breaker_state() == BreakerState::Open {
             return Err(Refusal::BreakerOpen);
@@ -173,7 +173,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
                 self.metrics.connected(kind, turn::now().since(begun));
             }
             Err(error) => {
-                self.metrics.connect_failed(error.reason);
+                self.metrics.connect_failed(error.reason, &error.text);
                 self.note_failure();
             }
         }

@@ -2,16 +2,27 @@
 
 mod support;
 
-use std::net::TcpStream;
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    os::unix::net::UnixStream,
+};
 
 use support::{Client, fixed, memory};
 use weir_base::Secret;
-use weir_origin::redis::{OriginSettings, start};
+use weir_engine::settings::{Address, DriverChoice, RuntimeSettings};
+use weir_origin::redis::{Mode, Origin, OriginSettings, start};
 use weir_resp::encode;
 
 #[test]
 fn a_pipeline_split_anywhere_is_answered_in_order() {
-    let origin = memory();
+    for driver in [DriverChoice::Auto, DriverChoice::Polling] {
+        let runtime = RuntimeSettings { driver, ..Default::default() };
+        pipeline(&start(OriginSettings { runtime, ..Default::default() }).expect("an origin"));
+    }
+}
+
+fn pipeline(origin: &Origin) {
     let mut wire = Vec::new();
     for number in 0..50 {
         encode::command(&mut wire, ["SET", &format!("key:{number}"), &"v".repeat(number)]);
@@ -19,7 +30,7 @@ fn a_pipeline_split_anywhere_is_answered_in_order() {
         wire.extend_from_slice(b"PING inline\r\n");
     }
     for piece in [1, 7, 100, wire.len()] {
-        let mut client = Client::to(&origin);
+        let mut client = Client::to(origin);
         wire.chunks(piece).for_each(|bytes| client.send(bytes));
         for number in 0..50 {
             assert_eq!(client.reply(), b"+OK\r\n");
@@ -178,4 +189,24 @@ fn a_stopped_origin_closes_its_connections_and_its_port() {
     origin.stop().expect("no worker panicked");
     assert_eq!(client.rest(), b"");
     assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_unix_socket_is_served_by_all_workers_and_removed_at_the_end() {
+    let path = std::env::temp_dir().join(format!("weir-origin-{}.sock", std::process::id()));
+    let settings = OriginSettings {
+        bind: Address::Unix(path.clone()),
+        mode: Mode::Fixed { payload: 1 },
+        workers: 2,
+        ..Default::default()
+    };
+    let origin = start(settings).expect("an origin");
+    assert!(origin.addresses().is_empty());
+    let mut client = UnixStream::connect(&path).expect("connect");
+    client.write_all(b"GET k\r\nQUIT\r\n").expect("send");
+    let mut replies = String::new();
+    client.read_to_string(&mut replies).expect("receive");
+    assert_eq!(replies, "$1\r\nx\r\n+OK\r\n");
+    origin.stop().expect("no worker panicked");
+    assert!(!path.exists());
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use support::{Client, memory};
-use weir_origin::redis::{OriginSettings, start};
+use weir_origin::redis::{MESSAGE_BYTES_MAX, OriginSettings, start};
 use weir_resp::encode;
 
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
@@ -79,7 +79,7 @@ fn a_request_past_the_message_limit_ends_the_connection_with_a_reason() {
     client.send(b"*1000\r\n$3\r\nDEL\r\n");
     let mut argument = Vec::new();
     encode::bulk(&mut argument, &vec![b'k'; 200_000]);
-    (0..4).for_each(|_| client.send(&argument));
+    (0..4).for_each(|_| client.send_in_vain(&argument));
     assert_eq!(String::from_utf8(client.rest()).expect("text"), OOM);
     let mut client = Client::to(&origin);
     client.expect("PING", "+PONG");
@@ -111,4 +111,32 @@ fn clients_past_the_connection_limit_read_why() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     Client::to(&origin).expect("PING", "+PONG");
+}
+
+#[test]
+fn the_largest_message_passes_and_leaves_no_buffer_behind() {
+    let origin = memory();
+    let mut client = Client::to(&origin);
+    let value = "x".repeat(MESSAGE_BYTES_MAX);
+    assert_eq!(client.ask_args(&["SET", "k", &value]), "+OK\r\n");
+    client.expect("STRLEN k", &format!(":{MESSAGE_BYTES_MAX}"));
+    client.expect("DEL k", ":1");
+    assert!(used(&mut client) <= 64 * 1024);
+    client.ask_args(&["SET", "k", &value[..MESSAGE_BYTES_MAX / 2]]);
+    assert!(client.ask("GET k").len() > MESSAGE_BYTES_MAX / 2);
+}
+
+#[test]
+fn a_subscriber_that_does_not_read_is_cut_off_alone() {
+    let origin = memory();
+    let (mut deaf, mut sender) = (Client::to(&origin), Client::to(&origin));
+    deaf.expect("SUBSCRIBE c", "*3 $9 subscribe $1 c :1");
+    let message = "x".repeat(1024 * 1024);
+    let mut sent = 0;
+    while sender.ask_args(&["PUBLISH", "c", &message]) == ":1\r\n" {
+        sent += 1;
+        assert!(sent < 200, "never cut off");
+    }
+    assert!(sent > 32, "{sent}");
+    sender.expect("PING", "+PONG");
 }

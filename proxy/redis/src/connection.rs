@@ -8,7 +8,7 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::{Rc, Weak},
-    sync::atomic::Ordering::Relaxed,
+    sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll, Waker},
 };
 
@@ -20,8 +20,8 @@ use weir_base::{
 };
 use weir_engine::{Chunk, Cutter, Deadline, Output, Stream, deadline};
 use weir_listener::ConnectionGuard;
-use weir_telemetry::log::Peer;
-use weir_upstream::{Frame, Lane, Loss, LossCause, Refusal, Reply, SharedLane, Waiter};
+use weir_telemetry::log::{AccessRecord, Peer};
+use weir_upstream::{Frame, FrameKind, Lane, Loss, LossCause, Refusal, Reply, SharedLane, Waiter};
 
 use crate::{
     lane::{LaneKey, RespLane},
@@ -65,7 +65,9 @@ pub struct Connection {
     shared: RefCell<Option<Shared>>,
     pinned: RefCell<Option<Pinned>>,
     /// A lane that was asked for and has not come.
-    asked: Cell<Option<(LaneKey, bool)>>,
+    asked: RefCell<Option<(LaneKey, bool, Rc<RedisUpstream>)>>,
+    /// The request that was chosen for the access log.
+    access: RefCell<Option<Box<AccessSample>>>,
     done: RefCell<Vec<Done>>,
     stages: Cell<Option<(u64, Time, Time)>>,
     charge: RefCell<BytesPermit>,
@@ -73,9 +75,20 @@ pub struct Connection {
     waker: RefCell<Option<Waker>>,
     is_woken: Cell<bool>,
     is_over: Cell<bool>,
+    /// Exchanges on their way; while there are any, the client waits.
+    on_their_way: Cell<u32>,
     ending: Cell<Option<&'static str>>,
     flushed_bytes: Cell<u64>,
     me: Weak<Connection>,
+}
+
+/// A request on its way into the access log.
+pub(crate) struct AccessSample {
+    /// The session's number for it, once it is known.
+    number: Option<u64>,
+    command: &'static str,
+    request_bytes: u64,
+    reply_bytes: u64,
 }
 
 /// What happened to a connection.
@@ -176,7 +189,8 @@ impl Connection {
             upstream: RefCell::new(service.upstream()),
             shared: RefCell::new(None),
             pinned: RefCell::new(None),
-            asked: Cell::new(None),
+            asked: RefCell::new(None),
+            access: RefCell::new(None),
             done: RefCell::default(),
             stages: Cell::new(None),
             charge: RefCell::new(service.core.bytes.empty()),
@@ -184,6 +198,7 @@ impl Connection {
             waker: RefCell::new(None),
             is_woken: Cell::new(false),
             is_over: Cell::new(false),
+            on_their_way: Cell::new(0),
             ending: Cell::new(None),
             flushed_bytes: Cell::new(0),
             me: me.clone(),
@@ -215,15 +230,12 @@ impl Connection {
             if let Poll::Ready(received) = stream.reader.poll_receive(context) {
                 return Poll::Ready(Event::Received(received));
             }
-        } else if self.output.is_congested() {
-            if self.output.poll_relieved(context).is_ready() {
+        } else {
+            let mut is_relieved = |output: &Output| output.poll_relieved(context).is_ready();
+            let has_room = is_relieved(&self.output) & self.pin_output().is_none_or(|output| is_relieved(&output));
+            if has_room && self.session.borrow().next(self) != next {
                 return Poll::Ready(Event::Woken);
             }
-        } else if let Some(pinned) = &*self.pinned.borrow()
-            && pinned.lane.output().is_congested()
-            && pinned.lane.output().poll_relieved(context).is_ready()
-        {
-            return Poll::Ready(Event::Woken);
         }
         if due.poll_expired(context).is_ready() {
             return Poll::Ready(Event::Overdue);
@@ -235,18 +247,27 @@ impl Connection {
         Poll::Pending
     }
 
+    fn pin_output(&self) -> Option<Output> {
+        self.pinned.borrow().as_ref().map(|pinned| pinned.lane.output().clone())
+    }
+
     fn on_chunk(&self, chunk: &[u8]) -> Result<(), Violation> {
         self.service.metrics.read_bytes.add(chunk.len() as u64);
-        self.session.borrow_mut().on_client(chunk, self)
+        let result = self.session.borrow_mut().on_client(chunk, self);
+        self.queue_for_room();
+        result
     }
 
     fn on_wake(&self) -> Result<(), Violation> {
-        let mut session = self.session.borrow_mut();
-        let result = session.on_wake(self);
-        if session.waits_for_room() {
+        let result = self.session.borrow_mut().on_wake(self);
+        self.queue_for_room();
+        result
+    }
+
+    fn queue_for_room(&self) {
+        if self.session.borrow().waits_for_room() {
             self.service.wait_for_room(self.me.clone());
         }
-        result
     }
 
     /// The client sends no more; a reason if that ends the connection at once.
@@ -330,6 +351,8 @@ impl Connection {
     pub(crate) fn drains_after(&self) -> Option<std::time::Duration> {
         let session = self.session.borrow();
         let is_quiet = session.is_quiet() && session.held_bytes() == 0 && self.output.buffered() == 0;
+        // Who waits for data or messages has nothing on its way: it may ask the next instance.
+        let is_quiet = is_quiet || session.is_waiting_for_data();
         match self.service.drain_state() {
             Drain::Gentle if is_quiet => Some(DRAIN_GAP),
             Drain::Firm if is_quiet => Some(std::time::Duration::ZERO),
@@ -391,9 +414,52 @@ impl Connection {
     }
 
     #[inline]
+    fn exchange_begun(&self) {
+        self.service.metrics.in_flight.inc();
+        if self.on_their_way.replace(self.on_their_way.get() + 1) == 0 {
+            weir_engine::note_waiting_clients(1);
+        }
+    }
+
+    #[inline]
     fn exchange_over(&self) {
         self.service.metrics.in_flight.dec();
+        self.on_their_way.set(self.on_their_way.get().saturating_sub(1));
+        if self.on_their_way.get() == 0 {
+            weir_engine::note_waiting_clients(-1);
+        }
         self.service.room_freed();
+    }
+
+    /// A piece of the reply to a request that goes into the access log.
+    #[cold]
+    fn note_access(&self, reply: &Reply<'_>) {
+        let mut access = self.access.borrow_mut();
+        let Some(sample) = access.as_mut().filter(|sample| sample.number == Some(reply.exchange)) else { return };
+        sample.reply_bytes += reply.bytes.len() as u64;
+        if let Some(kind) = reply.end {
+            let now = turn::now();
+            let (took, upstream) = (now.nanos_since(reply.timing.arrived), now.nanos_since(reply.timing.sent));
+            let name = self.upstream.borrow().settings().name.clone();
+            self.log_access(sample, took, upstream, kind == FrameKind::Error, Some(name));
+            *access = None;
+        }
+    }
+
+    fn log_access(&self, sample: &AccessSample, took: u64, upstream_took: u64, is_error: bool, upstream: Option<Arc<str>>) {
+        self.service.log_access(AccessRecord {
+            at: turn::now(),
+            listener: self.service.name().clone(),
+            peer: self.peer,
+            connection: self.guard.entry().id,
+            command: sample.command,
+            upstream,
+            duration_nanos: took,
+            upstream_nanos: upstream_took,
+            request_bytes: sample.request_bytes,
+            reply_bytes: sample.reply_bytes,
+            outcome: if is_error { "error" } else { "ok" },
+        });
     }
 
     fn note_done(&self, reply: &Reply<'_>) {
@@ -414,10 +480,13 @@ impl Waiter<RespLane> for Connection {
     fn on_reply(&self, reply: Reply<'_>) {
         self.guarded(|| {
             let wake = self.session.borrow_mut().on_reply(reply.exchange, reply.bytes, reply.end, self);
+            if self.access.borrow().is_some() {
+                self.note_access(&reply);
+            }
             if reply.end.is_some() {
                 self.note_done(&reply);
             }
-            if wake {
+            if wake || self.service.drain_state() != Drain::Off {
                 self.wake();
             }
             if self.output.buffered() >= CHARGED_BYTES_MIN {
@@ -464,8 +533,7 @@ impl Waiter<RespLane> for Connection {
     }
 
     fn on_pin(&self, result: Result<Rc<Lane<RespLane, Self>>, Refusal>) {
-        let Some((key, is_blocking)) = self.asked.take() else { return };
-        let upstream = self.upstream.borrow().clone();
+        let Some((key, is_blocking, upstream)) = self.asked.take() else { return };
         let (granted, outcome) = match result {
             Ok(lane) => (Some(Pinned { lane, key, upstream, is_blocking }), Ok(())),
             Err(refusal) => (None, Err(refusal)),

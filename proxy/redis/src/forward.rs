@@ -12,12 +12,42 @@ use crate::{
     session::{Hold, Request, State, Taken},
 };
 
+/// An exchange that changes the database, if it succeeds.
+#[derive(Debug)]
+pub(crate) struct DbChange {
+    exchange: u64,
+    db: u32,
+    /// The first bytes of its reply, which may come in pieces.
+    head: Vec<u8>,
+}
+
+impl DbChange {
+    pub(crate) fn new(exchange: u64, db: u32) -> Self {
+        Self { exchange, db, head: Vec::new() }
+    }
+
+    pub(crate) fn note(&mut self, exchange: u64, bytes: &[u8]) {
+        if exchange == self.exchange {
+            let missing = NULL_ARRAY.len() - self.head.len();
+            self.head.extend_from_slice(&bytes[..missing.min(bytes.len())]);
+        }
+    }
+
+    /// An EXEC that a watched key prevented.
+    fn is_null(&self) -> bool {
+        self.head.starts_with(b"_") || self.head == NULL_ARRAY
+    }
+}
+
+/// The beginning of an array that is none.
+const NULL_ARRAY: &[u8] = b"*-1";
+
 impl State {
     /// Sends a stateless command: on the shared lane, or behind the others on the client's own.
     #[inline]
     pub(crate) fn forward(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
-        if let Some(full) = io.full() {
-            return self.hold_for_room(full, io);
+        if let Err(taken) = self.need_room(io) {
+            return taken;
         }
         let ticket = Ticket { number: self.order.next_number(), skip: 0, has_deadline: true };
         if self.tunnel.is_some() {
@@ -39,15 +69,25 @@ impl State {
         }
     }
 
-    /// Waits a little for room; if that was in vain, refuses.
+    /// Makes sure that the core has room for one more exchange: waits a little; if that was in vain, refuses.
+    #[inline]
+    pub(crate) fn need_room(&mut self, io: &impl Io) -> Result<(), Taken> {
+        let Some(full) = io.full() else { return Ok(()) };
+        Err(match self.waits_in_vain(full, io) {
+            true => self.error(io, full.text()),
+            false => Taken::Held,
+        })
+    }
+
+    /// Holds the command until there is room. True if it has waited long enough and must be refused.
     #[cold]
-    fn hold_for_room(&mut self, full: Full, io: &impl Io) -> Taken {
-        if self.pin_refused.take().is_some() {
+    pub(crate) fn waits_in_vain(&mut self, full: Full, io: &impl Io) -> bool {
+        if std::mem::take(&mut self.is_room_refused) {
             io.count_shed(full.name());
-            return self.error(io, full.text());
+            return true;
         }
         self.hold = Some(Hold::Room);
-        Taken::Held
+        false
     }
 
     /// Sends a command on the client's own lane, getting one first.
@@ -58,7 +98,12 @@ impl State {
         request: &Request<'_>,
         io: &impl Io,
     ) -> Taken {
-        if let Err(taken) = self.need_pin(reason, self.key(), io) {
+        if reason == PinReason::Blocking && self.is_ended {
+            // Nobody is left to be given what it waits for.
+            self.is_closing = true;
+            return Taken::Yes;
+        }
+        if let Err(taken) = self.need_room(io).and_then(|()| self.need_pin(reason, self.key(), io)) {
             return taken;
         }
         if self.tunnel.is_some() {
@@ -74,43 +119,92 @@ impl State {
 
     #[inline]
     pub(crate) fn on_reply(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>, io: &impl Io) -> bool {
+        // Not only in tests: a reply that is not this request's would be another's data.
+        assert_eq!(exchange, self.order.oldest(), "the k-th reply belongs to the k-th request");
         if !self.order.is_muted(exchange) {
-            io.reply(|out| out.extend_from_slice(bytes));
+            self.pass(bytes, end.is_some(), io);
+        }
+        if let Some(change) = &mut self.changes_db {
+            change.note(exchange, bytes);
         }
         let Some(kind) = end else { return false };
         if kind == FrameKind::Error {
             io.count_error(bytes);
         }
+        self.complete(kind, io)
+    }
+
+    /// The reply to the oldest exchange is complete; true if the session should be woken.
+    #[inline]
+    pub(crate) fn complete(&mut self, kind: FrameKind, io: &impl Io) -> bool {
+        let exchange = self.order.oldest();
         self.order.completed(exchange);
         if self.changes_db.is_some() {
-            self.note_db_change(exchange, bytes, kind, io);
+            self.change_db(exchange, kind, io);
         }
-        while let Some(reply) = self.order.pop_due() {
-            io.reply(|out| out.extend_from_slice(&reply));
-        }
+        let could_wait_no_more = self.has_enough_waiting();
+        self.flush_due(io);
         if self.pins.is_some() {
+            self.note_early_reply();
             self.settle_pin(io);
         }
-        self.wants_wake()
+        self.wants_wake() || (could_wait_no_more && !self.has_enough_waiting())
+    }
+
+    /// No reply to `exchange` will come.
+    pub(crate) fn on_no_reply(&mut self, exchange: u64, text: &str, io: &impl Io) -> bool {
+        if exchange < self.order.oldest() {
+            // Given up already, with the lane it was on.
+            return false;
+        }
+        if self.is_mid_frame {
+            self.cut();
+        }
+        let mut line = Vec::with_capacity(text.len() + 3);
+        encode::error(&mut line, text.as_bytes());
+        self.on_reply(exchange, &line, Some(FrameKind::Error), io)
+    }
+
+    /// Hands a piece of a frame to the client.
+    #[inline]
+    pub(crate) fn pass(&mut self, bytes: &[u8], is_end: bool, io: &impl Io) {
+        if !self.is_cut {
+            self.is_mid_frame = !is_end;
+            io.reply(|out| out.extend_from_slice(bytes));
+        }
+    }
+
+    /// Sends the gateway's own replies whose turn it is.
+    #[inline]
+    pub(crate) fn flush_due(&mut self, io: &impl Io) {
+        while let Some(reply) = self.order.pop_due() {
+            self.pass(&reply, true, io);
+        }
+    }
+
+    /// Half a frame is with the client and its end will not come: nothing can be said any more.
+    pub(crate) fn cut(&mut self) {
+        self.is_mid_frame = false;
+        self.is_cut = true;
+        self.is_closing = true;
     }
 
     /// Something is held back that a reply may have released.
     #[inline]
     pub(crate) fn wants_wake(&self) -> bool {
         let is_below_limit = self.order.outstanding() + 1 == u64::from(self.settings.pipeline_max);
-        is_below_limit || (self.is_closing && self.is_quiet()) || (self.hold == Some(Hold::Quiet) && self.is_quiet())
+        let waits_for_quiet = self.is_closing || self.is_ended || self.hold == Some(Hold::Quiet);
+        is_below_limit || self.is_cut || (waits_for_quiet && self.is_quiet())
     }
 
-    fn note_db_change(&mut self, exchange: u64, bytes: &[u8], kind: FrameKind, io: &impl Io) {
-        if let Some((_, db)) = self.changes_db.take_if(|(number, _)| *number == exchange) {
-            let is_null = bytes.starts_with(b"*-1") || bytes.starts_with(b"_");
-            if kind == FrameKind::Reply && !is_null {
-                self.db = db;
-                io.entry().details().db = db;
-            }
-            if let Some((_, pins)) = &mut self.pins {
-                pins.soil();
-            }
+    fn change_db(&mut self, exchange: u64, kind: FrameKind, io: &impl Io) {
+        let Some(change) = self.changes_db.take_if(|change| change.exchange == exchange) else { return };
+        if kind == FrameKind::Reply && !change.is_null() {
+            self.db = change.db;
+            io.entry().details().db = change.db;
+        }
+        if let Some((_, pins)) = &mut self.pins {
+            pins.soil();
         }
     }
 
@@ -120,7 +214,10 @@ impl State {
             self.order.unskip();
             return;
         }
-        if self.order.is_quiet() {
+        if self.is_cut {
+            return;
+        }
+        if self.is_quiet() {
             io.reply(encode);
         } else {
             let mut reply = Vec::new();

@@ -107,8 +107,7 @@ impl State {
         if let Some(info) = io.server(key) {
             return Ok(info);
         }
-        let speaks_it = self.pin_refused.take_if(|refusal| *refusal == Refusal::Greeting).is_none();
-        if !speaks_it && version == Version::Resp3 {
+        if version == Version::Resp3 && self.pin_answer == Some(Err(Refusal::Greeting)) {
             // The very words of a server without HELLO: clients fall back to RESP2 on them, and on no others.
             let mut text = Vec::new();
             redis::text::unknown_command(&mut text, request);

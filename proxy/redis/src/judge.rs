@@ -7,7 +7,7 @@ use crate::{
     io::{Io, Ticket},
     pin::PinReason,
     refusal,
-    session::{Request, State, Taken},
+    session::{Hold, Request, State, Taken},
     settings::UnknownCommands,
 };
 
@@ -20,7 +20,11 @@ impl State {
             Resolved::Unknown => return self.unknown(request, io),
         };
         if !redis::check_arity(command, request.argc()) {
-            return self.reject_with(io, |out| redis::text::wrong_arity(out, command));
+            let taken = self.reject_with(io, |out| redis::text::wrong_arity(out, command));
+            if command.class == Class::Exec {
+                self.abort_transaction(io);
+            }
+            return taken;
         }
         if !self.is_authenticated && !command.flags.contains(Flags::NO_AUTH) {
             let is_hello = command.class == Class::Local(LocalCommand::Hello);
@@ -35,6 +39,11 @@ impl State {
         if let Some(tunnel) = &self.tunnel
             && let Some(no) = tunnel.forbids(command, class, self.version)
         {
+            if !self.is_quiet() {
+                // An UNSUBSCRIBE on its way may be the end of this mode.
+                self.hold = Some(Hold::Quiet);
+                return Taken::Held;
+            }
             return self.error(io, &no);
         }
         self.dispatch(command, class, request, io)
@@ -56,7 +65,7 @@ impl State {
             Class::Exclusive => self.forward_on_pin(PinReason::Blocking, command, request, io),
             Class::ConnectionState => self.forward_on_pin(PinReason::ConnectionState, command, request, io),
             Class::Watch => self.forward_on_pin(PinReason::Watch, command, request, io),
-            Class::Unwatch => self.unwatch(command, request, io),
+            Class::Unwatch => self.unwatch(command, io),
             Class::Multi => self.multi(command, io),
             Class::Exec => self.error(io, refusal::EXEC_ALONE),
             Class::Discard => self.error(io, refusal::DISCARD_ALONE),
@@ -76,28 +85,31 @@ impl State {
     }
 
     fn unknown_subcommand(&mut self, container: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
-        if !self.is_authenticated {
-            // The server knows the container, so it asks for authentication only after naming the unknown part.
-            return self.reject_with(io, |out| redis::text::unknown_subcommand(out, container, request.text(1)));
-        }
-        let is_own = matches!(container.class, Class::Local(LocalCommand::Client(_)));
-        if is_own || !redis::may_forward_unknown(request.text(1)) || !self.forwards_unknown(container) {
+        // The server knows the container, so it asks for authentication only after naming the unknown part.
+        if !self.forwards_unknown_subcommand(container, request) {
             return self.reject_with(io, |out| redis::text::unknown_subcommand(out, container, request.text(1)));
         }
         self.forward_unknown(request, io)
     }
 
     /// A subcommand that no known server has, behind a container that only administrators may use, stays here.
-    fn forwards_unknown(&self, container: &Command) -> bool {
-        self.settings.unknown_commands == UnknownCommands::Forward
-            && (container.class != Class::Admin || self.settings.admin_commands)
+    pub(crate) fn forwards_unknown_subcommand(&self, container: &Command, request: &Request<'_>) -> bool {
+        let is_own = matches!(container.class, Class::Local(LocalCommand::Client(_)));
+        !is_own && self.may_forward(request.text(1)) && (container.class != Class::Admin || self.settings.admin_commands)
+    }
+
+    pub(crate) fn forwards_unknown(&self, request: &Request<'_>) -> bool {
+        self.may_forward(request.text(0))
+    }
+
+    fn may_forward(&self, name: &[u8]) -> bool {
+        self.is_authenticated
+            && self.settings.unknown_commands == UnknownCommands::Forward
+            && redis::may_forward_unknown(name)
     }
 
     fn unknown(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
-        let is_forwarded = self.is_authenticated
-            && self.settings.unknown_commands == UnknownCommands::Forward
-            && redis::may_forward_unknown(request.text(0));
-        if !is_forwarded {
+        if !self.forwards_unknown(request) {
             return self.reject_with(io, |out| redis::text::unknown_command(out, request));
         }
         self.forward_unknown(request, io)
@@ -105,15 +117,15 @@ impl State {
 
     fn forward_unknown(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
         if self.transaction.is_some() {
-            return self.queue(request, io);
+            return self.queue_stateful(request, io);
         }
-        if let Err(taken) = self.need_pin(PinReason::Unknown, self.key(), io) {
+        let pinned = self.need_room(io).and_then(|()| self.need_pin(PinReason::Unknown, self.key(), io));
+        if let Err(taken) = pinned {
             return taken;
         }
         io.count(None);
-        if let Some(tunnel) = &mut self.tunnel {
-            tunnel.expect_reply();
-            request.with_wire(|wire| io.write_pinned(wire));
+        if self.tunnel.is_some() {
+            self.send_in_tunnel(request, io);
             return Taken::Yes;
         }
         let ticket = Ticket { number: self.order.next_number(), skip: 0, has_deadline: true };

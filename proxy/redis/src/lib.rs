@@ -23,6 +23,7 @@
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
 //! | `refusal` | every way to say no, in Redis's words |
 //! | `metrics` | the cells this room writes |
+//! | `simulation` | a session in a world of its own, for tests and fuzzing |
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +43,11 @@ mod refusal;
 mod service;
 mod session;
 pub mod settings;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod transaction;
 mod tunnel;
 

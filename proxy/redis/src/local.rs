@@ -4,6 +4,7 @@ use weir_analysis::redis::{Args, Command, LocalCommand};
 use weir_resp::{Version, encode};
 
 use crate::{
+    forward::DbChange,
     io::{Io, Ticket},
     refusal,
     session::{Hold, Request, State, Taken},
@@ -88,11 +89,14 @@ impl State {
         if self.tunnel.is_some() {
             return self.error(io, "ERR weir: SELECT is not possible while subscribed");
         }
+        if let Err(taken) = self.need_room(io) {
+            return taken;
+        }
         io.count(Some(command));
         let number = self.order.next_number();
         request.with_wire(|wire| io.forward_pinned(wire, Ticket { number, skip: 0, has_deadline: true }));
         self.order.sent();
-        self.changes_db = Some((number, db));
+        self.changes_db = Some(DbChange::new(number, db));
         // What follows must know which database it means.
         self.hold = Some(Hold::Quiet);
         Taken::Yes
@@ -121,9 +125,12 @@ impl State {
     }
 }
 
-/// An integer as Redis reads one: digits with an optional minus, no blanks, no plus, no leading zeros.
+/// An integer as Redis reads one: digits with an optional minus, no blanks, no plus, no leading zeros, no minus zero.
 pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
+    if text == b"-0" {
+        return None;
+    }
     let is_plain = digits.iter().all(u8::is_ascii_digit) && (digits.len() == 1 || !digits.starts_with(b"0"));
     if digits.is_empty() || !is_plain {
         return None;

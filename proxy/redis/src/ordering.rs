@@ -22,6 +22,7 @@ pub(crate) struct Ordering {
     done: u64,
     /// Local replies, each due once all exchanges below its number are done.
     waiting: VecDeque<(u64, Vec<u8>)>,
+    waiting_bytes: usize,
     /// Exchanges whose replies the client does not want.
     muted: VecDeque<u64>,
     pub(crate) mode: ReplyMode,
@@ -40,6 +41,18 @@ impl Ordering {
         self.next == self.done
     }
 
+    /// The number of the exchange whose reply comes next.
+    #[inline]
+    pub(crate) fn oldest(&self) -> u64 {
+        self.done
+    }
+
+    /// Bytes of local replies that wait behind exchanges.
+    #[inline]
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
     /// The number that the next exchange will get.
     #[inline]
     pub(crate) fn next_number(&self) -> u64 {
@@ -52,6 +65,12 @@ impl Ordering {
         if self.mode != ReplyMode::On {
             self.mute();
         }
+        self.next += 1;
+    }
+
+    /// As [`Ordering::sent`], for a request of the gateway's own: the client never hears of it.
+    pub(crate) fn sent_unheard(&mut self) {
+        self.muted.push_back(self.next);
         self.next += 1;
     }
 
@@ -77,7 +96,6 @@ impl Ordering {
     /// The reply to `exchange` is complete.
     #[inline]
     pub(crate) fn completed(&mut self, exchange: u64) {
-        debug_assert_eq!(exchange, self.done, "the k-th reply belongs to the k-th request");
         self.done = exchange + 1;
         if self.is_muted(exchange) {
             self.muted.pop_front();
@@ -90,11 +108,14 @@ impl Ordering {
         if self.waiting.front()?.0 > self.done {
             return None;
         }
-        self.waiting.pop_front().map(|(_, reply)| reply)
+        let (_, reply) = self.waiting.pop_front()?;
+        self.waiting_bytes -= reply.len();
+        Some(reply)
     }
 
     /// Keeps a local reply until the exchanges in front of it are done.
     pub(crate) fn wait(&mut self, reply: Vec<u8>) {
+        self.waiting_bytes += reply.len();
         match self.waiting.back_mut() {
             Some((due, last)) if *due == self.next => last.extend_from_slice(&reply),
             _ => self.waiting.push_back((self.next, reply)),

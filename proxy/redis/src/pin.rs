@@ -8,8 +8,10 @@ use weir_upstream::LossCause;
 use crate::{
     io::{Io, Pinning},
     lane::LaneKey,
+    ordering::ReplyMode,
     refusal,
     session::{Hold, State, Taken},
+    stream::Streaming,
 };
 
 /// Why a session is bound to one upstream connection.
@@ -101,6 +103,11 @@ impl Pins {
         self.reasons & reason as u16 != 0
     }
 
+    /// The lane holds state of the client that cannot be had again on another one.
+    fn hold_state(self) -> bool {
+        self.has(PinReason::ConnectionState) || self.has(PinReason::Wait)
+    }
+
     /// The last reply is here: passing reasons are over. True if none is left.
     pub(crate) fn settle(&mut self) -> bool {
         for reason in PinReason::ALL {
@@ -143,7 +150,7 @@ impl State {
             self.publish_pins(io);
             return Ok(());
         }
-        if let Some(refusal) = self.pin_refused.take() {
+        if let Some(Err(refusal)) = self.pin_answer.take() {
             return Err(self.refuse(refusal, io));
         }
         if !self.is_quiet() {
@@ -175,10 +182,12 @@ impl State {
             return;
         }
         let Some((_, pins)) = &mut self.pins else { return };
+        let before = *pins;
         if pins.settle() {
-            let is_clean = pins.is_clean();
             self.pins = None;
-            io.unpin(is_clean);
+            io.unpin(before.is_clean());
+        } else if *pins == before {
+            return;
         }
         self.publish_pins(io);
     }
@@ -199,15 +208,39 @@ impl State {
         io.entry().details().pinned = pinned.unwrap_or_default();
     }
 
+    /// The lane is gone; what was paired with it has been answered.
     pub(crate) fn on_pin_loss(&mut self, _cause: LossCause, io: &impl Io) {
-        let Some((_, pins)) = self.pins.take() else { return };
+        let Some((_, pins)) = self.pins.take() else {
+            // It had come, and the command that asked for it was not looked at again yet.
+            self.pin_answer = None;
+            return;
+        };
         self.is_watch_broken |= pins.has(PinReason::Watch);
-        let was_tunnel = self.tunnel.take().is_some();
-        if self.streaming.is_some() || was_tunnel {
-            // Half a command cannot be taken back, and a subscriber would wait for ever: it must connect anew.
-            self.local(io, |out| encode::error(out, refusal::STATE_LOST.as_bytes()));
+        if self.is_mid_frame {
+            self.cut();
+        }
+        if self.tunnel.take().is_some() || pins.hold_state() {
+            // A subscriber would wait for ever, and other state would be missed in silence: the client must connect anew.
+            self.lose_state(io);
+        }
+        if matches!(self.streaming.as_deref(), Some(Streaming::Flowing)) {
+            // Half a command cannot be taken back. Its error has been told as its reply.
             self.is_closing = true;
         }
         self.publish_pins(io);
+    }
+
+    /// Tells the client that state it relies on is gone, as the last thing it hears.
+    pub(crate) fn lose_state(&mut self, io: &impl Io) {
+        let is_heard = match self.order.is_quiet() {
+            true => self.order.mode == ReplyMode::On,
+            false => !self.order.is_muted(self.order.oldest()),
+        };
+        if is_heard {
+            let mut line = Vec::new();
+            encode::error(&mut line, refusal::STATE_LOST.as_bytes());
+            self.pass(&line, true, io);
+        }
+        self.cut();
     }
 }

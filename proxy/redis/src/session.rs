@@ -6,6 +6,7 @@ use weir_resp::{ProtocolError, RequestLimits, RequestParser, Step, Version, enco
 use weir_upstream::{FrameKind, LossCause, Refusal};
 
 use crate::{
+    forward::DbChange,
     io::Io,
     lane::LaneKey,
     ordering::Ordering,
@@ -57,14 +58,18 @@ pub(crate) struct Request<'a> {
 }
 
 impl Args for Request<'_> {
+    /// As declared: of a command that is streamed not every argument is here, and what it may do depends on all.
     fn argc(&self) -> usize {
-        self.parser.argc()
+        self.parser.args_declared() as usize
     }
 
     fn arg(&self, index: usize) -> Option<&[u8]> {
         (index < self.parser.argc()).then(|| self.parser.arg(index, self.bytes))
     }
 }
+
+/// Offsets of arguments kept while a client is silent; those of larger commands are freed.
+const PARSER_BYTES_KEPT: usize = 4 * 1024;
 
 impl Request<'_> {
     /// Argument `index`, or nothing.
@@ -90,6 +95,10 @@ impl Request<'_> {
 pub struct Session {
     parser: RequestParser,
     input: Vec<u8>,
+    /// Bytes at the front of the input that are done with: a deep pipeline is not moved for each of its commands.
+    spent: usize,
+    /// The client broke the protocol, and replies to what it sent before are still due.
+    violation: Option<Violation>,
     /// Since when the command at the front of the input is incomplete.
     partial_since: Option<Time>,
     pub(crate) state: State,
@@ -106,15 +115,23 @@ pub(crate) struct State {
     pub(crate) order: Ordering,
     pub(crate) hold: Option<Hold>,
     pub(crate) pins: Option<(LaneKey, Pins)>,
-    /// The lane asked for will not come.
-    pub(crate) pin_refused: Option<Refusal>,
+    /// The lane that the command at the front of the input asked for has come, or will not.
+    pub(crate) pin_answer: Option<Result<(), Refusal>>,
+    /// The command at the front of the input has waited for room long enough.
+    pub(crate) is_room_refused: bool,
     /// The lane with the watched keys was lost: EXEC must not succeed.
     pub(crate) is_watch_broken: bool,
     pub(crate) transaction: Option<Box<Transaction>>,
-    /// Exchange of an EXEC or a SELECT that changes the database if it succeeds.
-    pub(crate) changes_db: Option<(u64, u32)>,
+    /// An EXEC or a SELECT that changes the database if it succeeds.
+    pub(crate) changes_db: Option<DbChange>,
     pub(crate) streaming: Option<Box<Streaming>>,
     pub(crate) tunnel: Option<Box<Tunnel>>,
+    /// The beginning of a frame has gone to the client and its end has not: nothing may come in between.
+    pub(crate) is_mid_frame: bool,
+    /// The end of such a frame will never come: whatever followed would be read as a part of it.
+    pub(crate) is_cut: bool,
+    /// The client sends no more; what it sent is still answered.
+    pub(crate) is_ended: bool,
     pub(crate) is_closing: bool,
 }
 
@@ -132,6 +149,8 @@ impl Session {
         Self {
             parser: RequestParser::new(),
             input: Vec::new(),
+            spent: 0,
+            violation: None,
             partial_since: None,
             state: State {
                 settings,
@@ -143,12 +162,16 @@ impl Session {
                 order: Ordering::default(),
                 hold: None,
                 pins: None,
-                pin_refused: None,
+                pin_answer: None,
+                is_room_refused: false,
                 is_watch_broken: false,
                 transaction: None,
                 changes_db: None,
                 streaming: None,
                 tunnel: None,
+                is_mid_frame: false,
+                is_cut: false,
+                is_ended: false,
                 is_closing: false,
             },
         }
@@ -157,7 +180,8 @@ impl Session {
     /// Takes bytes of the client.
     ///
     /// # Errors
-    /// The client broke the protocol: the answer has been written, the shell reports and closes.
+    /// The client broke the protocol: the answer has been written, the shell reports and closes. If replies to earlier
+    /// commands are due, the error comes from [`Session::on_wake`] once they are out.
     pub fn on_client(&mut self, bytes: &[u8], io: &impl Io) -> Result<(), Violation> {
         let result = if self.input.is_empty() {
             self.run(bytes, io).map(|used| self.input.extend_from_slice(&bytes[used..]))
@@ -165,8 +189,7 @@ impl Session {
             self.input.extend_from_slice(bytes);
             self.resume(io)
         };
-        self.note_partial(io);
-        result.map_err(|error| self.protocol_violation(&error, io))
+        self.conclude(result, io)
     }
 
     /// Looks at held input again.
@@ -175,9 +198,28 @@ impl Session {
     /// As [`Session::on_client`].
     pub fn on_wake(&mut self, io: &impl Io) -> Result<(), Violation> {
         self.state.release_hold(io);
+        if self.violation.is_some() && (self.state.is_quiet() || self.state.is_cut) {
+            return self.violation.take().map_or(Ok(()), Err);
+        }
         let result = self.resume(io);
-        self.note_partial(io);
-        result.map_err(|error| self.protocol_violation(&error, io))
+        self.conclude(result, io)
+    }
+
+    fn conclude(&mut self, result: Result<(), ProtocolError>, io: &impl Io) -> Result<(), Violation> {
+        if self.input.is_empty() && self.parser.heap_bytes() > PARSER_BYTES_KEPT {
+            self.parser.release();
+        }
+        let Err(error) = result else {
+            self.note_partial(io);
+            return Ok(());
+        };
+        self.partial_since = None;
+        let violation = self.protocol_violation(&error, io);
+        if self.state.is_quiet() || self.state.is_cut {
+            return Err(violation);
+        }
+        self.violation = Some(violation);
+        Ok(())
     }
 
     fn resume(&mut self, io: &impl Io) -> Result<(), ProtocolError> {
@@ -185,11 +227,16 @@ impl Session {
             return Ok(());
         }
         let mut input = std::mem::take(&mut self.input);
-        let used = self.run(&input, io)?;
-        input.drain(..used);
-        if !input.is_empty() {
-            self.input = input;
+        let mut spent = std::mem::take(&mut self.spent);
+        spent += self.run(&input[spent..], io)?;
+        if spent == input.len() {
+            return Ok(());
         }
+        if spent > input.len() / 2 {
+            input.drain(..spent);
+            spent = 0;
+        }
+        (self.input, self.spent) = (input, spent);
         Ok(())
     }
 
@@ -213,6 +260,7 @@ impl Session {
                     if self.state.command(&request, io) == Taken::Held {
                         break;
                     }
+                    self.state.forget_wait(io);
                     at += len;
                 }
                 Step::Streaming { len } => {
@@ -229,7 +277,7 @@ impl Session {
     }
 
     fn note_partial(&mut self, io: &impl Io) {
-        let is_partial = !self.input.is_empty() && self.state.hold.is_none() && self.state.streaming.is_none();
+        let is_partial = self.held() > 0 && self.state.streaming.is_none() && self.state.takes_commands(io);
         self.partial_since = match self.partial_since {
             _ if !is_partial => None,
             None => Some(io.now()),
@@ -254,9 +302,7 @@ impl Session {
 
     /// No reply to `exchange` will come, for `text`; true if the session should be woken.
     pub fn on_no_reply(&mut self, exchange: u64, text: &str, io: &impl Io) -> bool {
-        let mut line = Vec::with_capacity(text.len() + 3);
-        encode::error(&mut line, text.as_bytes());
-        self.state.on_reply(exchange, &line, Some(FrameKind::Error), io)
+        self.state.on_no_reply(exchange, text, io)
     }
 
     /// A piece of an unpaired frame of the client's own lane; true if the session should be woken.
@@ -270,7 +316,7 @@ impl Session {
             return false;
         }
         self.state.hold = None;
-        self.state.pin_refused = result.err();
+        self.state.pin_answer = Some(result);
         true
     }
 
@@ -279,25 +325,35 @@ impl Session {
         self.state.on_pin_loss(cause, io);
     }
 
-    /// The client sends no more. True if the session ends when all replies are out, false if at once.
+    /// The client sends no more. True if the session ends when what it sent has been answered, false if at once.
     pub fn on_client_end(&mut self) -> bool {
-        self.state.is_closing = true;
-        let waits_for_data = |(_, pins): &(LaneKey, Pins)| pins.has(PinReason::Blocking);
-        self.state.tunnel.is_none() && !self.state.pins.as_ref().is_some_and(waits_for_data)
+        self.state.is_ended = true;
+        self.state.streaming.is_none() && !self.is_waiting_for_data()
     }
 
     /// What the shell does now.
     pub fn next(&self, io: &impl Io) -> Next {
         let state = &self.state;
-        if state.is_closing {
-            return if state.is_quiet() { Next::Close } else { Next::Wait };
+        if state.is_cut && self.violation.is_none() {
+            return Next::Close;
         }
-        let is_full = self.input.len() as u64 >= state.settings.pipeline_bytes.max(state.settings.stream_bytes + 1);
-        let stops = io.is_congested()
-            || is_full
-            || state.order.outstanding() >= u64::from(state.settings.pipeline_max)
-            || (state.streaming.is_some() && io.is_pin_congested());
+        if state.is_closing {
+            return if state.is_quiet() && self.violation.is_none() { Next::Close } else { Next::Wait };
+        }
+        if state.is_ended {
+            // What is left in the input is the beginning of a command whose end will never come.
+            let is_over = state.is_quiet() && state.takes_commands(io);
+            return if is_over { Next::Close } else { Next::Wait };
+        }
+        // Without a hold the input is the beginning of a command; its size is the parser's business.
+        let is_full = state.hold.is_some() && self.held() as u64 >= state.settings.pipeline_bytes;
+        let stops = is_full || state.has_enough(io) || (state.streaming.is_some() && io.is_pin_congested());
         if stops { Next::Wait } else { Next::Read }
+    }
+
+    /// Bytes of the client that no command was made of yet.
+    pub(crate) fn held(&self) -> usize {
+        self.input.len() - self.spent
     }
 
     /// When the shell must look at the session although nothing happens: the head of a command is overdue, or a delay is over.
@@ -320,12 +376,12 @@ impl Session {
 
     /// Nothing is on its way and nothing is half said: the session may end without loss.
     pub fn is_idle(&self) -> bool {
-        self.input.is_empty() && self.state.is_quiet() && self.state.transaction.is_none() && self.state.pins.is_none()
+        self.input.is_empty() && self.is_quiet() && self.state.transaction.is_none() && self.state.pins.is_none()
     }
 
-    /// Nothing is on its way, but state may be held (a subscription, a watch, a queued transaction).
+    /// Nothing is on its way or held back, but state may be held (a subscription, a watch, a queued transaction).
     pub fn is_quiet(&self) -> bool {
-        self.state.is_quiet()
+        self.state.is_quiet() && self.state.hold.is_none()
     }
 
     /// A command is being streamed through.
@@ -342,19 +398,20 @@ impl Session {
     pub fn refuse_held(&mut self, io: &impl Io) -> Result<(), Violation> {
         if self.state.hold == Some(Hold::Room) {
             self.state.hold = None;
-            self.state.pin_refused = Some(Refusal::QueueTimeout);
+            self.state.is_room_refused = true;
         }
         self.on_wake(io)
     }
 
     /// No more commands are taken; the session ends when all replies are out.
     pub fn is_closing(&self) -> bool {
-        self.state.is_closing
+        self.state.is_closing || self.state.is_ended
     }
 
-    /// Bytes of commands held.
+    /// Bytes held: commands, those of a transaction being queued too, and replies that wait for their turn.
     pub fn held_bytes(&self) -> usize {
-        self.input.len()
+        let queued = self.state.transaction.as_ref().map_or(0, |transaction| transaction.bytes());
+        self.input.len() + queued + self.state.order.waiting_bytes()
     }
 
     /// Holds because the core is full.
@@ -370,16 +427,36 @@ impl State {
         LaneKey { db: self.db, version: self.version }
     }
 
-    /// Every request has been answered in full.
+    /// Every request has been answered in full, and nothing is half said.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.order.is_quiet() && self.tunnel.as_ref().is_none_or(|tunnel| tunnel.is_quiet())
+        self.order.is_quiet() && !self.is_mid_frame
     }
 
-    fn takes_commands(&self, io: &impl Io) -> bool {
-        self.hold.is_none()
-            && !self.is_closing
-            && self.order.outstanding() < u64::from(self.settings.pipeline_max)
-            && !io.is_congested()
+    #[inline]
+    pub(crate) fn takes_commands(&self, io: &impl Io) -> bool {
+        self.hold.is_none() && !self.is_closing && !self.is_cut && !self.has_enough(io)
+    }
+
+    /// So much is on its way that it must be answered or read first.
+    #[inline]
+    fn has_enough(&self, io: &impl Io) -> bool {
+        // The rest of a command under way is no further one.
+        let is_deep = self.order.outstanding() >= u64::from(self.settings.pipeline_max) && self.streaming.is_none();
+        is_deep || self.has_enough_waiting() || io.is_congested()
+    }
+
+    #[inline]
+    pub(crate) fn has_enough_waiting(&self) -> bool {
+        self.order.waiting_bytes() as u64 >= self.settings.pipeline_bytes
+    }
+
+    /// The command at the front of the input is done with: what it waited for is not the next one's.
+    #[inline]
+    pub(crate) fn forget_wait(&mut self, io: &impl Io) {
+        self.is_room_refused = false;
+        if let Some(Ok(())) = self.pin_answer.take() {
+            io.unpin(true);
+        }
     }
 
     fn release_hold(&mut self, io: &impl Io) {

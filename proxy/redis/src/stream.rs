@@ -7,7 +7,7 @@ use crate::{
     io::{Io, Ticket},
     pin::PinReason,
     refusal,
-    session::{Request, State},
+    session::{Hold, Request, State},
 };
 
 /// The answer to a large command that must be held whole to be understood (SUBSCRIBE with 10,000 channels, say).
@@ -17,7 +17,7 @@ const TOO_LARGE: &str = "ERR weir: command too large";
 #[derive(Debug)]
 pub(crate) enum Streaming {
     /// The first `held` bytes of the input belong to it and wait for a lane.
-    Waiting { held: usize },
+    Waiting { held: usize, reason: PinReason },
     /// The rest goes on as it comes.
     Flowing,
     /// It is refused: `held` bytes of the input belong to it, the rest is dropped as it comes, then the error is sent.
@@ -29,26 +29,34 @@ impl State {
     pub(crate) fn begin_stream(&mut self, request: &Request<'_>, io: &impl Io) {
         let held = request.bytes.len();
         let streaming = match self.judge_stream(request, io) {
-            Ok(()) => Streaming::Waiting { held },
+            Ok(reason) => Streaming::Waiting { held, reason },
             Err(error) => Streaming::Refused { held, error },
         };
         self.streaming = Some(Box::new(streaming));
     }
 
-    fn judge_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<(), Vec<u8>> {
+    /// Why the command gets a lane of its own, or the error it gets instead.
+    fn judge_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<PinReason, Vec<u8>> {
         if self.transaction.is_some() {
             return Err(refusal::TRANSACTION_FULL.into());
         }
+        let mut text = Vec::new();
         let command = match redis::resolve(request.text(0), request.arg(1)) {
             Resolved::Known(command) => command,
-            _ => {
-                let mut text = Vec::new();
+            Resolved::Unknown if self.forwards_unknown(request) => return self.judge_unknown_stream(io),
+            Resolved::UnknownSubcommand(container) if self.forwards_unknown_subcommand(container, request) => {
+                return self.judge_unknown_stream(io);
+            }
+            Resolved::UnknownSubcommand(container) => {
+                redis::text::unknown_subcommand(&mut text, container, request.text(1));
+                return Err(text);
+            }
+            Resolved::Unknown => {
                 redis::text::unknown_command(&mut text, request);
                 return Err(text);
             }
         };
-        if !redis::check_arity(command, request.parser.args_declared() as usize) {
-            let mut text = Vec::new();
+        if !redis::check_arity(command, request.argc()) {
             redis::text::wrong_arity(&mut text, command);
             return Err(text);
         }
@@ -64,7 +72,15 @@ impl State {
             return Err(TOO_LARGE.into());
         }
         io.count(Some(command));
-        Ok(())
+        Ok(PinReason::Large)
+    }
+
+    fn judge_unknown_stream(&self, io: &impl Io) -> Result<PinReason, Vec<u8>> {
+        if self.tunnel.is_some() {
+            return Err(TOO_LARGE.into());
+        }
+        io.count(None);
+        Ok(PinReason::Unknown)
     }
 
     /// Moves bytes of the command in flight; how many were taken. Zero: it waits for its lane.
@@ -75,23 +91,31 @@ impl State {
         io: &impl Io,
     ) -> Result<usize, ProtocolError> {
         match self.streaming.as_deref_mut() {
-            Some(&mut Streaming::Waiting { held }) => Ok(self.start_flow(held, input, io)),
+            Some(&mut Streaming::Waiting { held, reason }) => Ok(self.start_flow(held, reason, input, io)),
             Some(Streaming::Refused { held, .. }) if *held > 0 => Ok(std::mem::take(held)),
             _ => self.flow(parser, input, io),
         }
     }
 
-    fn start_flow(&mut self, held: usize, input: &[u8], io: &impl Io) -> usize {
-        if let Some(refusal) = self.pin_refused.take() {
-            io.count_shed(refusal.name());
-            let error = refusal::refused(refusal).into_bytes();
-            self.streaming = Some(Box::new(Streaming::Refused { held: 0, error }));
-            return held;
+    /// Sends the beginning of the command once nothing else is on its way: should the rest be wrong, the lane is lost
+    /// with all that waits on it.
+    fn start_flow(&mut self, held: usize, reason: PinReason, input: &[u8], io: &impl Io) -> usize {
+        if !self.is_quiet() {
+            self.hold = Some(Hold::Quiet);
+            return 0;
         }
-        if io.full().is_some() || self.need_pin(PinReason::Large, self.key(), io).is_err() {
-            if self.hold.is_none() {
-                self.hold = Some(crate::session::Hold::Room);
-            }
+        if let Some(full) = io.full() {
+            return match self.waits_in_vain(full, io) {
+                true => self.refuse_stream(held, full.text().into(), io),
+                false => 0,
+            };
+        }
+        if let Some(Err(refusal)) = self.pin_answer {
+            io.count_shed(refusal.name());
+            return self.refuse_stream(held, refusal::refused(refusal).into_bytes(), io);
+        }
+        if self.need_pin(reason, self.key(), io).is_err() {
+            debug_assert!(self.hold.is_some(), "only waiting is left");
             return 0;
         }
         // The client chooses how long the upload takes; its own rate is watched instead.
@@ -102,13 +126,17 @@ impl State {
         held
     }
 
+    fn refuse_stream(&mut self, held: usize, error: Vec<u8>, io: &impl Io) -> usize {
+        self.forget_wait(io);
+        self.streaming = Some(Box::new(Streaming::Refused { held: 0, error }));
+        held
+    }
+
     fn flow(&mut self, parser: &mut RequestParser, input: &[u8], io: &impl Io) -> Result<usize, ProtocolError> {
         let relay = match parser.relay(input) {
             Ok(relay) => relay,
             Err(error) => {
-                // The server has half a command: nobody else may have that lane.
-                self.streaming = None;
-                self.drop_pin(io);
+                self.abandon_flow(io);
                 return Err(error);
             }
         };
@@ -124,5 +152,26 @@ impl State {
             }
         }
         Ok(relay.taken)
+    }
+
+    /// The server has half a command: nobody else may have that lane, and no reply will come.
+    fn abandon_flow(&mut self, io: &impl Io) {
+        if !matches!(self.streaming.take().as_deref(), Some(Streaming::Flowing)) {
+            return;
+        }
+        if self.is_mid_frame {
+            self.cut();
+        }
+        if !self.order.is_quiet() {
+            self.order.completed(self.order.oldest());
+        }
+        self.drop_pin(io);
+    }
+
+    /// The server answered a command before it had all of it: it may think that the rest is the next one.
+    pub(crate) fn note_early_reply(&mut self) {
+        if let (Some(Streaming::Flowing), Some((_, pins))) = (self.streaming.as_deref(), &mut self.pins) {
+            pins.soil();
+        }
     }
 }

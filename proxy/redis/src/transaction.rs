@@ -1,8 +1,10 @@
 //! MULTI … EXEC: queued at the gateway and sent as one unit, so that it needs no lane of its own.
 
 use weir_analysis::redis::{Class, Command, LocalCommand};
+use weir_resp::{Version, encode};
 
 use crate::{
+    forward::DbChange,
     io::{Io, Ticket},
     pin::PinReason,
     refusal,
@@ -23,11 +25,18 @@ pub(crate) struct Transaction {
     is_spoiled: bool,
     /// The database that a SELECT inside asks for.
     db: Option<u32>,
+    /// A command inside may change the connection: on a shared lane the others would feel it.
+    is_stateful: bool,
 }
 
 impl Transaction {
     fn new() -> Self {
-        Self { commands: 0, wire: MULTI.to_vec(), is_spoiled: false, db: None }
+        Self { commands: 0, wire: MULTI.to_vec(), is_spoiled: false, db: None, is_stateful: false }
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.wire.len()
     }
 
     pub(crate) fn spoil(&mut self) {
@@ -60,12 +69,13 @@ impl State {
         use LocalCommand::*;
         match class {
             Class::Exec => self.exec(command, io),
-            Class::Discard => self.discard(command, io),
+            Class::Discard => self.unwatch(command, io),
             Class::Multi => self.error(io, refusal::MULTI_NESTED),
             Class::Watch => self.error(io, refusal::WATCH_IN_MULTI),
             Class::Local(local @ (Reset | Quit)) => self.local_command(command, local, request, io),
             Class::Local(Select) => self.queue_select(request, io),
-            Class::Local(Ping | Echo | Readonly | Readwrite | Asking) => self.queue(request, io),
+            Class::Local(Ping | Echo) => self.queue(request, io),
+            Class::Local(Readonly | Readwrite | Asking) => self.queue_stateful(request, io),
             Class::Admin if !self.settings.admin_commands => {
                 io.count_shed("admin_command");
                 self.reject(io, &refusal::admin(command.name))
@@ -78,9 +88,22 @@ impl State {
     }
 
     fn queue_select(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
-        let db = self.parse_db(request.text(1));
-        if let (Ok(db), Some(transaction)) = (db, &mut self.transaction) {
+        let db = match self.parse_db(request.text(1)) {
+            Ok(db) => db,
+            // The server may have more databases than this listener allows.
+            Err(text) => return self.reject(io, text),
+        };
+        let taken = self.queue_stateful(request, io);
+        if let Some(transaction) = &mut self.transaction {
             transaction.db = Some(db);
+        }
+        taken
+    }
+
+    /// Queues a command that may change the connection.
+    pub(crate) fn queue_stateful(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.is_stateful = true;
         }
         self.queue(request, io)
     }
@@ -103,7 +126,8 @@ impl State {
 
     fn exec(&mut self, command: &'static Command, io: &impl Io) -> Taken {
         let Some(transaction) = &self.transaction else { return self.error(io, refusal::EXEC_ALONE) };
-        let (is_spoiled, db, commands) = (transaction.is_spoiled, transaction.db, transaction.commands);
+        let (is_spoiled, is_stateful, commands) =
+            (transaction.is_spoiled, transaction.is_stateful, transaction.commands);
         if is_spoiled || self.is_watch_broken {
             return self.exec_in_vain(is_spoiled, command, io);
         }
@@ -114,7 +138,15 @@ impl State {
             self.local(io, |out| out.extend_from_slice(b"*0\r\n"));
             return Taken::Yes;
         }
-        if db.is_some() && self.tunnel.is_none() {
+        if self.tunnel.is_none()
+            && let Some(full) = io.full()
+        {
+            return match self.waits_in_vain(full, io) {
+                true => self.refuse_exec(full.text(), io),
+                false => Taken::Held,
+            };
+        }
+        if is_stateful {
             // On a shared lane the others would find themselves in another database.
             match self.need_pin(PinReason::Transaction, self.key(), io) {
                 Ok(()) => {}
@@ -131,81 +163,94 @@ impl State {
         self.send_unit(&transaction, io)
     }
 
+    /// EXEC cannot be carried out: the transaction is over, as the server has it.
+    fn refuse_exec(&mut self, reason: &str, io: &impl Io) -> Taken {
+        self.abort_transaction(io);
+        self.error(io, &format!("EXECABORT Transaction discarded because of: {reason}"))
+    }
+
+    /// Forgets the queue and the watched keys.
+    pub(crate) fn abort_transaction(&mut self, io: &impl Io) {
+        self.end_transaction();
+        self.is_watch_broken = false;
+        self.forget_watch(io);
+    }
+
     /// Sends the whole transaction; its inner replies are swallowed, the last one is the client's.
     fn send_unit(&mut self, transaction: &Transaction, io: &impl Io) -> Taken {
         let number = self.order.next_number();
         let ticket = Ticket { number, skip: transaction.commands + 1, has_deadline: true };
-        if let Some(tunnel) = &mut self.tunnel {
-            (0..ticket.skip).for_each(|_| tunnel.expect_fence());
-            tunnel.expect_reply();
-            io.write_pinned(&transaction.wire);
-            return Taken::Yes;
-        }
         if let Some((_, pins)) = &mut self.pins {
             pins.remove(PinReason::Watch);
+        }
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.expect_reply(ticket.skip);
+            io.write_pinned(&transaction.wire);
+        } else if self.pins.is_some() {
             io.forward_pinned(&transaction.wire, ticket);
         } else if let Err(refusal) = io.forward(self.key(), &transaction.wire, ticket) {
             io.count_shed(refusal.name());
-            let text = format!("EXECABORT Transaction discarded because of: {}", refusal::refused(refusal));
-            return self.error(io, &text);
+            return self.refuse_exec(&refusal::refused(refusal), io);
         }
         self.order.sent();
-        self.changes_db = transaction.db.map(|db| (number, db));
+        self.changes_db = transaction.db.map(|db| DbChange::new(number, db));
         Taken::Yes
     }
 
     /// EXEC of a transaction that cannot succeed: a command was refused, or the watched keys were lost with their lane.
     fn exec_in_vain(&mut self, is_spoiled: bool, command: &'static Command, io: &impl Io) -> Taken {
         io.count(Some(command));
-        self.end_transaction();
-        self.is_watch_broken = false;
         let version = self.version;
         if is_spoiled {
             self.error(io, refusal::EXEC_ABORT);
         } else {
-            self.local(io, |out| weir_resp::encode::null_array(out, version));
+            self.local(io, |out| encode::null_array(out, version));
         }
-        self.forget_watch(io);
+        self.abort_transaction(io);
         Taken::Yes
     }
 
+    /// Lets the server forget the watched keys, unheard by the client. Where that is not possible (a RESP2 subscriber may
+    /// not say it, a full core has no room for it) nobody else gets the lane.
     fn forget_watch(&mut self, io: &impl Io) {
-        if let Some((_, pins)) = &mut self.pins
-            && pins.has(PinReason::Watch)
-        {
-            pins.remove(PinReason::Watch);
+        let Some((_, pins)) = self.pins.as_mut().filter(|(_, pins)| pins.has(PinReason::Watch)) else { return };
+        pins.remove(PinReason::Watch);
+        let is_deaf = self.tunnel.is_some() && self.version == Version::Resp2;
+        if is_deaf || io.full().is_some() {
             pins.soil();
-            self.settle_pin(io);
+            return self.settle_pin(io);
         }
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.expect_reply(0);
+            io.write_pinned(UNWATCH);
+        } else {
+            io.forward_pinned(UNWATCH, Ticket { number: self.order.next_number(), skip: 0, has_deadline: true });
+        }
+        self.order.sent_unheard();
     }
 
-    fn discard(&mut self, command: &'static Command, io: &impl Io) -> Taken {
+    /// UNWATCH, and DISCARD, which unwatches too. Lets the server forget the watched keys; its answer is the client's.
+    /// Without any the answer is known.
+    pub(crate) fn unwatch(&mut self, command: &'static Command, io: &impl Io) -> Taken {
+        let is_watching = self.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Watch));
+        if is_watching
+            && self.tunnel.is_none()
+            && let Err(taken) = self.need_room(io)
+        {
+            return taken;
+        }
+        io.count(Some(command));
         self.end_transaction();
         self.is_watch_broken = false;
-        io.count(Some(command));
-        self.answer_unwatch(io)
-    }
-
-    pub(crate) fn unwatch(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
-        if self.tunnel.is_some() {
-            return self.forward_in_tunnel(command, request, io);
+        let Some((_, pins)) = self.pins.as_mut().filter(|_| is_watching) else { return self.ok(io) };
+        pins.remove(PinReason::Watch);
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.expect_reply(0);
+            io.write_pinned(UNWATCH);
+        } else {
+            io.forward_pinned(UNWATCH, Ticket { number: self.order.next_number(), skip: 0, has_deadline: true });
         }
-        self.is_watch_broken = false;
-        io.count(Some(command));
-        self.answer_unwatch(io)
-    }
-
-    /// Lets the server forget the watched keys; its answer is the client's. Without any the answer is known.
-    fn answer_unwatch(&mut self, io: &impl Io) -> Taken {
-        match &mut self.pins {
-            Some((_, pins)) if pins.has(PinReason::Watch) && self.tunnel.is_none() => {
-                pins.remove(PinReason::Watch);
-                let ticket = Ticket { number: self.order.next_number(), skip: 0, has_deadline: true };
-                io.forward_pinned(UNWATCH, ticket);
-                self.order.sent();
-                Taken::Yes
-            }
-            _ => self.ok(io),
-        }
+        self.order.sent();
+        Taken::Yes
     }
 }

@@ -2,11 +2,13 @@
 //!
 //! In this mode frames of the lane go to the client as they come, in the server's own order. What the session must know is
 //! only which of them answer a command, and how many subscriptions are left. Behind each SUBSCRIBE or UNSUBSCRIBE goes a
-//! PING of the gateway's own, a fence: when its answer is here, all confirmations are.
+//! PING of the gateway's own, a fence: when its answer is here, all confirmations are. Commands in a tunnel are numbered
+//! with all the others ([`crate::ordering`]), so local replies between them find their place.
 
 use std::collections::VecDeque;
 
 use weir_analysis::redis::{Args, Class, Command, LocalCommand};
+use weir_base::{error::Culprit, violation::Violation};
 use weir_resp::Version;
 use weir_upstream::FrameKind;
 
@@ -30,10 +32,12 @@ enum Mode {
     Monitor,
 }
 
+/// What ends the oldest command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
-    Reply,
-    /// The answer to a PING of the gateway's own: swallowed.
+    /// Its reply, behind `skip` others that are swallowed (those of a transaction's inner commands).
+    Reply { skip: u32 },
+    /// The answer to a PING of the gateway's own, swallowed.
     Fence,
 }
 
@@ -44,16 +48,27 @@ enum Frame {
     Confirmation {
         is_shard: bool,
     },
-    Answer(Expect),
+    /// The error of a SUBSCRIBE that the server refuses; its fence is still to come.
+    Refusal,
+    Reply,
+    /// The reply to an inner command of a transaction.
+    Inner,
+    Fence,
+    /// A reply that nobody waits for.
+    Stray,
 }
 
 /// The state of a client whose lane speaks by itself.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     mode: Mode,
+    /// MONITOR has been answered.
+    is_monitoring: bool,
     /// Channels and patterns, and shard channels, as the server counts them.
     subscriptions: [u64; 2],
     expected: VecDeque<Expect>,
+    /// The oldest command has had a confirmation or an error: what else it gets is its fence's answer.
+    is_told: bool,
     frame: Option<Frame>,
     /// The first bytes of a frame that is not recognised yet.
     head: Vec<u8>,
@@ -62,20 +77,21 @@ pub(crate) struct Tunnel {
 
 impl Tunnel {
     fn new(mode: Mode) -> Self {
-        Self { mode, subscriptions: [0; 2], expected: VecDeque::new(), frame: None, head: Vec::new(), tail: Vec::new() }
+        Self {
+            mode,
+            is_monitoring: false,
+            subscriptions: [0; 2],
+            expected: VecDeque::new(),
+            is_told: false,
+            frame: None,
+            head: Vec::new(),
+            tail: Vec::new(),
+        }
     }
 
-    pub(crate) fn expect_reply(&mut self) {
-        self.expected.push_back(Expect::Reply);
-    }
-
-    pub(crate) fn expect_fence(&mut self) {
-        self.expected.push_back(Expect::Fence);
-    }
-
-    /// Every command has been answered.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.expected.is_empty()
+    /// A command was sent whose reply comes behind `skip` others.
+    pub(crate) fn expect_reply(&mut self, skip: u32) {
+        self.expected.push_back(Expect::Reply { skip });
     }
 
     fn is_over(&self) -> bool {
@@ -99,16 +115,20 @@ impl Tunnel {
     }
 
     /// What the frame that begins with `head` is; `None` if that is too little to tell.
-    fn recognise(&self, head: &[u8], is_push: bool, is_whole: bool) -> Option<Frame> {
-        let answer = || Some(Frame::Answer(self.expected.front().copied().unwrap_or(Expect::Reply)));
+    fn recognise(&self, head: &[u8], is_push: bool, is_whole: bool, version: Version) -> Option<Frame> {
         if self.mode == Mode::Monitor {
-            return match self.expected.front() {
-                Some(&expect) => Some(Frame::Answer(expect)),
-                None => Some(Frame::Message),
+            return match head {
+                // A line of MONITOR begins with the time.
+                [b'+', b'0'..=b'9', ..] => Some(Frame::Message),
+                [b'+'] if !is_whole => None,
+                _ if is_push => Some(Frame::Message),
+                _ => Some(self.answer(head)),
             };
         }
-        if !is_push && !head.starts_with(b"*") {
-            return answer();
+        // In RESP3 an array is an answer, whatever it holds.
+        let may_be_message = is_push || (version == Version::Resp2 && head.starts_with(b"*"));
+        if !may_be_message {
+            return Some(self.answer(head));
         }
         if head.len() < HEAD_BYTES && !is_whole {
             return None;
@@ -120,8 +140,55 @@ impl Tunnel {
             b"ssubscribe" | b"sunsubscribe" => Some(Frame::Confirmation { is_shard: true }),
             b"message" | b"pmessage" | b"smessage" => Some(Frame::Message),
             _ if is_push => Some(Frame::Message),
-            _ => answer(),
+            _ => Some(self.answer(head)),
         }
+    }
+
+    /// Which answer the frame is, as it is neither message nor confirmation.
+    fn answer(&self, head: &[u8]) -> Frame {
+        match self.expected.front() {
+            Some(Expect::Reply { skip: 0 }) => Frame::Reply,
+            Some(Expect::Reply { .. }) => Frame::Inner,
+            Some(Expect::Fence) if matches!(head, [b'-' | b'!', ..]) && !self.is_told => Frame::Refusal,
+            Some(Expect::Fence) => Frame::Fence,
+            None => Frame::Stray,
+        }
+    }
+
+    /// The first reply after MONITOR is its own. True if the server refused it.
+    fn begin_monitor(&mut self, kind: FrameKind) -> bool {
+        if self.mode != Mode::Monitor || std::mem::replace(&mut self.is_monitoring, true) {
+            return false;
+        }
+        let is_refused = kind == FrameKind::Error;
+        if is_refused {
+            self.is_monitoring = false;
+            self.mode = Mode::Subscribed;
+        }
+        is_refused
+    }
+
+    /// A frame is complete.
+    fn note_end(&mut self, frame: Frame) {
+        match frame {
+            Frame::Message | Frame::Stray => {}
+            Frame::Confirmation { is_shard } => {
+                self.subscriptions[usize::from(is_shard)] = trailing_count(&self.tail);
+                self.is_told = true;
+            }
+            Frame::Refusal => self.is_told = true,
+            Frame::Inner => {
+                if let Some(Expect::Reply { skip }) = self.expected.front_mut() {
+                    *skip -= 1;
+                }
+            }
+            Frame::Reply | Frame::Fence => {
+                self.expected.pop_front();
+                self.is_told = false;
+            }
+        }
+        self.frame = None;
+        self.tail.clear();
     }
 
     fn note_tail(&mut self, bytes: &[u8]) {
@@ -155,6 +222,10 @@ impl State {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
         }
+        if self.is_ended {
+            self.is_closing = true;
+            return Taken::Yes;
+        }
         let held = self.tunnel.as_ref().map_or(0, |tunnel| tunnel.subscriptions.iter().sum());
         let asked = request.argc() as u64 - 1;
         if class == Class::Subscribe && held + asked > u64::from(self.settings.subscriptions_max) {
@@ -165,10 +236,10 @@ impl State {
             return taken;
         }
         io.count(Some(command));
-        let tunnel = self.open_tunnel(Mode::Subscribed, io);
-        tunnel.expect_fence();
+        self.open_tunnel(Mode::Subscribed, io).expected.push_back(Expect::Fence);
         request.with_wire(|wire| io.write_pinned(wire));
         io.write_pinned(FENCE);
+        self.order.sent();
         Taken::Yes
     }
 
@@ -182,10 +253,8 @@ impl State {
             return taken;
         }
         io.count(Some(command));
-        let tunnel = self.open_tunnel(Mode::Monitor, io);
-        tunnel.mode = Mode::Monitor;
-        tunnel.expect_reply();
-        request.with_wire(|wire| io.write_pinned(wire));
+        self.open_tunnel(Mode::Monitor, io).mode = Mode::Monitor;
+        self.send_in_tunnel(request, io);
         Taken::Yes
     }
 
@@ -203,64 +272,87 @@ impl State {
         request: &Request<'_>,
         io: &impl Io,
     ) -> Taken {
-        if let Some(tunnel) = &mut self.tunnel {
-            io.count(Some(command));
-            tunnel.expect_reply();
-            request.with_wire(|wire| io.write_pinned(wire));
-        }
+        io.count(Some(command));
+        self.send_in_tunnel(request, io);
         Taken::Yes
     }
 
+    pub(crate) fn send_in_tunnel(&mut self, request: &Request<'_>, io: &impl Io) {
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.expect_reply(0);
+            request.with_wire(|wire| io.write_pinned(wire));
+            self.order.sent();
+        }
+    }
+
     pub(crate) fn on_frame(&mut self, bytes: &[u8], end: Option<FrameKind>, is_push: bool, io: &impl Io) -> bool {
-        let Some(tunnel) = &mut self.tunnel else {
-            // A push on a pinned lane that is not subscribed (a server's notice): between replies it is the client's.
-            if self.version == Version::Resp3 {
-                io.reply(|out| out.extend_from_slice(bytes));
-            }
-            return false;
-        };
-        let frame = match tunnel.frame {
-            Some(frame) => {
-                tunnel.note_tail(bytes);
-                Self::pass(frame, bytes, io);
-                frame
-            }
+        let version = self.version;
+        let Some(tunnel) = &mut self.tunnel else { return self.on_notice(bytes, end, io) };
+        let (frame, head) = match tunnel.frame {
+            Some(frame) => (frame, None),
             None => {
                 tunnel.head.extend_from_slice(bytes);
-                let Some(frame) = tunnel.recognise(&tunnel.head, is_push, end.is_some()) else { return false };
-                let head = std::mem::take(&mut tunnel.head);
+                let recognised = tunnel.recognise(&tunnel.head, is_push, end.is_some(), version);
+                let Some(frame) = recognised else { return false };
                 tunnel.frame = Some(frame);
-                tunnel.note_tail(&head);
-                Self::pass(frame, &head, io);
-                frame
+                (frame, Some(std::mem::take(&mut tunnel.head)))
             }
         };
+        let bytes = head.as_deref().unwrap_or(bytes);
+        tunnel.note_tail(bytes);
+        let passes = match frame {
+            Frame::Inner | Frame::Fence | Frame::Stray => false,
+            Frame::Message | Frame::Confirmation { .. } => true,
+            Frame::Reply | Frame::Refusal => !self.order.is_muted(self.order.oldest()),
+        };
+        if passes {
+            self.pass(bytes, end.is_some(), io);
+        }
+        if frame == Frame::Reply
+            && let Some(change) = &mut self.changes_db
+        {
+            change.note(self.order.oldest(), bytes);
+        }
         let Some(kind) = end else { return false };
         if kind == FrameKind::Error {
             io.count_error(bytes);
         }
-        self.end_frame(frame, io)
+        self.end_frame(frame, kind, io)
     }
 
-    fn pass(frame: Frame, bytes: &[u8], io: &impl Io) {
-        if frame != Frame::Answer(Expect::Fence) {
-            io.reply(|out| out.extend_from_slice(bytes));
+    /// A push on a pinned lane that is not subscribed (a server's notice): between replies it is the client's.
+    fn on_notice(&mut self, bytes: &[u8], end: Option<FrameKind>, io: &impl Io) -> bool {
+        if self.version == Version::Resp3 {
+            self.pass(bytes, end.is_some(), io);
         }
+        if end.is_none() {
+            return false;
+        }
+        self.flush_due(io);
+        self.settle_pin(io);
+        self.wants_wake()
     }
 
-    fn end_frame(&mut self, frame: Frame, io: &impl Io) -> bool {
+    fn end_frame(&mut self, frame: Frame, kind: FrameKind, io: &impl Io) -> bool {
         let Some(tunnel) = &mut self.tunnel else { return false };
-        let count = trailing_count(&tunnel.tail);
-        tunnel.frame = None;
-        tunnel.tail.clear();
-        match frame {
-            Frame::Message => {}
-            Frame::Confirmation { is_shard } => tunnel.subscriptions[usize::from(is_shard)] = count,
-            Frame::Answer(_) => {
-                tunnel.expected.pop_front();
-            }
+        tunnel.note_end(frame);
+        let is_refused = frame == Frame::Reply && tunnel.begin_monitor(kind);
+        if is_refused && let Some((_, pins)) = &mut self.pins {
+            pins.remove(PinReason::Monitor);
         }
-        if tunnel.is_over() {
+        let mut wakes = false;
+        match frame {
+            Frame::Reply | Frame::Fence => wakes = self.complete(kind, io),
+            Frame::Stray => {
+                let text = "a reply that nobody asked for";
+                io.report(&Violation::rule("unsolicited_reply", Culprit::Upstream, text));
+                self.drop_pin(io);
+                self.lose_state(io);
+                return true;
+            }
+            _ => self.flush_due(io),
+        }
+        if self.tunnel.as_ref().is_some_and(|tunnel| tunnel.is_over()) {
             self.tunnel = None;
             io.set_tunnel(false);
             if let Some((_, pins)) = &mut self.pins {
@@ -268,7 +360,7 @@ impl State {
             }
             self.settle_pin(io);
         }
-        self.wants_wake()
+        wakes || self.wants_wake()
     }
 }
 
@@ -278,13 +370,16 @@ mod tests {
 
     #[test]
     fn the_head_tells_the_frame_and_the_tail_the_count() {
-        let tunnel = Tunnel::new(Mode::Subscribed);
+        let mut tunnel = Tunnel::new(Mode::Subscribed);
+        tunnel.expect_reply(0);
+        let recognise = |head: &[u8], is_whole| tunnel.recognise(head, false, is_whole, Version::Resp2);
         let confirmation = b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:17\r\n";
-        assert_eq!(tunnel.recognise(confirmation, false, true), Some(Frame::Confirmation { is_shard: false }));
+        assert_eq!(recognise(confirmation, true), Some(Frame::Confirmation { is_shard: false }));
         assert_eq!(trailing_count(&confirmation[confirmation.len() - TAIL_BYTES..]), 17);
-        assert_eq!(tunnel.recognise(b"*3\r\n$7\r\nmess", false, false), None);
-        let pong = b"*2\r\n$4\r\npong\r\n$0\r\n\r\n";
-        assert_eq!(tunnel.recognise(pong, false, true), Some(Frame::Answer(Expect::Reply)));
-        assert_eq!(tunnel.recognise(b"+PONG\r\n", false, true), Some(Frame::Answer(Expect::Reply)));
+        assert_eq!(recognise(b"*3\r\n$7\r\nmess", false), None);
+        assert_eq!(recognise(b"*2\r\n$4\r\npong\r\n$0\r\n\r\n", true), Some(Frame::Reply));
+        assert_eq!(recognise(b"+PONG\r\n", true), Some(Frame::Reply));
+        let array_of_resp3 = tunnel.recognise(confirmation, false, true, Version::Resp3);
+        assert_eq!(array_of_resp3, Some(Frame::Reply), "data that only looks like a confirmation");
     }
 }

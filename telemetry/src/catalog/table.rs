@@ -29,7 +29,6 @@ catalog! {
         CONNECTIONS_LIMIT = gauge "weir_connections_limit" [] "Client connections the process may hold.", merged(Merge::Max);
         HANDOFFS = counter "weir_handoffs_total" ["listener"] "Connections accepted on one worker and handed to a less loaded one.";
         ACCEPT_ERRORS = counter "weir_accept_errors_total" ["listener", "class"] "Failed accepts, by what is to be done about them.";
-        ACCEPT_PAUSES = counter "weir_accept_pauses_total" ["listener", "reason"] "Times a worker stopped accepting for a while.";
         TLS_HANDSHAKES_IN_FLIGHT = gauge "weir_tls_handshakes_in_flight" ["listener"] "Client TLS handshakes under way.";
         TLS_HANDSHAKES = counter "weir_tls_handshakes_total" ["listener"] "Client TLS handshakes completed.";
         TLS_HANDSHAKE_FAILURES = counter "weir_tls_handshake_failures_total" ["listener", "reason"] "Client TLS handshakes that failed.";
@@ -38,14 +37,11 @@ catalog! {
         AUTH_FAILURES = counter "weir_auth_failures_total" ["listener"] "Failed client authentications.";
         CLIENT_READ_BYTES = counter "weir_client_read_bytes_total" ["listener"] "Bytes received from clients, above TLS.";
         CLIENT_WRITTEN_BYTES = counter "weir_client_written_bytes_total" ["listener"] "Bytes sent to clients, above TLS.";
-        BACKPRESSURE_PAUSES = counter "weir_backpressure_pauses_total" ["listener", "reason"] "Times a source was no longer read because what it feeds was full.";
     }
     "Requests" {
         REQUESTS_IN_FLIGHT = gauge "weir_requests_in_flight" ["listener"] "Exchanges between head complete and end of reply.";
         REQUESTS_TOTAL = counter "weir_requests_total" ["listener", "class"] "Requests received, by class of command.";
         COMMAND_CALLS = counter "weir_command_calls_total" ["listener", "command"] "Requests by command; unknown commands are `unknown`.";
-        COMMAND_ERRORS = counter "weir_command_errors_total" ["listener", "command"] "Requests answered with an error, by command.";
-        COMMAND_DURATION = histogram "weir_command_duration_seconds" ["listener", "command"] "Duration of requests by command.";
         REPLY_ERRORS = counter "weir_reply_errors_total" ["listener", "kind"] "Error replies sent to clients, by the first word of the error.";
         REQUEST_DURATION = histogram "weir_request_duration_seconds" ["listener"] "From the last byte of a request's head to its last reply byte handed to the socket.", buckets(Buckets::REQUEST);
         REQUEST_UPSTREAM_DURATION = histogram "weir_request_upstream_duration_seconds" ["listener"] "The part of a request spent waiting for the upstream.", buckets(Buckets::REQUEST);
@@ -67,7 +63,6 @@ catalog! {
         LANE_CONNECT_DURATION = histogram "weir_lane_connect_duration_seconds" ["upstream"] "Time to make an upstream connection, handshake included.";
         LANE_CLOSES = counter "weir_lane_closes_total" ["upstream", "reason"] "Upstream connections that ended, by why.";
         LANE_REQUESTS_IN_FLIGHT = gauge "weir_lane_requests_in_flight" ["upstream"] "Requests written to an upstream whose reply is not complete.";
-        LANE_QUEUED_BYTES = gauge "weir_lane_queued_bytes" ["upstream"] "Bytes waiting to be written to an upstream.";
         LANE_POOL_WAITERS = gauge "gateway_lane_pool_waiters" ["upstream"] "Exchanges waiting for a lane now.";
         LANE_POOL_ACQUIRE_WAIT = histogram "gateway_lane_pool_acquire_wait_microseconds" ["upstream"] "Time an exchange waited for a lane.", buckets(Buckets::REQUEST);
         PINS = counter "weir_pins_total" ["upstream", "reason"] "Sessions bound to an upstream connection of their own, by the state that required it.";
@@ -82,16 +77,12 @@ catalog! {
         BREAKER_STATE = gauge "weir_breaker_state" ["upstream", "endpoint"] "0 closed, 1 half open, 2 open; the worst of the workers.", merged(Merge::Max);
         BREAKER_OPENED = counter "weir_breaker_opened_total" ["upstream", "endpoint"] "Times a breaker opened.";
         RETRIES = counter "weir_retries_total" ["upstream", "outcome"] "Requests sent again because they were provably not executed.";
-        RECONNECTS = counter "weir_upstream_reconnects_total" ["upstream", "endpoint"] "Attempts to replace a lost lane.";
     }
     "Workers" {
         WORKER_CPU_SECONDS = counter "weir_worker_cpu_seconds_total" ["worker"] "CPU time of the worker thread.";
-        WORKER_BUSY_SECONDS = counter "weir_worker_busy_seconds_total" ["worker"] "Time the loop was not waiting for events.";
         WORKER_BUSY_RATIO = gauge "weir_worker_busy_ratio" ["worker"] "Share of the last second in which the loop was not waiting.";
         WORKER_LOOP_TURNS = counter "weir_worker_loop_turns_total" ["worker"] "Turns of the event loop.";
-        WORKER_TASKS = gauge "weir_worker_tasks" ["worker"] "Tasks alive on the worker.";
         WORKER_CONNECTIONS = gauge "weir_worker_connections" ["worker"] "Client connections the worker owns.";
-        WORKER_REQUESTS_IN_FLIGHT = gauge "weir_worker_requests_in_flight" ["worker"] "Exchanges in flight on the worker.";
         WORKER_MAILBOX_DEPTH = gauge "weir_worker_mailbox_depth" ["worker"] "Messages from other threads not yet taken.";
         WORKER_STALLS = counter "weir_worker_stalls_total" ["worker"] "Times the watchdog saw a turn take too long.";
         WORKER_DRIVER_INFO = gauge "weir_worker_driver_info" ["worker", "driver"] "1 for the I/O driver in use.", merged(Merge::Max);
@@ -106,7 +97,6 @@ catalog! {
         DRAIN_CUT = counter "weir_drain_cut_total" ["listener", "cut"] "What was still open when the drain limit passed and was cut.";
     }
     "Telemetry itself" {
-        LOG_SUPPRESSED = counter "weir_log_lines_suppressed_total" ["log"] "Log lines left out by sampling.";
         LOG_DROPPED = counter "weir_log_events_dropped_total" ["worker"] "Log events dropped because a worker's ring was full.";
         LABEL_OVERFLOWS = counter "weir_telemetry_label_overflows_total" ["family"] "Label sets counted under `other` because a family was full.";
         ADMIN_REQUESTS = counter "weir_admin_requests_total" ["route", "code"] "Requests to the admin address.";
@@ -127,9 +117,9 @@ pub const LABELS: &[(&str, &str)] = &[
     ("upstream", "names of `[[upstream]]` sections"),
     ("endpoint", "addresses in `endpoints`"),
     ("worker", "worker number, from 0"),
-    ("driver", "`io_uring`, `polling`"),
+    ("driver", "`io_uring`, `io_uring_reduced`, `polling`"),
     ("command", "names in the command table, and `unknown`"),
-    ("class", "class of a command (`read`, `write`, `local`, …); for accept errors `retry`, `exhausted`, `fatal`"),
+    ("class", "class of a command (`read`, `write`, `local`, …); for accept errors `connection`, `resource`, `fatal`"),
     ("stage", "`parse`, `policy`, `lane_wait`, `encode`, `write`"),
     (
         "kind",
@@ -140,7 +130,6 @@ pub const LABELS: &[(&str, &str)] = &[
     ("outcome", "`ok` or a stable word for what went wrong"),
     ("state", "`up`, `down`"),
     ("cut", "`connection`, `request`"),
-    ("log", "`access`, `close`, `upstream`"),
     ("family", "metric names"),
     ("route", "route patterns of the admin API"),
     ("code", "HTTP status codes"),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::catalog::{
     ACCEPT_ERRORS, BREAKER_STATE, CONNECTIONS_OPEN, ENDPOINT_UP, REQUEST_DURATION, REQUESTS_TOTAL, SHED,
-    WORKER_BUSY_RATIO, WORKER_TASKS,
+    WORKER_BUSY_RATIO, WORKER_CONNECTIONS,
 };
 use std::thread;
 
@@ -35,7 +35,7 @@ fn cores_add_up_and_workers_stay_apart() {
                     requests.inc();
                     duration.record(n);
                 }
-                core.gauge(&WORKER_TASKS, &[&number.to_string()]).set(i64::from(number) + 1);
+                core.gauge(&WORKER_CONNECTIONS, &[&number.to_string()]).set(i64::from(number) + 1);
             });
         }
     });
@@ -43,9 +43,9 @@ fn cores_add_up_and_workers_stay_apart() {
     assert_eq!(snapshot.counter("weir_requests_total", &[]), Some(40_000));
     let duration = snapshot.histogram("weir_request_duration_seconds", &[("listener", "cache")]).unwrap();
     assert_eq!((duration.count(), duration.sum()), (40_000, 4 * (9_999 * 10_000 / 2)));
-    let tasks = snapshot.by("weir_worker_tasks", "worker", &[]);
-    assert_eq!(tasks.len(), 4);
-    assert_eq!(tasks["3"], Value::Gauge(4));
+    let owned = snapshot.by("weir_worker_connections", "worker", &[]);
+    assert_eq!(owned.len(), 4);
+    assert_eq!(owned["3"], Value::Gauge(4));
 }
 
 #[test]

@@ -125,7 +125,8 @@ fn guessing_is_slowed_counted_and_ended() {
     let (last, end) = client.read_to_end(Duration::from_secs(5));
     assert!(last.starts_with(b"-WRONGPASS"), "{}", String::from_utf8_lossy(&last));
     assert_eq!(end, weir_tests::client::End::Closed);
-    assert!(started.elapsed() >= Duration::from_millis(145), "three delays of 50 ms");
+    // The last guess ends the connection; there is nobody left to slow down.
+    assert!(started.elapsed() >= Duration::from_millis(95), "two delays of 50 ms");
     assert_eq!(gateway.metric("weir_auth_failures_total"), 3.0);
     // Nothing of it reached the server.
     assert_eq!(server.calls("auth"), 0);

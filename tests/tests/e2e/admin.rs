@@ -122,7 +122,7 @@ fn every_metric_is_in_the_catalog() {
 fn a_token_is_demanded_where_one_is_set() {
     let server = Server::start(Kind::Redis);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let file = secret_file(folder.path(), "token", "letmein-letmein");
+    let file = secret_file(folder.path(), "token", "let-me-in-let-me-in");
     let mut config = Config::to(&server.address);
     config.admin = format!("token = {{ file = \"{file}\" }}");
     let mut gateway = Gateway::start(config);
@@ -135,7 +135,7 @@ fn a_token_is_demanded_where_one_is_set() {
         };
         assert_eq!(ask(""), 401, "{path}");
         assert_eq!(ask("Bearer wrong"), 401, "{path}");
-        assert_eq!(ask("Bearer letmein-letmein"), 200, "{path}");
+        assert_eq!(ask("Bearer let-me-in-let-me-in"), 200, "{path}");
     }
     let refused = gateway.admin.request("POST", "/api/v1/drain", &[], "").expect("an answer");
     assert_eq!(refused.status, 401);

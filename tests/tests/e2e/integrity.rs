@@ -131,7 +131,7 @@ fn churn(kills: bool) {
     let mut server = Server::start(Kind::Redis);
     let config = Config::to(&server.address)
         .workers(2)
-        .upstream("request_timeout = \"2s\"\n[upstream.health]\ninterval = \"100ms\"");
+        .upstream("request_timeout = \"2s\"\n[upstream.health]\ninterval = \"100ms\"\ntimeout = \"100ms\"");
     let gateway = Gateway::start(config);
     let mut rng = seeded();
     let stop = Arc::new(AtomicBool::new(false));

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use weir_tests::client::{Client, End};
+use weir_tests::client::End;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
-use weir_tests::stream::Stream;
 use weir_tests::victim::Victim;
 use weir_tests::wire::shown;
 
@@ -85,9 +84,4 @@ impl Scene {
             victim.stop_unharmed();
         }
     }
-}
-
-/// A client that asks for the given receive buffer, so that it is soon full.
-pub fn sluggish(gateway: &Gateway) -> Client {
-    Client::over(Stream::connect(&gateway.address).expect("the gateway listens"))
 }

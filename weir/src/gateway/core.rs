@@ -49,6 +49,8 @@ pub struct Core {
     /// TLS handshakes under way.
     pub handshakes: LocalBudget,
     doors: RefCell<HashMap<Arc<str>, Rc<Door>>>,
+    /// Removed by a reload; their sessions are finishing.
+    closing: RefCell<Vec<Rc<Door>>>,
     upstreams: RefCell<HashMap<Arc<str>, UpstreamSlot>>,
     /// Replaced by a reload, and still used by sessions in the middle of something.
     old: RefCell<Vec<Rc<RedisUpstream>>>,
@@ -68,6 +70,7 @@ pub async fn run(setup: CoreSetup) {
         state: setup.state,
         handshakes: LocalBudget::new(0),
         doors: RefCell::default(),
+        closing: RefCell::default(),
         upstreams: RefCell::default(),
         old: RefCell::default(),
         buffered: metrics.gauge(&catalog::BUFFERED_BYTES, &[]),
@@ -98,8 +101,8 @@ pub async fn run(setup: CoreSetup) {
 }
 
 impl Core {
-    fn each_door(&self, act: impl Fn(&Rc<Door>)) {
-        self.doors.borrow().values().for_each(|door| act(door));
+    fn each_door(&self, mut act: impl FnMut(&Rc<Door>)) {
+        self.doors.borrow().values().chain(self.closing.borrow().iter()).for_each(|door| act(door));
     }
 
     fn receive(
@@ -130,8 +133,9 @@ impl Core {
         self.doors.borrow_mut().retain(|name, door| {
             let stays = snapshot.listener(name).is_some();
             if !stays {
-                door.stop_accepting(self, false);
+                door.stop_accepting(self, true);
                 door.service.drain(Drain::Gentle);
+                self.closing.borrow_mut().push(door.clone());
             }
             stays
         });
@@ -199,7 +203,7 @@ impl Core {
         let UpstreamProtocol::Redis(redis) = &config.protocol;
         let name = &config.settings.name;
         let endpoint = config.settings.endpoints.first().map(ToString::to_string).unwrap_or_default();
-        let metrics = UpstreamMetrics::new(&self.share.metrics, name, &endpoint);
+        let metrics = UpstreamMetrics::new(&self.share.metrics, self.share.log.clone(), name, &endpoint);
         let health = plan.health.get(name).cloned().unwrap_or_default();
         // One worker probes for all: the server need not answer the same question once per core.
         let probes = self.share.worker == 0;
@@ -215,8 +219,10 @@ impl Core {
         if self.share.table.has_killed() {
             doors.values().for_each(|door| door.service.end_killed());
         }
+        let mut closing = self.closing.borrow_mut();
+        closing.retain(|door| door.service.open_count() > 0);
         self.old.borrow_mut().retain(|upstream| {
-            let is_used = doors.values().any(|door| door.service.uses(upstream));
+            let is_used = doors.values().chain(closing.iter()).any(|door| door.service.uses(upstream));
             if !is_used {
                 upstream.end();
             }

@@ -34,6 +34,8 @@ use super::{
 const REFUSAL_TIME: Duration = Duration::from_millis(100);
 /// Refused clients that are being told at a time; more are closed without a word.
 const REFUSALS_MAX: u32 = 256;
+/// How often a client that waits for its TLS handshake looks for a free permit.
+const HANDSHAKE_RETRY: Duration = Duration::from_millis(2);
 const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// One listener on one worker.
@@ -67,6 +69,7 @@ impl Door {
 
     /// Accepts on `socket` from now on.
     pub fn accept_on(self: &Rc<Self>, core: &Rc<Core>, socket: Socket) {
+        self.stop_accepting(core, true);
         let socket = Rc::new(socket);
         let (door, core, listener) = (self.clone(), core.clone(), socket.clone());
         let acceptor = weir_engine::spawn(async move {
@@ -227,11 +230,11 @@ impl Door {
             metrics.counter(&catalog::TLS_HANDSHAKE_FAILURES, &[name, reason]).inc();
             false
         };
-        let Some(_permit) = core.handshakes.try_acquire() else { return failed("handshakes_in_flight") };
+        let limit = settings.tls.as_ref().map_or(Duration::ZERO, |tls| tls.handshake_timeout);
+        let Ok(_permit) = timeout(limit, handshake_permit(core)).await else { return failed("handshakes_in_flight") };
         let _in_flight = metrics.gauge(&catalog::TLS_HANDSHAKES_IN_FLIGHT, &[name]).guard();
         let begun = turn::now();
         let Ok(session) = TlsSession::server(config) else { return failed("settings") };
-        let limit = settings.tls.as_ref().map_or(Duration::ZERO, |tls| tls.handshake_timeout);
         match timeout(limit, stream.start_tls(session, received)).await {
             Ok(Ok(())) => {
                 metrics.counter(&catalog::TLS_HANDSHAKES, &[name]).inc();
@@ -242,6 +245,16 @@ impl Door {
             Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => failed("tls"),
             Ok(Err(_)) => failed("closed"),
             Err(_) => failed("timeout"),
+        }
+    }
+}
+
+/// Waits its turn: a wave of clients is served in slices that the core can bear, not turned away.
+async fn handshake_permit(core: &Core) -> weir_base::permit::LocalPermit {
+    loop {
+        match core.handshakes.try_acquire() {
+            Some(permit) => return permit,
+            None => weir_engine::sleep(HANDSHAKE_RETRY).await,
         }
     }
 }

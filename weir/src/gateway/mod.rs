@@ -12,7 +12,7 @@ use std::{
     io,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::{Duration, Instant},
@@ -68,6 +68,9 @@ pub struct Gateway {
     background: Mutex<Vec<std::thread::JoinHandle<()>>>,
     bound: Mutex<HashMap<Arc<str>, String>>,
     generation: SharedGauge,
+    /// Who may ask the admin server; set once it runs.
+    access: OnceLock<weir_admin::AdminAccess>,
+    descriptors: u64,
 }
 
 /// What became of a reload.
@@ -86,8 +89,7 @@ impl Gateway {
     /// An address that cannot be bound, TLS files that cannot be used, a kernel that refuses the driver asked for.
     pub fn start(snapshot: Snapshot, source: Option<PathBuf>) -> io::Result<Arc<Self>> {
         let descriptors = net::raise_descriptor_limit()?;
-        tracing::debug!(descriptors, "descriptor limit raised");
-        let snapshot = snapshot.published(1);
+        let snapshot = fit_descriptors(snapshot, descriptors).published(1);
         let registry = Registry::with_level(snapshot.telemetry.level);
         let cpus = net::allowed_cpus();
         let count = snapshot.runtime.workers.unwrap_or(cpus.len()).max(1);
@@ -145,18 +147,24 @@ impl Gateway {
             background: Mutex::default(),
             bound: Mutex::new(bound),
             generation,
+            access: OnceLock::new(),
+            descriptors,
             registry,
         });
         gateway.publish(sockets);
         gateway.set_phase(Phase::Serving);
+        gateway.note_config_success();
+        let labels = [env!("CARGO_PKG_VERSION"), option_env!("WEIR_COMMIT").unwrap_or("unknown")];
+        gateway.registry.shared().gauge(&catalog::BUILD_INFO, &labels).set(1);
         gateway.start_background(rings);
         Ok(gateway)
     }
 
     fn start_background(self: &Arc<Self>, rings: Vec<weir_telemetry::log::LogReader>) {
         let settings = self.snapshot().telemetry.access_log.clone();
-        let stopping = self.stopping.clone();
-        let log = std::thread::Builder::new().name("log".into()).spawn(move || log::run(rings, &settings, &stopping));
+        let (stopping, registry) = (self.stopping.clone(), self.registry.clone());
+        let log = move || log::run(rings, &registry, &settings, &stopping);
+        let log = std::thread::Builder::new().name("log".into()).spawn(log);
         let gateway = self.clone();
         let watch = std::thread::Builder::new().name("watch".into()).spawn(move || watch::run(&gateway));
         lock(&self.background).extend([log, watch].into_iter().flatten());
@@ -205,6 +213,13 @@ impl Gateway {
         };
         let shared = self.registry.shared();
         shared.counter(&catalog::CONFIG_RELOADS, &[label]).inc();
+        if let Reloaded::Applied(change) = &outcome {
+            let waits = !change.needs_restart.is_empty();
+            shared.gauge(&catalog::CONFIG_RESTART_REQUIRED, &[]).set(waits.into());
+        }
+        if matches!(outcome, Reloaded::Applied(_) | Reloaded::Unchanged) {
+            self.note_config_success();
+        }
         log::reloaded(&outcome, self.snapshot().generation);
         outcome
     }
@@ -220,7 +235,7 @@ impl Gateway {
         if change.is_empty() {
             return Reloaded::Unchanged;
         }
-        let next = next.published(current.snapshot.generation + 1);
+        let next = fit_descriptors(next, self.descriptors).published(current.snapshot.generation + 1);
         let prepared = bind_new(&next, Some(&current.snapshot), self.mailboxes.len())
             .and_then(|sockets| Ok((Plan::new(next.clone(), &self.admission, Some(&current))?, sockets)));
         let (plan, sockets) = match prepared {
@@ -232,9 +247,25 @@ impl Gateway {
         bound.retain(|name, _| next.listener(name).is_some());
         bound.extend(sockets.iter().map(|(name, sockets)| (name.clone(), bound_name(sockets))));
         drop(bound);
+        self.admission.set_limits(next.limits.connections, next.limits.connections_per_source);
+        if let Some(access) = self.access.get() {
+            if let Err(error) = access.set(next.admin.token.clone(), next.admin.hosts.clone()) {
+                tracing::error!(%error, "the admin server keeps its token");
+            }
+        }
         self.plan.store(Arc::new(plan));
         self.publish(sockets);
         Reloaded::Applied(change)
+    }
+
+    /// Lets reloads change who may ask the admin server.
+    pub fn set_admin_access(&self, access: weir_admin::AdminAccess) {
+        let _ = self.access.set(access);
+    }
+
+    fn note_config_success(&self) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        self.registry.shared().gauge(&catalog::CONFIG_LAST_SUCCESS, &[]).set(now.as_nanos() as i64);
     }
 
     /// Where the process stands.
@@ -313,6 +344,17 @@ impl Gateway {
     fn tell(&self, mail: impl Fn() -> Mail) {
         self.mailboxes.iter().for_each(|mailbox| mailbox.send(mail()));
     }
+}
+
+/// Lowers the connection limit to what the process may open. Each client may come to need a lane of its own.
+fn fit_descriptors(mut snapshot: Snapshot, descriptors: u64) -> Snapshot {
+    let fits = descriptors.saturating_sub(weir_admin::limits::DESCRIPTORS_RESERVED as u64) / 2;
+    let wanted = u64::from(snapshot.limits.connections);
+    if fits < wanted {
+        tracing::warn!(descriptors, wanted, fits, "limits.connections lowered: raise the descriptor limit (ulimit -n)");
+        snapshot.limits.connections = fits as u32;
+    }
+    snapshot
 }
 
 /// Locks; a thread that panicked while it held the lock left the value whole.

@@ -42,8 +42,12 @@ impl Plan {
     /// # Errors
     /// TLS files that cannot be used.
     pub fn new(snapshot: Arc<Snapshot>, admission: &Admission, previous: Option<&Plan>) -> io::Result<Self> {
-        let limits = &snapshot.limits;
-        admission.set_limits(limits.connections, limits.connections_per_source);
+        let tls = |listener: &weir_config::Listener| {
+            let config = listener.settings.tls.as_ref().map(tls::server_config).transpose();
+            config.map_err(io::Error::other)
+        };
+        // What can fail comes first: a refused plan must leave no limit changed.
+        let mut tls = snapshot.listeners.iter().map(tls).collect::<io::Result<Vec<_>>>()?.into_iter();
         let mut listeners = HashMap::new();
         for listener in &snapshot.listeners {
             let settings = &listener.settings;
@@ -52,7 +56,7 @@ impl Plan {
                 Some(kept) => kept.admission.with_limits(settings.connections_max, settings.connections_per_source_max),
                 None => admission.listener(settings.connections_max, settings.connections_per_source_max),
             };
-            let tls = settings.tls.as_ref().map(tls::server_config).transpose().map_err(io::Error::other)?;
+            let tls = tls.next().flatten();
             listeners.insert(settings.name.clone(), ListenerPlan { admission: own, tls });
         }
         let health = |name: &Arc<str>| {

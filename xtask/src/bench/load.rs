@@ -70,10 +70,10 @@ pub(crate) fn preload(row: &Row, origin: &Goal, cpu: &str, folder: &Path) -> Res
     Ok(())
 }
 
-/// Far beyond what a slow, busy machine takes: 500 requests (20 large ones) a second.
+/// Far beyond what a slow, busy machine takes: 2,000 requests (100 large ones) a second.
 fn time_limit(requests: u64, row: &Row) -> Duration {
-    let slowest = if row.bytes > 4_096 { 20 } else { 500 };
-    Duration::from_secs(30 + requests / slowest)
+    let slowest = if row.bytes > 4_096 { 100 } else { 2_000 };
+    Duration::from_secs(20 + requests / slowest)
 }
 
 /// Reads the plain output (not `--csv`, which has no p99.9).

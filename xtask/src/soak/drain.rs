@@ -58,6 +58,6 @@ pub(crate) fn run(mut stack: Stack<'_>, options: &Options, outcome: &mut Outcome
     let errors = tally.visible_errors();
     outcome.add(PHASE, "errors that a client saw", tally.describe(), "none", Judgement::rule(errors == 0));
     outcome.tell(PHASE, "connections closed between replies", tally.closed_between.to_string());
-    outcome.tell(PHASE, "requests that crossed a close, proven not executed", tally.crossed.to_string());
+    outcome.tell(PHASE, "requests that crossed a close (writes: proven not executed)", tally.crossed.to_string());
     Ok(())
 }

@@ -15,6 +15,9 @@ use crate::bench::process::Process;
 
 /// How long descriptors may take to be closed after their connections.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);
+/// Looks at a resting gateway: together longer than the second between two health checks.
+const REST_LOOKS: usize = 60;
+const REST_PAUSE: Duration = Duration::from_millis(25);
 
 /// A running gateway in front of a running server.
 pub(crate) struct Stack<'a> {
@@ -49,6 +52,16 @@ impl<'a> Stack<'a> {
     /// What the gateway holds now.
     pub(crate) fn resident(&self) -> Result<Resident> {
         Resident::of(self.gateway.id())
+    }
+
+    /// The most descriptors that the gateway has within a while without load: a health check may open one for a moment.
+    pub(crate) fn descriptors_at_rest(&self) -> Result<usize> {
+        let mut most = 0;
+        for _ in 0..REST_LOOKS {
+            most = most.max(self.resident()?.descriptors);
+            interrupt::sleep(REST_PAUSE)?;
+        }
+        Ok(most)
     }
 
     /// Waits until the gateway has no more descriptors than before, and returns how many it has at the end.

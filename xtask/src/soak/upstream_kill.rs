@@ -28,7 +28,7 @@ pub(crate) fn run(mut stack: Stack<'_>, options: &Options, outcome: &mut Outcome
     interrupt::sleep(options.calm)?;
     warm_up.finish()?;
     interrupt::sleep(options.calm)?;
-    let before = stack.resident()?;
+    let before = stack.descriptors_at_rest()?;
     let load = Load::start(options.clients, habits)?;
     let mut recoveries = Vec::new();
     for _ in 0..options.cycles {
@@ -54,9 +54,9 @@ pub(crate) fn run(mut stack: Stack<'_>, options: &Options, outcome: &mut Outcome
     }
     let calm = rule(quiet * 2 > options.calm);
     outcome.add(PHASE, "time without an error at the end", format!("{} ms", quiet.as_millis()), "no late error", calm);
-    let after = stack.descriptors_after(before.descriptors)?;
-    let text = format!("{} before, {after} after", before.descriptors);
-    outcome.add(PHASE, "descriptors", text, "back to baseline", rule(after <= before.descriptors));
+    let after = stack.descriptors_after(before)?;
+    let text = format!("{before} before, {after} after");
+    outcome.add(PHASE, "descriptors", text, "back to baseline", rule(after <= before));
     Ok(())
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits::REPLY_DEPTH_MAX;
 
 /// All frames of `input` fed in pieces of `size`: their bytes and type bytes, or the error that ended it.
 fn frames(input: &[u8], size: usize, limits: ReplyLimits) -> Result<Vec<(Vec<u8>, u8)>, ProtocolError> {
@@ -104,8 +105,12 @@ fn a_push_inside_an_array_is_an_element() {
 #[test]
 fn r5_nesting_is_capped_without_recursion() {
     let deep = |levels: usize| [b"*1\r\n".repeat(levels), b":1\r\n".to_vec()].concat();
-    assert_eq!(frames(&deep(64), 1, ReplyLimits::default()).unwrap().len(), 1);
-    assert_eq!(fails(&deep(65)), ProtocolError::ReplyDepth);
+    let cap = REPLY_DEPTH_MAX as usize;
+    assert_eq!(frames(&deep(cap), 1, ReplyLimits::default()).unwrap().len(), 1);
+    assert_eq!(fails(&deep(cap + 1)), ProtocolError::ReplyDepth);
+    let mut framer = ReplyFramer::default();
+    framer.advance(&b"*1\r\n".repeat(cap)).unwrap();
+    assert!(framer.heap_bytes() <= 64 * 1024, "{} bytes at the cap", framer.heap_bytes());
     assert_eq!(fails(&deep(100_000)), ProtocolError::ReplyDepth);
     assert_eq!(fails(&b"|1\r\n".repeat(100_000)), ProtocolError::ReplyDepth);
     assert_eq!(fails(&b"%1\r\n+k\r\n".repeat(100_000)), ProtocolError::ReplyDepth);

@@ -61,7 +61,6 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
         lane_waiters_max: section.lane_waiters_max.value,
         lane_wait_timeout: section.lane_wait_timeout.value.0,
         lane_in_flight_max: section.lane_in_flight_max.value,
-        retry_reads_max: section.retry_reads_max.value,
         health,
         breaker: BreakerSettings {
             failures: section.breaker.failures.value,
@@ -143,5 +142,5 @@ fn health(section: &HealthSection, path: &str, reader: &mut Reader<'_>) -> Optio
 fn reconnect(section: &ReconnectSection, path: &str, reader: &mut Reader<'_>) -> ReconnectSettings {
     let other = format!("{path}.max");
     Lowest { path, key: "base", other: &other }.check(&section.base, &section.max, reader);
-    ReconnectSettings { base: section.base.value.0, max: section.max.value.0, jitter: section.jitter.value.0 }
+    ReconnectSettings { base: section.base.value.0, max: section.max.value.0 }
 }

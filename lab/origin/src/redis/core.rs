@@ -5,7 +5,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -31,6 +31,8 @@ pub struct WorkerStats {
     pub requests: AtomicU64,
     /// Processor time of the thread in nanoseconds, as of the last housekeeping.
     pub cpu_nanos: AtomicU64,
+    /// The worker ended on its own: it could not accept any more.
+    pub has_failed: AtomicBool,
 }
 
 /// Adds to a counter that one thread writes.

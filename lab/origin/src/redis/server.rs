@@ -128,7 +128,7 @@ impl Origin {
     /// Ends the workers; connections are closed without ceremony. A Unix socket's path is removed.
     ///
     /// # Errors
-    /// A worker panicked, or had stopped accepting on its own because its listening socket failed.
+    /// A worker panicked, or had ended before because its listening socket failed.
     pub fn stop(mut self) -> io::Result<()> {
         self.halt()
     }
@@ -140,6 +140,9 @@ impl Origin {
         let mut outcome = Ok(());
         for running in self.workers.drain(..) {
             outcome = outcome.and(running.worker.join());
+            if running.stats.has_failed.load(Ordering::Relaxed) {
+                outcome = outcome.and(Err(io::Error::other("the listening socket of a worker failed")));
+            }
         }
         if let Some(path) = self.socket_path.take() {
             // Gone already is as good.
@@ -167,11 +170,12 @@ async fn run(core: Rc<Core>, listener: Socket, inbox: Inbox<()>) {
     // A connection that failed before it was accepted never reached us; the client sees it.
     let mut accepting = pin!(accept_loop(&listener, take, |_, _| {}));
     let mut stopping = pin!(inbox.receive());
-    poll_fn(|context| match stopping.as_mut().poll(context) {
-        Poll::Ready(_) => Poll::Ready(()),
-        Poll::Pending => accepting.as_mut().poll(context).map(drop),
+    let failed = poll_fn(|context| match stopping.as_mut().poll(context) {
+        Poll::Ready(_) => Poll::Ready(false),
+        Poll::Pending => accepting.as_mut().poll(context).map(|outcome| outcome.is_err()),
     })
     .await;
+    core.stats.has_failed.store(failed, Ordering::Relaxed);
 }
 
 async fn keep_house(core: Rc<Core>) {

@@ -44,6 +44,16 @@ impl Client {
         self.socket.write_all(bytes).expect("send");
     }
 
+    /// As [`Client::send`], to an origin that may have closed already.
+    pub fn send_in_vain(&mut self, bytes: &[u8]) {
+        match self.socket.write_all(bytes) {
+            Err(error) if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                panic!("send: {error}")
+            }
+            _ => {}
+        }
+    }
+
     /// One reply, as it stands on the wire.
     pub fn reply(&mut self) -> Vec<u8> {
         let mut framer = ReplyFramer::new(ReplyLimits::default());

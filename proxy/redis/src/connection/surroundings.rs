@@ -1,17 +1,20 @@
 //! The gateway's answers to what a session asks.
 
-use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
+use std::{
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
-use weir_analysis::redis::Command;
+use weir_analysis::redis::{Class, Command};
 use weir_base::{
+    permit::LocalPermit,
     time::{Time, turn},
     violation::Violation,
 };
 use weir_listener::ConnectionEntry;
-use weir_telemetry::log::AccessRecord;
 use weir_upstream::{Exchange, Refusal};
 
-use super::{Connection, Pinned, Shared};
+use super::{AccessSample, Connection, Pinned, Shared};
 use crate::{
     client::write_line,
     io::{Full, Io, Pinning, Ticket},
@@ -20,15 +23,18 @@ use crate::{
 };
 
 impl Connection {
-    /// The exchange of a request, with its permit; the session has made sure that there is one.
+    /// The exchange of a request.
     #[inline]
-    fn exchange(&self, ticket: Ticket) -> Option<Exchange<Connection>> {
+    fn exchange(&self, ticket: Ticket, permit: Option<LocalPermit>, request: &[u8]) -> Option<Exchange<Connection>> {
         let waiter = self.me.upgrade()?;
-        let permit = self.service.core.flight.try_acquire()?;
-        self.service.metrics.in_flight.inc();
+        self.exchange_begun();
         if self.service.samples_stages() {
             let now = Time::now();
             self.stages.set(Some((ticket.number, now, now)));
+        }
+        if let Some(sample) = self.access.borrow_mut().as_mut().filter(|sample| sample.number.is_none()) {
+            sample.number = Some(ticket.number);
+            sample.request_bytes = request.len() as u64;
         }
         Some(Exchange {
             waiter,
@@ -38,6 +44,24 @@ impl Connection {
             arrived: turn::now(),
             permit,
         })
+    }
+
+    /// The connections of this listener, on all workers.
+    fn neighbours(&self) -> impl Iterator<Item = Arc<ConnectionEntry>> {
+        let listener = self.guard.entry().listener.clone();
+        self.guard.table().entries().into_iter().filter(move |entry| entry.listener == listener)
+    }
+
+    /// Chooses this command for the access log. What the gateway answers itself is logged at once.
+    #[cold]
+    fn begin_access_record(&self, command: Option<&'static Command>) {
+        let name = command.map_or("unknown", |command| command.name);
+        let sample = AccessSample { number: None, command: name, request_bytes: 0, reply_bytes: 0 };
+        if command.is_some_and(|command| matches!(command.class, Class::Local(_))) {
+            self.log_access(&sample, 0, 0, false, None);
+        } else {
+            *self.access.borrow_mut() = Some(Box::new(sample));
+        }
     }
 
     fn hold_lane(
@@ -80,18 +104,19 @@ impl Io for Connection {
 
     #[inline]
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
-        let exchange = self.exchange(ticket).ok_or(Refusal::QueueFull)?;
+        let permit = self.service.core.flight.try_acquire().ok_or(Refusal::QueueFull)?;
+        let exchange = self.exchange(ticket, Some(permit), request).ok_or(Refusal::QueueFull)?;
         let mut shared = self.shared.borrow_mut();
         if let Some(shared) = &*shared
             && shared.key == key
         {
             let sent = shared.lane.send(request, exchange);
-            return sent.inspect_err(|_| self.service.metrics.in_flight.dec());
+            return sent.inspect_err(|_| self.exchange_over());
         }
         let lane = self.upstream.borrow().shared(key, self.guard.entry().id);
         let sent = lane.send(request, exchange);
         *shared = Some(Shared { key, lane });
-        sent.inspect_err(|_| self.service.metrics.in_flight.dec())
+        sent.inspect_err(|_| self.exchange_over())
     }
 
     fn pin(&self, key: LaneKey, reason: PinReason) -> Pinning {
@@ -114,7 +139,7 @@ impl Io for Connection {
                 Pinning::Ready
             }
             None => {
-                self.asked.set(Some((key, is_blocking)));
+                *self.asked.borrow_mut() = Some((key, is_blocking, upstream));
                 Pinning::Later
             }
         }
@@ -122,7 +147,8 @@ impl Io for Connection {
 
     fn forward_pinned(&self, request: &[u8], ticket: Ticket) {
         let lane = self.pinned.borrow().as_ref().map(|pinned| pinned.lane.clone());
-        if let (Some(lane), Some(exchange)) = (lane, self.exchange(ticket)) {
+        let permit = self.service.core.flight.try_acquire();
+        if let (Some(lane), Some(exchange)) = (lane, self.exchange(ticket, permit, request)) {
             lane.send(request, exchange);
         }
     }
@@ -160,16 +186,12 @@ impl Io for Connection {
 
     fn list_clients(&self, out: &mut Vec<u8>) {
         let now = turn::now();
-        for entry in self.guard.table().entries() {
-            write_line(out, &entry, now);
-        }
+        self.neighbours().for_each(|entry| write_line(out, &entry, now));
     }
 
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64 {
-        let entries = self.guard.table().entries();
-        let named: Vec<_> = entries.iter().filter(|entry| filter(entry)).collect();
-        named.iter().for_each(|entry| self.guard.table().kill(entry));
-        named.len() as u64
+        let named = self.neighbours().filter(|entry| filter(entry));
+        named.map(|entry| self.guard.table().kill(&entry)).count() as u64
     }
 
     #[inline]
@@ -179,19 +201,7 @@ impl Io for Connection {
         entry.active_at.store(turn::now().as_nanos(), Relaxed);
         entry.last_command.store(command.map_or(0, |command| u32::from(command.id.0) + 1), Relaxed);
         if self.service.samples_access() {
-            self.service.log_access(AccessRecord {
-                at: turn::now(),
-                listener: self.service.name().clone(),
-                peer: self.peer,
-                connection: entry.id,
-                command: command.map_or("unknown", |command| command.name),
-                upstream: Some(self.upstream.borrow().settings().name.clone()),
-                duration_nanos: 0,
-                upstream_nanos: 0,
-                request_bytes: 0,
-                reply_bytes: 0,
-                outcome: "ok",
-            });
+            self.begin_access_record(command);
         }
     }
 

@@ -127,7 +127,10 @@ const SUBSYSTEMS: &[(&str, &[&str])] = &[
             "audit",
         ],
     ),
-    ("kernel: locks", &["raw_spin", "raw_read", "raw_write", "mutex_", "spin_", "osq_", "queued_"]),
+    (
+        "kernel: locks, and what ran with interrupts off",
+        &["raw_spin", "raw_read", "raw_write", "mutex_", "spin_", "osq_", "queued_"],
+    ),
 ];
 
 /// Sums by group, largest first.

@@ -1,0 +1,112 @@
+//! Streams under back-pressure, on both drivers: every byte arrives once and in order, whoever is slow.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use weir_engine::{
+    Stream, StreamOptions, Watermarks, Worker,
+    settings::{DriverChoice, RuntimeSettings},
+};
+
+const BYTES: usize = 24 << 20;
+const MARKS: Watermarks = Watermarks { high: 256 << 10, low: 64 << 10 };
+
+/// The byte at `at` of the test pattern; a period that no buffer size divides.
+fn pattern(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+/// Runs `serve` on a worker with one end of a connection; the other end is given back.
+fn on_worker<F>(driver: DriverChoice, serve: impl FnOnce(Stream) -> F + Send + 'static) -> (TcpStream, Worker)
+where
+    F: Future<Output = ()> + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
+    let (server, _) = listener.accept().expect("accepts");
+    let settings = RuntimeSettings { driver, ..RuntimeSettings::default() };
+    let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
+        let stream = Stream::new(server.into(), StreamOptions { marks: MARKS }).expect("a fresh socket");
+        serve(stream).await;
+    });
+    (client, worker.expect("the worker starts"))
+}
+
+fn a_paused_reader_loses_nothing(driver: DriverChoice) {
+    let (told, outcome) = mpsc::channel();
+    let (mut client, worker) = on_worker(driver, move |mut stream| async move {
+        let (mut at, mut chunks) = (0, 0);
+        while let Ok(Some(chunk)) = stream.reader.receive().await {
+            for &byte in chunk.iter() {
+                assert_eq!(byte, pattern(at), "byte {at}");
+                at += 1;
+            }
+            chunks += 1;
+            if chunks % 7 == 0 {
+                stream.reader.pause();
+                weir_engine::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        told.send(at).expect("the test waits");
+    });
+    let bytes: Vec<u8> = (0..BYTES).map(pattern).collect();
+    client.write_all(&bytes).expect("the server reads");
+    drop(client);
+    assert_eq!(outcome.recv_timeout(Duration::from_secs(60)), Ok(BYTES));
+    worker.join().expect("no panic");
+}
+
+fn a_slow_peer_gets_every_byte(driver: DriverChoice) {
+    let (mut client, worker) = on_worker(driver, |stream| async move {
+        let mut at = 0;
+        while at < BYTES {
+            let count = (BYTES - at).min(10_007);
+            stream.output.with(|buffer| buffer.extend((at..at + count).map(pattern)));
+            at += count;
+            assert!(stream.output.buffered() <= MARKS.high + 10_007, "the high-water mark holds");
+            stream.output.relieved().await;
+        }
+        stream.close(Duration::from_secs(60)).await;
+    });
+    let (mut at, mut buffer) = (0, vec![0; 70_001]);
+    loop {
+        let count = client.read(&mut buffer).expect("no reset");
+        if count == 0 {
+            break;
+        }
+        for &byte in &buffer[..count] {
+            assert_eq!(byte, pattern(at), "byte {at}");
+            at += 1;
+        }
+        if at % 5 == 0 {
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+    assert_eq!(at, BYTES);
+    worker.join().expect("no panic");
+}
+
+#[test]
+fn a_paused_reader_loses_nothing_on_io_uring() {
+    a_paused_reader_loses_nothing(DriverChoice::IoUring);
+}
+
+#[test]
+fn a_paused_reader_loses_nothing_on_polling() {
+    a_paused_reader_loses_nothing(DriverChoice::Polling);
+}
+
+#[test]
+fn a_slow_peer_gets_every_byte_on_io_uring() {
+    a_slow_peer_gets_every_byte(DriverChoice::IoUring);
+}
+
+#[test]
+fn a_slow_peer_gets_every_byte_on_polling() {
+    a_slow_peer_gets_every_byte(DriverChoice::Polling);
+}

@@ -1,0 +1,352 @@
+//! A session in a world of its own: no sockets, no clock, every step chosen by the caller.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `server` | a small Redis whose replies tell what they answer |
+//! | `lane` | an upstream connection |
+//! | `world` | [`Io`](crate::Io), with its rules asserted |
+//! | `client` | what a client must see, whatever happens |
+//! | `swarm` | sequences of commands and events drawn from a seed, or from the bytes of a fuzzer |
+//!
+//! Used by this crate's tests and by the fuzz target `session`; compiled only for them (feature `simulation`).
+
+mod client;
+mod lane;
+mod server;
+pub mod swarm;
+mod world;
+
+use std::collections::VecDeque;
+
+use weir_upstream::{LossCause, Refusal};
+
+use self::lane::Piece;
+pub use self::{
+    client::Client,
+    world::{Policy, World},
+};
+use crate::{
+    io::Pinning,
+    refusal,
+    session::{Hold, Next, Session},
+    settings::RedisListenerSettings,
+};
+
+/// Bytes of one chunk of the client: what the gateway's receive buffers hold.
+const CHUNK_BYTES_MAX: usize = 16 * 1024;
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The session asked for it.
+    Closed,
+    /// The client broke a rule.
+    Violation(&'static str),
+    /// The client went, and nothing was left to do.
+    ClientEnd,
+}
+
+/// One session and its world.
+pub struct Simulation {
+    /// The surroundings.
+    pub world: World,
+    session: Session,
+    settings: RedisListenerSettings,
+    /// What the client sent and the gateway did not read yet.
+    wire: VecDeque<u8>,
+    is_woken: bool,
+    is_client_gone: bool,
+    end: Option<End>,
+    /// What happened, printed when an invariant does not hold.
+    story: Vec<String>,
+}
+
+/// Lines of the story that are printed.
+const STORY_LINES: usize = 60;
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let from = self.story.len().saturating_sub(STORY_LINES);
+            self.story[from..].iter().for_each(|line| eprintln!("{line}"));
+            let state = &self.session.state;
+            eprintln!(
+                "next {:?}, hold {:?}, streaming {:?}, outstanding {}, held {}, on the wire {}",
+                self.next(),
+                state.hold,
+                state.streaming,
+                state.order.outstanding(),
+                self.session.held(),
+                self.wire.len()
+            );
+            eprintln!("pins {:?}, tunnel {:?}", state.pins, state.tunnel);
+        }
+    }
+}
+
+impl Simulation {
+    /// A fresh connection.
+    pub fn new(settings: RedisListenerSettings) -> Self {
+        let world = World::default();
+        world.set(|policy| policy.is_trusted = settings.password.is_none());
+        Self {
+            world,
+            session: Session::new(settings.clone().into()),
+            settings,
+            wire: VecDeque::new(),
+            is_woken: false,
+            is_client_gone: false,
+            end: None,
+            story: Vec::new(),
+        }
+    }
+
+    fn tell(&mut self, what: &str, bytes: &[u8]) {
+        let shown = &bytes[..bytes.len().min(120)];
+        self.story.push(format!("{what} {} {}", bytes.len(), shown.escape_ascii()));
+    }
+
+    /// How it ended, if it did.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// Half a frame was all the client could get: a lane was lost in the middle of it.
+    pub fn is_cut(&self) -> bool {
+        self.session.state.is_cut
+    }
+
+    /// The client is subscribed or blocked: it waits for what others do.
+    pub fn is_waiting_for_data(&self) -> bool {
+        self.session.is_waiting_for_data()
+    }
+
+    /// Nothing is under way, held back or half done.
+    pub fn is_at_rest(&self) -> bool {
+        self.session.is_quiet() && self.session.held() == 0 && self.wire.is_empty()
+    }
+
+    /// The client puts bytes on the wire.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.wire.extend(bytes);
+    }
+
+    /// What the shell would do now.
+    pub fn next(&self) -> Next {
+        self.session.next(&self.world)
+    }
+
+    /// Up to `bytes` of the client's arrive; false if the gateway does not read or there are none.
+    pub fn arrive(&mut self, bytes: usize) -> bool {
+        // The shell looks at what woke it before it reads on.
+        self.wake();
+        if self.end.is_some() || self.next() != Next::Read || self.wire.is_empty() {
+            return false;
+        }
+        let count = bytes.min(self.wire.len()).min(CHUNK_BYTES_MAX);
+        let chunk: Vec<u8> = self.wire.drain(..count).collect();
+        self.tell("client >", &chunk);
+        let result = self.session.on_client(&chunk, &self.world);
+        self.conclude(result);
+        true
+    }
+
+    /// The gateway learns that the client sends no more, if all it sent has been read.
+    pub fn client_ends(&mut self) -> bool {
+        if self.end.is_some() || self.is_client_gone || self.next() != Next::Read || !self.wire.is_empty() {
+            return false;
+        }
+        self.is_client_gone = true;
+        self.tell("client ends", b"");
+        if !self.session.on_client_end() || self.session.is_quiet() {
+            self.finish(End::ClientEnd);
+        }
+        self.turn();
+        true
+    }
+
+    /// The session looks at what it holds, if something called for it.
+    pub fn wake(&mut self) -> bool {
+        if self.end.is_some() || !std::mem::take(&mut self.is_woken) {
+            return false;
+        }
+        self.tell("wake", b"");
+        let result = self.session.on_wake(&self.world);
+        self.conclude(result);
+        true
+    }
+
+    /// What the lane wrote goes to the server, which takes it; false if it wrote nothing.
+    pub fn flush(&mut self, lane: usize) -> bool {
+        self.world.with_lane(lane, |lane, _| lane.flush())
+    }
+
+    /// The server executes one command of a lane; false if there is none.
+    pub fn execute(&mut self, lane: usize) -> bool {
+        self.world.with_lane(lane, |lane, server| lane.execute_one(server))
+    }
+
+    /// Up to `bytes` of the server's are read from a lane; false if there are none.
+    pub fn deliver(&mut self, lane: usize, mut bytes: usize) -> bool {
+        let mut did = false;
+        while bytes > 0 && self.end.is_none() && lane < self.world.lane_count() {
+            let Some((piece, taken)) = self.world.with_lane(lane, |lane, _| lane.read(bytes)) else { break };
+            bytes -= taken;
+            did = true;
+            match &piece {
+                Piece::Reply { bytes, .. } => self.tell("reply <", bytes),
+                Piece::Frame { bytes, .. } => self.tell("frame <", bytes),
+                Piece::Inner => self.tell("inner reply <", b""),
+            }
+            self.is_woken |= match piece {
+                Piece::Reply { number, bytes, end } => self.session.on_reply(number, &bytes, end, &self.world),
+                Piece::Frame { bytes, end, is_push } => self.session.on_frame(&bytes, end, is_push, &self.world),
+                Piece::Inner => false,
+            };
+            self.check();
+        }
+        did
+    }
+
+    /// A lane breaks.
+    pub fn lose(&mut self, lane: usize, cause: LossCause) {
+        let (lost, was_pinned) = self.world.lose_lane(lane);
+        self.tell(if was_pinned { "own lane lost" } else { "shared lane lost" }, b"");
+        for number in lost {
+            self.session.on_no_reply(number, refusal::lost(cause), &self.world);
+        }
+        if was_pinned && self.world.clear_ruin() {
+            self.session.on_pin_loss(cause, &self.world);
+        }
+        self.is_woken = true;
+        self.check();
+    }
+
+    /// A request on a shared lane that was never sent has waited too long for a connection.
+    pub fn refuse_oldest(&mut self, lane: usize, refusal: Refusal) -> bool {
+        if self.world.is_pinned() && lane + 1 == self.world.lane_count() {
+            return false;
+        }
+        let Some(number) = self.world.with_lane(lane, |lane, _| lane.refuse_oldest()) else { return false };
+        self.tell("request refused", b"");
+        self.session.on_no_reply(number, &refusal::refused(refusal), &self.world);
+        self.is_woken = true;
+        self.check();
+        true
+    }
+
+    /// The lane asked for comes, or does not; false if none was asked for.
+    pub fn answer_pin(&mut self, result: Result<(), Refusal>) -> bool {
+        if !self.world.is_pin_asked() || self.end.is_some() {
+            return false;
+        }
+        match result {
+            Ok(()) => self.world.grant_pin(),
+            Err(_) => self.world.refuse_pin(),
+        }
+        self.tell("lane", format!("{result:?}").as_bytes());
+        assert!(self.session.on_pin(result), "a session that asked for a lane waits for it");
+        self.is_woken = true;
+        true
+    }
+
+    /// A command that waits for room is refused, or its wait for anything else is looked at again.
+    pub fn refuse_held(&mut self) {
+        if self.end.is_none() {
+            let result = self.session.refuse_held(&self.world);
+            self.conclude(result);
+        }
+    }
+
+    /// Lets the time pass for which the session waits.
+    pub fn pass_delay(&mut self) -> bool {
+        let Some(due) = self.session.delay().filter(|_| self.end.is_none()) else { return false };
+        self.world.advance_to(due);
+        self.is_woken = true;
+        true
+    }
+
+    /// The shell's own look, after room or a slow reader's progress.
+    pub fn poke(&mut self) {
+        self.is_woken = true;
+    }
+
+    /// Everything happens that can, until nothing does any more. Gives what the client reads.
+    pub fn settle(&mut self) -> Vec<u8> {
+        let mut read = Vec::new();
+        loop {
+            let mut did = false;
+            if !self.world.policy().is_stalled {
+                let some = self.world.read_output(usize::MAX);
+                did |= !some.is_empty();
+                self.is_woken |= !some.is_empty();
+                read.extend(some);
+            }
+            did |= self.wake() | self.arrive(usize::MAX);
+            if self.world.is_pin_asked() && self.world.policy().pinning != Pinning::TooManyBlocked {
+                did |= self.answer_pin(Ok(()));
+            }
+            for lane in 0..self.world.lane_count() {
+                did |= self.flush(lane);
+                while self.execute(lane) {
+                    did = true;
+                }
+                if self.deliver(lane, usize::MAX) {
+                    did = true;
+                    break;
+                }
+            }
+            if !did && !self.pass_delay() {
+                return read;
+            }
+        }
+    }
+
+    fn conclude(&mut self, result: Result<(), weir_base::violation::Violation>) {
+        if let Err(violation) = result {
+            self.finish(End::Violation(violation.reason));
+        }
+        self.turn();
+    }
+
+    /// What the shell does between two events.
+    fn turn(&mut self) {
+        if self.end.is_none() && self.next() == Next::Close {
+            let is_plain = self.session.outstanding() == 0 || self.is_cut();
+            assert!(is_plain, "a session that closes owes nothing");
+            self.finish(End::Closed);
+        }
+        self.check();
+    }
+
+    fn finish(&mut self, end: End) {
+        self.tell("end", format!("{end:?}").as_bytes());
+        self.end = Some(end);
+        self.world.leave();
+    }
+
+    /// What holds after every step.
+    fn check(&self) {
+        let state = &self.session.state;
+        if self.end.is_some() || state.is_cut {
+            return;
+        }
+        let is_claimed = state.pins.is_some() || state.pin_answer == Some(Ok(()));
+        assert_eq!(self.world.is_pinned(), is_claimed, "session and shell agree on the lane of the client's own");
+        assert_eq!(self.world.is_pin_asked(), state.hold == Some(Hold::Pin), "a lane is waited for only if it will come");
+        assert!(state.tunnel.is_none() || state.pins.is_some(), "a tunnel runs on a pinned lane");
+        assert!(!state.is_quiet() || state.order.waiting_bytes() == 0, "no reply waits for nothing");
+        for index in 0..self.world.lane_count() {
+            let is_pinned = self.world.is_pinned() && index + 1 == self.world.lane_count();
+            if !is_pinned {
+                let dirt = self.world.with_lane(index, |lane, _| lane.shared_dirt());
+                assert_eq!(dirt, None, "a shared lane is fit for others");
+            }
+        }
+        let RedisListenerSettings { pipeline_bytes, stream_bytes, transaction_bytes_max, .. } = self.settings;
+        let command_max = 3 * stream_bytes.max(transaction_bytes_max) + CHUNK_BYTES_MAX as u64;
+        let held_max = 2 * (pipeline_bytes + command_max) + transaction_bytes_max;
+        let held = self.session.held_bytes() as u64;
+        assert!(held <= held_max, "{held} bytes are held where {held_max} is the bound");
+    }
+}

@@ -1,0 +1,363 @@
+//! The surroundings of one session: lanes to the model server, a client that reads when it likes, and every rule of
+//! [`Io`] asserted where it is used.
+
+use std::{
+    cell::{Cell, RefCell, RefMut},
+    collections::HashSet,
+    rc::Rc,
+};
+
+use weir_analysis::redis::Command;
+use weir_base::{time::Time, violation::Violation};
+use weir_listener::ConnectionEntry;
+use weir_resp::Version;
+use weir_upstream::Refusal;
+
+use super::{lane::Lane, server::Shared};
+use crate::{
+    io::{Full, Io, Pinning, Ticket},
+    lane::{LaneKey, ServerInfo},
+    pin::PinReason,
+};
+
+/// Unread output above which the client counts as a slow reader, and below which no longer.
+const OUTPUT_HIGH: usize = 4096;
+const OUTPUT_LOW: usize = 1024;
+
+/// What the world does with requests of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Answer to the next wish for a lane.
+    pub pinning: Pinning,
+    /// What the core is short of.
+    pub full: Option<Full>,
+    /// Answer to requests on the shared lane.
+    pub refusal: Option<Refusal>,
+    /// The client has shown valid credentials, or needs none.
+    pub is_trusted: bool,
+    /// The client reads nothing.
+    pub is_stalled: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { pinning: Pinning::Later, full: None, refusal: None, is_trusted: true, is_stalled: false }
+    }
+}
+
+/// See the module's documentation.
+pub struct World {
+    entry: ConnectionEntry,
+    now: Cell<Time>,
+    policy: Cell<Policy>,
+    output: RefCell<Vec<u8>>,
+    is_congested: Cell<bool>,
+    next_number: Cell<u64>,
+    greeted: RefCell<HashSet<Version>>,
+    shared_lanes: RefCell<Vec<Lane>>,
+    pinned: RefCell<Option<Lane>>,
+    asked: Cell<Option<LaneKey>>,
+    idle: RefCell<Vec<Lane>>,
+    server: RefCell<Shared>,
+    violations: RefCell<Vec<&'static str>>,
+    shed: RefCell<Vec<&'static str>>,
+    pins: Cell<[u64; 4]>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            entry: ConnectionEntry::new(7, "simulation".into(), 0, "192.0.2.1:1000".into(), Time::ZERO),
+            now: Cell::new(Time::from_nanos(1)),
+            policy: Cell::default(),
+            output: RefCell::default(),
+            is_congested: Cell::new(false),
+            next_number: Cell::new(0),
+            greeted: RefCell::default(),
+            shared_lanes: RefCell::default(),
+            pinned: RefCell::default(),
+            asked: Cell::new(None),
+            idle: RefCell::default(),
+            server: RefCell::default(),
+            violations: RefCell::default(),
+            shed: RefCell::default(),
+            pins: Cell::default(),
+        }
+    }
+}
+
+impl World {
+    /// Changes what the world does.
+    pub fn set(&self, change: impl FnOnce(&mut Policy)) {
+        let mut policy = self.policy.get();
+        change(&mut policy);
+        self.policy.set(policy);
+    }
+
+    /// What the world does.
+    pub fn policy(&self) -> Policy {
+        self.policy.get()
+    }
+
+    /// Lets time pass.
+    pub fn advance_to(&self, now: Time) {
+        self.now.set(now.max(self.now.get()));
+    }
+
+    /// The client reads up to `bytes`.
+    pub fn read_output(&self, bytes: usize) -> Vec<u8> {
+        let mut output = self.output.borrow_mut();
+        let count = bytes.min(output.len());
+        let read = output.drain(..count).collect();
+        if output.len() <= OUTPUT_LOW {
+            self.is_congested.set(false);
+        }
+        read
+    }
+
+    /// Bytes that the client has not read.
+    pub fn unread(&self) -> usize {
+        self.output.borrow().len()
+    }
+
+    /// What all server connections share.
+    pub fn server(&self) -> RefMut<'_, Shared> {
+        self.server.borrow_mut()
+    }
+
+    /// The lanes in use: the shared ones, then the pinned one.
+    pub fn lane_count(&self) -> usize {
+        self.shared_lanes.borrow().len() + usize::from(self.pinned.borrow().is_some())
+    }
+
+    /// Looks at a lane; the pinned one is the last.
+    pub fn with_lane<R>(&self, index: usize, look: impl FnOnce(&mut Lane, &mut Shared) -> R) -> R {
+        let mut server = self.server.borrow_mut();
+        match self.shared_lanes.borrow_mut().get_mut(index) {
+            Some(lane) => look(lane, &mut server),
+            None => look(self.pinned.borrow_mut().as_mut().expect("a pinned lane"), &mut server),
+        }
+    }
+
+    /// Loses a lane. The numbers of the exchanges that will not be answered, and whether it was the pinned one.
+    pub fn lose_lane(&self, index: usize) -> (Vec<u64>, bool) {
+        let mut shared = self.shared_lanes.borrow_mut();
+        if index < shared.len() {
+            let lane = shared.swap_remove(index);
+            let (lost, next) = lane.lose(true);
+            shared.push(next);
+            return (lost, false);
+        }
+        drop(shared);
+        // It stays in its place until the session has been told: it may still write to it, or give it back.
+        let mut pinned = self.pinned.borrow_mut();
+        let lane = pinned.take().expect("a pinned lane");
+        let (lost, mut ruin) = lane.lose(false);
+        ruin.is_tunnel = false;
+        *pinned = Some(ruin);
+        (lost, true)
+    }
+
+    /// The ruin of a lost pinned lane goes, if the session has not given it back; true if it was still there.
+    pub fn clear_ruin(&self) -> bool {
+        let was_there = self.pinned.borrow_mut().take().is_some();
+        self.count_pins(|pins| pins[3] += u64::from(was_there));
+        was_there
+    }
+
+    /// A lane was asked for and has neither come nor been refused.
+    pub fn is_pin_asked(&self) -> bool {
+        self.asked.get().is_some()
+    }
+
+    /// The lane asked for is here.
+    pub fn grant_pin(&self) {
+        let key = self.asked.take().expect("a lane was asked for");
+        self.place_pin(key);
+    }
+
+    /// The lane asked for will not come.
+    pub fn refuse_pin(&self) {
+        self.asked.take().expect("a lane was asked for");
+    }
+
+    fn place_pin(&self, key: LaneKey) {
+        let mut idle = self.idle.borrow_mut();
+        let lane = match idle.iter().position(|lane| lane.key == key) {
+            Some(at) => idle.swap_remove(at),
+            None => Lane::new(key),
+        };
+        self.greeted.borrow_mut().insert(key.version);
+        let before = self.pinned.borrow_mut().replace(lane);
+        assert!(before.is_none(), "one pinned lane at a time");
+        self.count_pins(|pins| pins[0] += 1);
+    }
+
+    fn count_pins(&self, count: impl FnOnce(&mut [u64; 4])) {
+        let mut pins = self.pins.get();
+        count(&mut pins);
+        self.pins.set(pins);
+    }
+
+    /// Lanes of its own that the session got, gave back clean, gave back to be closed, and lost.
+    pub fn pins(&self) -> [u64; 4] {
+        self.pins.get()
+    }
+
+    /// The session holds a lane of its own.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.borrow().is_some()
+    }
+
+    /// The connection's end: its lane is closed.
+    pub fn leave(&self) {
+        if self.pinned.borrow_mut().take().is_some() {
+            self.count_pins(|pins| pins[2] += 1);
+        }
+        self.shared_lanes.borrow_mut().clear();
+        self.asked.set(None);
+    }
+
+    /// Reasons reported.
+    pub fn violations(&self) -> Vec<&'static str> {
+        self.violations.borrow().clone()
+    }
+
+    /// Refusals counted.
+    pub fn shed(&self) -> Vec<&'static str> {
+        self.shed.borrow().clone()
+    }
+
+    fn admit(&self, ticket: Ticket) {
+        let policy = self.policy.get();
+        assert!(policy.is_trusted, "a request before authentication");
+        assert!(policy.full.is_none(), "a request although the core is full: it would get no permit");
+        // Commands in a tunnel have numbers too, but no tickets.
+        assert!(ticket.number >= self.next_number.get(), "exchanges are numbered in order");
+    }
+}
+
+impl Io for World {
+    fn now(&self) -> Time {
+        self.now.get()
+    }
+
+    fn reply(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut output = self.output.borrow_mut();
+        encode(&mut output);
+        if output.len() > OUTPUT_HIGH {
+            self.is_congested.set(true);
+        }
+    }
+
+    fn is_congested(&self) -> bool {
+        self.is_congested.get()
+    }
+
+    fn full(&self) -> Option<Full> {
+        self.policy.get().full
+    }
+
+    fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
+        assert!(!self.is_pinned(), "a request on a shared lane beside the pinned one");
+        self.admit(ticket);
+        if let Some(refusal) = self.policy.get().refusal {
+            return Err(refusal);
+        }
+        let mut lanes = self.shared_lanes.borrow_mut();
+        let others = lanes.iter().filter(|lane| lane.key != key).map(Lane::in_flight).sum::<usize>();
+        assert_eq!(others, 0, "replies of two lanes could overtake each other");
+        self.next_number.set(ticket.number + 1);
+        match lanes.iter_mut().find(|lane| lane.key == key) {
+            Some(lane) => lane.send(request, ticket),
+            None => {
+                let mut lane = Lane::new(key);
+                lane.send(request, ticket);
+                lanes.push(lane);
+            }
+        }
+        Ok(())
+    }
+
+    fn pin(&self, key: LaneKey, _reason: PinReason) -> Pinning {
+        assert!(self.policy.get().is_trusted, "a lane before authentication");
+        assert!(self.asked.get().is_none(), "a lane was asked for already");
+        let flying = self.shared_lanes.borrow().iter().map(Lane::in_flight).sum::<usize>();
+        assert_eq!(flying, 0, "replies of two lanes could overtake each other");
+        if let Some(lane) = &*self.pinned.borrow() {
+            assert_eq!(lane.key, key, "the lane that came is the one asked for");
+            return Pinning::Ready;
+        }
+        let answer = self.policy.get().pinning;
+        match answer {
+            Pinning::Ready => self.place_pin(key),
+            Pinning::Later => self.asked.set(Some(key)),
+            Pinning::TooManyBlocked => {}
+        }
+        answer
+    }
+
+    fn forward_pinned(&self, request: &[u8], ticket: Ticket) {
+        self.admit(ticket);
+        self.next_number.set(ticket.number + 1);
+        self.pinned.borrow_mut().as_mut().expect("a lane of the client's own").send(request, ticket);
+    }
+
+    fn write_pinned(&self, bytes: &[u8]) {
+        assert!(self.policy.get().is_trusted, "a request before authentication");
+        self.pinned.borrow_mut().as_mut().expect("a lane of the client's own").write(bytes);
+    }
+
+    fn is_pin_congested(&self) -> bool {
+        self.pinned.borrow().as_ref().is_some_and(Lane::is_congested)
+    }
+
+    fn set_tunnel(&self, is_tunnel: bool) {
+        let mut pinned = self.pinned.borrow_mut();
+        let lane = pinned.as_mut().expect("a lane of the client's own");
+        assert_eq!(lane.in_flight(), 0, "a tunnel is entered and left between exchanges");
+        assert_ne!(lane.is_tunnel, is_tunnel);
+        lane.is_tunnel = is_tunnel;
+    }
+
+    fn unpin(&self, is_clean: bool) {
+        let lane = self.pinned.borrow_mut().take().expect("a lane is given back once");
+        self.count_pins(|pins| pins[if is_clean { 1 } else { 2 }] += 1);
+        if is_clean {
+            assert_eq!(lane.dirt(), None, "a lane given back as clean");
+            self.idle.borrow_mut().push(lane);
+        }
+    }
+
+    fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>> {
+        self.greeted.borrow().contains(&key.version).then(Rc::default)
+    }
+
+    fn entry(&self) -> &ConnectionEntry {
+        &self.entry
+    }
+
+    fn list_clients(&self, out: &mut Vec<u8>) {
+        crate::client::write_line(out, &self.entry, self.now());
+    }
+
+    fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64 {
+        u64::from(filter(&self.entry))
+    }
+
+    fn count(&self, _command: Option<&'static Command>) {}
+
+    fn count_shed(&self, reason: &'static str) {
+        self.shed.borrow_mut().push(reason);
+    }
+
+    fn count_auth_failure(&self) {}
+
+    fn count_error(&self, reply: &[u8]) {
+        assert!(!reply.is_empty());
+    }
+
+    fn report(&self, violation: &Violation) {
+        self.violations.borrow_mut().push(violation.reason);
+    }
+}

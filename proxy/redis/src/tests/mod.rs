@@ -1,0 +1,3 @@
+//! The session against the simulated world.
+
+mod swarm;

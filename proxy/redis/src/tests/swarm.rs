@@ -1,0 +1,26 @@
+//! Random runs, each from a seed of its own.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::simulation::swarm::{Seeded, run};
+
+/// Runs in each test. `WEIR_SEEDS` asks for more, `WEIR_SEED` for one.
+const SEEDS: u64 = 256;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
+}
+
+#[test]
+fn whatever_happens_each_client_gets_its_own_replies() {
+    let seeds = match number("WEIR_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("WEIR_SEEDS").unwrap_or(SEEDS),
+    };
+    for seed in seeds {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&mut Seeded::new(seed)))) {
+            eprintln!("run it again: WEIR_SEED={seed} cargo test -p weir-redis swarm");
+            resume_unwind(panic);
+        }
+    }
+}
