@@ -99,7 +99,8 @@ mod tests {
     #[test]
     fn the_attempt_after_the_pause_decides() {
         let mut breaker = breaker();
-        (0..3).for_each(|n| drop(breaker.failed(at(n))));
+        let opened = (0..3).map(|n| breaker.failed(at(n))).last();
+        assert_eq!(opened, Some(true));
         assert_eq!(breaker.state(at(1_002)), BreakerState::HalfOpen);
         assert!(breaker.failed(at(1_010)), "a failed attempt opens it again");
         assert_eq!(breaker.state(at(1_500)), BreakerState::Open);

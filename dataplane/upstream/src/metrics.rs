@@ -102,7 +102,9 @@ impl UpstreamMetrics {
 
     /// Tells the log, once a second per kind of event.
     fn tell(&self, change: UpstreamChange, reason: &'static str, detail: Option<&str>) {
-        if let Verdict::Log { suppressed } = self.sampler.borrow_mut().check(&self.upstream, change.as_str(), turn::now()) {
+        if let Verdict::Log { suppressed } =
+            self.sampler.borrow_mut().check(&self.upstream, change.as_str(), turn::now())
+        {
             self.log.push(LogEvent::Upstream(UpstreamEvent {
                 at: turn::now(),
                 upstream: self.upstream.clone(),

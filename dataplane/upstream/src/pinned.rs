@@ -22,11 +22,14 @@ struct Waiting<P: LaneProtocol, W> {
     since: Time,
 }
 
+/// A clean lane that nobody has.
+type Idle<P, W> = (<P as LaneProtocol>::Key, Rc<Lane<P, W>>);
+
 /// Lanes lent to clients, idle ones, and the clients that wait for one.
 pub(crate) struct PinnedPool<P: LaneProtocol, W: Waiter<P>> {
     /// Lanes lent, idle or being connected.
     open: Cell<u32>,
-    idle: RefCell<Vec<(P::Key, Rc<Lane<P, W>>)>>,
+    idle: RefCell<Vec<Idle<P, W>>>,
     lent: RefCell<Vec<Rc<Lane<P, W>>>>,
     waiting: RefCell<VecDeque<Waiting<P, W>>>,
 }

@@ -71,8 +71,8 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             upstream.check_available()?;
         }
         let mut backlog = self.backlog.borrow_mut();
-        let has_room = backlog.exchanges.len() < self.in_flight_max
-            && backlog.requests.len() + request.len() <= BACKLOG_BYTES_MAX;
+        let has_room =
+            backlog.exchanges.len() < self.in_flight_max && backlog.requests.len() + request.len() <= BACKLOG_BYTES_MAX;
         if !has_room {
             return Err(Refusal::QueueFull);
         }

@@ -26,6 +26,9 @@ use crate::{
 /// How often deadlines of waiting exchanges are looked at. A request timeout is exact to this.
 const DEADLINE_LOOK: Duration = Duration::from_millis(50);
 
+/// Shared lanes by key and by number among those of one key.
+type SharedLanes<P, W> = HashMap<(<P as LaneProtocol>::Key, u16), Rc<SharedLane<P, W>>>;
+
 /// Lanes to one upstream, and what is known of it, on one worker.
 pub struct Upstream<P: LaneProtocol, W: Waiter<P>> {
     settings: UpstreamSettings,
@@ -34,7 +37,7 @@ pub struct Upstream<P: LaneProtocol, W: Waiter<P>> {
     health: Arc<Health>,
     breaker: RefCell<Breaker>,
     rng: RefCell<Rng>,
-    shared: RefCell<HashMap<(P::Key, u16), Rc<SharedLane<P, W>>>>,
+    shared: RefCell<SharedLanes<P, W>>,
     pub(crate) pinned: PinnedPool<P, W>,
     metrics: Rc<UpstreamMetrics>,
     hard_cap: usize,
@@ -108,7 +111,10 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     pub fn shared(&self, key: P::Key, connection: u64) -> Rc<SharedLane<P, W>> {
         let index = (connection % u64::from(self.settings.shared_lanes.max(1))) as u16;
         let mut shared = self.shared.borrow_mut();
-        shared.entry((key, index)).or_insert_with(|| SharedLane::new(key, self.settings.lane_in_flight_max as usize, self.me.clone())).clone()
+        shared
+            .entry((key, index))
+            .or_insert_with(|| SharedLane::new(key, self.settings.lane_in_flight_max as usize, self.me.clone()))
+            .clone()
     }
 
     /// A yes unless trying is known to be useless just now.

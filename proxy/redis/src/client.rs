@@ -193,9 +193,6 @@ struct KillFilter {
 impl KillFilter {
     fn parse(request: &Request<'_>) -> Option<Self> {
         let mut filter = Self { id: None, address: None, user: None, skips_own: true };
-        if request.argc().is_multiple_of(2) == false && request.argc() < 4 {
-            return None;
-        }
         let mut at = 2;
         while at + 1 < request.argc() {
             let value = String::from_utf8_lossy(request.text(at + 1)).into_owned();

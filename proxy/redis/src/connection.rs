@@ -446,7 +446,14 @@ impl Connection {
         }
     }
 
-    fn log_access(&self, sample: &AccessSample, took: u64, upstream_took: u64, is_error: bool, upstream: Option<Arc<str>>) {
+    fn log_access(
+        &self,
+        sample: &AccessSample,
+        took: u64,
+        upstream_took: u64,
+        is_error: bool,
+        upstream: Option<Arc<str>>,
+    ) {
         self.service.log_access(AccessRecord {
             at: turn::now(),
             listener: self.service.name().clone(),

@@ -95,7 +95,9 @@ impl State {
     /// A subcommand that no known server has, behind a container that only administrators may use, stays here.
     pub(crate) fn forwards_unknown_subcommand(&self, container: &Command, request: &Request<'_>) -> bool {
         let is_own = matches!(container.class, Class::Local(LocalCommand::Client(_)));
-        !is_own && self.may_forward(request.text(1)) && (container.class != Class::Admin || self.settings.admin_commands)
+        !is_own
+            && self.may_forward(request.text(1))
+            && (container.class != Class::Admin || self.settings.admin_commands)
     }
 
     pub(crate) fn forwards_unknown(&self, request: &Request<'_>) -> bool {

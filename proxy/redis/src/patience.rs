@@ -135,7 +135,11 @@ impl Patience {
                 return Overdue::Wake;
             }
             match self.settings.idle_timeout {
-                Some(idle) if session.is_quiet() && !session.is_waiting_for_data() && is_past(Some(self.active), idle) => Overdue::End("idle_timeout"),
+                Some(idle)
+                    if session.is_quiet() && !session.is_waiting_for_data() && is_past(Some(self.active), idle) =>
+                {
+                    Overdue::End("idle_timeout")
+                }
                 _ => Overdue::Nothing,
             }
         })

@@ -8,7 +8,7 @@ use crate::{
     io::{Io, Ticket},
     pin::PinReason,
     refusal,
-    session::{Request, State, Taken},
+    session::{Hold, Request, State, Taken},
 };
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
@@ -193,7 +193,11 @@ impl State {
             return self.refuse_exec(&refusal::refused(refusal), io);
         }
         self.order.sent();
-        self.changes_db = transaction.db.map(|db| DbChange::new(number, db));
+        if let Some(db) = transaction.db {
+            self.changes_db = Some(DbChange::new(number, db));
+            // What follows must know which database it means.
+            self.hold = Some(Hold::Quiet);
+        }
         Taken::Yes
     }
 

@@ -40,7 +40,7 @@ fn a_killed_server_costs_errors_but_no_connections() {
         }
     }
     deadline::until_true("descriptors to be back at the baseline", || gateway.process().descriptors() <= descriptors);
-    assert!(gateway.metric("weir_upstream_reconnects_total") >= 3.0);
+    assert!(gateway.metric("weir_lane_connects_total") >= 4.0);
 }
 
 #[test]

@@ -26,9 +26,7 @@ fn x1_running_out_of_descriptors() {
     assert!(crowd.len() > 160, "the kernel's queue takes more than the process can");
     let metric = |gateway: &Gateway| {
         let metrics = gateway.metrics();
-        metrics.sum("weir_accept_errors_total")
-            + metrics.sum("weir_accept_pauses_total")
-            + metrics.sum("weir_connections_refused_total")
+        metrics.sum("weir_accept_errors_total") + metrics.sum("weir_connections_refused_total")
     };
     deadline::until_true("the lack to be noticed", || metric(&gateway) > 0.0);
     // Existing clients go on, the admin port answers, and the CPU is not burnt by a spinning accept.
@@ -96,7 +94,7 @@ fn requests_in_flight_are_limited_and_shed_in_words() {
     let mut clients: Vec<Client> = (0..40).map(|_| gateway.connect()).collect();
     let mut busy = gateway.connect();
     busy.expect(&["INCR", "n"], b":1\r\n");
-    let _asleep = server.sleep(Duration::from_millis(700));
+    let _asleep = server.sleep(Duration::from_secs(2));
     busy.command(&["INCR", "n"]);
     gateway.wait_metric("weir_requests_in_flight", &[], 1.0);
     for client in &mut clients {
@@ -191,7 +189,7 @@ fn x10_a_blocked_log_stops_no_request() {
     }
     victim.stop_unharmed();
     let metrics = gateway.metrics();
-    let lost = metrics.sum("weir_log_events_dropped_total") + metrics.sum("weir_log_lines_suppressed_total");
+    let lost = metrics.sum("weir_log_events_dropped_total");
     assert!(lost > 0.0, "what the log could not take is counted");
     assert!(gateway.admin.get("/livez").elapsed < Duration::from_secs(1));
     drop(client);

@@ -84,7 +84,7 @@ impl weir_admin::Gateway for Gateway {
                 .snapshot()
                 .runtime
                 .pin
-                .then(|| weir_engine::net::allowed_cpus())
+                .then(weir_engine::net::allowed_cpus)
                 .and_then(|cpus| cpus.get(id % cpus.len().max(1)).map(|cpu| *cpu as u32)),
             driver: state.driver().name().to_owned(),
             connections: state.connections.load(Relaxed) as u64,

@@ -101,8 +101,8 @@ pub async fn run(setup: CoreSetup) {
 }
 
 impl Core {
-    fn each_door(&self, mut act: impl FnMut(&Rc<Door>)) {
-        self.doors.borrow().values().chain(self.closing.borrow().iter()).for_each(|door| act(door));
+    fn each_door(&self, act: impl FnMut(&Rc<Door>)) {
+        self.doors.borrow().values().chain(self.closing.borrow().iter()).for_each(act);
     }
 
     fn receive(

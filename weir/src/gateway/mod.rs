@@ -248,10 +248,10 @@ impl Gateway {
         bound.extend(sockets.iter().map(|(name, sockets)| (name.clone(), bound_name(sockets))));
         drop(bound);
         self.admission.set_limits(next.limits.connections, next.limits.connections_per_source);
-        if let Some(access) = self.access.get() {
-            if let Err(error) = access.set(next.admin.token.clone(), next.admin.hosts.clone()) {
-                tracing::error!(%error, "the admin server keeps its token");
-            }
+        if let Some(access) = self.access.get()
+            && let Err(error) = access.set(next.admin.token.clone(), next.admin.hosts.clone())
+        {
+            tracing::error!(%error, "the admin server keeps its token");
         }
         self.plan.store(Arc::new(plan));
         self.publish(sockets);

@@ -102,7 +102,7 @@ impl Simulation {
     }
 
     fn tell(&mut self, what: &str, bytes: &[u8]) {
-        let shown = &bytes[..bytes.len().min(120)];
+        let shown = &bytes[..bytes.len().min(4000)];
         self.story.push(format!("{what} {} {}", bytes.len(), shown.escape_ascii()));
     }
 
@@ -333,7 +333,11 @@ impl Simulation {
         }
         let is_claimed = state.pins.is_some() || state.pin_answer == Some(Ok(()));
         assert_eq!(self.world.is_pinned(), is_claimed, "session and shell agree on the lane of the client's own");
-        assert_eq!(self.world.is_pin_asked(), state.hold == Some(Hold::Pin), "a lane is waited for only if it will come");
+        assert_eq!(
+            self.world.is_pin_asked(),
+            state.hold == Some(Hold::Pin),
+            "a lane is waited for only if it will come"
+        );
         assert!(state.tunnel.is_none() || state.pins.is_some(), "a tunnel runs on a pinned lane");
         assert!(!state.is_quiet() || state.order.waiting_bytes() == 0, "no reply waits for nothing");
         for index in 0..self.world.lane_count() {

@@ -157,16 +157,10 @@ impl ServerConnection {
 
     fn execute(&mut self, command: Command, shared: &mut Shared, out: &mut Vec<u8>) {
         let name = command[0].to_ascii_uppercase();
-        let is_subscriber = self.key.version == Version::Resp2 && self.subscriptions.iter().any(|some| !some.is_empty());
-        let allowed: [&[u8]; 7] = [
-            b"PING",
-            b"SUBSCRIBE",
-            b"UNSUBSCRIBE",
-            b"PSUBSCRIBE",
-            b"PUNSUBSCRIBE",
-            b"SSUBSCRIBE",
-            b"SUNSUBSCRIBE",
-        ];
+        let is_subscriber =
+            self.key.version == Version::Resp2 && self.subscriptions.iter().any(|some| !some.is_empty());
+        let allowed: [&[u8]; 7] =
+            [b"PING", b"SUBSCRIBE", b"UNSUBSCRIBE", b"PSUBSCRIBE", b"PUNSUBSCRIBE", b"SSUBSCRIBE", b"SUNSUBSCRIBE"];
         if is_subscriber && !allowed.contains(&&name[..]) {
             return encode::error(out, b"ERR Can't execute: a subscriber");
         }
@@ -210,7 +204,10 @@ impl ServerConnection {
         if self.is_multi_dirty {
             return encode::error(out, b"EXECABORT Transaction discarded because of previous errors.");
         }
-        if watched.iter().any(|(key, since)| shared.touched.get(key).is_some_and(|times| times.iter().any(|at| at > since))) {
+        if watched
+            .iter()
+            .any(|(key, since)| shared.touched.get(key).is_some_and(|times| times.iter().any(|at| at > since)))
+        {
             return encode::null_array(out, self.key.version);
         }
         encode::array(out, queue.len());
@@ -256,7 +253,8 @@ impl ServerConnection {
     }
 
     fn ping(&self, command: &Command, out: &mut Vec<u8>) {
-        let is_subscriber = self.key.version == Version::Resp2 && self.subscriptions.iter().any(|some| !some.is_empty());
+        let is_subscriber =
+            self.key.version == Version::Resp2 && self.subscriptions.iter().any(|some| !some.is_empty());
         let text = command.get(1).map(Vec::as_slice);
         match (is_subscriber, text) {
             (true, text) => {

@@ -477,7 +477,11 @@ impl<'a, C: Choice> Run<'a, C> {
                 assert!(!self.client.is_mid_frame(), "half a reply");
                 // The error that ends it may be one that the client did not want to hear.
                 let is_deaf = self.features.contains(&REPLY) && self.faults.losses;
-                assert!(!is_owed || self.client.is_dismissed || is_deaf, "closed without a word: {end:?} {:?}", self.client.oldest());
+                assert!(
+                    !is_owed || self.client.is_dismissed || is_deaf,
+                    "closed without a word: {end:?} {:?}",
+                    self.client.oldest()
+                );
             }
             End::ClientEnd => assert!(!self.client.is_mid_frame(), "half a reply"),
         }
