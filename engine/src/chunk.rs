@@ -68,6 +68,11 @@ impl Spare {
         Self(spare.unwrap_or_else(|| Vec::with_capacity(SPARE_BYTES)))
     }
 
+    /// A buffer with a copy of `bytes`, no larger than they are.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+
     /// The bytes, to be filled.
     pub fn vec(&mut self) -> &mut Vec<u8> {
         &mut self.0
@@ -80,7 +85,8 @@ impl Drop for Spare {
         vec.clear();
         SPARES.with_borrow_mut(|spares| {
             let has_room = spares.received.len() * SPARE_BYTES < RETAINED_BYTES_MAX;
-            if has_room && vec.capacity() <= 2 * SPARE_BYTES {
+            let has_the_size = (SPARE_BYTES..=2 * SPARE_BYTES).contains(&vec.capacity());
+            if has_room && has_the_size {
                 spares.received.push(vec);
             }
         });

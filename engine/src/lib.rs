@@ -11,6 +11,7 @@
 //! | `net` | sockets: bind, accept, connect, limits on descriptors |
 //! | `accept` | the accept loop, error classes, hand-off to the least-loaded worker |
 //! | `chunk` | received bytes, in a pooled buffer |
+//! | `receive` | the multishot receive of io_uring, and how it is stopped |
 //! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
 //! | `poll_face` | the same two queues as `futures` `AsyncRead`/`AsyncWrite` |
 //! | `tls` | rustls between the wire and the two queues |
@@ -28,6 +29,7 @@ pub mod net;
 pub mod output;
 pub mod poll_face;
 pub mod reader;
+mod receive;
 pub mod settings;
 pub mod stream;
 pub mod tls;
@@ -45,4 +47,4 @@ pub use output::{Output, Watermarks};
 pub use reader::Reader;
 pub use stream::{Cutter, Stream, StreamOptions};
 pub use wheel::Deadline;
-pub use worker::{Worker, WorkerState, deadline, note_waiting_clients};
+pub use worker::{Worker, WorkerState, deadline, note_waiting_clients, yield_now};

@@ -4,39 +4,30 @@ use std::{
     future::poll_fn,
     io,
     os::fd::AsRawFd,
-    pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
 };
 
 use compio::{
-    driver::{
-        SharedFd,
-        op::{RecvFlags, RecvMulti},
-    },
-    runtime::{CancelToken, Runtime, StreamExt as _, SubmitMultiManaged, fd::PollFd},
+    driver::SharedFd,
+    runtime::{Runtime, fd::PollFd},
 };
-use futures_util::Stream as _;
 use socket2::Socket;
 
 use crate::{
     chunk::{Chunk, SPARE_BYTES, Spare},
     output::Output,
+    receive::RingReceive,
     stream::TlsLink,
 };
 
-type Receive = SubmitMultiManaged<RecvMulti<SharedFd<Socket>>, compio::driver::BufferRef>;
-
 enum Source {
-    /// io_uring: one multishot receive for the life of the connection. The kernel picks a buffer when data is there.
-    Ring {
-        socket: SharedFd<Socket>,
-        receive: Option<(Receive, CancelToken)>,
-        /// Waiting out an empty buffer pool.
-        starved: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    },
+    Ring(RingReceive),
     /// Readiness, then a direct receive into a spare buffer: an idle connection holds none.
-    Polling { socket: PollFd<Socket>, is_ready: bool },
+    Polling {
+        socket: PollFd<Socket>,
+        is_ready: bool,
+    },
 }
 
 /// Receives the chunks of one connection, in order, on one task.
@@ -54,7 +45,7 @@ pub struct Reader {
 impl Reader {
     pub(crate) fn new(socket: SharedFd<Socket>, output: Output, link: Rc<TlsLink>) -> io::Result<Self> {
         let source = if Runtime::with_current(|runtime| runtime.driver_type().is_iouring()) {
-            Source::Ring { socket, receive: None, starved: None }
+            Source::Ring(RingReceive::new(socket))
         } else {
             Source::Polling { socket: PollFd::from_shared_fd(socket)?, is_ready: true }
         };
@@ -125,11 +116,11 @@ impl Reader {
     }
 
     /// Stops the kernel from receiving ahead. What has arrived already is delivered by the next calls of
-    /// [`Reader::receive`], which then receives again. Call it before not calling `receive` for a while: back-pressure
-    /// would otherwise end at the buffer pool that all connections of the core share.
-    pub fn pause(&mut self) {
-        if let Source::Ring { receive: Some((_, cancel)), .. } = &self.source {
-            cancel.clone().cancel();
+    /// [`Reader::receive`], which then receives again. Await it before not calling `receive` for a while: back-pressure
+    /// would otherwise end at the buffer pool, and one client would hold the buffers of all.
+    pub async fn pause(&mut self) {
+        if let Source::Ring(receive) = &mut self.source {
+            receive.pause().await;
         }
     }
 }
@@ -137,57 +128,10 @@ impl Reader {
 impl Source {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
         match self {
-            Source::Ring { socket, receive, starved } => poll_ring(socket, receive, starved, context),
+            Source::Ring(receive) => receive.poll(context),
             Source::Polling { socket, is_ready } => poll_readiness(socket, is_ready, context),
         }
     }
-}
-
-fn poll_ring(
-    socket: &SharedFd<Socket>,
-    receive: &mut Option<(Receive, CancelToken)>,
-    starved: &mut Option<Pin<Box<dyn Future<Output = ()>>>>,
-    context: &mut Context<'_>,
-) -> Poll<io::Result<Option<Chunk>>> {
-    loop {
-        if let Some(wait) = starved {
-            ready!(wait.as_mut().poll(context));
-            *starved = None;
-        }
-        let item = match receive {
-            Some((stream, _)) => ready!(Pin::new(stream).poll_next(context)),
-            None => {
-                let mut stream = Runtime::with_current(|runtime| {
-                    let pool = runtime.buffer_pool()?;
-                    let operation = RecvMulti::new(socket.clone(), &pool, 0, RecvFlags::empty())?;
-                    io::Result::Ok(runtime.submit_multi(operation).into_managed(pool))
-                })?;
-                // The first poll submits the operation and registers it with the token; later polls need no wrapper.
-                let cancel = CancelToken::new();
-                let first = Pin::new(&mut (&mut stream).with_cancel(cancel.clone())).poll_next(context);
-                *receive = Some((stream, cancel));
-                ready!(first)
-            }
-        };
-        match item {
-            Some(Ok(Some(buffer))) if !buffer.is_empty() => return Poll::Ready(Ok(Some(Chunk::Pooled(buffer)))),
-            Some(Ok(_)) => return Poll::Ready(Ok(None)),
-            None => *receive = None,
-            Some(Err(error)) if error.raw_os_error() == Some(libc::ECANCELED) => *receive = None,
-            Some(Err(error)) if is_pool_empty(&error) => {
-                *receive = None;
-                *starved = Some(Box::pin(compio::time::sleep(POOL_WAIT)));
-            }
-            Some(Err(error)) => return Poll::Ready(Err(error)),
-        }
-    }
-}
-
-/// How long a reader waits for buffers of the pool to come back.
-const POOL_WAIT: std::time::Duration = std::time::Duration::from_millis(1);
-
-fn is_pool_empty(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::ResourceBusy || error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
 fn poll_readiness(

@@ -144,6 +144,19 @@ pub fn note_waiting_clients(change: i32) {
     WAITING_CLIENTS.with(|waiting| waiting.set(waiting.get().saturating_add_signed(change)));
 }
 
+/// Lets the other ready tasks run first.
+pub async fn yield_now() {
+    let mut has_yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
 /// The loop. One turn: read the clock once, run what is ready, then hand all operations to the kernel and wait.
 fn run<F, M>(runtime: &Runtime, state: &WorkerState, coalesce: Duration, main: F)
 where

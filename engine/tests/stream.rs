@@ -48,7 +48,7 @@ fn a_paused_reader_loses_nothing(driver: DriverChoice) {
             }
             chunks += 1;
             if chunks % 7 == 0 {
-                stream.reader.pause();
+                stream.reader.pause().await;
                 weir_engine::sleep(Duration::from_millis(1)).await;
             }
         }

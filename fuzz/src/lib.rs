@@ -7,10 +7,12 @@
 mod differential;
 mod reply;
 mod request;
+mod session;
 
 pub use differential::differential_reply;
 pub use reply::reply_framer;
 pub use request::{request_parser, split_invariance};
+pub use session::session;
 
 /// A target: any bytes, panics on a broken invariant.
 pub type Target = fn(&[u8]);
@@ -21,4 +23,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("reply_framer", reply_framer),
     ("differential_reply", differential_reply),
     ("split_invariance", split_invariance),
+    ("session", session),
 ];

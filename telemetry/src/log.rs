@@ -194,6 +194,12 @@ pub fn log_ring(capacity: usize) -> (LogWriter, LogReader) {
 }
 
 impl LogWriter {
+    /// Events dropped so far because the ring was full.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
+    }
+
     /// Queues the event, or drops it and counts if the ring is full. Never waits. Returns whether it was queued.
     pub fn push(&self, event: LogEvent) -> bool {
         let queued = self.0.events.push(event).is_ok();

@@ -16,14 +16,18 @@ use weir_base::{
 use weir_engine::{Output, Reader, Stream, stream::Cutter};
 
 use crate::{
-    metrics::UpstreamMetrics,
+    metrics::{LaneKind, UpstreamMetrics},
     protocol::{Frame, LaneProtocol, Loss, LossCause, Reply, Scan, Timing, Waiter},
 };
 
 /// A waiting client that takes nothing for this long is evicted, so that its lane moves on.
 const STALL_MAX: Duration = Duration::from_secs(60);
+/// The same while others wait behind it.
+const STALL_AMONG_OTHERS_MAX: Duration = Duration::from_secs(1);
+/// Chunks read in a row before other tasks get their turn.
+const CHUNKS_PER_TURN_MAX: u32 = 16;
 /// How often a stalled client is looked at.
-const STALL_LOOK: Duration = Duration::from_secs(1);
+const STALL_LOOK: Duration = Duration::from_millis(250);
 
 /// A request on its way: what a session gives, and what comes back with the reply.
 pub struct Exchange<W> {
@@ -76,6 +80,7 @@ pub struct Lane<P: LaneProtocol, W: Waiter<P>> {
     ending: Cell<Option<LossCause>>,
     last_reply: Cell<Time>,
     written: Cell<u64>,
+    kind: LaneKind,
     hard_cap: usize,
     greeting: P::Greeting,
     metrics: Rc<UpstreamMetrics>,
@@ -86,6 +91,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     pub(crate) fn new(
         stream: &Stream,
         greeting: P::Greeting,
+        kind: LaneKind,
         hard_cap: usize,
         metrics: Rc<UpstreamMetrics>,
     ) -> Rc<Self> {
@@ -101,6 +107,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             ending: Cell::new(None),
             last_reply: Cell::new(turn::now()),
             written: Cell::new(stream.output.appended()),
+            kind,
             hard_cap,
             greeting,
             metrics,
@@ -232,7 +239,12 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     /// as bytes and their exchanges, to be sent elsewhere.
     pub(crate) async fn read(&self, reader: &mut Reader) -> (LossCause, Unsent<W>) {
         let mut framer = P::Framer::default();
+        let mut chunks = 0;
         let cause = loop {
+            chunks += 1;
+            if chunks % CHUNKS_PER_TURN_MAX == 0 {
+                weir_engine::yield_now().await;
+            }
             let chunk = match reader.receive().await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) | Err(_) => break LossCause::Closed,
@@ -249,10 +261,10 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             if self.is_retired.get() && self.pending.borrow().is_empty() {
                 break LossCause::Retired;
             }
-            if let Some(slow) = self.congested_client() {
-                reader.pause();
-                self.is_stalled.set(self.owner.borrow().is_none());
-                self.wait_for(&slow).await;
+            if let Some((slow, limit)) = self.congested_client() {
+                reader.pause().await;
+                self.is_stalled.set(self.kind == LaneKind::Shared);
+                self.wait_for(&slow, limit).await;
                 self.is_stalled.set(false);
             }
         };
@@ -311,11 +323,11 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         Ok(())
     }
 
-    /// The client that must read before this lane is read on, if there is one.
-    fn congested_client(&self) -> Option<Rc<W>> {
+    /// The client that must read before this lane is read on, if there is one, and how long it may take nothing.
+    fn congested_client(&self) -> Option<(Rc<W>, Duration)> {
         if let Some(owner) = self.owner() {
             let is_slow = owner.output().is_congested() && !self.is_tunnel.get();
-            return is_slow.then_some(owner);
+            return is_slow.then_some((owner, STALL_MAX));
         }
         let pending = self.pending.borrow();
         let client = pending.front()?.exchange.waiter.clone();
@@ -323,19 +335,15 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         if !output.is_congested() || output.is_closed() {
             return None;
         }
-        let is_alone = pending.iter().all(|waiting| Rc::ptr_eq(&waiting.exchange.waiter, &client));
-        drop(pending);
-        if is_alone {
-            return Some(client);
+        if pending.iter().all(|waiting| Rc::ptr_eq(&waiting.exchange.waiter, &client)) {
+            return Some((client, STALL_MAX));
         }
-        if output.buffered() >= self.hard_cap {
-            client.evict();
-        }
-        None
+        // Others wait behind it: its reply may grow in memory up to the cap before they have to.
+        (output.buffered() >= self.hard_cap).then_some((client, STALL_AMONG_OTHERS_MAX))
     }
 
-    /// Waits until `client` has read, evicting it if it takes nothing for [`STALL_MAX`].
-    async fn wait_for(&self, client: &W) {
+    /// Waits until `client` has read, evicting it if it takes nothing for `limit`.
+    async fn wait_for(&self, client: &W, limit: Duration) {
         let output = client.output();
         let mut progress = (output.progress(), turn::now());
         while self.ending.get().is_none() {
@@ -344,7 +352,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             }
             if output.progress() != progress.0 {
                 progress = (output.progress(), turn::now());
-            } else if turn::now().since(progress.1) > STALL_MAX {
+            } else if turn::now().since(progress.1) > limit {
                 client.evict();
                 return;
             }
@@ -357,7 +365,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         let all = std::mem::take(&mut *self.pending.borrow_mut());
         for waiting in all {
             self.metrics.request_over();
-            if waiting.sent.is_none() && waiting.bytes > 0 && self.owner.borrow().is_none() {
+            if waiting.sent.is_none() && self.kind == LaneKind::Shared {
                 unsent.exchanges.push_back(waiting);
                 continue;
             }

@@ -148,7 +148,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             weir_engine::sleep(self.backoff(attempt)).await;
             attempt += 1;
         };
-        let lane = Lane::new(&stream, greeting, self.hard_cap(), self.metrics().clone());
+        let lane = Lane::new(&stream, greeting, LaneKind::Pinned, self.hard_cap(), self.metrics().clone());
         let _open = self.metrics().lane_opened(LaneKind::Pinned);
         self.grant(&lane, request);
         let (cause, _) = lane.read(&mut stream.reader).await;

@@ -27,6 +27,8 @@ pub struct SharedLane<P: LaneProtocol, W: Waiter<P>> {
     lane: RefCell<Option<Rc<Lane<P, W>>>>,
     backlog: RefCell<Unsent<W>>,
     is_connecting: Cell<bool>,
+    /// Counts the connections.
+    serial: Cell<u64>,
 }
 
 impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
@@ -38,6 +40,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             lane: RefCell::new(None),
             backlog: RefCell::default(),
             is_connecting: Cell::new(false),
+            serial: Cell::new(0),
         })
     }
 
@@ -57,6 +60,14 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             return Ok(());
         }
         self.queue(request, exchange)
+    }
+
+    /// Which connection the next request rides; `None` if the present one takes no more. A client that still waits for
+    /// replies on another must wait for them first, or they would overtake each other.
+    #[inline]
+    pub fn serial(&self) -> Option<u64> {
+        let is_changing = self.lane.borrow().as_ref().is_some_and(|lane| !lane.is_open());
+        (!is_changing).then(|| self.serial.get())
     }
 
     /// The lane, while it is connected.
@@ -108,10 +119,11 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
                 }
             }
         };
-        let lane = Lane::new(&stream, greeting, upstream.hard_cap(), upstream.metrics().clone());
+        let lane = Lane::new(&stream, greeting, LaneKind::Shared, upstream.hard_cap(), upstream.metrics().clone());
         let _open = upstream.metrics().lane_opened(LaneKind::Shared);
         self.adopt_backlog(&upstream, &lane);
         *self.lane.borrow_mut() = Some(lane.clone());
+        self.serial.set(self.serial.get() + 1);
         self.is_connecting.set(false);
         let (cause, unsent) = lane.read(&mut stream.reader).await;
         upstream.lane_lost(cause);

@@ -63,12 +63,12 @@ impl State {
             ClientCommand::Info => {
                 let mut line = Vec::new();
                 write_line(&mut line, io.entry(), io.now());
-                self.bulk(io, &line)
+                self.text(io, &line)
             }
             ClientCommand::List => {
                 let mut lines = Vec::new();
                 io.list_clients(&mut lines);
-                self.bulk(io, &lines)
+                self.text(io, &lines)
             }
             ClientCommand::NoTouch | ClientCommand::NoEvict => self.on_or_off(request, io),
             ClientCommand::Reply => self.client_reply(request, io),
@@ -95,6 +95,13 @@ impl State {
             redis::text::unknown_subcommand(&mut text, container, name);
         }
         self.error_line(io, &text)
+    }
+
+    /// Text for people: RESP3 marks it as such.
+    fn text(&mut self, io: &impl Io, text: &[u8]) -> Taken {
+        let version = self.version;
+        self.local(io, |out| encode::verbatim(out, *b"txt", text, version));
+        Taken::Yes
     }
 
     fn client_name(&mut self, io: &impl Io) -> Taken {

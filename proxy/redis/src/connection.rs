@@ -33,7 +33,9 @@ use crate::{
 };
 
 /// Output of a subscriber, in bytes, past which it is evicted (Redis `client-output-buffer-limit pubsub`).
-const SUBSCRIBER_OUTPUT_MAX: usize = 32 << 20;
+const SUBSCRIBER_OUTPUT_MAX: u64 = 32 << 20;
+/// Chunks of one client that are worked on before other tasks get their turn.
+const CHUNKS_PER_TURN_MAX: u32 = 4;
 /// Below this a connection's buffers are not charged to the byte budget: they fit the core's spare buffers.
 const CHARGED_BYTES_MIN: usize = 4 * 1024;
 /// What a refused client may still say before the socket closes, and for how long: a reset would destroy the reply.
@@ -77,6 +79,10 @@ pub struct Connection {
     is_over: Cell<bool>,
     /// Exchanges on their way; while there are any, the client waits.
     on_their_way: Cell<u32>,
+    /// Which connection of the shared lane they ride.
+    lane_serial: Cell<Option<u64>>,
+    /// Chunks taken since other tasks had their turn.
+    streak: Cell<u32>,
     ending: Cell<Option<&'static str>>,
     flushed_bytes: Cell<u64>,
     me: Weak<Connection>,
@@ -132,7 +138,7 @@ async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> &'static str {
             return connection.farewell();
         }
         if next == Next::Wait {
-            stream.reader.pause();
+            stream.reader.pause().await;
         }
         patience.arm(&due, connection, next);
         let event = poll_fn(|context| connection.poll_event(context, stream, &due, next)).await;
@@ -199,6 +205,8 @@ impl Connection {
             is_woken: Cell::new(false),
             is_over: Cell::new(false),
             on_their_way: Cell::new(0),
+            lane_serial: Cell::new(None),
+            streak: Cell::new(0),
             ending: Cell::new(None),
             flushed_bytes: Cell::new(0),
             me: me.clone(),
@@ -226,10 +234,17 @@ impl Connection {
         if self.is_woken.take() {
             return Poll::Ready(Event::Woken);
         }
+        if self.streak.get() >= CHUNKS_PER_TURN_MAX {
+            self.streak.set(0);
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if next == Next::Read {
             if let Poll::Ready(received) = stream.reader.poll_receive(context) {
+                self.streak.set(self.streak.get() + 1);
                 return Poll::Ready(Event::Received(received));
             }
+            self.streak.set(0);
         } else {
             let mut is_relieved = |output: &Output| output.poll_relieved(context).is_ready();
             let has_room = is_relieved(&self.output) & self.pin_output().is_none_or(|output| is_relieved(&output));
@@ -528,11 +543,11 @@ impl Waiter<RespLane> for Connection {
             if wake {
                 self.wake();
             }
-            if self.output.buffered() > SUBSCRIBER_OUTPUT_MAX {
+            let limit = self.service.listener().output_hard_cap.min(SUBSCRIBER_OUTPUT_MAX);
+            let count = self.output.buffered() as u64;
+            if count > limit {
                 let text = "a subscriber reads more slowly than it is sent to";
-                let count = self.output.buffered() as u64;
-                let violation =
-                    Violation::limit("slow_subscriber", Culprit::Client, text, count, SUBSCRIBER_OUTPUT_MAX as u64);
+                let violation = Violation::limit("slow_subscriber", Culprit::Client, text, count, limit);
                 self.violated(&violation);
                 self.end("evicted");
             }

@@ -59,6 +59,10 @@ impl State {
             self.order.sent();
             return Taken::Yes;
         }
+        if io.must_settle() {
+            self.hold = Some(Hold::Quiet);
+            return Taken::Held;
+        }
         match request.with_wire(|wire| io.forward(self.key(), wire, ticket)) {
             Ok(()) => {
                 io.count(Some(command));

@@ -29,7 +29,8 @@ impl State {
         if !self.is_authenticated && !command.flags.contains(Flags::NO_AUTH) {
             let is_hello = command.class == Class::Local(LocalCommand::Hello);
             if !is_hello {
-                return self.reject(io, refusal::NO_AUTH);
+                let is_exec = command.class == Class::Exec;
+                return self.reject(io, if is_exec { refusal::NO_AUTH_EXEC } else { refusal::NO_AUTH });
             }
         }
         let class = redis::treatment(command, request);

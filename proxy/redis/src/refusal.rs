@@ -3,6 +3,7 @@
 use weir_upstream::{LossCause, Refusal};
 
 pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
+pub(crate) const NO_AUTH_EXEC: &str = "EXECABORT Transaction discarded because of: NOAUTH Authentication required.";
 pub(crate) const NO_AUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
 pub(crate) const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 pub(crate) const AUTH_NOT_CONFIGURED: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?";

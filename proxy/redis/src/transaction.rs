@@ -157,6 +157,10 @@ impl State {
                 }
             }
         }
+        if self.pins.is_none() && io.must_settle() {
+            self.hold = Some(Hold::Quiet);
+            return Taken::Held;
+        }
         let Some(mut transaction) = self.end_transaction() else { return Taken::Yes };
         transaction.wire.extend_from_slice(EXEC);
         io.count(Some(command));

@@ -136,7 +136,8 @@ impl weir_admin::Gateway for Gateway {
 
     fn drain(&self) -> DrainStatus {
         let state = match self.phase() {
-            Phase::Starting | Phase::Serving => DrainState::Started,
+            Phase::Starting | Phase::Serving if !self.is_drain_asked.load(Relaxed) => DrainState::Started,
+            Phase::Starting | Phase::Serving => DrainState::Draining,
             Phase::Settling | Phase::Draining => DrainState::Draining,
             Phase::Drained => DrainState::Drained,
         };

@@ -13,7 +13,7 @@ use weir_base::{permit::LocalBudget, time::turn};
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
 use weir_redis::{CoreShare, Drain, RedisUpstream, RespLane, Service};
-use weir_telemetry::{Gauge, catalog};
+use weir_telemetry::{Counter, Gauge, catalog};
 use weir_upstream::{Upstream, UpstreamMetrics};
 
 use super::{
@@ -57,6 +57,7 @@ pub struct Core {
     buffered: Gauge,
     leased: Gauge,
     generation: Gauge,
+    log_dropped: Counter,
 }
 
 /// The main future of a worker: it ends with [`Mail::Stop`].
@@ -76,6 +77,7 @@ pub async fn run(setup: CoreSetup) {
         buffered: metrics.gauge(&catalog::BUFFERED_BYTES, &[]),
         leased: metrics.gauge(&catalog::BUFFERED_LEASED_BYTES, &[]),
         generation: metrics.gauge(&catalog::WORKER_CONFIG_GENERATION, &[&worker]),
+        log_dropped: metrics.counter(&catalog::LOG_DROPPED, &[&worker]),
     });
     let tidy = core.clone();
     let _housekeeping = weir_engine::spawn(async move {
@@ -215,6 +217,7 @@ impl Core {
         self.share.bytes.release_surplus();
         self.buffered.set(self.share.bytes.in_use() as i64);
         self.leased.set(self.share.bytes.leased() as i64);
+        self.log_dropped.advance_to(self.share.log.dropped());
         let doors = self.doors.borrow();
         if self.share.table.has_killed() {
             doors.values().for_each(|door| door.service.end_killed());

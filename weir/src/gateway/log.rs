@@ -10,24 +10,18 @@ use std::{
 
 use weir_base::time::Time;
 use weir_config::{AccessLogFormat, AccessLogSettings, LogTarget};
-use weir_telemetry::{
-    Registry, catalog,
-    log::{AccessRecord, LogEvent, LogReader},
-};
+use weir_telemetry::log::{AccessRecord, LogEvent, LogReader, UpstreamChange};
 
 use super::Reloaded;
 
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Moves events from the workers' rings to their places until the gateway stops.
-pub fn run(rings: Vec<LogReader>, registry: &Registry, settings: &AccessLogSettings, stopping: &AtomicBool) {
+pub fn run(rings: Vec<LogReader>, settings: &AccessLogSettings, stopping: &AtomicBool) {
     let mut target = open(&settings.target);
-    let dropped = |worker: usize| registry.shared().counter(&catalog::LOG_DROPPED, &[&worker.to_string()]);
-    let dropped: Vec<_> = (0..rings.len()).map(dropped).collect();
     loop {
         let is_last = stopping.load(Ordering::Relaxed);
-        for (ring, dropped) in rings.iter().zip(&dropped) {
-            dropped.advance_to(ring.dropped());
+        for ring in &rings {
             while let Some(event) = ring.pop() {
                 write(event, settings.format, target.as_mut());
             }
@@ -74,6 +68,9 @@ fn write(event: LogEvent, format: AccessLogFormat, target: Option<&mut Box<dyn W
             listener = %refusal.listener, reason = refusal.reason, count = refusal.count, limit = refusal.limit,
             suppressed = refusal.suppressed, "refused"
         ),
+        LogEvent::Upstream(event) if event.change == UpstreamChange::Up => {
+            tracing::info!(upstream = %event.upstream, endpoint = %event.endpoint, "upstream is up")
+        }
         LogEvent::Upstream(event) => tracing::warn!(
             upstream = %event.upstream, endpoint = %event.endpoint, change = event.change.as_str(),
             reason = event.reason, detail = event.detail.as_deref().unwrap_or_default(), "upstream"

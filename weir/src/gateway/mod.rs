@@ -60,6 +60,7 @@ pub struct Gateway {
     phase: AtomicU8,
     drain_begun: Mutex<Option<Instant>>,
     drain_asked: tokio::sync::Notify,
+    is_drain_asked: AtomicBool,
     started: Instant,
     source: Option<PathBuf>,
     /// One reload at a time.
@@ -71,6 +72,8 @@ pub struct Gateway {
     /// Who may ask the admin server; set once it runs.
     access: OnceLock<weir_admin::AdminAccess>,
     descriptors: u64,
+    /// What the process was started with.
+    first: Arc<Snapshot>,
 }
 
 /// What became of a reload.
@@ -140,6 +143,7 @@ impl Gateway {
             phase: AtomicU8::new(Phase::Starting as u8),
             drain_begun: Mutex::new(None),
             drain_asked: tokio::sync::Notify::new(),
+            is_drain_asked: AtomicBool::new(false),
             started: Instant::now(),
             source,
             reloading: Mutex::new(()),
@@ -149,6 +153,7 @@ impl Gateway {
             generation,
             access: OnceLock::new(),
             descriptors,
+            first: snapshot,
             registry,
         });
         gateway.publish(sockets);
@@ -162,8 +167,8 @@ impl Gateway {
 
     fn start_background(self: &Arc<Self>, rings: Vec<weir_telemetry::log::LogReader>) {
         let settings = self.snapshot().telemetry.access_log.clone();
-        let (stopping, registry) = (self.stopping.clone(), self.registry.clone());
-        let log = move || log::run(rings, &registry, &settings, &stopping);
+        let stopping = self.stopping.clone();
+        let log = move || log::run(rings, &settings, &stopping);
         let log = std::thread::Builder::new().name("log".into()).spawn(log);
         let gateway = self.clone();
         let watch = std::thread::Builder::new().name("watch".into()).spawn(move || watch::run(&gateway));
@@ -206,7 +211,7 @@ impl Gateway {
         let _one = lock(&self.reloading);
         let outcome = self.try_reload();
         let label = match &outcome {
-            Reloaded::Applied(_) => "ok",
+            Reloaded::Applied(_) => "applied",
             Reloaded::Unchanged => "unchanged",
             Reloaded::Rejected(_) => "rejected",
             Reloaded::Refused(_) => "refused",
@@ -231,10 +236,12 @@ impl Gateway {
             Err(diagnostics) => return Reloaded::Rejected(diagnostics),
         };
         let current = self.plan.load_full();
-        let change = diff(&current.snapshot, &next);
+        let mut change = diff(&current.snapshot, &next);
         if change.is_empty() {
             return Reloaded::Unchanged;
         }
+        // What waits for a restart is what differs from the start, however many reloads ago it was written.
+        change.needs_restart = diff(&self.first, &next).needs_restart;
         let next = fit_descriptors(next, self.descriptors).published(current.snapshot.generation + 1);
         let prepared = bind_new(&next, Some(&current.snapshot), self.mailboxes.len())
             .and_then(|sockets| Ok((Plan::new(next.clone(), &self.admission, Some(&current))?, sockets)));
@@ -292,6 +299,7 @@ impl Gateway {
 
     /// Asks for a drain; [`Gateway::drain`] is then run by whoever waits for [`Gateway::drain_asked`].
     pub fn ask_drain(&self) {
+        self.is_drain_asked.store(true, Ordering::Relaxed);
         self.drain_asked.notify_one();
     }
 
@@ -346,9 +354,16 @@ impl Gateway {
     }
 }
 
-/// Lowers the connection limit to what the process may open. Each client may come to need a lane of its own.
+/// Lowers the connection limit to what the process may open beside its upstream connections and the admin address.
 fn fit_descriptors(mut snapshot: Snapshot, descriptors: u64) -> Snapshot {
-    let fits = descriptors.saturating_sub(weir_admin::limits::DESCRIPTORS_RESERVED as u64) / 2;
+    let workers = snapshot.runtime.workers.unwrap_or_else(|| net::allowed_cpus().len()) as u64;
+    let lanes = |upstream: &weir_config::Upstream| {
+        let settings = &upstream.settings;
+        u64::from(settings.pinned_lanes_max) + u64::from(settings.shared_lanes)
+    };
+    let lanes: u64 = snapshot.upstreams.iter().map(lanes).sum();
+    let reserved = weir_admin::limits::DESCRIPTORS_RESERVED as u64 + workers * lanes;
+    let fits = descriptors.saturating_sub(reserved).max(descriptors / 4);
     let wanted = u64::from(snapshot.limits.connections);
     if fits < wanted {
         tracing::warn!(descriptors, wanted, fits, "limits.connections lowered: raise the descriptor limit (ulimit -n)");

@@ -60,7 +60,7 @@ pub async fn exchange(core: &Core, session: &mut Session, stream: &mut Stream) -
     let mut has_input = true;
     while !stream.output.is_closed() {
         if stream.output.is_congested() {
-            stream.reader.pause();
+            stream.reader.pause().await;
             stream.output.relieved().await;
             continue;
         }
@@ -76,7 +76,7 @@ pub async fn exchange(core: &Core, session: &mut Session, stream: &mut Stream) -
             return Ok(());
         }
         if !reads {
-            stream.reader.pause();
+            stream.reader.pause().await;
         }
         match next(&mut stream.reader, reads, &mut held).await {
             Event::Due => {

@@ -103,6 +103,13 @@ impl Io for Connection {
     }
 
     #[inline]
+    fn must_settle(&self) -> bool {
+        let changed =
+            |shared: &Shared| shared.lane.serial().is_none_or(|serial| self.lane_serial.get() != Some(serial));
+        self.on_their_way.get() > 0 && self.shared.borrow().as_ref().is_some_and(changed)
+    }
+
+    #[inline]
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
         let permit = self.service.core.flight.try_acquire().ok_or(Refusal::QueueFull)?;
         let exchange = self.exchange(ticket, Some(permit), request).ok_or(Refusal::QueueFull)?;
@@ -111,10 +118,12 @@ impl Io for Connection {
             && shared.key == key
         {
             let sent = shared.lane.send(request, exchange);
+            self.lane_serial.set(shared.lane.serial());
             return sent.inspect_err(|_| self.exchange_over());
         }
         let lane = self.upstream.borrow().shared(key, self.guard.entry().id);
         let sent = lane.send(request, exchange);
+        self.lane_serial.set(lane.serial());
         *shared = Some(Shared { key, lane });
         sent.inspect_err(|_| self.exchange_over())
     }
@@ -148,7 +157,9 @@ impl Io for Connection {
     fn forward_pinned(&self, request: &[u8], ticket: Ticket) {
         let lane = self.pinned.borrow().as_ref().map(|pinned| pinned.lane.clone());
         let permit = self.service.core.flight.try_acquire();
-        if let (Some(lane), Some(exchange)) = (lane, self.exchange(ticket, permit, request)) {
+        if let Some(lane) = lane
+            && let Some(exchange) = self.exchange(ticket, permit, request)
+        {
             lane.send(request, exchange);
         }
     }

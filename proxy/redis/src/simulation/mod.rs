@@ -126,6 +126,11 @@ impl Simulation {
         self.session.is_quiet() && self.session.held() == 0 && self.wire.is_empty()
     }
 
+    /// Since when the command at the front of the input is unfinished.
+    pub fn partial_since(&self) -> Option<weir_base::time::Time> {
+        self.session.partial_since()
+    }
+
     /// The client puts bytes on the wire.
     pub fn send(&mut self, bytes: &[u8]) {
         self.wire.extend(bytes);

@@ -13,6 +13,9 @@ use crate::{
     settings::{RedisListenerSettings, UnknownCommands},
 };
 
+/// Bytes in front of what a raw client sends: they choose settings and the size of its pieces.
+const RAW_HEADER_BYTES: usize = 11;
+
 /// Steps of a run, at most.
 const STEPS_MAX: u32 = 400;
 
@@ -116,9 +119,11 @@ pub fn run(choice: &mut impl Choice) {
 
 /// A client that sends any bytes, in pieces: the gateway's replies are well formed, and no rule of its surroundings breaks.
 pub fn run_raw(input: &[u8]) {
-    let (header, bytes) = input.split_at(input.len().min(4));
+    let (header, bytes) = input.split_at(input.len().min(RAW_HEADER_BYTES));
     let mut choice = Bytes(header);
-    let settings = settings(&mut choice, false);
+    // Nobody guesses it, so nothing may be sent.
+    let password = (choice.below(4) == 1).then_some("k9-Vt2!qLw");
+    let settings = RedisListenerSettings { admin_commands: choice.below(2) == 1, ..settings(&mut choice, password) };
     let piece = 1 + choice.below(64) as usize;
     let mut simulation = Simulation::new(settings);
     let mut output = Vec::new();
@@ -137,11 +142,11 @@ pub fn run_raw(input: &[u8]) {
     assert!(framer.is_idle(), "whole replies");
 }
 
-fn settings(choice: &mut impl Choice, has_password: bool) -> RedisListenerSettings {
+fn settings(choice: &mut impl Choice, password: Option<&str>) -> RedisListenerSettings {
     let small = |choice: &mut dyn FnMut() -> u64, some: [u64; 4]| some[choice() as usize];
     let mut four = || choice.below(4);
     RedisListenerSettings {
-        password: has_password.then(|| "secret".to_owned().into()),
+        password: password.map(|password| password.to_owned().into()),
         pipeline_max: small(&mut four, [1024, 1, 2, 5]) as u32,
         pipeline_bytes: small(&mut four, [1 << 20, 64, 200, 1000]),
         stream_bytes: small(&mut four, [1 << 16, 64, 100, 300]),
@@ -167,7 +172,7 @@ impl<'a, C: Choice> Run<'a, C> {
         let has_password = features.contains(&AUTH);
         let mut one_of = |bound| choice.below(bound) == 1;
         let faults = Faults { losses: one_of(3), refusals: one_of(3), shortage: one_of(3) };
-        let settings = settings(choice, has_password);
+        let settings = settings(choice, has_password.then_some("secret"));
         let mut client = Client::new(settings.clone());
         client.is_lenient = faults.losses || faults.refusals || faults.shortage;
         Self {

@@ -1,3 +1,17 @@
-//! The session against the simulated world.
+//! The session against the simulated world: scenes first, then random runs.
 
+mod ends;
+mod limits;
+mod login;
+mod losses;
+mod pinning;
+mod pipelining;
+mod policy;
+mod reply_mode;
+mod scene;
+mod selecting;
+mod streaming;
+mod subscriptions;
 mod swarm;
+mod transactions;
+mod watching;
