@@ -11,7 +11,7 @@
 //! | `net` | sockets: bind, accept, connect, limits on descriptors |
 //! | `accept` | the accept loop, error classes, hand-off to the least-loaded worker |
 //! | `chunk` | received bytes, in a pooled buffer |
-//! | `receive` | the multishot receive of io_uring, and how it is stopped |
+//! | `receive` | the receive operation of io_uring |
 //! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
 //! | `poll_face` | the same two queues as `futures` `AsyncRead`/`AsyncWrite` |
 //! | `tls` | rustls between the wire and the two queues |

@@ -115,12 +115,11 @@ impl Reader {
         Ok(if plain.vec().is_empty() { None } else { Some(Chunk::Spare(plain)) })
     }
 
-    /// Stops the kernel from receiving ahead. What has arrived already is delivered by the next calls of
-    /// [`Reader::receive`], which then receives again. Await it before not calling `receive` for a while: back-pressure
-    /// would otherwise end at the buffer pool, and one client would hold the buffers of all.
-    pub async fn pause(&mut self) {
+    /// Call it instead of receiving while no more is wanted, so that what was already under way holds no buffer that all
+    /// connections of the core share.
+    pub fn poll_idle(&mut self, context: &mut Context<'_>) {
         if let Source::Ring(receive) = &mut self.source {
-            receive.pause().await;
+            receive.poll_idle(context);
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Receiving through the ring: one multishot operation, and what to do with what it has taken when nobody wants more.
+//! Receiving through the ring: one operation at a time, into a buffer that the kernel picks when data is there.
+//!
+//! A multishot receive would save an operation per chunk, but it cannot be stopped while data keeps coming: the kernel finds
+//! nothing to cancel in a request that is just being run again. Measured, one client that sends without reading took every
+//! buffer of its core, and copying them out took all its memory. With one operation at a time back-pressure is exact.
 
 use std::{
-    collections::VecDeque,
-    future::poll_fn,
     io,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -10,127 +12,98 @@ use std::{
 };
 
 use compio::{
+    buf::IoBufMut,
     driver::{
-        BufferRef, SharedFd,
-        op::{RecvFlags, RecvMulti},
+        BufferRef, PollFirst, ResultTakeBuffer, SharedFd,
+        op::{RecvFlags, RecvManaged},
     },
-    runtime::{CancelToken, Runtime, StreamExt as _, SubmitMultiManaged},
+    runtime::{Runtime, Submit},
 };
-use futures_util::Stream as _;
 use socket2::Socket;
 
 use crate::chunk::{Chunk, Spare};
 
-type Operation = SubmitMultiManaged<RecvMulti<SharedFd<Socket>>, BufferRef>;
+type Operation = Submit<RecvManaged<SharedFd<Socket>>>;
 type Received = io::Result<Option<Chunk>>;
 
 /// How long a reader waits for buffers of the pool to come back.
 const POOL_WAIT: Duration = Duration::from_millis(1);
 
-/// The multishot receive of one connection. The kernel picks a buffer when data is there, so an idle connection holds none.
+/// The receive operation of one connection. It takes a buffer of the pool only when data is there.
 pub(crate) struct RingReceive {
     socket: SharedFd<Socket>,
-    operation: Option<(Operation, CancelToken)>,
+    operation: Option<Operation>,
     /// Waiting out an empty buffer pool.
     starved: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Received while nobody wanted more: copied out, so that the pool has its buffers back.
-    stash: VecDeque<Chunk>,
-    /// How the connection ended, behind the stash.
-    end: Option<io::Result<()>>,
+    /// What arrived while nobody wanted more: copied out, so that the pool has its buffer back.
+    stash: Option<Received>,
+    /// The last chunk did not fill its buffer, so most likely nothing is waiting now.
+    is_drained: bool,
 }
 
 impl RingReceive {
     pub(crate) fn new(socket: SharedFd<Socket>) -> Self {
-        Self { socket, operation: None, starved: None, stash: VecDeque::new(), end: None }
+        Self { socket, operation: None, starved: None, stash: None, is_drained: false }
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Received> {
-        if let Some(chunk) = self.stash.pop_front() {
-            return Poll::Ready(Ok(Some(chunk)));
-        }
-        if let Some(end) = self.end.take() {
-            return Poll::Ready(end.map(|()| None));
+        if let Some(received) = self.stash.take() {
+            return Poll::Ready(received);
         }
         loop {
             if let Some(wait) = &mut self.starved {
                 ready!(wait.as_mut().poll(context));
                 self.starved = None;
             }
-            if let Some(received) = ready!(self.poll_operation(context)) {
-                return Poll::Ready(received.map(|buffer| buffer.map(Chunk::Pooled)));
+            if self.operation.is_none() {
+                self.operation = Some(self.submit()?);
             }
-        }
-    }
-
-    /// One item of the operation; `None` if it is over and must be made anew.
-    fn poll_operation(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Option<BufferRef>>>> {
-        let item = match &mut self.operation {
-            Some((stream, _)) => ready!(Pin::new(stream).poll_next(context)),
-            None => {
-                let (stream, first) = self.submit(context);
-                self.operation = stream;
-                ready!(first)
-            }
-        };
-        Poll::Ready(match item {
-            Some(Ok(Some(buffer))) if !buffer.is_empty() => Some(Ok(Some(buffer))),
-            Some(Ok(_)) => Some(Ok(None)),
-            None => {
-                self.operation = None;
-                None
-            }
-            Some(Err(error)) if error.raw_os_error() == Some(libc::ECANCELED) => {
-                self.operation = None;
-                None
-            }
-            Some(Err(error)) if is_pool_empty(&error) => {
-                self.operation = None;
-                self.starved = Some(Box::pin(compio::time::sleep(POOL_WAIT)));
-                None
-            }
-            Some(Err(error)) => Some(Err(error)),
-        })
-    }
-
-    #[allow(clippy::type_complexity)]
-    fn submit(
-        &self,
-        context: &mut Context<'_>,
-    ) -> (Option<(Operation, CancelToken)>, Poll<Option<io::Result<Option<BufferRef>>>>) {
-        let made = Runtime::with_current(|runtime| {
-            let pool = runtime.buffer_pool()?;
-            let operation = RecvMulti::new(self.socket.clone(), &pool, 0, RecvFlags::empty())?;
-            io::Result::Ok(runtime.submit_multi(operation).into_managed(pool))
-        });
-        match made {
-            Err(error) => (None, Poll::Ready(Some(Err(error)))),
-            Ok(mut stream) => {
-                // The first poll submits the operation and registers it with the token; later polls need no wrapper.
-                let cancel = CancelToken::new();
-                let first = Pin::new(&mut (&mut stream).with_cancel(cancel.clone())).poll_next(context);
-                (Some((stream, cancel)), first)
-            }
-        }
-    }
-
-    /// Ends the operation and takes in what it has received: a few dozen buffers at most, as the kernel yields in between.
-    pub(crate) async fn pause(&mut self) {
-        let Some((_, cancel)) = &self.operation else { return };
-        cancel.clone().cancel();
-        poll_fn(|context| {
-            while self.operation.is_some() {
-                match ready!(self.poll_operation(context)) {
-                    Some(Ok(Some(buffer))) => self.stash.push_back(Chunk::Spare(Spare::copy_of(&buffer))),
-                    Some(end) => {
-                        self.end = Some(end.map(|_| ()));
-                        self.operation = None;
-                    }
-                    None => {}
+            match ready!(self.poll_operation(context)) {
+                Ok(Some(mut buffer)) => {
+                    self.is_drained = buffer.len() < buffer.buf_capacity();
+                    return Poll::Ready(Ok(Some(Chunk::Pooled(buffer))));
                 }
+                Ok(None) => return Poll::Ready(Ok(None)),
+                Err(error) if is_pool_empty(&error) => {
+                    self.starved = Some(Box::pin(compio::time::sleep(POOL_WAIT)));
+                }
+                Err(error) => return Poll::Ready(Err(error)),
             }
-            Poll::Ready(())
+        }
+    }
+
+    /// Frees the buffer of an operation that was under way when its reader stopped wanting more; begins no other.
+    pub(crate) fn poll_idle(&mut self, context: &mut Context<'_>) {
+        if self.operation.is_none() || self.stash.is_some() {
+            return;
+        }
+        if let Poll::Ready(received) = self.poll_operation(context) {
+            let copied = received.map(|buffer| buffer.map(|buffer| Chunk::Spare(Spare::copy_of(&buffer))));
+            self.stash = match copied {
+                Err(error) if is_pool_empty(&error) => None,
+                copied => Some(copied),
+            };
+        }
+    }
+
+    fn submit(&self) -> io::Result<Operation> {
+        Runtime::with_current(|runtime| {
+            let pool = runtime.buffer_pool()?;
+            let mut operation = RecvManaged::new(self.socket.clone(), &pool, 0, RecvFlags::empty())?;
+            if self.is_drained {
+                operation.poll_first();
+            }
+            Ok(runtime.submit(operation))
         })
-        .await;
+    }
+
+    fn poll_operation(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<BufferRef>>> {
+        let Some(operation) = &mut self.operation else { return Poll::Pending };
+        let result = ready!(Pin::new(operation).poll(context));
+        self.operation = None;
+        // SAFETY: the result belongs to the very operation whose buffer is taken, so its length is initialised.
+        let buffer = unsafe { result.take_buffer() }?;
+        Poll::Ready(Ok(buffer.filter(|buffer| !buffer.is_empty())))
     }
 }
 

@@ -48,8 +48,12 @@ fn a_paused_reader_loses_nothing(driver: DriverChoice) {
             }
             chunks += 1;
             if chunks % 7 == 0 {
-                stream.reader.pause().await;
-                weir_engine::sleep(Duration::from_millis(1)).await;
+                let mut pause = std::pin::pin!(weir_engine::sleep(Duration::from_millis(1)));
+                std::future::poll_fn(|context| {
+                    stream.reader.poll_idle(context);
+                    pause.as_mut().poll(context)
+                })
+                .await;
             }
         }
         told.send(at).expect("the test waits");

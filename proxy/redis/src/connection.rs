@@ -137,9 +137,6 @@ async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> &'static str {
         if next == Next::Close {
             return connection.farewell();
         }
-        if next == Next::Wait {
-            stream.reader.pause().await;
-        }
         patience.arm(&due, connection, next);
         let event = poll_fn(|context| connection.poll_event(context, stream, &due, next)).await;
         let result = match event {
@@ -246,6 +243,7 @@ impl Connection {
             }
             self.streak.set(0);
         } else {
+            stream.reader.poll_idle(context);
             let mut is_relieved = |output: &Output| output.poll_relieved(context).is_ready();
             let has_room = is_relieved(&self.output) & self.pin_output().is_none_or(|output| is_relieved(&output));
             if has_room && self.session.borrow().next(self) != next {

@@ -56,7 +56,6 @@ async fn exchange(core: &Core, session: &mut Session, stream: &mut Stream) -> io
         // Back to the pool before anything is waited for.
         drop(chunk);
         while stream.output.is_congested() {
-            stream.reader.pause().await;
             stream.output.relieved().await;
             if stream.output.is_closed() {
                 return Ok(());

@@ -60,7 +60,6 @@ pub async fn exchange(core: &Core, session: &mut Session, stream: &mut Stream) -
     let mut has_input = true;
     while !stream.output.is_closed() {
         if stream.output.is_congested() {
-            stream.reader.pause().await;
             stream.output.relieved().await;
             continue;
         }
@@ -74,9 +73,6 @@ pub async fn exchange(core: &Core, session: &mut Session, stream: &mut Stream) -
         let reads = has_room && has_input && progress == Progress::Done && !session.is_closing;
         if !reads && held.replies.is_empty() {
             return Ok(());
-        }
-        if !reads {
-            stream.reader.pause().await;
         }
         match next(&mut stream.reader, reads, &mut held).await {
             Event::Due => {

@@ -57,6 +57,8 @@ pub struct Lane {
     pub server: ServerConnection,
     /// Frames come unpaired.
     pub is_tunnel: bool,
+    /// It takes no more requests; what waits on it is still answered.
+    pub is_retired: bool,
     pending: VecDeque<Pending>,
     unsent: Vec<u8>,
     outbox: VecDeque<u8>,
@@ -71,6 +73,7 @@ impl Lane {
             key,
             server: ServerConnection::new(key),
             is_tunnel: false,
+            is_retired: false,
             pending: VecDeque::new(),
             unsent: Vec::new(),
             outbox: VecDeque::new(),

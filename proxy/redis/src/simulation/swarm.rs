@@ -252,7 +252,12 @@ impl<'a, C: Choice> Run<'a, C> {
 
     /// Something that others do.
     fn happen(&mut self) {
-        match self.choice.below(5) {
+        match self.choice.below(6) {
+            5 => {
+                if let Some(lane) = self.lane() {
+                    self.simulation.world.retire_lane(lane);
+                }
+            }
             0 => {
                 let key = self.key();
                 self.simulation.world.server().touch(&key);

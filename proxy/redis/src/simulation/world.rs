@@ -139,6 +139,13 @@ impl World {
         }
     }
 
+    /// A shared lane takes no more requests.
+    pub fn retire_lane(&self, index: usize) {
+        if let Some(lane) = self.shared_lanes.borrow_mut().get_mut(index) {
+            lane.is_retired = true;
+        }
+    }
+
     /// Loses a lane. The numbers of the exchanges that will not be answered, and whether it was the pinned one.
     pub fn lose_lane(&self, index: usize) -> (Vec<u64>, bool) {
         let mut shared = self.shared_lanes.borrow_mut();
@@ -258,6 +265,10 @@ impl Io for World {
         self.policy.get().full
     }
 
+    fn must_settle(&self) -> bool {
+        self.shared_lanes.borrow().iter().any(|lane| lane.is_retired && lane.in_flight() > 0)
+    }
+
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
         assert!(!self.is_pinned(), "a request on a shared lane beside the pinned one");
         self.admit(ticket);
@@ -265,7 +276,9 @@ impl Io for World {
             return Err(refusal);
         }
         let mut lanes = self.shared_lanes.borrow_mut();
-        let others = lanes.iter().filter(|lane| lane.key != key).map(Lane::in_flight).sum::<usize>();
+        lanes.retain(|lane| !lane.is_retired || lane.in_flight() > 0);
+        let is_other = |lane: &&Lane| lane.key != key || lane.is_retired;
+        let others = lanes.iter().filter(is_other).map(Lane::in_flight).sum::<usize>();
         assert_eq!(others, 0, "replies of two lanes could overtake each other");
         self.next_number.set(ticket.number + 1);
         match lanes.iter_mut().find(|lane| lane.key == key) {

@@ -106,3 +106,17 @@ fn a_lane_lost_before_its_command_was_looked_at_again_is_asked_for_again() {
     scene.releases();
     assert!(scene.reads().contains("BLPOP k 0|0|"));
 }
+
+/// The requests of a client ride one connection at a time, or replies could overtake each other.
+#[test]
+fn a_lane_that_takes_no_more_requests_is_left_when_it_has_answered() {
+    for line in ["GET b", "MULTI\nGET b\nEXEC"] {
+        let mut scene = Scene::new();
+        scene.blurts("GET a");
+        scene.0.world.retire_lane(0);
+        scene.blurts(line);
+        assert_eq!(scene.0.world.lane_count(), 1, "{line} waits");
+        let read = scene.reads();
+        assert!(read.contains(&bulk("GET a|0|1")) && read.contains("GET b|0|"), "{line}: {read}");
+    }
+}

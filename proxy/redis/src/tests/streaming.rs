@@ -90,6 +90,21 @@ fn bad_framing_in_the_middle_closes_and_the_lane_goes_with_it() {
     assert_eq!(scene.given_back(), (0, 1));
 }
 
+/// On an own lane other replies may be due: they must not go down with half a command.
+#[test]
+fn a_large_command_starts_when_all_before_it_is_answered() {
+    let mut scene = scene();
+    scene.says("WATCH k");
+    let mut bytes = wire(&format!("GET a\nSET k {}", "x".repeat(500)));
+    let end = bytes.len() - 2;
+    bytes[end] = b'!';
+    scene.0.send(&bytes);
+    scene.0.arrive(300);
+    assert_eq!(scene.0.world.with_lane(0, |lane, _| lane.in_flight()), 1, "only GET is on its way");
+    let read = scene.reads();
+    assert_eq!(read, bulk("GET a|0|2") + "-ERR Protocol error: expected CRLF after bulk\r\n");
+}
+
 #[test]
 fn a_refused_lane_drops_the_rest_and_the_session_goes_on() {
     let mut scene = scene();
