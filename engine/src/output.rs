@@ -37,7 +37,8 @@ struct Inner {
     congested: Cell<bool>,
     marks: Watermarks,
     writer: RefCell<Option<Waker>>,
-    relieved: RefCell<Option<Waker>>,
+    /// Who waits for room: the connection itself, and the lane whose reply it takes.
+    relieved: RefCell<Vec<Waker>>,
     on_flush: RefCell<Option<Box<dyn Fn()>>>,
     progress: Cell<u64>,
     appended: Cell<u64>,
@@ -67,7 +68,7 @@ impl Output {
             congested: Cell::new(false),
             marks,
             writer: RefCell::new(None),
-            relieved: RefCell::new(None),
+            relieved: RefCell::default(),
             on_flush: RefCell::new(None),
             progress: Cell::new(0),
             appended: Cell::new(0),
@@ -138,12 +139,15 @@ impl Output {
         self.0.progress.get()
     }
 
-    /// Ready when the output is below its low-water mark or closed. One waiter at a time.
+    /// Ready when the output is below its low-water mark or closed.
     pub fn poll_relieved(&self, context: &mut Context<'_>) -> Poll<()> {
         if !self.is_congested() || self.is_closed() {
             return Poll::Ready(());
         }
-        *self.0.relieved.borrow_mut() = Some(context.waker().clone());
+        let mut waiting = self.0.relieved.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            waiting.push(context.waker().clone());
+        }
         Poll::Pending
     }
 
@@ -237,7 +241,7 @@ impl Output {
 
     fn relieve(&self) {
         self.0.congested.set(false);
-        if let Some(waker) = self.0.relieved.borrow_mut().take() {
+        for waker in self.0.relieved.take() {
             waker.wake();
         }
     }

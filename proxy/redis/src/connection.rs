@@ -4,6 +4,7 @@ mod surroundings;
 
 use std::{
     cell::{Cell, RefCell},
+    collections::VecDeque,
     future::poll_fn,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -68,8 +69,8 @@ pub struct Connection {
     pinned: RefCell<Option<Pinned>>,
     /// A lane that was asked for and has not come.
     asked: RefCell<Option<(LaneKey, bool, Rc<RedisUpstream>)>>,
-    /// The request that was chosen for the access log.
-    access: RefCell<Option<Box<AccessSample>>>,
+    /// The requests that were chosen for the access log, oldest first.
+    access: RefCell<VecDeque<AccessSample>>,
     done: RefCell<Vec<Done>>,
     stages: Cell<Option<(u64, Time, Time)>>,
     charge: RefCell<BytesPermit>,
@@ -133,6 +134,9 @@ async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> &'static str {
         if let Some(reason) = connection.ending.get() {
             return reason;
         }
+        if connection.output.is_closed() {
+            return "client_reset";
+        }
         let next = connection.session.borrow().next(&**connection);
         if next == Next::Close {
             return connection.farewell();
@@ -193,7 +197,7 @@ impl Connection {
             shared: RefCell::new(None),
             pinned: RefCell::new(None),
             asked: RefCell::new(None),
-            access: RefCell::new(None),
+            access: RefCell::default(),
             done: RefCell::default(),
             stages: Cell::new(None),
             charge: RefCell::new(service.core.bytes.empty()),
@@ -448,14 +452,18 @@ impl Connection {
     #[cold]
     fn note_access(&self, reply: &Reply<'_>) {
         let mut access = self.access.borrow_mut();
-        let Some(sample) = access.as_mut().filter(|sample| sample.number == Some(reply.exchange)) else { return };
+        while access.front().is_some_and(|sample| sample.number.is_some_and(|number| number < reply.exchange)) {
+            // Its reply was lost.
+            access.pop_front();
+        }
+        let Some(sample) = access.front_mut().filter(|sample| sample.number == Some(reply.exchange)) else { return };
         sample.reply_bytes += reply.bytes.len() as u64;
         if let Some(kind) = reply.end {
             let now = turn::now();
             let (took, upstream) = (now.nanos_since(reply.timing.arrived), now.nanos_since(reply.timing.sent));
             let name = self.upstream.borrow().settings().name.clone();
             self.log_access(sample, took, upstream, kind == FrameKind::Error, Some(name));
-            *access = None;
+            access.pop_front();
         }
     }
 
@@ -500,7 +508,7 @@ impl Waiter<RespLane> for Connection {
     fn on_reply(&self, reply: Reply<'_>) {
         self.guarded(|| {
             let wake = self.session.borrow_mut().on_reply(reply.exchange, reply.bytes, reply.end, self);
-            if self.access.borrow().is_some() {
+            if !self.access.borrow().is_empty() {
                 self.note_access(&reply);
             }
             if reply.end.is_some() {

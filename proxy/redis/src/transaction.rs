@@ -5,7 +5,7 @@ use weir_resp::{Version, encode};
 
 use crate::{
     forward::DbChange,
-    io::{Io, Ticket},
+    io::{Full, Io, Ticket},
     pin::PinReason,
     refusal,
     session::{Hold, Request, State, Taken},
@@ -115,6 +115,10 @@ impl State {
         if is_full {
             io.count_shed("transaction_size");
             return self.reject(io, refusal::TRANSACTION_FULL);
+        }
+        if io.full() == Some(Full::Buffered) {
+            io.count_shed(Full::Buffered.name());
+            return self.reject(io, refusal::BUFFERED);
         }
         if !transaction.is_spoiled {
             transaction.commands += 1;

@@ -32,7 +32,7 @@ impl Connection {
             let now = Time::now();
             self.stages.set(Some((ticket.number, now, now)));
         }
-        if let Some(sample) = self.access.borrow_mut().as_mut().filter(|sample| sample.number.is_none()) {
+        if let Some(sample) = self.access.borrow_mut().back_mut().filter(|sample| sample.number.is_none()) {
             sample.number = Some(ticket.number);
             sample.request_bytes = request.len() as u64;
         }
@@ -60,7 +60,12 @@ impl Connection {
         if command.is_some_and(|command| matches!(command.class, Class::Local(_))) {
             self.log_access(&sample, 0, 0, false, None);
         } else {
-            *self.access.borrow_mut() = Some(Box::new(sample));
+            let mut access = self.access.borrow_mut();
+            // A command that was chosen and then not sent leaves its record behind.
+            if access.back().is_some_and(|last| last.number.is_none()) {
+                access.pop_back();
+            }
+            access.push_back(sample);
         }
     }
 
