@@ -4,6 +4,8 @@
 //! client suite of one language …). `cargo xtask test` runs the lanes one after the other, prints a
 //! table with the time of each, and ends with one machine-readable line, `N passed, N failed`.
 #![forbid(unsafe_code)]
+// A tool for developers: its pages link to private items on purpose.
+#![allow(rustdoc::private_intra_doc_links)]
 
 pub mod bench;
 pub mod command;

@@ -1,5 +1,6 @@
 //! The shell around one session: its socket, its lanes, its deadlines.
 
+mod replies;
 mod surroundings;
 
 use std::{
@@ -7,9 +8,9 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     io,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::AssertUnwindSafe,
     rc::{Rc, Weak},
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::atomic::Ordering::Relaxed,
     task::{Context, Poll, Waker},
 };
 
@@ -21,14 +22,13 @@ use weir_base::{
 };
 use weir_engine::{Chunk, Cutter, Deadline, Output, Stream, deadline};
 use weir_listener::ConnectionGuard;
-use weir_telemetry::log::{AccessRecord, Peer};
-use weir_upstream::{Frame, FrameKind, Lane, Loss, LossCause, Refusal, Reply, SharedLane, Waiter};
+use weir_telemetry::log::Peer;
+use weir_upstream::{Lane, SharedLane, Waiter};
 
 use crate::{
     lane::{LaneKey, RespLane},
-    metrics::{Done, Stages},
+    metrics::Done,
     patience::{Overdue, Patience},
-    refusal,
     service::{DRAIN_GAP, Drain, RedisUpstream, Service},
     session::{Next, Session},
 };
@@ -416,193 +416,5 @@ impl Connection {
         drop(done);
         let sent = self.output.appended();
         self.service.metrics.written_bytes.add(sent - self.flushed_bytes.replace(sent));
-    }
-
-    /// Runs a callback of a lane; a panic in it costs this connection and no other.
-    #[inline]
-    fn guarded(&self, callback: impl FnOnce()) {
-        if self.is_over.get() {
-            return;
-        }
-        if catch_unwind(AssertUnwindSafe(callback)).is_err() {
-            self.panicked();
-            self.end("internal_invariant");
-        }
-    }
-
-    #[inline]
-    fn exchange_begun(&self) {
-        self.service.metrics.in_flight.inc();
-        if self.on_their_way.replace(self.on_their_way.get() + 1) == 0 {
-            weir_engine::note_waiting_clients(1);
-        }
-    }
-
-    #[inline]
-    fn exchange_over(&self) {
-        self.service.metrics.in_flight.dec();
-        self.on_their_way.set(self.on_their_way.get().saturating_sub(1));
-        if self.on_their_way.get() == 0 {
-            weir_engine::note_waiting_clients(-1);
-        }
-        self.service.room_freed();
-    }
-
-    /// A piece of the reply to a request that goes into the access log.
-    #[cold]
-    fn note_access(&self, reply: &Reply<'_>) {
-        let mut access = self.access.borrow_mut();
-        while access.front().is_some_and(|sample| sample.number.is_some_and(|number| number < reply.exchange)) {
-            // Its reply was lost.
-            access.pop_front();
-        }
-        let Some(sample) = access.front_mut().filter(|sample| sample.number == Some(reply.exchange)) else { return };
-        sample.reply_bytes += reply.bytes.len() as u64;
-        if let Some(kind) = reply.end {
-            let now = turn::now();
-            let (took, upstream) = (now.nanos_since(reply.timing.arrived), now.nanos_since(reply.timing.sent));
-            let name = self.upstream.borrow().settings().name.clone();
-            self.log_access(sample, took, upstream, kind == FrameKind::Error, Some(name));
-            access.pop_front();
-        }
-    }
-
-    fn log_access(
-        &self,
-        sample: &AccessSample,
-        took: u64,
-        upstream_took: u64,
-        is_error: bool,
-        upstream: Option<Arc<str>>,
-    ) {
-        self.service.log_access(AccessRecord {
-            at: turn::now(),
-            listener: self.service.name().clone(),
-            peer: self.peer,
-            connection: self.guard.entry().id,
-            command: sample.command,
-            upstream,
-            duration_nanos: took,
-            upstream_nanos: upstream_took,
-            request_bytes: sample.request_bytes,
-            reply_bytes: sample.reply_bytes,
-            outcome: if is_error { "error" } else { "ok" },
-        });
-    }
-
-    fn note_done(&self, reply: &Reply<'_>) {
-        let replied = turn::now();
-        let stages = match self.stages.get() {
-            Some((number, parsed, judged)) if number == reply.exchange => {
-                self.stages.set(None);
-                Some(Stages { parsed, judged, encoded: Time::now() })
-            }
-            _ => None,
-        };
-        self.done.borrow_mut().push(Done { timing: reply.timing, replied, stages });
-    }
-}
-
-impl Waiter<RespLane> for Connection {
-    #[inline]
-    fn on_reply(&self, reply: Reply<'_>) {
-        self.guarded(|| {
-            let wake = self.session.borrow_mut().on_reply(reply.exchange, reply.bytes, reply.end, self);
-            if !self.access.borrow().is_empty() {
-                self.note_access(&reply);
-            }
-            if reply.end.is_some() {
-                self.note_done(&reply);
-            }
-            if wake || self.service.drain_state() != Drain::Off {
-                self.wake();
-            }
-            if self.output.buffered() >= CHARGED_BYTES_MIN {
-                self.account();
-            }
-        });
-        if reply.end.is_some() {
-            self.exchange_over();
-        }
-    }
-
-    fn on_loss(&self, exchange: u64, loss: Loss) {
-        self.guarded(|| {
-            self.session.borrow_mut().on_no_reply(exchange, refusal::lost(loss.cause), self);
-            self.wake();
-        });
-        self.exchange_over();
-    }
-
-    fn on_refusal(&self, exchange: u64, refusal: Refusal) {
-        self.guarded(|| {
-            self.service.metrics.shed(refusal.name());
-            self.session.borrow_mut().on_no_reply(exchange, &refusal::refused(refusal), self);
-            self.wake();
-        });
-        self.exchange_over();
-    }
-
-    fn on_frame(&self, frame: Frame<'_>) {
-        self.guarded(|| {
-            let wake = self.session.borrow_mut().on_frame(frame.bytes, frame.end, frame.is_push, self);
-            if wake {
-                self.wake();
-            }
-            let limit = self.service.listener().output_hard_cap.min(SUBSCRIBER_OUTPUT_MAX);
-            let count = self.output.buffered() as u64;
-            if count > limit {
-                let text = "a subscriber reads more slowly than it is sent to";
-                let violation = Violation::limit("slow_subscriber", Culprit::Client, text, count, limit);
-                self.violated(&violation);
-                self.end("evicted");
-            }
-        });
-    }
-
-    fn on_pin(&self, result: Result<Rc<Lane<RespLane, Self>>, Refusal>) {
-        let Some((key, is_blocking, upstream)) = self.asked.take() else { return };
-        let (granted, outcome) = match result {
-            Ok(lane) => (Some(Pinned { lane, key, upstream, is_blocking }), Ok(())),
-            Err(refusal) => (None, Err(refusal)),
-        };
-        if is_blocking && granted.is_none() {
-            self.service.unblock();
-        }
-        if self.is_over.get() {
-            if let Some(pinned) = granted {
-                self.return_lane(pinned, true);
-            }
-            return;
-        }
-        *self.pinned.borrow_mut() = granted;
-        self.session.borrow_mut().on_pin(outcome);
-        self.wake();
-    }
-
-    fn on_pin_loss(&self, cause: LossCause) {
-        let Some(pinned) = self.pinned.borrow_mut().take() else { return };
-        if pinned.is_blocking {
-            self.service.unblock();
-        }
-        self.guarded(|| {
-            self.session.borrow_mut().on_pin_loss(cause, self);
-            self.wake();
-        });
-    }
-
-    fn output(&self) -> &Output {
-        &self.output
-    }
-
-    fn evict(&self) {
-        let count = self.output.buffered() as u64;
-        let limit = self.service.listener().output_hard_cap;
-        let text = "the client reads too slowly for the others on its lane";
-        let violation = Violation::limit("slow_reader", Culprit::Client, text, count, limit);
-        self.violated(&violation);
-        self.is_over.set(true);
-        self.cutter.cut();
-        self.end("evicted");
     }
 }

@@ -1,6 +1,6 @@
 //! The Redis session: where listener, codec, analysis and upstream meet.
 //!
-//! The path of one command, top to bottom: bytes arrive ([`connection`]), are parsed and judged ([`session`]), ride a
+//! The path of one command, top to bottom: bytes arrive (`connection`), are parsed and judged (`session`), ride a
 //! shared lane or the client's own ([`Io`]), and the reply goes out in the order of the requests. What a session does is
 //! a state machine without I/O; `LIFECYCLE.md` tells its states, owners and invariants.
 //!
