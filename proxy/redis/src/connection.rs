@@ -23,7 +23,7 @@ use weir_base::{
 use weir_engine::{Chunk, Cutter, Deadline, Output, Stream, deadline};
 use weir_listener::ConnectionGuard;
 use weir_telemetry::log::Peer;
-use weir_upstream::{Lane, SharedLane, Waiter};
+use weir_upstream::{Lane, SharedLane};
 
 use crate::{
     lane::{LaneKey, RespLane},
