@@ -147,6 +147,15 @@ pub(crate) fn set_timer_slack(slack: std::time::Duration) {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack.as_nanos() as libc::c_ulong) };
 }
 
+/// Gives free heap pages back to the kernel. Costs milliseconds with a large heap, so call it seldom and not on a worker.
+pub fn release_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes a plain number; glibc locks its arenas itself.
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
 /// Processor time of the calling thread in nanoseconds.
 pub fn thread_cpu_nanos() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

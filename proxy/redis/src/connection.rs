@@ -72,6 +72,9 @@ pub struct Connection {
     /// The requests that were chosen for the access log, oldest first.
     access: RefCell<VecDeque<AccessSample>>,
     done: RefCell<Vec<Done>>,
+    /// When a command was parsed whose stages are timed.
+    parsed_at: Cell<Option<Time>>,
+    /// Of a request on its way: its number, when it was parsed, when it was judged.
     stages: Cell<Option<(u64, Time, Time)>>,
     charge: RefCell<BytesPermit>,
     is_over_budget: Cell<bool>,
@@ -106,7 +109,9 @@ enum Event {
 }
 
 /// Serves one admitted connection until it ends.
-pub async fn serve(service: Rc<Service>, mut stream: Stream, guard: ConnectionGuard, peer: Peer) {
+///
+/// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
+pub async fn serve(service: Rc<Service>, mut stream: Box<Stream>, guard: ConnectionGuard, peer: Peer) {
     let connection = Connection::new(service, &stream, guard, peer);
     connection.service.enter(&connection);
     let accepted = turn::now();
@@ -121,7 +126,7 @@ pub async fn serve(service: Rc<Service>, mut stream: Stream, guard: ConnectionGu
     connection.service.metrics.closed(reason);
     connection.service.metrics.duration.record(turn::now().nanos_since(accepted));
     if !matches!(reason, "client_reset" | "internal_invariant" | "evicted" | "drain_cut") {
-        linger(&connection, stream).await;
+        Box::pin(linger(&connection, stream)).await;
     }
     drop(open);
 }
@@ -170,7 +175,7 @@ async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> &'static str {
 }
 
 /// Sends what is left, then waits for the client to close: data that it still sends would turn our close into a reset.
-async fn linger(connection: &Connection, mut stream: Stream) {
+async fn linger(connection: &Connection, mut stream: Box<Stream>) {
     stream.finish();
     let limit = connection.service.listener().half_close_timeout.min(std::time::Duration::from_secs(1));
     let drain = async {
@@ -199,6 +204,7 @@ impl Connection {
             asked: RefCell::new(None),
             access: RefCell::default(),
             done: RefCell::default(),
+            parsed_at: Cell::new(None),
             stages: Cell::new(None),
             charge: RefCell::new(service.core.bytes.empty()),
             is_over_budget: Cell::new(false),

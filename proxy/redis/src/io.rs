@@ -70,6 +70,8 @@ pub trait Io {
     fn is_congested(&self) -> bool;
     /// What keeps one more exchange from being taken on this core, if anything does.
     fn full(&self) -> Option<Full>;
+    /// A command has been parsed and is about to be judged.
+    fn parsed(&self) {}
     /// The next request would ride another connection than those that wait for replies: they must be answered first.
     fn must_settle(&self) -> bool {
         false

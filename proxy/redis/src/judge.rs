@@ -14,6 +14,7 @@ use crate::{
 impl State {
     /// Judges one command and sends it where it belongs.
     pub(crate) fn command(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        io.parsed();
         let command = match redis::resolve(request.text(0), request.arg(1)) {
             Resolved::Known(command) => command,
             Resolved::UnknownSubcommand(container) => return self.unknown_subcommand(container, request, io),

@@ -151,9 +151,10 @@ impl Door {
     async fn serve(&self, core: &Rc<Core>, accepted: Accepted) {
         let settings = self.settings.borrow().clone();
         let marks = Watermarks { high: settings.output_high_water as usize, low: settings.output_low_water as usize };
-        let Ok(mut stream) = Stream::new(accepted.socket, StreamOptions { marks }) else { return };
+        let Ok(stream) = Stream::new(accepted.socket, StreamOptions { marks }) else { return };
+        let mut stream = Box::new(stream);
         let mut peer = accepted.peer;
-        let header = match self.read_proxy_header(&settings, &mut stream, accepted.source).await {
+        let header = match Box::pin(self.read_proxy_header(&settings, &mut stream, accepted.source)).await {
             Ok((header, rest)) => (header, rest),
             Err(reason) => return self.count_proxy_header(core, reason),
         };
@@ -164,9 +165,9 @@ impl Door {
         let tls = self.tls.borrow().clone();
         match tls {
             Some(config) => {
-                if !self.handshake(core, &settings, &mut stream, &config, &header.1).await {
+                if !Box::pin(self.handshake(core, &settings, &mut stream, &config, &header.1)).await {
                     // The alert, if there is one, is on its way.
-                    return stream.close(REFUSAL_TIME).await;
+                    return Box::pin(stream.close(REFUSAL_TIME)).await;
                 }
             }
             None => {

@@ -15,6 +15,9 @@ const LOOK: Duration = Duration::from_millis(250);
 /// A loop turn longer than this is a stalled worker: thousands of connections wait for it.
 pub const STALL: Duration = Duration::from_secs(5);
 
+/// After a peak of at least this many connections memory is given back once half of them have gone.
+const PEAK_MIN: usize = 1_000;
+
 struct WorkerCells {
     cpu: SharedCounter,
     turns: SharedCounter,
@@ -46,11 +49,18 @@ pub fn run(gateway: &Gateway) {
             }
         })
         .collect();
+    let mut peak = 0;
     while !gateway.stopping.load(Ordering::Relaxed) {
         shared.gauge(&catalog::CONNECTIONS_LIMIT, &[]).set(gateway.snapshot().limits.connections.into());
         shared.gauge(&catalog::BUFFERED_LIMIT_BYTES, &[]).set(gateway.bytes.limit() as i64);
         for (id, cells) in cells.iter_mut().enumerate() {
             look(gateway, id, cells);
+        }
+        let connections = gateway.connections();
+        peak = peak.max(connections);
+        if peak >= PEAK_MIN && connections < peak / 2 {
+            peak = connections;
+            weir_engine::net::release_free_memory();
         }
         thread::sleep(LOOK);
     }

@@ -28,9 +28,8 @@ impl Connection {
     fn exchange(&self, ticket: Ticket, permit: Option<LocalPermit>, request: &[u8]) -> Option<Exchange<Connection>> {
         let waiter = self.me.upgrade()?;
         self.exchange_begun();
-        if self.service.samples_stages() {
-            let now = Time::now();
-            self.stages.set(Some((ticket.number, now, now)));
+        if let Some(parsed) = self.parsed_at.take() {
+            self.stages.set(Some((ticket.number, parsed, Time::now())));
         }
         if let Some(sample) = self.access.borrow_mut().back_mut().filter(|sample| sample.number.is_none()) {
             sample.number = Some(ticket.number);
@@ -104,6 +103,13 @@ impl Io for Connection {
             Some(Full::Buffered)
         } else {
             None
+        }
+    }
+
+    #[inline]
+    fn parsed(&self) {
+        if self.service.samples_stages() {
+            self.parsed_at.set(Some(Time::now()));
         }
     }
 
