@@ -14,7 +14,7 @@ use crate::settings::{DriverChoice, RuntimeSettings};
 
 /// Entries of the submission queue.
 const SUBMISSION_ENTRIES: u32 = 4_096;
-/// Entries of the completion queue: multishot receives post several per submission.
+/// Entries of the completion queue: every connection of a core may have a receive complete in one turn.
 const COMPLETION_ENTRIES: u32 = 16_384;
 /// Tasks run between two looks at the driver. A turn that runs all ready connections merges more of their output
 /// into one send; the bound keeps a flood of ready tasks from starving the ring.

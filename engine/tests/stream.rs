@@ -1,15 +1,19 @@
 //! Streams under back-pressure, on both drivers: every byte arrives once and in order, whoever is slow.
 
 use std::{
+    future::poll_fn,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    pin::Pin,
     sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
+use futures_io::{AsyncRead as _, AsyncWrite as _};
 use weir_engine::{
     Stream, StreamOptions, Watermarks, Worker,
+    poll_face::PollStream,
     settings::{DriverChoice, RuntimeSettings},
 };
 
@@ -49,7 +53,7 @@ fn a_paused_reader_loses_nothing(driver: DriverChoice) {
             chunks += 1;
             if chunks % 7 == 0 {
                 let mut pause = std::pin::pin!(weir_engine::sleep(Duration::from_millis(1)));
-                std::future::poll_fn(|context| {
+                poll_fn(|context| {
                     stream.reader.poll_idle(context);
                     pause.as_mut().poll(context)
                 })
@@ -93,6 +97,45 @@ fn a_slow_peer_gets_every_byte(driver: DriverChoice) {
     }
     assert_eq!(at, BYTES);
     worker.join().expect("no panic");
+}
+
+/// Echoes through the poll face: `AsyncRead` and `AsyncWrite` over the same two queues.
+fn the_poll_face_echoes(driver: DriverChoice) {
+    let (mut client, worker) = on_worker(driver, |stream| async move {
+        let mut face = PollStream::new(stream);
+        let mut buffer = vec![0; 3_001];
+        loop {
+            let count = poll_fn(|context| Pin::new(&mut face).poll_read(context, &mut buffer)).await;
+            let count = count.expect("no reset");
+            if count == 0 {
+                break;
+            }
+            let mut at = 0;
+            while at < count {
+                let wrote = poll_fn(|context| Pin::new(&mut face).poll_write(context, &buffer[at..count])).await;
+                at += wrote.expect("the peer reads");
+            }
+        }
+        face.into_inner().expect("nothing is left unread").close(Duration::from_secs(60)).await;
+    });
+    let mut sender = client.try_clone().expect("one socket, two handles");
+    let sending = thread::spawn(move || {
+        let bytes: Vec<u8> = (0..BYTES / 4).map(pattern).collect();
+        sender.write_all(&bytes).expect("the server reads");
+        sender.shutdown(std::net::Shutdown::Write).expect("half closed");
+    });
+    let mut echoed = Vec::new();
+    client.read_to_end(&mut echoed).expect("no reset");
+    assert_eq!(echoed.len(), BYTES / 4);
+    assert!(echoed.iter().enumerate().all(|(at, &byte)| byte == pattern(at)));
+    sending.join().expect("all was sent");
+    worker.join().expect("no panic");
+}
+
+#[test]
+fn the_poll_face_echoes_on_both_drivers() {
+    the_poll_face_echoes(DriverChoice::IoUring);
+    the_poll_face_echoes(DriverChoice::Polling);
 }
 
 #[test]
