@@ -134,7 +134,7 @@ impl Output {
         self.0.appended.get()
     }
 
-    /// Total bytes the kernel has taken; moves only while the peer reads.
+    /// A number that moves only while the peer reads.
     pub fn progress(&self) -> u64 {
         self.0.progress.get()
     }
@@ -156,7 +156,7 @@ impl Output {
         poll_fn(|context| self.poll_relieved(context)).await;
     }
 
-    /// Calls `hook` whenever a batch is handed to the kernel: once per loop turn with output.
+    /// Calls `hook` when a batch is handed to the kernel, once per loop turn with output, and again when it has left.
     pub fn on_flush(&self, hook: impl Fn() + 'static) {
         *self.0.on_flush.borrow_mut() = Some(Box::new(hook));
     }
@@ -225,6 +225,9 @@ impl Output {
         give_output(buffer);
         if self.0.congested.get() && self.buffered() < self.0.marks.low {
             self.relieve();
+        }
+        if let Some(hook) = &*self.0.on_flush.borrow() {
+            hook();
         }
     }
 

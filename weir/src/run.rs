@@ -27,7 +27,7 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
         eprintln!("{diagnostics}");
         format!("{}: {}; nothing was started", args.config.display(), crate::check::mistakes(&diagnostics))
     })?;
-    start_log(&snapshot);
+    let _log = start_log(&snapshot);
     if !snapshot.warnings.is_empty() {
         tracing::warn!("configuration warnings\n{}", snapshot.warnings);
     }
@@ -107,13 +107,17 @@ async fn reload(gateway: &Arc<Gateway>) {
     let _ = tokio::task::spawn_blocking(move || drop(gateway.reload())).await;
 }
 
-fn start_log(snapshot: &Snapshot) {
+/// Starts the program's own log. Lines go through a bounded queue: a terminal or a pipe that takes no more must stop neither
+/// a reload nor the way out. What is queued is written when the guard is dropped.
+fn start_log(snapshot: &Snapshot) -> tracing_appender::non_blocking::WorkerGuard {
+    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
     let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(snapshot.telemetry.log_level.name()));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     match snapshot.telemetry.log_format {
         LogFormat::Text => builder.with_ansi(is_terminal).init(),
         LogFormat::Json => builder.json().init(),
     }
+    guard
 }

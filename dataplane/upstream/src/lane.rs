@@ -78,6 +78,8 @@ pub struct Lane<P: LaneProtocol, W: Waiter<P>> {
     is_retired: Cell<bool>,
     /// Not read for now: the client of the reply in front takes it too slowly.
     is_stalled: Cell<bool>,
+    /// As stalled, of both kinds: the upstream cannot be late while it is not heard.
+    is_paused: Cell<bool>,
     ending: Cell<Option<LossCause>>,
     last_reply: Cell<Time>,
     written: Cell<u64>,
@@ -105,6 +107,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             is_tunnel: Cell::new(false),
             is_retired: Cell::new(false),
             is_stalled: Cell::new(false),
+            is_paused: Cell::new(false),
             ending: Cell::new(None),
             last_reply: Cell::new(turn::now()),
             written: Cell::new(stream.output.appended()),
@@ -216,7 +219,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     /// Ends the lane if the oldest exchange has waited longer than `timeout`.
     pub(crate) fn check_deadline(&self, now: Time, timeout: Duration) {
         let pending = self.pending.borrow();
-        let Some(oldest) = pending.front() else { return };
+        let Some(oldest) = pending.front().filter(|_| !self.is_paused.get()) else { return };
         let Some(sent) = oldest.sent else { return };
         let since = sent.max(oldest.queued).max(self.last_reply.get());
         if oldest.exchange.has_deadline && now.since(since) > timeout {
@@ -264,8 +267,11 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             }
             if let Some((slow, limit)) = self.congested_client() {
                 self.is_stalled.set(self.kind == LaneKind::Shared);
+                self.is_paused.set(true);
                 self.wait_for(reader, &slow, limit).await;
+                self.is_paused.set(false);
                 self.is_stalled.set(false);
+                self.last_reply.set(turn::now());
             }
         };
         let cause = self.ending.get().unwrap_or(cause);
@@ -304,6 +310,9 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         let Some(oldest) = pending.front_mut() else {
             return Err(Violation::rule("unsolicited_reply", Culprit::Upstream, "a reply that nobody asked for"));
         };
+        if oldest.sent.is_none() {
+            return Err(Violation::rule("unsolicited_reply", Culprit::Upstream, "a reply to a request not sent yet"));
+        }
         if oldest.exchange.skip > 0 {
             oldest.exchange.skip -= u32::from(scan.end.is_some());
             return Ok(());

@@ -42,27 +42,36 @@ impl<P: LaneProtocol, W: Waiter<P>> Default for PinnedPool<P, W> {
 
 impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// Asks for a lane of `waiter`'s own. `Some` now, or [`Waiter::on_pin`] later.
-    pub fn pin(self: &Rc<Self>, key: P::Key, waiter: &Rc<W>) -> Option<Rc<Lane<P, W>>> {
+    ///
+    /// # Errors
+    /// As many clients wait as may; nothing was asked for, and nothing is called back.
+    pub fn pin(self: &Rc<Self>, key: P::Key, waiter: &Rc<W>) -> Result<Option<Rc<Lane<P, W>>>, Refusal> {
         let pool = &self.pinned;
         let mut idle = pool.idle.borrow_mut();
         while let Some(at) = idle.iter().position(|(idle_key, _)| *idle_key == key) {
             let (_, lane) = idle.swap_remove(at);
             if lane.is_clean() {
                 self.lend(&lane, waiter);
-                return Some(lane);
+                return Ok(Some(lane));
             }
         }
         drop(idle);
+        let is_full = pool.open.get() >= self.settings().pinned_lanes_max;
+        if is_full && pool.waiting.borrow().len() >= self.settings().lane_waiters_max as usize {
+            return Err(Refusal::QueueFull);
+        }
         let request = Waiting { key, waiter: waiter.clone(), since: turn::now() };
         self.metrics().waiters(1);
-        if pool.open.get() < self.settings().pinned_lanes_max {
+        if !is_full {
             self.open_pinned(request);
-        } else if pool.waiting.borrow().len() < self.settings().lane_waiters_max as usize {
-            pool.waiting.borrow_mut().push_back(request);
-        } else {
-            self.refuse_pin(request, Refusal::QueueFull);
+            return Ok(None);
         }
-        None
+        pool.waiting.borrow_mut().push_back(request);
+        // An idle lane of another key makes room: its end opens one for the first that waits.
+        if let Some((_, other)) = pool.idle.borrow_mut().pop() {
+            other.end(LossCause::Retired);
+        }
+        Ok(None)
     }
 
     /// Gives a pinned lane back. A lane whose state is not certain is closed: the next client must find it clean.

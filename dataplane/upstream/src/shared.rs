@@ -25,6 +25,8 @@ pub struct SharedLane<P: LaneProtocol, W: Waiter<P>> {
     in_flight_max: usize,
     upstream: Weak<Upstream<P, W>>,
     lane: RefCell<Option<Rc<Lane<P, W>>>>,
+    /// Lanes that a slow client holds: they finish what waits on them.
+    displaced: RefCell<Vec<Weak<Lane<P, W>>>>,
     backlog: RefCell<Unsent<W>>,
     is_connecting: Cell<bool>,
     /// Counts the connections.
@@ -38,6 +40,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             in_flight_max,
             upstream,
             lane: RefCell::new(None),
+            displaced: RefCell::default(),
             backlog: RefCell::default(),
             is_connecting: Cell::new(false),
             serial: Cell::new(0),
@@ -68,11 +71,6 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
     pub fn serial(&self) -> Option<u64> {
         let is_changing = self.lane.borrow().as_ref().is_some_and(|lane| !lane.is_open());
         (!is_changing).then(|| self.serial.get())
-    }
-
-    /// The lane, while it is connected.
-    pub fn lane(&self) -> Option<Rc<Lane<P, W>>> {
-        self.lane.borrow().clone().filter(|lane| lane.is_open())
     }
 
     #[cold]
@@ -122,7 +120,11 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         let lane = Lane::new(&stream, greeting, LaneKind::Shared, upstream.hard_cap(), upstream.metrics().clone());
         let _open = upstream.metrics().lane_opened(LaneKind::Shared);
         self.adopt_backlog(&upstream, &lane);
-        *self.lane.borrow_mut() = Some(lane.clone());
+        if let Some(displaced) = self.lane.borrow_mut().replace(lane.clone()) {
+            let mut all = self.displaced.borrow_mut();
+            all.retain(|lane| lane.strong_count() > 0);
+            all.push(Rc::downgrade(&displaced));
+        }
         self.serial.set(self.serial.get() + 1);
         self.is_connecting.set(false);
         let (cause, unsent) = lane.read(&mut stream.reader).await;
@@ -184,27 +186,29 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         }
     }
 
-    /// Looks at the deadline of the oldest exchange.
+    /// The lanes that are open, those displaced included.
+    fn lanes(&self) -> Vec<Rc<Lane<P, W>>> {
+        let displaced = self.displaced.borrow();
+        self.lane.borrow().iter().cloned().chain(displaced.iter().filter_map(Weak::upgrade)).collect()
+    }
+
+    /// Looks at the deadline of the oldest exchange of each lane.
     pub(crate) fn check_deadline(&self, upstream: &Upstream<P, W>) {
-        let lane = self.lane.borrow().clone();
-        if let Some(lane) = lane {
+        if self.lane.borrow().is_none() && self.displaced.borrow().is_empty() {
+            return;
+        }
+        for lane in self.lanes() {
             lane.check_deadline(turn::now(), upstream.settings().request_timeout);
         }
     }
 
     /// Takes no more requests; what waits is finished.
     pub(crate) fn retire(&self) {
-        let lane = self.lane.borrow().clone();
-        if let Some(lane) = lane {
-            lane.retire();
-        }
+        self.lanes().iter().for_each(|lane| lane.retire());
     }
 
-    /// Ends the connection now.
+    /// Ends the connections now.
     pub(crate) fn end(&self, cause: LossCause) {
-        let lane = self.lane.borrow().clone();
-        if let Some(lane) = lane {
-            lane.end(cause);
-        }
+        self.lanes().iter().for_each(|lane| lane.end(cause));
     }
 }

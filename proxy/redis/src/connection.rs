@@ -87,6 +87,10 @@ pub struct Connection {
     lane_serial: Cell<Option<u64>>,
     /// Chunks taken since other tasks had their turn.
     streak: Cell<u32>,
+    /// Stands in the core's queue for room.
+    is_queued: Cell<bool>,
+    /// When the last reply was complete.
+    replied_at: Cell<Time>,
     ending: Cell<Option<&'static str>>,
     flushed_bytes: Cell<u64>,
     me: Weak<Connection>,
@@ -214,6 +218,8 @@ impl Connection {
             on_their_way: Cell::new(0),
             lane_serial: Cell::new(None),
             streak: Cell::new(0),
+            is_queued: Cell::new(false),
+            replied_at: Cell::new(Time::ZERO),
             ending: Cell::new(None),
             flushed_bytes: Cell::new(0),
             me: me.clone(),
@@ -288,7 +294,7 @@ impl Connection {
     }
 
     fn queue_for_room(&self) {
-        if self.session.borrow().waits_for_room() {
+        if self.session.borrow().waits_for_room() && !self.is_queued.replace(true) {
             self.service.wait_for_room(self.me.clone());
         }
     }
@@ -349,6 +355,20 @@ impl Connection {
         }
     }
 
+    /// It is its turn in the queue for room: true if it still wants any.
+    pub(crate) fn take_room(&self) -> bool {
+        self.is_queued.set(false);
+        let wants = !self.is_over.get() && self.session.try_borrow().is_ok_and(|session| session.waits_for_room());
+        if wants {
+            self.wake();
+        }
+        wants
+    }
+
+    pub(crate) fn replied_at(&self) -> Time {
+        self.replied_at.get()
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.get()
     }
@@ -375,7 +395,7 @@ impl Connection {
         let session = self.session.borrow();
         let is_quiet = session.is_quiet() && session.held_bytes() == 0 && self.output.buffered() == 0;
         // Who waits for data or messages has nothing on its way: it may ask the next instance.
-        let is_quiet = is_quiet || session.is_waiting_for_data();
+        let is_quiet = is_quiet || session.is_only_waiting_for_data();
         match self.service.drain_state() {
             Drain::Gentle if is_quiet => Some(DRAIN_GAP),
             Drain::Firm if is_quiet => Some(std::time::Duration::ZERO),
@@ -404,7 +424,7 @@ impl Connection {
         entry.buffered.store(buffered as u64, Relaxed);
         let charged = if buffered < CHARGED_BYTES_MIN { 0 } else { buffered as u64 };
         let mut charge = self.charge.borrow_mut();
-        if charged != charge.bytes() {
+        if charged != charge.bytes() || self.is_over_budget.get() {
             self.is_over_budget.set(!charge.resize(charged));
         }
     }
@@ -420,6 +440,9 @@ impl Connection {
             }
         }
         drop(done);
+        if self.charge.borrow().bytes() > 0 || self.is_over_budget.get() {
+            self.account();
+        }
         let sent = self.output.appended();
         self.service.metrics.written_bytes.add(sent - self.flushed_bytes.replace(sent));
     }

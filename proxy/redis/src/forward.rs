@@ -63,9 +63,9 @@ impl State {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
         }
+        io.count(Some(command));
         match request.with_wire(|wire| io.forward(self.key(), wire, ticket)) {
             Ok(()) => {
-                io.count(Some(command));
                 self.order.sent();
                 Taken::Yes
             }

@@ -32,6 +32,8 @@ pub enum Pinning {
     Later,
     /// As many clients of the listener sit in blocking commands as may.
     TooManyBlocked,
+    /// As many clients wait for a lane as may.
+    Refused(Refusal),
 }
 
 /// What is full.
@@ -70,6 +72,8 @@ pub trait Io {
     fn is_congested(&self) -> bool;
     /// What keeps one more exchange from being taken on this core, if anything does.
     fn full(&self) -> Option<Full>;
+    /// The last byte of a streamed command has been written: from now on its reply may be late.
+    fn request_complete(&self) {}
     /// A command has been parsed and is about to be judged.
     fn parsed(&self) {}
     /// The next request would ride another connection than those that wait for replies: they must be answered first.

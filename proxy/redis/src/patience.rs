@@ -67,7 +67,8 @@ impl Patience {
         let output = weir_upstream::Waiter::output(connection);
         connection.with_session(|session| {
             track(&mut self.room, session.waits_for_room(), now);
-            if !session.is_streaming() {
+            if !session.is_streaming() || next != Next::Read {
+                // While the client is not read, its pace is not its own.
                 self.streaming = None;
             } else if self.streaming.is_none() {
                 self.streaming = Some((now, 0));
@@ -93,13 +94,14 @@ impl Patience {
         at(self.stalled.map(|(since, _)| since), limits::WRITE_IDLE_TIMEOUT);
         at(self.closing, self.settings.half_close_timeout);
         at(self.streaming.map(|(since, _)| since), RATE_WINDOW);
-        at(connection.drains_after().map(|gap| self.active.saturating_add(gap)), Duration::ZERO);
+        let active = self.active.max(connection.replied_at());
+        at(connection.drains_after().map(|gap| active.saturating_add(gap)), Duration::ZERO);
         connection.with_session(|session| {
             at(session.partial_since(), self.settings.head_timeout);
             at(session.delay(), Duration::ZERO);
             let is_resting = session.is_quiet() && !session.is_waiting_for_data();
             if let Some(idle) = self.settings.idle_timeout.filter(|_| is_resting) {
-                at(Some(self.active), idle);
+                at(Some(active), idle);
             }
         });
         due
@@ -124,7 +126,8 @@ impl Patience {
             }
             self.streaming = Some((now, 0));
         }
-        if connection.drains_after().is_some_and(|gap| now >= self.active.saturating_add(gap)) {
+        let active = self.active.max(connection.replied_at());
+        if connection.drains_after().is_some_and(|gap| now >= active.saturating_add(gap)) {
             return Overdue::End("drained");
         }
         connection.with_session(|session| {
@@ -135,9 +138,7 @@ impl Patience {
                 return Overdue::Wake;
             }
             match self.settings.idle_timeout {
-                Some(idle)
-                    if session.is_quiet() && !session.is_waiting_for_data() && is_past(Some(self.active), idle) =>
-                {
+                Some(idle) if session.is_quiet() && !session.is_waiting_for_data() && is_past(Some(active), idle) => {
                     Overdue::End("idle_timeout")
                 }
                 _ => Overdue::Nothing,

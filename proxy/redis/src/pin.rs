@@ -169,6 +169,7 @@ impl State {
                 io.count_shed("blocked_clients");
                 Err(self.error(io, refusal::BLOCKED_CLIENTS))
             }
+            Pinning::Refused(refusal) => Err(self.refuse(refusal, io)),
             Pinning::Later => {
                 self.hold = Some(Hold::Pin);
                 Err(Taken::Held)

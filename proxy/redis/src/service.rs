@@ -42,6 +42,8 @@ pub struct CoreShare {
     pub log: LogWriter,
     /// All connections of the process.
     pub table: Arc<ConnectionTable>,
+    /// Clients that wait for room, of all listeners of the core.
+    pub waiting: Rc<RefCell<VecDeque<Weak<Connection>>>>,
     /// Share of exchanges whose stages are timed one by one, 0 to 1; reading the clock at each costs 25 ns a time.
     pub stage_sample: f64,
 }
@@ -68,7 +70,6 @@ pub struct Service {
     listener: RefCell<Rc<ListenerSettings>>,
     redis: RefCell<Rc<RedisListenerSettings>>,
     upstream: RefCell<Rc<RedisUpstream>>,
-    waiting: RefCell<VecDeque<Weak<Connection>>>,
     connections: RefCell<Vec<Weak<Connection>>>,
     blocked: Cell<u32>,
     drain: Cell<Drain>,
@@ -95,7 +96,6 @@ impl Service {
             listener: RefCell::new(Rc::new(listener)),
             redis: RefCell::new(Rc::new(redis)),
             upstream: RefCell::new(upstream),
-            waiting: RefCell::default(),
             connections: RefCell::default(),
             blocked: Cell::new(0),
             drain: Cell::new(Drain::Off),
@@ -199,13 +199,13 @@ impl Service {
     }
 
     pub(crate) fn wait_for_room(&self, connection: Weak<Connection>) {
-        self.waiting.borrow_mut().push_back(connection);
+        self.core.waiting.borrow_mut().push_back(connection);
     }
 
     /// An exchange is over: the first that waits may go on.
     #[inline]
     pub(crate) fn room_freed(&self) {
-        if !self.waiting.borrow().is_empty() {
+        if !self.core.waiting.borrow().is_empty() {
             self.wake_next();
         }
     }
@@ -213,11 +213,9 @@ impl Service {
     #[cold]
     fn wake_next(&self) {
         loop {
-            let next = self.waiting.borrow_mut().pop_front();
-            match next.map(|next| next.upgrade()) {
-                Some(Some(connection)) => return connection.wake(),
-                Some(None) => {}
-                None => return,
+            let Some(next) = self.core.waiting.borrow_mut().pop_front() else { return };
+            if next.upgrade().is_some_and(|connection| connection.take_room()) {
+                return;
             }
         }
     }

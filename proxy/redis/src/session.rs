@@ -242,6 +242,15 @@ impl Session {
 
     /// Runs the commands at the front of `input`; the number of bytes that are done with.
     fn run(&mut self, input: &[u8], io: &impl Io) -> Result<usize, ProtocolError> {
+        let used = self.run_commands(input, io)?;
+        if used > 0 {
+            // Whatever is left began later.
+            self.partial_since = None;
+        }
+        Ok(used)
+    }
+
+    fn run_commands(&mut self, input: &[u8], io: &impl Io) -> Result<usize, ProtocolError> {
         let mut at = 0;
         while at < input.len() && self.state.takes_commands(io) {
             let rest = &input[at..];
@@ -387,6 +396,12 @@ impl Session {
     /// A command is being streamed through.
     pub fn is_streaming(&self) -> bool {
         self.state.streaming.is_some()
+    }
+
+    /// As [`Session::is_waiting_for_data`], and nothing else is under way: it may be sent elsewhere without loss.
+    pub fn is_only_waiting_for_data(&self) -> bool {
+        let state = &self.state;
+        self.is_waiting_for_data() && !state.is_mid_frame && state.order.outstanding() <= 1 && self.held_bytes() == 0
     }
 
     /// A client that waits for nothing but the passing of time or data: no deadline applies.

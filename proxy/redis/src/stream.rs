@@ -148,7 +148,10 @@ impl State {
         {
             match *streaming {
                 Streaming::Refused { error, .. } => drop(self.reject_with(io, |out| out.extend_from_slice(&error))),
-                _ => self.settle_pin(io),
+                _ => {
+                    io.request_complete();
+                    self.settle_pin(io);
+                }
             }
         }
         Ok(relay.taken)

@@ -78,6 +78,7 @@ impl weir_admin::Gateway for Gateway {
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {
+        let cells = self.registry.read();
         let worker = |(id, state): (usize, &std::sync::Arc<weir_engine::WorkerState>)| WorkerStatus {
             id: id as u32,
             cpu: self
@@ -91,7 +92,7 @@ impl weir_admin::Gateway for Gateway {
             cpu_seconds: state.cpu_nanos.load(Relaxed) as f64 / 1e9,
             turns: state.turns.load(Relaxed),
             stalled: state.turn_age(Time::now()) > watch::STALL,
-            generation: self.snapshot().generation,
+            generation: gauge(&cells, "weir_worker_config_generation", &[("worker", &id.to_string())]),
         };
         self.states.iter().enumerate().map(worker).collect()
     }

@@ -185,6 +185,7 @@ impl Core {
                     next.insert(name, slot);
                     continue;
                 }
+                slot.upstream.retire();
                 self.old.borrow_mut().push(slot.upstream);
             }
             match self.make_upstream(config, hard_cap, plan) {

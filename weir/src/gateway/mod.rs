@@ -35,6 +35,9 @@ use self::{
     plan::{Mail, Plan, bind_for_workers},
 };
 
+/// How long the background threads may take to end: a log that takes no more lines must not hold the process.
+const BACKGROUND_END: Duration = Duration::from_secs(1);
+
 /// Where the process stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -123,6 +126,7 @@ impl Gateway {
                     metrics: registry.core(id as u32),
                     log,
                     table,
+                    waiting: std::rc::Rc::default(),
                     stage_sample,
                 };
                 core::run(CoreSetup { share, inbox, mailboxes, balancer, state: main_state })
@@ -344,8 +348,11 @@ impl Gateway {
             }
         }
         self.stopping.store(true, Ordering::Relaxed);
+        let deadline = Instant::now() + BACKGROUND_END;
         for thread in lock(&self.background).drain(..) {
-            let _ = thread.join();
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 

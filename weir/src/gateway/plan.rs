@@ -59,11 +59,13 @@ impl Plan {
             let tls = tls.next().flatten();
             listeners.insert(settings.name.clone(), ListenerPlan { admission: own, tls });
         }
-        let health = |name: &Arc<str>| {
-            let kept = previous.and_then(|plan| plan.health.get(name)).cloned();
+        let health = |upstream: &weir_config::Upstream| {
+            let name = &upstream.settings.name;
+            let same = |plan: &&Plan| plan.snapshot.upstream(name).is_some_and(|old| old == upstream);
+            let kept = previous.filter(same).and_then(|plan| plan.health.get(name)).cloned();
             (name.clone(), kept.unwrap_or_default())
         };
-        let health = snapshot.upstreams.iter().map(|upstream| health(&upstream.settings.name)).collect();
+        let health = snapshot.upstreams.iter().map(health).collect();
         Ok(Self { snapshot, listeners, health })
     }
 }

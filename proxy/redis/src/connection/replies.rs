@@ -3,7 +3,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use weir_base::{
@@ -42,12 +42,14 @@ impl Connection {
         if self.on_their_way.replace(self.on_their_way.get() + 1) == 0 {
             weir_engine::note_waiting_clients(1);
         }
+        self.guard.entry().in_flight.store(self.on_their_way.get(), Relaxed);
     }
 
     #[inline]
     pub(super) fn exchange_over(&self) {
         self.service.metrics.in_flight.dec();
         self.on_their_way.set(self.on_their_way.get().saturating_sub(1));
+        self.guard.entry().in_flight.store(self.on_their_way.get(), Relaxed);
         if self.on_their_way.get() == 0 {
             weir_engine::note_waiting_clients(-1);
         }
@@ -105,7 +107,14 @@ impl Connection {
             }
             _ => None,
         };
-        self.done.borrow_mut().push(Done { timing: reply.timing, replied, stages });
+        self.replied_at.set(replied);
+        let done = Done { timing: reply.timing, replied, stages };
+        if self.output.unsent() == 0 {
+            // Nothing of it is on its way to the client, who did not want the reply.
+            self.service.metrics.done(&done, replied);
+        } else {
+            self.done.borrow_mut().push(done);
+        }
     }
 }
 

@@ -108,8 +108,12 @@ impl Io for Connection {
 
     #[inline]
     fn parsed(&self) {
-        if self.service.samples_stages() {
-            self.parsed_at.set(Some(Time::now()));
+        self.parsed_at.set(self.service.samples_stages().then(Time::now));
+    }
+
+    fn request_complete(&self) {
+        if let Some(pinned) = &*self.pinned.borrow() {
+            pinned.lane.limit_last();
         }
     }
 
@@ -154,11 +158,17 @@ impl Io for Connection {
         let upstream = self.upstream.borrow().clone();
         upstream.count_pin(reason.name());
         match upstream.pin(key, &me) {
-            Some(lane) => {
+            Ok(Some(lane)) => {
                 self.hold_lane(lane, key, is_blocking);
                 Pinning::Ready
             }
-            None => {
+            Err(refusal) => {
+                if is_blocking {
+                    self.service.unblock();
+                }
+                Pinning::Refused(refusal)
+            }
+            Ok(None) => {
                 *self.asked.borrow_mut() = Some((key, is_blocking, upstream));
                 Pinning::Later
             }

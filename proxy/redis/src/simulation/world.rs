@@ -305,7 +305,7 @@ impl Io for World {
         match answer {
             Pinning::Ready => self.place_pin(key),
             Pinning::Later => self.asked.set(Some(key)),
-            Pinning::TooManyBlocked => {}
+            Pinning::TooManyBlocked | Pinning::Refused(_) => {}
         }
         answer
     }
