@@ -126,6 +126,10 @@ fn read_pieces(client: &mut Client, length: usize, piece: &[u8]) {
     assert_eq!(&end, b"\r\n");
 }
 
+fn lines(reply: Vec<u8>) -> Vec<Vec<u8>> {
+    reply.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect()
+}
+
 #[test]
 fn wide_replies_pass_whole() {
     let server = Server::start(Kind::Redis);
@@ -137,8 +141,13 @@ fn wide_replies_pass_whole() {
     for words in
         [&["LRANGE", "list", "0", "-1"][..], &["LRANGE", "list", "100", "10000"], &["COMMAND"], &["COMMAND", "DOCS"]]
     {
-        let (came, wanted) = (client.call(words), direct.call(words));
-        assert!(came == wanted, "{words:?}: {} bytes, {} wanted", came.len(), wanted.len());
+        let (mut came, mut wanted) = (lines(client.call(words)), lines(direct.call(words)));
+        if words[0] == "COMMAND" {
+            // The server walks its table of commands, whose order changes while it is being rehashed.
+            came.sort();
+            wanted.sort();
+        }
+        assert!(came == wanted, "{words:?}: {} lines, {} wanted", came.len(), wanted.len());
     }
     // Hundreds of keys in one command, and as many replies in one array.
     let mut set = vec!["MSET".to_owned()];
