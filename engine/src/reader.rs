@@ -17,7 +17,7 @@ use socket2::Socket;
 use crate::{
     chunk::{Chunk, SPARE_BYTES, Spare},
     output::Output,
-    receive::RingReceive,
+    receive::{RingReceive, receive_now},
     stream::TlsLink,
 };
 
@@ -154,17 +154,4 @@ fn poll_readiness(
             Err(error) => return Poll::Ready(Err(error)),
         }
     }
-}
-
-/// A receive that never blocks, into the spare capacity of an empty vector.
-fn receive_now(socket: i32, vec: &mut Vec<u8>) -> io::Result<usize> {
-    debug_assert!(vec.is_empty() && vec.capacity() >= SPARE_BYTES);
-    // SAFETY: the pointer is valid for SPARE_BYTES writes, which the capacity guarantees.
-    let count = unsafe { libc::recv(socket, vec.as_mut_ptr().cast(), SPARE_BYTES, libc::MSG_DONTWAIT) };
-    if count < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has initialised `count` bytes, at most the capacity.
-    unsafe { vec.set_len(count as usize) };
-    Ok(count as usize)
 }

@@ -6,9 +6,9 @@
 
 use std::{
     io,
+    os::fd::{AsRawFd, RawFd},
     pin::Pin,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use compio::{
@@ -21,20 +21,15 @@ use compio::{
 };
 use socket2::Socket;
 
-use crate::chunk::{Chunk, Spare};
+use crate::chunk::{Chunk, SPARE_BYTES, Spare};
 
 type Operation = Submit<RecvManaged<SharedFd<Socket>>>;
 type Received = io::Result<Option<Chunk>>;
-
-/// How long a reader waits for buffers of the pool to come back.
-const POOL_WAIT: Duration = Duration::from_millis(1);
 
 /// The receive operation of one connection. It takes a buffer of the pool only when data is there.
 pub(crate) struct RingReceive {
     socket: SharedFd<Socket>,
     operation: Option<Operation>,
-    /// Waiting out an empty buffer pool.
-    starved: Option<Pin<Box<dyn Future<Output = ()>>>>,
     /// What arrived while nobody wanted more: copied out, so that the pool has its buffer back.
     stash: Option<Received>,
     /// The last chunk did not fill its buffer, so most likely nothing is waiting now.
@@ -43,7 +38,7 @@ pub(crate) struct RingReceive {
 
 impl RingReceive {
     pub(crate) fn new(socket: SharedFd<Socket>) -> Self {
-        Self { socket, operation: None, starved: None, stash: None, is_drained: false }
+        Self { socket, operation: None, stash: None, is_drained: true }
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Received> {
@@ -51,9 +46,12 @@ impl RingReceive {
             return Poll::Ready(received);
         }
         loop {
-            if let Some(wait) = &mut self.starved {
-                ready!(wait.as_mut().poll(context));
-                self.starved = None;
+            if !self.is_drained && self.operation.is_none() {
+                // More is most likely there: a direct call fills a buffer that is warm, where the pool's come round cold.
+                match self.receive_directly() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_drained = true,
+                    received => return Poll::Ready(received),
+                }
             }
             if self.operation.is_none() {
                 self.operation = Some(self.submit()?);
@@ -64,9 +62,8 @@ impl RingReceive {
                     return Poll::Ready(Ok(Some(Chunk::Pooled(buffer))));
                 }
                 Ok(None) => return Poll::Ready(Ok(None)),
-                Err(error) if is_pool_empty(&error) => {
-                    self.starved = Some(Box::pin(compio::time::sleep(POOL_WAIT)));
-                }
+                // Data is there and no buffer of the pool: take it directly.
+                Err(error) if is_pool_empty(&error) => self.is_drained = false,
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
@@ -84,6 +81,13 @@ impl RingReceive {
                 copied => Some(copied),
             };
         }
+    }
+
+    fn receive_directly(&mut self) -> Received {
+        let mut spare = Spare::take();
+        let count = receive_now(self.socket.as_raw_fd(), spare.vec())?;
+        self.is_drained = count < SPARE_BYTES;
+        Ok((count > 0).then_some(Chunk::Spare(spare)))
     }
 
     fn submit(&self) -> io::Result<Operation> {
@@ -109,4 +113,17 @@ impl RingReceive {
 
 fn is_pool_empty(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::ResourceBusy || error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+/// A receive that never blocks, into the spare capacity of an empty vector.
+pub(crate) fn receive_now(socket: RawFd, vec: &mut Vec<u8>) -> io::Result<usize> {
+    debug_assert!(vec.is_empty() && vec.capacity() >= SPARE_BYTES);
+    // SAFETY: the pointer is valid for SPARE_BYTES writes, which the capacity guarantees.
+    let count = unsafe { libc::recv(socket, vec.as_mut_ptr().cast(), SPARE_BYTES, libc::MSG_DONTWAIT) };
+    if count < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has initialised `count` bytes, at most the capacity.
+    unsafe { vec.set_len(count as usize) };
+    Ok(count as usize)
 }

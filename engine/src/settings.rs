@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use weir_base::limits;
 
-/// Receive buffers in the pool of one worker. Default 1,024.
+/// Receive buffers in the pool of one worker. Default 256: they are used in turn, and so many stay in the processor's cache.
 /// One is held only while a chunk is being read, so this bounds bursts, not connections.
-/// Worst case with [`BUFFER_BYTES`]: 1,024 x 16 KiB = 16 MiB per worker. io_uring wants a power of two.
-pub const BUFFER_COUNT: u16 = 1_024;
+/// Worst case with [`BUFFER_BYTES`]: 256 x 16 KiB = 4 MiB per worker; when all are taken, a spare buffer is used. io_uring wants a power of two.
+pub const BUFFER_COUNT: u16 = 256;
 
 /// Bytes of one receive buffer. Default 16 KiB: one TLS record, and 200 pipelined small commands.
 /// Smaller costs more completions for large values; larger only costs memory. Range 4 KiB to 256 KiB.
