@@ -3,10 +3,10 @@
 //! compio falls back from io_uring to polling when building the ring fails for *any* reason, so one flag that an older
 //! kernel lacks would silently cost io_uring altogether. Weir therefore walks a ladder of flags itself.
 
-use std::{collections::HashSet, io, mem::MaybeUninit, num::NonZero, ptr::NonNull};
+use std::{collections::HashSet, io};
 
 use compio::{
-    driver::{BufferAllocator, DriverType, ProactorBuilder},
+    driver::{DriverType, ProactorBuilder},
     runtime::{Runtime, RuntimeBuilder},
 };
 
@@ -66,7 +66,7 @@ pub fn build(settings: &RuntimeSettings, cpu: Option<usize>) -> io::Result<(Runt
     let mut refusal = None;
     if settings.driver != DriverChoice::Polling {
         for (index, rung) in LADDER.into_iter().enumerate() {
-            match build_one(settings, cpu, DriverType::IoUring, rung) {
+            match build_one(cpu, DriverType::IoUring, rung) {
                 Ok(runtime) if index == 0 => return Ok((runtime, Driver::IoUring)),
                 Ok(runtime) => return Ok((runtime, Driver::IoUringReduced)),
                 Err(error) => refusal = Some(error),
@@ -76,33 +76,13 @@ pub fn build(settings: &RuntimeSettings, cpu: Option<usize>) -> io::Result<(Runt
     match (settings.driver, refusal) {
         (DriverChoice::IoUring, Some(error)) => Err(error),
         _ => {
-            let runtime = build_one(settings, cpu, DriverType::Poll, LADDER[2])?;
+            let runtime = build_one(cpu, DriverType::Poll, LADDER[2])?;
             Ok((runtime, Driver::Polling))
         }
     }
 }
 
-/// Receive buffers straight from the kernel: a page is resident only once data has arrived in it. The heap would write a
-/// header in front of each buffer and so touch one page of every four at start.
-struct Pages;
-
-impl BufferAllocator for Pages {
-    fn allocate(len: u32) -> NonNull<MaybeUninit<u8>> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a fresh anonymous mapping; no other memory is involved.
-        let pages = unsafe { libc::mmap(std::ptr::null_mut(), len as usize, access, flags, -1, 0) };
-        assert_ne!(pages, libc::MAP_FAILED, "no memory for receive buffers");
-        NonNull::new(pages.cast()).expect("a mapping is never at zero")
-    }
-
-    unsafe fn deallocate(pages: NonNull<MaybeUninit<u8>>, len: u32) {
-        // SAFETY: the caller guarantees that `pages` came from `allocate` with the same length.
-        unsafe { libc::munmap(pages.as_ptr().cast(), len as usize) };
-    }
-}
-
-fn build_one(settings: &RuntimeSettings, cpu: Option<usize>, kind: DriverType, rung: Rung) -> io::Result<Runtime> {
+fn build_one(cpu: Option<usize>, kind: DriverType, rung: Rung) -> io::Result<Runtime> {
     let mut proactor = ProactorBuilder::new();
     proactor
         .capacity(SUBMISSION_ENTRIES)
@@ -110,15 +90,11 @@ fn build_one(settings: &RuntimeSettings, cpu: Option<usize>, kind: DriverType, r
         .thread_pool_limit(BLOCKING_THREADS)
         .driver_type(kind);
     if kind == DriverType::IoUring {
-        let count = NonZero::new(settings.buffer_count).unwrap_or(NonZero::<u16>::MIN);
         proactor
             .single_issuer(rung.single_issuer)
             .defer_taskrun(rung.defer_taskrun)
             .coop_taskrun(true)
-            .taskrun_flag(true)
-            .buffer_pool_size(count)
-            .buffer_pool_buffer_len(settings.buffer_bytes as usize)
-            .buffer_pool_allocator::<Pages>();
+            .taskrun_flag(true);
     }
     let mut builder = RuntimeBuilder::new();
     builder.with_proactor(proactor).event_interval(TASKS_PER_TURN_MAX).sync_queue_size(CROSS_THREAD_WAKES);

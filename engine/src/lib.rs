@@ -10,8 +10,8 @@
 //! | `worker` | the thread: loop turns, CPU pinning, heartbeat, mailbox |
 //! | `net` | sockets: bind, accept, connect, limits on descriptors |
 //! | `accept` | the accept loop, error classes, hand-off to the least-loaded worker |
-//! | `chunk` | received bytes, in a pooled buffer |
-//! | `receive` | the receive operation of io_uring |
+//! | `socket` | a data socket: direct calls, and the epoll instance that says when |
+//! | `chunk` | received bytes, in a warm buffer |
 //! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
 //! | `poll_face` | the same two queues as `futures` `AsyncRead`/`AsyncWrite` |
 //! | `tls` | rustls between the wire and the two queues |
@@ -29,8 +29,8 @@ pub mod net;
 pub mod output;
 pub mod poll_face;
 pub mod reader;
-mod receive;
 pub mod settings;
+mod socket;
 pub mod stream;
 pub mod tls;
 pub mod wheel;

@@ -22,6 +22,7 @@ use crate::{
     driver::Driver,
     net,
     settings::RuntimeSettings,
+    socket::Sockets,
     wheel::{Deadline, Deadlines},
 };
 
@@ -102,8 +103,15 @@ impl Worker {
                 }
             };
             shared.driver.store(driver as u8, Ordering::Relaxed);
+            let sockets = match Sockets::start() {
+                Ok(sockets) => sockets,
+                Err(error) => {
+                    let _ = started.send(Err(error));
+                    return;
+                }
+            };
             let _ = started.send(Ok(()));
-            run(&runtime, &shared, settings.coalesce, main);
+            run(&runtime, &sockets, &shared, settings.coalesce, main);
         })?;
         match outcome.recv() {
             Ok(Ok(())) => Ok(Worker { id, state, thread }),
@@ -121,10 +129,18 @@ impl Worker {
     }
 }
 
+/// Rounds of ready tasks in one turn: those that received, those that send what the first appended, and their echoes.
+const ROUNDS_PER_TURN_MAX: u32 = 4;
+/// Turns of a busy worker between two looks at the driver.
+const TURNS_WITHOUT_DRIVER_MAX: u32 = 16;
 /// Clients that must wait for replies before it pays to wait for more of them.
 const COALESCE_CLIENTS_MIN: u32 = 16;
+/// Pause for each of them. Each costs the machine several microseconds of work anyway.
+const COALESCE_PER_CLIENT: Duration = Duration::from_micros(2);
 /// A turn that began longer than this after the one before says that the worker is not busy.
-const COALESCE_GAP: Duration = Duration::from_micros(200);
+const COALESCE_GAP: Duration = Duration::from_millis(1);
+/// The share of the clients of late, one in so many, that each turn forgets.
+const COALESCE_DECAY: u32 = 8;
 
 thread_local! {
     static WAITING_CLIENTS: Cell<u32> = const { Cell::new(0) };
@@ -157,8 +173,8 @@ pub async fn yield_now() {
     .await;
 }
 
-/// The loop. One turn: read the clock once, run what is ready, then hand all operations to the kernel and wait.
-fn run<F, M>(runtime: &Runtime, state: &WorkerState, coalesce: Duration, main: F)
+/// The loop. One turn: read the clock once, run what is ready, then wait for the sockets and the driver.
+fn run<F, M>(runtime: &Runtime, sockets: &Rc<Sockets>, state: &WorkerState, coalesce: Duration, main: F)
 where
     F: FnOnce() -> M,
     M: Future<Output = ()> + 'static,
@@ -168,6 +184,7 @@ where
     let deadlines = Deadlines::new(cpu_sampled);
     DEADLINES.set(Some(deadlines.clone()));
     let mut coalesce = Coalesce::new(coalesce);
+    let mut waiting = Waiting { runtime, sockets, turns_without_driver: 0 };
     runtime.enter(|| {
         let done = is_done.clone();
         let main = main();
@@ -175,12 +192,14 @@ where
             let _set = SetOnDrop(done);
             main.await;
         });
+        let watched = sockets.clone();
+        runtime.spawn(async move { watched.watch().await }).detach();
         loop {
             let now = turn::refresh();
             state.turned_at.store(now.as_nanos(), Ordering::Relaxed);
             state.turns.store(state.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             deadlines.expire(now);
-            let has_more = runtime.run();
+            let has_more = run_tasks(runtime);
             if is_done.get() {
                 break;
             }
@@ -193,7 +212,7 @@ where
             if !has_more {
                 coalesce.wait(now);
             }
-            runtime.poll_with(wait);
+            waiting.wait(wait);
             state.is_parked.store(false, Ordering::Relaxed);
         }
         drop(handle);
@@ -203,27 +222,59 @@ where
 /// Lets requests of many clients gather before a busy worker looks at them.
 ///
 /// On a machine with cores to spare each request wakes the worker by itself, and its upstream write and its reply's read
-/// serve nobody else. While many clients wait anyway, a pause of a few tens of microseconds lets one write carry a dozen
+/// serve nobody else. While many clients wait anyway, a pause of tens of microseconds lets one write carry dozens of
 /// requests; the server behind saves as much as the gateway. It never happens with few clients or between sparse requests.
 struct Coalesce {
-    pause: Duration,
+    longest: Duration,
     last: Time,
+    /// Clients that waited at the same time of late: right after a round of replies few do, and many are about to.
+    clients: u32,
 }
 
 impl Coalesce {
-    fn new(pause: Duration) -> Self {
-        if !pause.is_zero() {
+    fn new(longest: Duration) -> Self {
+        if !longest.is_zero() {
             net::set_timer_slack(Duration::from_nanos(1));
         }
-        Self { pause, last: Time::ZERO }
+        Self { longest, last: Time::ZERO, clients: 0 }
     }
 
     fn wait(&mut self, turn: Time) {
-        let is_busy = turn.since(self.last) < COALESCE_GAP && WAITING_CLIENTS.get() >= COALESCE_CLIENTS_MIN;
+        let is_busy = turn.since(self.last) < COALESCE_GAP;
         self.last = turn;
-        if is_busy && !self.pause.is_zero() {
-            thread::sleep(self.pause);
+        let of_late = if is_busy { self.clients - self.clients.div_ceil(COALESCE_DECAY) } else { 0 };
+        self.clients = of_late.max(WAITING_CLIENTS.get());
+        if self.clients >= COALESCE_CLIENTS_MIN && !self.longest.is_zero() {
+            thread::sleep(self.longest.min(COALESCE_PER_CLIENT * self.clients));
         }
+    }
+}
+
+/// Runs what is ready, and what that makes ready. Returns whether there is still more.
+fn run_tasks(runtime: &Runtime) -> bool {
+    (0..ROUNDS_PER_TURN_MAX).all(|_| runtime.run())
+}
+
+/// The end of a turn: completions of the runtime's driver, and events of the sockets.
+struct Waiting<'a> {
+    runtime: &'a Runtime,
+    sockets: &'a Sockets,
+    turns_without_driver: u32,
+}
+
+impl Waiting<'_> {
+    /// Waits at most `limit`, then wakes whoever waited for what happened.
+    ///
+    /// A worker whose sockets are busy looks at the driver, which has timers and wakes from other threads but no request,
+    /// only every few turns: that saves its system calls.
+    fn wait(&mut self, limit: Option<Duration>) {
+        if self.turns_without_driver < TURNS_WITHOUT_DRIVER_MAX && self.sockets.wake() > 0 {
+            self.turns_without_driver += 1;
+            return;
+        }
+        self.turns_without_driver = 0;
+        self.runtime.poll_with(limit);
+        self.sockets.wake();
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     let listeners = listener::listeners(&file, &limits, reader);
     Snapshot {
         generation: 0,
-        runtime: runtime(&file.runtime, reader),
+        runtime: runtime(&file.runtime),
         admin: admin(&file.admin, reader),
         limits,
         drain: DrainSettings { settle: file.drain.settle.value.0, timeout: file.drain.timeout.value.0 },
@@ -52,26 +52,11 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     }
 }
 
-fn runtime(section: &RuntimeSection, reader: &mut Reader<'_>) -> RuntimeSettings {
-    let count = &section.buffer_count;
-    if !count.value.is_power_of_two() {
-        let message = "`runtime.buffer_count` is not a power of two".to_owned();
-        let help = format!("write {}", count.value.next_power_of_two());
-        reader.problems.error(&count.span, "runtime.buffer_count", message, help);
-    }
-    let bytes = &section.buffer_bytes;
-    if !bytes.value.bytes().is_multiple_of(1024) {
-        let message = "`runtime.buffer_bytes` is not a whole number of KiB".to_owned();
-        let help = format!("write \"{}KiB\"", bytes.value.bytes().div_ceil(1024));
-        reader.problems.error(&bytes.span, "runtime.buffer_bytes", message, help);
-    }
+fn runtime(section: &RuntimeSection) -> RuntimeSettings {
     RuntimeSettings {
         workers: section.workers.as_ref().map(|workers| workers.value as usize),
         driver: section.driver.value,
         pin: section.pin.value,
-        buffer_count: count.value,
-        // The range of the key ends at 256 KiB.
-        buffer_bytes: bytes.value.bytes() as u32,
         coalesce: section.coalesce.value.0,
     }
 }

@@ -51,7 +51,7 @@ section! {
 }
 
 section! {
-    /// Worker threads and their buffers. Memory and threads are laid out once, so a change needs a restart.
+    /// Worker threads. They are laid out once, so a change needs a restart.
     pub(crate) struct RuntimeSection {
         /// Worker threads, one connection lives on one of them. Absent: as many as the cores this process may use
         /// (affinity mask and CPU quota).
@@ -60,11 +60,8 @@ section! {
         default driver: DriverChoice = DriverChoice::Auto;
         /// Bind each worker to one core. Turn it off where another scheduler owns the cores.
         default pin: bool = true;
-        /// Receive buffers per worker, a power of two. One is held only while received bytes are being read.
-        default buffer_count: u16 = engine::BUFFER_COUNT => 16..=32_768;
-        /// Size of one receive buffer, in whole KiB. Worst case `buffer_count` x `buffer_bytes` per worker.
-        default buffer_bytes: ByteSize = ByteSize::new(engine::BUFFER_BYTES as u64) => ByteSize::kib(4)..=ByteSize::kib(256);
-        /// How long a busy worker lets requests of many clients gather before it looks at them; `0s` turns it off.
+        /// The longest pause in which a busy worker lets requests gather: 2 us per client that waits for a reply, from 16
+        /// clients on. `0s` turns it off.
         default coalesce: Period = Period(engine::COALESCE) => Period::secs(0)..=Period::millis(1);
     }
 }

@@ -3,7 +3,6 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    future::poll_fn,
     rc::{Rc, Weak},
     time::Duration,
 };
@@ -268,7 +267,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             if let Some((slow, limit)) = self.congested_client() {
                 self.is_stalled.set(self.kind == LaneKind::Shared);
                 self.is_paused.set(true);
-                self.wait_for(reader, &slow, limit).await;
+                self.wait_for(&slow, limit).await;
                 self.is_paused.set(false);
                 self.is_stalled.set(false);
                 self.last_reply.set(turn::now());
@@ -352,15 +351,11 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     }
 
     /// Waits until `client` has read, evicting it if it takes nothing for `limit`.
-    async fn wait_for(&self, reader: &mut Reader, client: &W, limit: Duration) {
+    async fn wait_for(&self, client: &W, limit: Duration) {
         let output = client.output();
         let mut progress = (output.progress(), turn::now());
         while self.ending.get().is_none() {
-            let relieved = poll_fn(|context| {
-                reader.poll_idle(context);
-                output.poll_relieved(context)
-            });
-            if weir_engine::timeout(STALL_LOOK, relieved).await.is_ok() {
+            if weir_engine::timeout(STALL_LOOK, output.relieved()).await.is_ok() {
                 return;
             }
             if output.progress() != progress.0 {

@@ -259,7 +259,6 @@ impl Connection {
             }
             self.streak.set(0);
         } else {
-            stream.reader.poll_idle(context);
             let mut is_relieved = |output: &Output| output.poll_relieved(context).is_ready();
             let has_room = is_relieved(&self.output) & self.pin_output().is_none_or(|output| is_relieved(&output));
             if has_room && self.session.borrow().next(self) != next {

@@ -1,0 +1,266 @@
+//! The data sockets of a worker: direct non-blocking calls, and one epoll instance that says when they are worth making.
+//!
+//! Each socket is registered once, edge-triggered. Requests of many clients that arrive together are found by one
+//! `epoll_wait`, received into one warm buffer, and answered by one `send` each. Receives and sends through io_uring were
+//! tried and cost the same (ARCHITECTURE.md, "Direct calls"), but a multishot receive cannot be stopped while data keeps
+//! coming, so back-pressure was not exact, and its buffers come round cold.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    io,
+    net::Shutdown,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    rc::{Rc, Weak},
+    task::{Context, Poll, Waker, ready},
+};
+
+use compio::runtime::fd::PollFd;
+use slab::Slab;
+use socket2::Socket;
+
+use crate::{
+    chunk::{CHUNK_BYTES, Chunk},
+    output::Output,
+};
+
+/// Events taken from the kernel at a time; more wait for the next turn.
+const EVENTS_MAX: usize = 1_024;
+
+thread_local! {
+    static SOCKETS: RefCell<Option<Rc<Sockets>>> = const { RefCell::new(None) };
+}
+
+/// All data sockets of one worker.
+pub(crate) struct Sockets {
+    epoll: OwnedFd,
+    registered: RefCell<Slab<Weak<DataSocket>>>,
+    events: RefCell<Vec<libc::epoll_event>>,
+}
+
+impl Sockets {
+    /// The sockets of the calling thread.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(crate) fn start() -> io::Result<Rc<Self>> {
+        // SAFETY: takes a plain number; the result is checked before it is owned.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if epoll < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor that nobody else owns.
+        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        let sockets = Rc::new(Self {
+            epoll,
+            registered: RefCell::default(),
+            events: RefCell::new(Vec::with_capacity(EVENTS_MAX)),
+        });
+        SOCKETS.set(Some(sockets.clone()));
+        Ok(sockets)
+    }
+
+    /// Keeps the runtime's driver informed: it sleeps no longer once a socket has an event. Runs as a task for ever.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(crate) async fn watch(&self) -> io::Result<()> {
+        let readiness = PollFd::new(self.epoll.try_clone()?)?;
+        loop {
+            readiness.read_ready().await?;
+        }
+    }
+
+    /// Wakes the tasks that wait for what has happened to their sockets. Returns how many events there were.
+    pub(crate) fn wake(&self) -> usize {
+        let mut events = self.events.borrow_mut();
+        events.clear();
+        // SAFETY: the pointer is valid for EVENTS_MAX entries, which the capacity guarantees.
+        let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), EVENTS_MAX as i32, 0) };
+        // An interrupted wait has no events; the loop comes round again.
+        let count = usize::try_from(count).unwrap_or(0);
+        // SAFETY: the kernel has initialised `count` entries, at most the capacity.
+        unsafe { events.set_len(count) };
+        let registered = self.registered.borrow();
+        for event in events.iter() {
+            if let Some(socket) = registered.get(event.u64 as usize).and_then(Weak::upgrade) {
+                socket.on_event(event.events as i32);
+            }
+        }
+        count
+    }
+
+    fn control(&self, operation: i32, socket: RawFd, interest: i32, key: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest as u32, u64: key };
+        // SAFETY: a valid pointer to a local, which the kernel copies.
+        let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, socket, &mut event) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// One direction's side of readiness.
+#[derive(Default)]
+struct Readiness {
+    is_ready: Cell<bool>,
+    is_wanted: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Readiness {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_ready.get() {
+            return Poll::Ready(());
+        }
+        self.is_wanted.set(true);
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn set(&self) {
+        self.is_ready.set(true);
+        if self.is_wanted.take()
+            && let Some(waker) = &*self.waker.borrow()
+        {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// A connected stream socket, registered with its worker until it is dropped.
+pub(crate) struct DataSocket {
+    socket: Socket,
+    sockets: Rc<Sockets>,
+    key: usize,
+    readable: Readiness,
+    writable: Readiness,
+    /// The peer has sent its last byte, or the connection is broken: there is no further event to wait for.
+    is_ended: Cell<bool>,
+    /// Room to write is watched from the first send on that found none.
+    watches_room: Cell<bool>,
+}
+
+impl DataSocket {
+    /// Registers a connected socket with the calling worker.
+    ///
+    /// # Errors
+    /// No memory or watches left in the kernel.
+    ///
+    /// # Panics
+    /// Outside a worker thread.
+    pub(crate) fn new(socket: Socket) -> io::Result<Rc<Self>> {
+        socket.set_nonblocking(true)?;
+        let sockets = SOCKETS.with_borrow(|sockets| sockets.clone()).expect("on a worker thread");
+        let enter = |me: &Weak<Self>| sockets.registered.borrow_mut().insert(me.clone());
+        let socket = Rc::new_cyclic(|me| Self {
+            key: enter(me),
+            socket,
+            sockets: sockets.clone(),
+            readable: Readiness::default(),
+            writable: Readiness::default(),
+            is_ended: Cell::new(false),
+            watches_room: Cell::new(false),
+        });
+        socket.watch(libc::EPOLL_CTL_ADD, 0)?;
+        Ok(socket)
+    }
+
+    /// Shuts a direction down; the events of that come to whoever waits.
+    pub(crate) fn shut_down(&self, direction: Shutdown) {
+        let _ = self.socket.shutdown(direction);
+    }
+
+    /// The next bytes; `None` once the peer has closed its write side.
+    pub(crate) fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
+        loop {
+            ready!(self.readable.poll(context));
+            let mut chunk = Chunk::take();
+            match receive_now(self.socket.as_raw_fd(), chunk.vec()) {
+                Ok(0) => return Poll::Ready(Ok(None)),
+                Ok(count) => {
+                    // A stream that gave less than was asked for is empty (epoll(7)), and its next bytes are an event. But
+                    // its end may have been announced together with these bytes.
+                    self.readable.is_ready.set(count >= CHUNK_BYTES || self.is_ended.get());
+                    return Poll::Ready(Ok(Some(chunk)));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable.is_ready.set(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Sends all of `bytes`, however long the peer takes; tells `output` of each step.
+    pub(crate) async fn send_all(&self, bytes: &[u8], output: &Output) -> io::Result<()> {
+        let mut at = 0;
+        while at < bytes.len() {
+            match send_now(self.socket.as_raw_fd(), &bytes[at..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    at += count;
+                    if at < bytes.len() {
+                        output.note_progress();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.writable.is_ready.set(false);
+                    if !self.watches_room.replace(true) {
+                        self.watch(libc::EPOLL_CTL_MOD, libc::EPOLLOUT)?;
+                    }
+                    poll_fn(|context| self.writable.poll(context)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn watch(&self, operation: i32, also: i32) -> io::Result<()> {
+        let interest = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET | also;
+        self.sockets.control(operation, self.socket.as_raw_fd(), interest, self.key as u64)
+    }
+
+    fn on_event(&self, events: i32) {
+        let is_broken = events & (libc::EPOLLHUP | libc::EPOLLERR) != 0;
+        if is_broken || events & libc::EPOLLRDHUP != 0 {
+            self.is_ended.set(true);
+        }
+        if self.is_ended.get() || events & libc::EPOLLIN != 0 {
+            self.readable.set();
+        }
+        if is_broken || events & libc::EPOLLOUT != 0 {
+            self.writable.set();
+        }
+    }
+}
+
+impl Drop for DataSocket {
+    fn drop(&mut self) {
+        // By hand, because a copy of the descriptor elsewhere would keep the registration alive.
+        let _ = self.watch(libc::EPOLL_CTL_DEL, 0);
+        self.sockets.registered.borrow_mut().remove(self.key);
+    }
+}
+
+/// A receive that never blocks, into the capacity of an empty vector.
+fn receive_now(socket: RawFd, vec: &mut Vec<u8>) -> io::Result<usize> {
+    debug_assert!(vec.is_empty() && vec.capacity() >= CHUNK_BYTES);
+    // SAFETY: the pointer is valid for CHUNK_BYTES writes, which the capacity guarantees.
+    let count = unsafe { libc::recv(socket, vec.as_mut_ptr().cast(), CHUNK_BYTES, libc::MSG_DONTWAIT) };
+    if count < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has initialised `count` bytes, at most the capacity.
+    unsafe { vec.set_len(count as usize) };
+    Ok(count as usize)
+}
+
+fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the pointer is valid for `bytes.len()` reads for the duration of the call.
+    let count = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
+    if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+}
