@@ -4,7 +4,7 @@ use std::{
     io,
     net::{SocketAddr, ToSocketAddrs},
     os::{fd::AsRawFd, unix::fs::FileTypeExt},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use compio::driver::{SharedFd, op::Connect};
@@ -15,8 +15,46 @@ use crate::settings::Address;
 /// Keep-alive probes find peers that vanished without a word.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 
+/// How long the listeners of a process that has just died may take to go.
+const CLAIM_TIME: Duration = Duration::from_secs(2);
+const CLAIM_RETRY: Duration = Duration::from_millis(5);
+
+/// Makes sure that no other process listens on `address`; blocks for up to 2 s.
+///
+/// With `SO_REUSEPORT` a second gateway would bind without a word and take half of the connections. And the kernel takes
+/// down the rings of a killed process, with the sockets they hold, some milliseconds after the process has gone: a new one
+/// that is quicker would lose the connections that still reach the old listeners.
+///
+/// # Errors
+/// As `bind(2)`; `AddrInUse` if another process is still there after that time.
+pub fn claim(address: &Address) -> io::Result<()> {
+    if matches!(address, Address::Unix(_)) {
+        return Ok(());
+    }
+    let target = resolve_one(address)?;
+    let begun = Instant::now();
+    loop {
+        let socket = tcp_socket(target)?;
+        match socket.bind(&target.into()) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < CLAIM_TIME => {
+                std::thread::sleep(CLAIM_RETRY);
+            }
+            claimed => return claimed,
+        }
+    }
+}
+
+fn tcp_socket(target: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(target), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if target.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
+}
+
 /// Binds a listening socket, non-blocking. TCP sockets get `SO_REUSEADDR` and `SO_REUSEPORT`, so that each worker has
-/// its own queue and a new process may bind before the old one has gone.
+/// its own queue. See [`claim`].
 ///
 /// A Unix path that holds a socket nobody listens on is replaced.
 ///
@@ -35,12 +73,8 @@ pub fn bind(address: &Address, backlog: u32) -> io::Result<Socket> {
         }
         other => {
             let target = resolve_one(other)?;
-            let socket = Socket::new(Domain::for_address(target), Type::STREAM, Some(Protocol::TCP))?;
-            socket.set_reuse_address(true)?;
+            let socket = tcp_socket(target)?;
             socket.set_reuse_port(true)?;
-            if target.is_ipv6() {
-                socket.set_only_v6(true)?;
-            }
             (socket, target.into())
         }
     };

@@ -1,5 +1,7 @@
 //! Workers: connections are spread evenly, and the driver is the one that was asked for.
 
+use std::time::Duration;
+
 use weir_tests::client::Client;
 use weir_tests::deadline;
 use weir_tests::gateway::{Config, Gateway, driver};
@@ -73,4 +75,19 @@ fn the_driver_is_the_one_that_was_asked_for() {
         assert_eq!(worker["driver"], running[0]);
         assert_eq!(worker["stalled"], false);
     }
+}
+
+/// Two gateways on one port would share its connections without a word, because each worker binds with `SO_REUSEPORT`.
+#[test]
+fn a_second_gateway_on_the_same_port_ends_and_says_why() {
+    let server = Server::start(Kind::Redis);
+    let config = Config::to(&server.address);
+    let first = Gateway::start(config.clone());
+    let mut second = Gateway::start_doomed(config);
+    let status = second.process().wait(Duration::from_secs(10));
+    assert_eq!(status.code(), Some(1));
+    let log = second.process().log();
+    assert!(log.contains(&format!("cannot bind {}: Address already in use", first.address.tcp())), "{log}");
+    second.ended();
+    first.connect().expect(&["PING"], b"+PONG\r\n");
 }

@@ -390,8 +390,17 @@ fn bind_new(next: &Snapshot, current: Option<&Snapshot>, workers: usize) -> io::
         let kept = current.and_then(|current| current.listener(&listener.settings.name));
         kept.is_none_or(|kept| kept.settings.bind != listener.settings.bind)
     };
+    let shares_port = |listener: &weir_config::Listener| {
+        let others = next.listeners.iter().filter(|other| other.settings.name != listener.settings.name);
+        let mut all = others.chain(current.iter().flat_map(|current| &current.listeners));
+        all.any(|other| other.settings.bind.port() == listener.settings.bind.port())
+    };
     let bind = |listener: &weir_config::Listener| {
         let settings = &listener.settings;
+        if !shares_port(listener) {
+            net::claim(&settings.bind)
+                .map_err(|error| io::Error::new(error.kind(), format!("cannot bind {}: {error}", settings.bind)))?;
+        }
         Ok((settings.name.clone(), bind_for_workers(&settings.bind, settings.backlog, workers)?))
     };
     next.listeners.iter().filter(is_new).map(bind).collect()
