@@ -16,30 +16,29 @@ use crate::settings::Address;
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 
 /// How long the listeners of a process that has just died may take to go.
-const CLAIM_TIME: Duration = Duration::from_secs(2);
-const CLAIM_RETRY: Duration = Duration::from_millis(5);
+const LISTENERS_GONE_TIME: Duration = Duration::from_millis(500);
+const LISTENERS_GONE_RETRY: Duration = Duration::from_millis(5);
 
-/// Makes sure that no other process listens on `address`; blocks for up to 2 s.
+/// Waits, up to half a second, until no other process listens on `address`; false if one still does.
 ///
-/// With `SO_REUSEPORT` a second gateway would bind without a word and take half of the connections. And the kernel takes
-/// down the rings of a killed process, with the sockets they hold, some milliseconds after the process has gone: a new one
-/// that is quicker would lose the connections that still reach the old listeners.
+/// With `SO_REUSEPORT` two processes share the connections of an address: a replacement wants that, an accident does not.
+/// And the kernel takes down the rings of a killed process, with the listeners they hold, some milliseconds after the
+/// process has gone: a new one that is quicker would lose the connections that still reach the old listeners.
 ///
 /// # Errors
-/// As `bind(2)`; `AddrInUse` if another process is still there after that time.
-pub fn claim(address: &Address) -> io::Result<()> {
+/// As `bind(2)`, except `AddrInUse`.
+pub fn wait_for_sole_use(address: &Address) -> io::Result<bool> {
     if matches!(address, Address::Unix(_)) {
-        return Ok(());
+        return Ok(true);
     }
     let target = resolve_one(address)?;
     let begun = Instant::now();
     loop {
-        let socket = tcp_socket(target)?;
-        match socket.bind(&target.into()) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < CLAIM_TIME => {
-                std::thread::sleep(CLAIM_RETRY);
-            }
-            claimed => return claimed,
+        match tcp_socket(target)?.bind(&target.into()) {
+            Ok(()) => return Ok(true),
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => return Err(error),
+            Err(_) if begun.elapsed() > LISTENERS_GONE_TIME => return Ok(false),
+            Err(_) => std::thread::sleep(LISTENERS_GONE_RETRY),
         }
     }
 }
@@ -54,7 +53,7 @@ fn tcp_socket(target: SocketAddr) -> io::Result<Socket> {
 }
 
 /// Binds a listening socket, non-blocking. TCP sockets get `SO_REUSEADDR` and `SO_REUSEPORT`, so that each worker has
-/// its own queue. See [`claim`].
+/// its own queue. See [`wait_for_sole_use`].
 ///
 /// A Unix path that holds a socket nobody listens on is replaced.
 ///

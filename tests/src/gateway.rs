@@ -108,11 +108,6 @@ impl Gateway {
         gateway
     }
 
-    /// Starts and waits for nothing: it is expected to end by itself.
-    pub fn start_doomed(config: Config) -> Self {
-        Self::spawn(config, &[])
-    }
-
     /// Starts behind other words, such as `prlimit --nofile=100`, and waits until it is live.
     pub fn start_behind(words: &[&str], config: Config) -> Self {
         let mut gateway = Self::spawn(config, words);

@@ -54,6 +54,11 @@ fn run(words: &[&str]) -> Result<ExitCode> {
             bench::run(rest)?;
             Ok(ExitCode::SUCCESS)
         }
+        // Not in the list: `bench redis` starts it.
+        ["relay", rest @ ..] => {
+            bench::relay::run(rest)?;
+            Ok(ExitCode::SUCCESS)
+        }
         ["soak", rest @ ..] => {
             soak::run(rest)?;
             Ok(ExitCode::SUCCESS)

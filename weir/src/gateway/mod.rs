@@ -397,9 +397,11 @@ fn bind_new(next: &Snapshot, current: Option<&Snapshot>, workers: usize) -> io::
     };
     let bind = |listener: &weir_config::Listener| {
         let settings = &listener.settings;
-        if !shares_port(listener) {
-            net::claim(&settings.bind)
-                .map_err(|error| io::Error::new(error.kind(), format!("cannot bind {}: {error}", settings.bind)))?;
+        let refused =
+            |error: io::Error| io::Error::new(error.kind(), format!("cannot bind {}: {error}", settings.bind));
+        if !shares_port(listener) && !net::wait_for_sole_use(&settings.bind).map_err(refused)? {
+            let bind = &settings.bind;
+            tracing::warn!(listener = %settings.name, %bind, "another process listens here too: it gets a share of the connections");
         }
         Ok((settings.name.clone(), bind_for_workers(&settings.bind, settings.backlog, workers)?))
     };

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::options::Options;
 use super::peers::origin::Origin;
 use super::peers::weir::{Program, arm_settings};
-use super::peers::{Arm, envoy, haproxy, name, twemproxy};
+use super::peers::{Arm, envoy, floor, haproxy, name, twemproxy};
 use super::place::Place;
 
 /// An arm that could not be had.
@@ -36,6 +36,7 @@ impl Fleet {
                 (name::ENVOY, _) => envoy::start(place, origin.port, options.envoy.as_deref()),
                 (name::TWEMPROXY, _) => twemproxy::start(place, origin.port),
                 (name::HAPROXY, _) => haproxy::start(place, origin.port),
+                (name::FLOOR, _) => floor::start(place, origin.port),
                 (name::DIRECT, _) => Ok(direct(origin)),
                 (_, Some(weir)) => start_weir(arm, place, origin, weir),
                 (_, None) => continue,

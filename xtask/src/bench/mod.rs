@@ -17,6 +17,7 @@ pub(crate) mod process;
 mod profile;
 pub(crate) mod ratio;
 mod redis;
+pub mod relay;
 mod report;
 pub(crate) mod resp;
 mod results;

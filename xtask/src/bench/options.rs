@@ -13,7 +13,7 @@ cargo xtask bench redis [option ...]     gateways side by side in front of one R
 cargo xtask bench profile [option ...]   where Weir's time goes in the row get-64-c50-p1
 
   --rows WORDS         rows whose id holds one of these words, divided by commas (default: all)
-  --arms WORDS         only these arms: weir envoy twemproxy haproxy-tcp direct
+  --arms WORDS         only these arms: weir envoy twemproxy haproxy-tcp floor direct
                        weir-polling weir-tls weir-telemetry-off (default: all)
   --repeats N          blocks per row (default 8; claims need at least 8)
   --seconds N          aimed length of one measured run, e.g. 2.5 (default 3)

@@ -16,10 +16,11 @@ pub(crate) struct Comparison {
 
 impl Comparison {
     /// The targets of the design, and the ratios that are of interest without one.
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self { ours: name::WEIR, theirs: name::ENVOY, at_most: against_envoy },
         Self { ours: name::WEIR, theirs: name::TWEMPROXY, at_most: against_twemproxy },
         Self { ours: name::WEIR, theirs: name::HAPROXY, at_most: |_| None },
+        Self { ours: name::WEIR, theirs: name::FLOOR, at_most: |_| None },
         Self { ours: name::WEIR_POLLING, theirs: name::ENVOY, at_most: polling_against_envoy },
         Self { ours: name::WEIR, theirs: name::WEIR_TELEMETRY_OFF, at_most: |_| Some(1.15) },
         Self { ours: name::WEIR_TLS, theirs: name::WEIR, at_most: |_| None },

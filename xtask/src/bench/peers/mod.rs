@@ -4,6 +4,7 @@
 //! wherever they do not hinder it; each template says what is set and why.
 
 pub(crate) mod envoy;
+pub(crate) mod floor;
 pub(crate) mod haproxy;
 pub(crate) mod origin;
 pub(crate) mod twemproxy;
@@ -39,6 +40,8 @@ pub(crate) mod name {
     pub(crate) const TWEMPROXY: &str = "twemproxy";
     /// HAProxy in TCP mode: forwards bytes and knows nothing of Redis.
     pub(crate) const HAPROXY: &str = "haproxy-tcp";
+    /// The least that a relay with sockets can cost.
+    pub(crate) const FLOOR: &str = "floor";
     /// No gateway.
     pub(crate) const DIRECT: &str = "direct";
     /// Weir on the polling driver.
@@ -48,8 +51,8 @@ pub(crate) mod name {
     /// Weir with telemetry off.
     pub(crate) const WEIR_TELEMETRY_OFF: &str = "weir-telemetry-off";
     /// All, in the order of a block.
-    pub(crate) const ALL: [&str; 8] =
-        [WEIR, ENVOY, TWEMPROXY, HAPROXY, DIRECT, WEIR_POLLING, WEIR_TLS, WEIR_TELEMETRY_OFF];
+    pub(crate) const ALL: [&str; 9] =
+        [WEIR, ENVOY, TWEMPROXY, HAPROXY, FLOOR, DIRECT, WEIR_POLLING, WEIR_TLS, WEIR_TELEMETRY_OFF];
 }
 
 /// A program on the PATH.
