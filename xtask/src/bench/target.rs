@@ -85,6 +85,13 @@ mod tests {
     }
 
     #[test]
+    fn the_floor_is_shown_without_a_target() {
+        let floor = Comparison::ALL.iter().find(|comparison| comparison.theirs == name::FLOOR).unwrap();
+        assert_eq!(floor.ours, name::WEIR);
+        assert!(Row::all().iter().all(|row| floor.at_most(row).is_none()));
+    }
+
+    #[test]
     fn a_verdict_tells_by_how_much_and_whether_it_is_settled() {
         assert_eq!(verdict(&ratio(0.5, (0.48, 0.52)), Some(0.55)), "met");
         assert_eq!(verdict(&ratio(0.5, (0.48, 0.60)), Some(0.55)), "met (interval reaches over)");

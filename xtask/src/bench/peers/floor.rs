@@ -1,0 +1,26 @@
+//! The floor: a relay of our own that does nothing but carry bytes and pair replies with clients.
+
+use anyhow::{Context, Result};
+
+use super::{Arm, name};
+use crate::bench::load::Goal;
+use crate::bench::place::{Place, free_port};
+use crate::bench::process::{Launch, Process};
+use crate::bench::relay::PAUSE;
+
+/// Starts it: this very program once more, as a process of its own.
+pub(crate) fn start(place: &Place, origin: u16) -> Result<Arm> {
+    let program = std::env::current_exe().context("this program does not know its own path")?;
+    let port = free_port()?;
+    let words = ["relay", "--listen", &port.to_string(), "--origin", &origin.to_string()].map(Into::into);
+    let words = [program.into_os_string()].into_iter().chain(words);
+    let mut process = Process::start(&Launch::new(name::FLOOR, Some(&place.gateway_cpu), words), place.path())?;
+    process.wait_for_port(port)?;
+    Ok(Arm {
+        name: name::FLOOR,
+        goal: Goal { port, tls_ca: None },
+        process: Some(process),
+        version: format!("`xtask relay` of this commit, single-threaded, pause {PAUSE:?}"),
+        config: None,
+    })
+}
