@@ -8,8 +8,12 @@ use std::{
 /// Bytes of one receive buffer: what one receive or one TLS record delivers. 16 KiB hold one TLS record, or 200 pipelined
 /// small commands.
 pub const CHUNK_BYTES: usize = 16 * 1024;
-/// Bytes of buffers kept per core; what comes back beyond that is freed.
-const RETAINED_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Receive buffers kept per core: few are ever in hand at once.
+const RECEIVED_KEPT_MAX: usize = 32;
+/// Output buffers kept per core, and their bytes. Enough for the connections that are answered in one turn; more would pin
+/// pages of the heap all over after a burst of connections.
+const OUTPUT_KEPT_MAX: usize = 512;
+const OUTPUT_KEPT_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// A first append is a small reply more often than not.
 const OUTPUT_BYTES_MIN: usize = 512;
 
@@ -63,7 +67,7 @@ impl Drop for Chunk {
         let mut vec = std::mem::take(&mut self.0);
         vec.clear();
         SPARES.with_borrow_mut(|spares| {
-            let has_room = spares.received.len() * CHUNK_BYTES < RETAINED_BYTES_MAX;
+            let has_room = spares.received.len() < RECEIVED_KEPT_MAX;
             let has_the_size = (CHUNK_BYTES..=2 * CHUNK_BYTES).contains(&vec.capacity());
             if has_room && has_the_size {
                 spares.received.push(vec);
@@ -87,7 +91,8 @@ pub(crate) fn take_output() -> Vec<u8> {
 pub(crate) fn give_output(mut vec: Vec<u8>) {
     let bytes = vec.capacity();
     SPARES.with_borrow_mut(|spares| {
-        if bytes > 0 && bytes <= 64 * 1024 && spares.output_bytes + bytes <= RETAINED_BYTES_MAX {
+        let has_room = spares.output.len() < OUTPUT_KEPT_MAX && spares.output_bytes + bytes <= OUTPUT_KEPT_BYTES_MAX;
+        if bytes > 0 && bytes <= 64 * 1024 && has_room {
             vec.clear();
             spares.output_bytes += bytes;
             spares.output.push(vec);

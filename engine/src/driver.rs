@@ -12,10 +12,10 @@ use compio::{
 
 use crate::settings::{DriverChoice, RuntimeSettings};
 
-/// Entries of the submission queue.
-const SUBMISSION_ENTRIES: u32 = 4_096;
-/// Entries of the completion queue: every connection of a core may have a receive complete in one turn.
-const COMPLETION_ENTRIES: u32 = 16_384;
+/// Entries of the submission queue. Data sockets do not go through the ring: it connects, watches and wakes.
+const SUBMISSION_ENTRIES: u32 = 256;
+/// Entries of the completion queue.
+const COMPLETION_ENTRIES: u32 = 1_024;
 /// Tasks run between two looks at the driver. A turn that runs all ready connections merges more of their output
 /// into one send; the bound keeps a flood of ready tasks from starving the ring.
 const TASKS_PER_TURN_MAX: usize = 512;

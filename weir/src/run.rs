@@ -107,10 +107,15 @@ async fn reload(gateway: &Arc<Gateway>) {
     let _ = tokio::task::spawn_blocking(move || drop(gateway.reload())).await;
 }
 
+/// Lines of the program's own log that wait to be written; more are dropped. The queue is laid out at start, 32 bytes each:
+/// the crate's default of 128,000 would be a third of the process at rest.
+const LOG_LINES_MAX: usize = 4_096;
+
 /// Starts the program's own log. Lines go through a bounded queue: a terminal or a pipe that takes no more must stop neither
 /// a reload nor the way out. What is queued is written when the guard is dropped.
 fn start_log(snapshot: &Snapshot) -> tracing_appender::non_blocking::WorkerGuard {
-    let (writer, guard) = tracing_appender::non_blocking(std::io::stderr());
+    let builder = tracing_appender::non_blocking::NonBlockingBuilder::default();
+    let (writer, guard) = builder.buffered_lines_limit(LOG_LINES_MAX).finish(std::io::stderr());
     let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(snapshot.telemetry.log_level.name()));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);

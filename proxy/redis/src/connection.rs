@@ -117,7 +117,7 @@ enum Event {
 /// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
 pub async fn serve(service: Rc<Service>, mut stream: Box<Stream>, guard: ConnectionGuard, peer: Peer) {
     let connection = Connection::new(service, &stream, guard, peer);
-    connection.service.enter(&connection);
+    let _listed = connection.service.enter(&connection);
     let accepted = turn::now();
     let open = connection.service.metrics.open.guard();
     connection.service.metrics.total.inc();

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use slab::Slab;
 use weir_base::{
     permit::{ByteLease, LocalBudget},
     rng::Rng,
@@ -70,7 +71,7 @@ pub struct Service {
     listener: RefCell<Rc<ListenerSettings>>,
     redis: RefCell<Rc<RedisListenerSettings>>,
     upstream: RefCell<Rc<RedisUpstream>>,
-    connections: RefCell<Vec<Weak<Connection>>>,
+    connections: RefCell<Slab<Weak<Connection>>>,
     blocked: Cell<u32>,
     drain: Cell<Drain>,
     sampler: RefCell<OncePerSecond>,
@@ -171,16 +172,20 @@ impl Service {
         self.drain.get()
     }
 
-    pub(crate) fn enter(&self, connection: &Rc<Connection>) {
-        let mut connections = self.connections.borrow_mut();
-        if connections.len() == connections.capacity() {
-            connections.retain(|connection| connection.strong_count() > 0);
-        }
-        connections.push(Rc::downgrade(connection));
+    /// Lists a connection until the result is dropped. A connection that has ended must not stay: the list would keep the
+    /// memory of thousands after a peak.
+    pub(crate) fn enter(self: &Rc<Self>, connection: &Rc<Connection>) -> Listed {
+        let key = self.connections.borrow_mut().insert(Rc::downgrade(connection));
+        Listed { service: self.clone(), key }
     }
 
     fn open(&self) -> Vec<Rc<Connection>> {
-        self.connections.borrow().iter().filter_map(Weak::upgrade).filter(|c| !c.is_over()).collect()
+        self.connections
+            .borrow()
+            .iter()
+            .filter_map(|(_, connection)| connection.upgrade())
+            .filter(|c| !c.is_over())
+            .collect()
     }
 
     fn wake_all(&self) {
@@ -255,5 +260,17 @@ impl Service {
                 suppressed,
             }));
         }
+    }
+}
+
+/// A place in the list of a service's connections.
+pub(crate) struct Listed {
+    service: Rc<Service>,
+    key: usize,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.service.connections.borrow_mut().remove(self.key);
     }
 }
