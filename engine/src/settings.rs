@@ -13,7 +13,7 @@ use std::time::Duration;
 use weir_base::limits;
 
 /// The longest pause in which a busy worker lets requests gather before it looks at them: 2 us for each client that waits
-/// for a reply, from 16 clients on. Default 400 us; zero turns it off. One upstream write then carries the requests of many
+/// for a reply, from 10 clients on. Default 400 us; zero turns it off. One upstream write then carries the requests of many
 /// clients. Measured with 50 and 400 unpipelined Redis clients it saves a quarter of the gateway's CPU and half of the
 /// server's, and throughput rises (`docs/results/redis.md`).
 pub const COALESCE: Duration = Duration::from_micros(400);

@@ -134,7 +134,7 @@ const ROUNDS_PER_TURN_MAX: u32 = 4;
 /// Turns of a busy worker between two looks at the driver.
 const TURNS_WITHOUT_DRIVER_MAX: u32 = 16;
 /// Clients that must wait for replies before it pays to wait for more of them.
-const COALESCE_CLIENTS_MIN: u32 = 16;
+const COALESCE_CLIENTS_MIN: u32 = 10;
 /// Pause for each of them. Each costs the machine several microseconds of work anyway.
 const COALESCE_PER_CLIENT: Duration = Duration::from_micros(2);
 /// A turn that began longer than this after the one before says that the worker is not busy.
