@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use weir_base::time::Time;
 use weir_engine::{Stream, timeout};
 
 use crate::{
@@ -42,7 +43,7 @@ impl EndpointState {
 #[derive(Debug, Default)]
 pub struct Health {
     state: AtomicU8,
-    last_error: Mutex<Option<String>>,
+    last_error: Mutex<Option<(String, Time)>>,
 }
 
 impl Health {
@@ -55,14 +56,16 @@ impl Health {
         }
     }
 
-    /// What the last failed probe said.
-    pub fn last_error(&self) -> Option<String> {
+    /// What the last failed probe said, and when; a later good one does not erase it.
+    pub fn last_error(&self) -> Option<(String, Time)> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn set(&self, state: EndpointState, error: Option<String>) {
         self.state.store(state as u8, Ordering::Relaxed);
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        if let Some(error) = error {
+            *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some((error, Time::now()));
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use weir_engine::{Output, Reader, Stream, stream::Cutter};
 
 use crate::{
     metrics::{LaneKind, UpstreamMetrics},
-    protocol::{Frame, LaneProtocol, Loss, LossCause, Reply, Scan, Timing, Waiter},
+    protocol::{Frame, LaneProtocol, LossCause, Reply, Scan, Timing, Waiter},
 };
 
 /// A waiting client that takes nothing for this long is evicted, so that its lane moves on.
@@ -139,11 +139,6 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     pub fn send(&self, request: &[u8], exchange: Exchange<W>) {
         self.enqueue(exchange, turn::now(), request.len());
         self.output.append(request);
-    }
-
-    /// Queues an exchange whose request bytes follow by [`Lane::write`]: a streamed request.
-    pub fn expect(&self, exchange: Exchange<W>) {
-        self.enqueue(exchange, turn::now(), 0);
     }
 
     /// Appends bytes that belong to no new exchange.
@@ -378,8 +373,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
                 continue;
             }
             self.metrics.request_failed(cause.name());
-            let loss = Loss { cause, was_sent: waiting.sent.is_some() };
-            waiting.exchange.waiter.on_loss(waiting.exchange.number, loss);
+            waiting.exchange.waiter.on_loss(waiting.exchange.number, cause);
         }
         unsent
     }

@@ -34,6 +34,6 @@ pub use breaker::{Breaker, BreakerState};
 pub use health::{EndpointState, Health};
 pub use lane::{Exchange, Lane};
 pub use metrics::UpstreamMetrics;
-pub use protocol::{Frame, FrameKind, LaneProtocol, Loss, LossCause, Refusal, Reply, Scan, Timing, Waiter};
+pub use protocol::{Frame, FrameKind, LaneProtocol, LossCause, Refusal, Reply, Scan, Timing, Waiter};
 pub use shared::SharedLane;
 pub use upstream::Upstream;

@@ -96,11 +96,6 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         }
     }
 
-    /// Pinned lanes open or being opened, and clients that wait.
-    pub fn pinned_count(&self) -> (u32, usize) {
-        (self.pinned.open.get(), self.pinned.waiting.borrow().len())
-    }
-
     fn next_waiting(&self, fits: impl Fn(&Waiting<P, W>) -> bool) -> Option<Waiting<P, W>> {
         let mut waiting = self.pinned.waiting.borrow_mut();
         let at = waiting.iter().position(fits)?;

@@ -87,15 +87,6 @@ pub struct Frame<'a> {
     pub is_push: bool,
 }
 
-/// Why a request will get no reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loss {
-    /// What happened.
-    pub cause: LossCause,
-    /// The request had been handed to the kernel: it may have been executed.
-    pub was_sent: bool,
-}
-
 /// What ended a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossCause {
@@ -166,7 +157,7 @@ pub trait Waiter<P: LaneProtocol>: 'static + Sized {
     /// A piece of a reply, in the order of the requests of this session.
     fn on_reply(&self, reply: Reply<'_>);
     /// No reply will come.
-    fn on_loss(&self, exchange: u64, loss: Loss);
+    fn on_loss(&self, exchange: u64, cause: LossCause);
     /// The request was never given to the upstream.
     fn on_refusal(&self, exchange: u64, refusal: Refusal);
     /// A frame of the pinned lane that answers no exchange.

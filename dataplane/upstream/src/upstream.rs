@@ -15,7 +15,7 @@ use weir_engine::{JoinHandle, Stream};
 use crate::{
     breaker::{Breaker, BreakerState},
     connect::{ConnectError, Connector},
-    health::{EndpointState, Health, probe_loop},
+    health::{Health, probe_loop},
     metrics::{LaneKind, UpstreamMetrics},
     pinned::PinnedPool,
     protocol::{LaneProtocol, LossCause, Refusal, Waiter},
@@ -197,11 +197,6 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         if self.breaker.borrow_mut().failed(turn::now()) {
             self.metrics.breaker_opened();
         }
-    }
-
-    /// True if the endpoint is known to answer, or nobody has asked yet.
-    pub fn is_available(&self) -> bool {
-        self.check_available().is_ok() && self.health.state() != EndpointState::Down
     }
 
     /// Lets go: shared lanes finish what waits on them, idle ones close, the probe ends. Clients that still hold this

@@ -12,36 +12,6 @@ use crate::{
     session::{Hold, Request, State, Taken},
 };
 
-/// An exchange that changes the database, if it succeeds.
-#[derive(Debug)]
-pub(crate) struct DbChange {
-    exchange: u64,
-    db: u32,
-    /// The first bytes of its reply, which may come in pieces.
-    head: Vec<u8>,
-}
-
-impl DbChange {
-    pub(crate) fn new(exchange: u64, db: u32) -> Self {
-        Self { exchange, db, head: Vec::new() }
-    }
-
-    pub(crate) fn note(&mut self, exchange: u64, bytes: &[u8]) {
-        if exchange == self.exchange {
-            let missing = NULL_ARRAY.len() - self.head.len();
-            self.head.extend_from_slice(&bytes[..missing.min(bytes.len())]);
-        }
-    }
-
-    /// An EXEC that a watched key prevented.
-    fn is_null(&self) -> bool {
-        self.head.starts_with(b"_") || self.head == NULL_ARRAY
-    }
-}
-
-/// The beginning of an array that is none.
-const NULL_ARRAY: &[u8] = b"*-1";
-
 impl State {
     /// Sends a stateless command: on the shared lane, or behind the others on the client's own.
     #[inline]
@@ -202,10 +172,10 @@ impl State {
     }
 
     fn change_db(&mut self, exchange: u64, kind: FrameKind, io: &impl Io) {
-        let Some(change) = self.changes_db.take_if(|change| change.exchange == exchange) else { return };
-        if kind == FrameKind::Reply && !change.is_null() {
-            self.db = change.db;
-            io.entry().details().db = change.db;
+        let Some(change) = self.changes_db.take_if(|change| change.exchange() == exchange) else { return };
+        if let Some(db) = change.outcome(kind == FrameKind::Error) {
+            self.db = db;
+            io.entry().details().db = db;
         }
         if let Some((_, pins)) = &mut self.pins {
             pins.soil();

@@ -29,6 +29,7 @@
 
 mod client;
 mod connection;
+mod database;
 mod forward;
 mod hello;
 mod io;

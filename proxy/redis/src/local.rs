@@ -4,7 +4,7 @@ use weir_analysis::redis::{Args, Command, LocalCommand};
 use weir_resp::{Version, encode};
 
 use crate::{
-    forward::DbChange,
+    database::DbChange,
     io::{Io, Ticket},
     refusal,
     session::{Hold, Request, State, Taken},
@@ -96,7 +96,7 @@ impl State {
         let number = self.order.next_number();
         request.with_wire(|wire| io.forward_pinned(wire, Ticket { number, skip: 0, has_deadline: true }));
         self.order.sent();
-        self.changes_db = Some(DbChange::new(number, db));
+        self.changes_db = Some(DbChange::select(number, db));
         // What follows must know which database it means.
         self.hold = Some(Hold::Quiet);
         Taken::Yes

@@ -6,7 +6,7 @@ use weir_resp::{ProtocolError, RequestLimits, RequestParser, Step, Version, enco
 use weir_upstream::{FrameKind, LossCause, Refusal};
 
 use crate::{
-    forward::DbChange,
+    database::DbChange,
     io::Io,
     lane::LaneKey,
     ordering::Ordering,

@@ -4,7 +4,7 @@ use weir_analysis::redis::{Class, Command, LocalCommand};
 use weir_resp::{Version, encode};
 
 use crate::{
-    forward::DbChange,
+    database::DbChange,
     io::{Full, Io, Ticket},
     pin::PinReason,
     refusal,
@@ -23,15 +23,15 @@ pub(crate) struct Transaction {
     wire: Vec<u8>,
     /// A command could not be queued: EXEC will refuse.
     is_spoiled: bool,
-    /// The database that a SELECT inside asks for.
-    db: Option<u32>,
+    /// The SELECTs inside: place among the commands, and database.
+    selects: Vec<(u32, u32)>,
     /// A command inside may change the connection: on a shared lane the others would feel it.
     is_stateful: bool,
 }
 
 impl Transaction {
     fn new() -> Self {
-        Self { commands: 0, wire: MULTI.to_vec(), is_spoiled: false, db: None, is_stateful: false }
+        Self { commands: 0, wire: MULTI.to_vec(), is_spoiled: false, selects: Vec::new(), is_stateful: false }
     }
 
     /// Bytes held.
@@ -93,11 +93,10 @@ impl State {
             // The server may have more databases than this listener allows.
             Err(text) => return self.reject(io, text),
         };
-        let taken = self.queue_stateful(request, io);
-        if let Some(transaction) = &mut self.transaction {
-            transaction.db = Some(db);
+        if let Some(transaction) = self.transaction.as_mut().filter(|transaction| !transaction.is_spoiled) {
+            transaction.selects.push((transaction.commands, db));
         }
-        taken
+        self.queue_stateful(request, io)
     }
 
     /// Queues a command that may change the connection.
@@ -168,7 +167,7 @@ impl State {
         let Some(mut transaction) = self.end_transaction() else { return Taken::Yes };
         transaction.wire.extend_from_slice(EXEC);
         io.count(Some(command));
-        self.send_unit(&transaction, io)
+        self.send_unit(*transaction, io)
     }
 
     /// EXEC cannot be carried out: the transaction is over, as the server has it.
@@ -185,7 +184,7 @@ impl State {
     }
 
     /// Sends the whole transaction; its inner replies are swallowed, the last one is the client's.
-    fn send_unit(&mut self, transaction: &Transaction, io: &impl Io) -> Taken {
+    fn send_unit(&mut self, transaction: Transaction, io: &impl Io) -> Taken {
         let number = self.order.next_number();
         let ticket = Ticket { number, skip: transaction.commands + 1, has_deadline: true };
         if let Some((_, pins)) = &mut self.pins {
@@ -201,8 +200,8 @@ impl State {
             return self.refuse_exec(&refusal::refused(refusal), io);
         }
         self.order.sent();
-        if let Some(db) = transaction.db {
-            self.changes_db = Some(DbChange::new(number, db));
+        if !transaction.selects.is_empty() {
+            self.changes_db = Some(DbChange::exec(number, transaction.selects));
             // What follows must know which database it means.
             self.hold = Some(Hold::Quiet);
         }

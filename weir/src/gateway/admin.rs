@@ -12,8 +12,9 @@ use weir_admin::{
 };
 use weir_analysis::redis::CommandId;
 use weir_base::time::Time;
+use weir_engine::WorkerState;
 use weir_listener::ConnectionEntry;
-use weir_telemetry::{Registry, Snapshot};
+use weir_telemetry::{HistogramSnapshot, Registry, Snapshot};
 use weir_upstream::EndpointState;
 
 use super::{Gateway, Phase, Reloaded, lock, watch};
@@ -39,7 +40,9 @@ impl weir_admin::Gateway for Gateway {
         let mut upstreams: Vec<_> = plan.health.iter().collect();
         upstreams.sort_by_key(|(name, _)| (*name).clone());
         for (name, health) in upstreams {
-            let detail = health.last_error().unwrap_or_else(|| health.state().name().to_owned());
+            let state = health.state();
+            let error = health.last_error().filter(|_| state != EndpointState::Up);
+            let detail = error.map_or_else(|| state.name().to_owned(), |(text, _)| text);
             // A gateway whose server is down is still the right one to ask: it answers with an error at once. So this is
             // shown, and does not take the gateway out of a balancer.
             checks.push(Check::new(format!("upstream_{name}"), true, detail));
@@ -79,7 +82,7 @@ impl weir_admin::Gateway for Gateway {
 
     fn workers(&self) -> Vec<WorkerStatus> {
         let cells = self.registry.read();
-        let worker = |(id, state): (usize, &std::sync::Arc<weir_engine::WorkerState>)| WorkerStatus {
+        let worker = |(id, state): (usize, &std::sync::Arc<WorkerState>)| WorkerStatus {
             id: id as u32,
             cpu: self
                 .snapshot()
@@ -101,7 +104,11 @@ impl weir_admin::Gateway for Gateway {
         let now = Time::now();
         let all = self.table.entries().into_iter().map(|entry| connection_status(&entry, now));
         let connections = all.filter(|connection| query.matches(connection)).take(query.limit + 1).collect();
-        Box::pin(async move { ConnectionAnswer { connections, workers_silent: Vec::new() } })
+        // What a stuck worker has written into the table is as old as its turn.
+        let is_silent = |state: &WorkerState| state.turn_age(now) > watch::STALL;
+        let workers = self.states.iter().enumerate();
+        let workers_silent = workers.filter(|(_, state)| is_silent(state)).map(|(id, _)| id as u32).collect();
+        Box::pin(async move { ConnectionAnswer { connections, workers_silent } })
     }
 
     fn reload(&self) -> ReloadOutcome {
@@ -199,6 +206,7 @@ impl Gateway {
         let name = &*settings.name;
         let own = [("upstream", name)];
         let health = self.plan.load().health.get(name).cloned().unwrap_or_default();
+        let last_error = health.last_error();
         let lanes = |kind| gauge(cells, "weir_lanes_open", &[("upstream", name), ("kind", kind)]);
         let sum = |family: &str| cells.counter(family, &own).unwrap_or(0);
         let endpoint = EndpointStatus {
@@ -221,16 +229,30 @@ impl Gateway {
             failures_total: sum("weir_upstream_errors_total"),
             connects_total: sum("weir_lane_connects_total"),
             connect_failures_total: sum("weir_lane_connect_failures_total"),
-            last_error: health.last_error(),
-            last_error_age_seconds: None,
+            last_error_age_seconds: last_error.as_ref().map(|(_, at)| Time::now().since(*at).as_secs_f64()),
+            last_error: last_error.map(|(text, _)| text),
         };
         UpstreamStatus {
             name: name.to_owned(),
             tls: settings.tls.is_some(),
             endpoints: vec![endpoint],
             acquire_wait_seconds: quantiles(cells, "gateway_lane_pool_acquire_wait_microseconds", &own),
-            response_seconds: quantiles(cells, "weir_request_upstream_duration_seconds", &[]),
+            response_seconds: self.response_seconds(name, cells),
         }
+    }
+
+    /// Response times are kept per listener; those in front of this upstream are put together.
+    fn response_seconds(&self, upstream: &str, cells: &Snapshot) -> Quantiles {
+        let snapshot = self.snapshot();
+        let in_front = snapshot.listeners.iter().filter(|listener| &*listener.upstream == upstream);
+        let of = |listener: &weir_config::Listener| {
+            cells.histogram("weir_request_upstream_duration_seconds", &[("listener", &listener.settings.name)])
+        };
+        let merged = in_front.filter_map(of).reduce(|mut all, other| {
+            all.merge(&other);
+            all
+        });
+        merged.map(|histogram| summary(&histogram)).unwrap_or_default()
     }
 }
 
@@ -245,7 +267,10 @@ fn by_reason(cells: &Snapshot, family: &str, labels: &[(&str, &str)]) -> BTreeMa
 }
 
 fn quantiles(cells: &Snapshot, family: &str, labels: &[(&str, &str)]) -> Quantiles {
-    let Some(histogram) = cells.histogram(family, labels) else { return Quantiles::default() };
+    cells.histogram(family, labels).map(|histogram| summary(&histogram)).unwrap_or_default()
+}
+
+fn summary(histogram: &HistogramSnapshot) -> Quantiles {
     let seconds = |q| histogram.quantile(q).map(|nanos| nanos as f64 / 1e9);
     Quantiles { count: histogram.count(), p50: seconds(0.5), p99: seconds(0.99), p999: seconds(0.999) }
 }

@@ -13,7 +13,7 @@ use weir_base::{
 };
 use weir_engine::Output;
 use weir_telemetry::log::AccessRecord;
-use weir_upstream::{Frame, FrameKind, Lane, Loss, LossCause, Refusal, Reply, Waiter};
+use weir_upstream::{Frame, FrameKind, Lane, LossCause, Refusal, Reply, Waiter};
 
 use super::{AccessSample, CHARGED_BYTES_MIN, Connection, Pinned, SUBSCRIBER_OUTPUT_MAX};
 use crate::{
@@ -141,9 +141,9 @@ impl Waiter<RespLane> for Connection {
         }
     }
 
-    fn on_loss(&self, exchange: u64, loss: Loss) {
+    fn on_loss(&self, exchange: u64, cause: LossCause) {
         self.guarded(|| {
-            self.session.borrow_mut().on_no_reply(exchange, refusal::lost(loss.cause), self);
+            self.session.borrow_mut().on_no_reply(exchange, refusal::lost(cause), self);
             self.wake();
         });
         self.exchange_over();

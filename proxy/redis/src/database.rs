@@ -1,0 +1,143 @@
+//! Which database a session is in once a SELECT, or an EXEC with SELECTs in it, has been answered.
+
+use std::{iter::Peekable, vec};
+
+use weir_resp::{ReplyFramer, ReplyLimits};
+
+/// An exchange that changes the database where the server carries it out.
+#[derive(Debug)]
+pub(crate) struct DbChange {
+    exchange: u64,
+    asked: Asked,
+}
+
+#[derive(Debug)]
+enum Asked {
+    Select { db: u32 },
+    Exec(ExecReply),
+}
+
+impl DbChange {
+    /// SELECT by itself.
+    pub(crate) fn select(exchange: u64, db: u32) -> Self {
+        Self { exchange, asked: Asked::Select { db } }
+    }
+
+    /// EXEC with SELECTs at these places among its commands.
+    pub(crate) fn exec(exchange: u64, selects: Vec<(u32, u32)>) -> Self {
+        let framer = ReplyFramer::new(ReplyLimits::default());
+        let selects = selects.into_iter().peekable();
+        Self { exchange, asked: Asked::Exec(ExecReply { selects, head: Head::Type, framer, place: 0, db: None }) }
+    }
+
+    pub(crate) fn exchange(&self) -> u64 {
+        self.exchange
+    }
+
+    /// Takes a piece of the reply to `exchange`.
+    pub(crate) fn note(&mut self, exchange: u64, bytes: &[u8]) {
+        if exchange == self.exchange
+            && let Asked::Exec(reply) = &mut self.asked
+        {
+            reply.note(bytes);
+        }
+    }
+
+    /// The database after the reply, which was an error or not; `None` if it is the one before.
+    pub(crate) fn outcome(&self, is_error: bool) -> Option<u32> {
+        match &self.asked {
+            _ if is_error => None,
+            Asked::Select { db } => Some(*db),
+            Asked::Exec(reply) => reply.db,
+        }
+    }
+}
+
+/// Where in the reply to EXEC the next byte stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Head {
+    Type,
+    Count,
+    Elements,
+    /// No array: a watched key prevented it, or it failed.
+    Nothing,
+}
+
+/// The reply to EXEC, looked through for the answers to its SELECTs.
+#[derive(Debug)]
+struct ExecReply {
+    /// Place among the commands, and database; those that have not been answered yet, in order.
+    selects: Peekable<vec::IntoIter<(u32, u32)>>,
+    head: Head,
+    framer: ReplyFramer,
+    place: u32,
+    /// What the last successful SELECT asked for.
+    db: Option<u32>,
+}
+
+impl ExecReply {
+    fn note(&mut self, mut bytes: &[u8]) {
+        while let Some((&first, rest)) = bytes.split_first() {
+            match self.head {
+                Head::Type => self.head = if first == b'*' { Head::Count } else { Head::Nothing },
+                Head::Count if first == b'\n' => self.head = Head::Elements,
+                Head::Count => {}
+                Head::Nothing => return,
+                Head::Elements => {
+                    // The lane has framed the reply already; what it took for whole cannot be broken here.
+                    let Ok(scan) = self.framer.advance(bytes) else {
+                        self.head = Head::Nothing;
+                        return;
+                    };
+                    if let Some(kind) = scan.end {
+                        self.element(kind.is_error());
+                    }
+                    bytes = &bytes[scan.taken..];
+                    continue;
+                }
+            }
+            bytes = rest;
+        }
+    }
+
+    fn element(&mut self, is_error: bool) {
+        let place = self.place;
+        if let Some((_, db)) = self.selects.next_if(|select| select.0 == place)
+            && !is_error
+        {
+            self.db = Some(db);
+        }
+        self.place += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(selects: &[(u32, u32)], reply: &[u8], piece: usize) -> Option<u32> {
+        let mut change = DbChange::exec(7, selects.to_vec());
+        for part in reply.chunks(piece) {
+            change.note(7, part);
+        }
+        change.note(8, b"*1\r\n+OK\r\n");
+        change.outcome(reply.starts_with(b"-"))
+    }
+
+    #[test]
+    fn the_last_select_that_succeeded_counts() {
+        for piece in 1..40 {
+            let both = [(0, 5), (2, 6)];
+            assert_eq!(outcome(&both, b"*3\r\n+OK\r\n$2\r\nhi\r\n+OK\r\n", piece), Some(6));
+            assert_eq!(outcome(&both, b"*3\r\n+OK\r\n*1\r\n$1\r\nx\r\n-ERR DB\r\n", piece), Some(5));
+            assert_eq!(outcome(&both, b"*3\r\n-ERR DB\r\n*0\r\n-ERR DB\r\n", piece), None);
+        }
+    }
+
+    #[test]
+    fn an_exec_that_was_not_carried_out_changes_nothing() {
+        for reply in [&b"*-1\r\n"[..], b"_\r\n", b"-EXECABORT no\r\n", b"*0\r\n"] {
+            assert_eq!(outcome(&[(0, 5)], reply, 1), None);
+        }
+    }
+}
