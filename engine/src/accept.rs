@@ -11,7 +11,10 @@ use compio::{driver::SharedFd, runtime::fd::PollFd};
 use socket2::Socket;
 use weir_base::rng::Rng;
 
-use crate::{net, worker::WorkerState};
+use crate::{
+    net,
+    worker::{self, WorkerState},
+};
 
 /// Connections accepted per wake before other tasks get their turn.
 const BURST_MAX: usize = 16;
@@ -79,15 +82,22 @@ pub async fn accept_loop(
     let readiness = PollFd::from_shared_fd(shared)?;
     let mut jitter = Rng::new(listener.as_raw_fd() as u64 ^ weir_base::time::Time::now().as_nanos());
     let mut attempt = 0;
+    let mut has_more = false;
     loop {
-        readiness.accept_ready().await?;
+        if !has_more {
+            readiness.accept_ready().await?;
+        }
+        has_more = true;
         for _ in 0..BURST_MAX {
             match net::accept_one(listener) {
                 Ok((socket, address)) => {
                     attempt = 0;
                     take(Accepted::new(socket, &address));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    has_more = false;
+                    break;
+                }
                 Err(error) => {
                     let class = classify(&error);
                     fail(class, &error);
@@ -102,6 +112,9 @@ pub async fn accept_loop(
                     }
                 }
             }
+        }
+        if has_more {
+            worker::yield_now().await;
         }
     }
 }

@@ -16,9 +16,8 @@ use crate::settings::{DriverChoice, RuntimeSettings};
 const SUBMISSION_ENTRIES: u32 = 256;
 /// Entries of the completion queue.
 const COMPLETION_ENTRIES: u32 = 1_024;
-/// Tasks run between two looks at the driver. A turn that runs all ready connections merges more of their output
-/// into one send; the bound keeps a flood of ready tasks from starving the ring.
-const TASKS_PER_TURN_MAX: usize = 512;
+/// Tasks run between two looks at the clock, which ends the turn when it has been long enough.
+const TASKS_PER_ROUND_MAX: usize = 64;
 /// Wakes from other threads that fit without spinning.
 const CROSS_THREAD_WAKES: usize = 1_024;
 /// Helper threads for the rare blocking operation (name resolution).
@@ -97,7 +96,7 @@ fn build_one(cpu: Option<usize>, kind: DriverType, rung: Rung) -> io::Result<Run
             .taskrun_flag(true);
     }
     let mut builder = RuntimeBuilder::new();
-    builder.with_proactor(proactor).event_interval(TASKS_PER_TURN_MAX).sync_queue_size(CROSS_THREAD_WAKES);
+    builder.with_proactor(proactor).event_interval(TASKS_PER_ROUND_MAX).sync_queue_size(CROSS_THREAD_WAKES);
     if let Some(cpu) = cpu {
         builder.thread_affinity(HashSet::from([cpu]));
     }

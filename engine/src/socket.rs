@@ -13,6 +13,7 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
     rc::{Rc, Weak},
     task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 
 use compio::runtime::fd::PollFd;
@@ -26,6 +27,9 @@ use crate::{
 
 /// Events taken from the kernel at a time; more wait for the next turn.
 const EVENTS_MAX: usize = 1_024;
+
+/// Pause after the driver could not watch the sockets.
+const WATCH_RETRY: Duration = Duration::from_millis(5);
 
 thread_local! {
     static SOCKETS: RefCell<Option<Rc<Sockets>>> = const { RefCell::new(None) };
@@ -61,13 +65,13 @@ impl Sockets {
     }
 
     /// Keeps the runtime's driver informed: it sleeps no longer once a socket has an event. Runs as a task for ever.
-    ///
-    /// # Errors
-    /// No descriptors left.
-    pub(crate) async fn watch(&self) -> io::Result<()> {
-        let readiness = PollFd::new(self.epoll.try_clone()?)?;
+    pub(crate) async fn watch(&self) {
         loop {
-            readiness.read_ready().await?;
+            if let Ok(readiness) = self.epoll.try_clone().and_then(PollFd::new) {
+                while readiness.read_ready().await.is_ok() {}
+            }
+            // No descriptor is left for the moment: until there is one, the look at each turn must do.
+            compio::time::sleep(WATCH_RETRY).await;
         }
     }
 

@@ -129,8 +129,8 @@ impl Worker {
     }
 }
 
-/// Rounds of ready tasks in one turn: those that received, those that send what the first appended, and their echoes.
-const ROUNDS_PER_TURN_MAX: u32 = 4;
+/// Time for tasks in one turn. What is still ready then goes on after a look at the sockets and the deadlines.
+const TURN_TIME_MAX: Duration = Duration::from_micros(500);
 /// Turns of a busy worker between two looks at the driver.
 const TURNS_WITHOUT_DRIVER_MAX: u32 = 16;
 /// Clients that must wait for replies before it pays to wait for more of them.
@@ -199,7 +199,7 @@ where
             state.turned_at.store(now.as_nanos(), Ordering::Relaxed);
             state.turns.store(state.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             deadlines.expire(now);
-            let has_more = run_tasks(runtime);
+            let has_more = run_tasks(runtime, now);
             if is_done.get() {
                 break;
             }
@@ -244,15 +244,20 @@ impl Coalesce {
         self.last = turn;
         let of_late = if is_busy { self.clients - self.clients.div_ceil(COALESCE_DECAY) } else { 0 };
         self.clients = of_late.max(WAITING_CLIENTS.get());
-        if self.clients >= COALESCE_CLIENTS_MIN && !self.longest.is_zero() {
+        if is_busy && self.clients >= COALESCE_CLIENTS_MIN && !self.longest.is_zero() {
             thread::sleep(self.longest.min(COALESCE_PER_CLIENT * self.clients));
         }
     }
 }
 
 /// Runs what is ready, and what that makes ready. Returns whether there is still more.
-fn run_tasks(runtime: &Runtime) -> bool {
-    (0..ROUNDS_PER_TURN_MAX).all(|_| runtime.run())
+fn run_tasks(runtime: &Runtime, begun: Time) -> bool {
+    while runtime.run() {
+        if Time::now().since(begun) > TURN_TIME_MAX {
+            return true;
+        }
+    }
+    false
 }
 
 /// The end of a turn: completions of the runtime's driver, and events of the sockets.

@@ -79,6 +79,8 @@ pub struct Lane<P: LaneProtocol, W: Waiter<P>> {
     is_stalled: Cell<bool>,
     /// As stalled, of both kinds: the upstream cannot be late while it is not heard.
     is_paused: Cell<bool>,
+    /// See [`Lane::lose_patience`].
+    is_impatient: Cell<bool>,
     ending: Cell<Option<LossCause>>,
     last_reply: Cell<Time>,
     written: Cell<u64>,
@@ -107,6 +109,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             is_retired: Cell::new(false),
             is_stalled: Cell::new(false),
             is_paused: Cell::new(false),
+            is_impatient: Cell::new(false),
             ending: Cell::new(None),
             last_reply: Cell::new(turn::now()),
             written: Cell::new(stream.output.appended()),
@@ -173,6 +176,11 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         }
     }
 
+    /// The client that this lane waits for has had its time: others wait for the room.
+    pub(crate) fn lose_patience(&self) {
+        self.is_impatient.set(true);
+    }
+
     /// From now on frames go to the owner unpaired, or no longer.
     ///
     /// Entered and left only while no exchange waits.
@@ -233,9 +241,9 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         self.sent.set(pending.len());
     }
 
-    /// Reads replies until the connection ends, then tells the losses. Gives back what was never sent: its requests
-    /// as bytes and their exchanges, to be sent elsewhere.
-    pub(crate) async fn read(&self, reader: &mut Reader) -> (LossCause, Unsent<W>) {
+    /// Reads replies until the connection ends, then tells the losses, and how many there were. Gives back what was never
+    /// sent: its requests as bytes and their exchanges, to be sent elsewhere.
+    pub(crate) async fn read(&self, reader: &mut Reader) -> (LossCause, usize, Unsent<W>) {
         let mut framer = P::Framer::default();
         let mut chunks = 0;
         let cause = loop {
@@ -271,13 +279,15 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         let cause = self.ending.get().unwrap_or(cause);
         self.ending.set(Some(cause));
         self.cutter.cut();
-        (cause, self.fail_sent(cause))
+        let (lost, unsent) = self.fail_sent(cause);
+        (cause, lost, unsent)
     }
 
     fn deliver(&self, framer: &mut P::Framer, chunk: &[u8]) -> Result<(), Violation> {
         self.last_reply.set(turn::now());
         let mut at = 0;
-        while at < chunk.len() {
+        // A lane that was given up has nobody left to tell.
+        while at < chunk.len() && self.ending.get() != Some(LossCause::Retired) {
             let scan = P::scan(framer, &chunk[at..])?;
             let bytes = &chunk[at..at + scan.taken];
             at += scan.taken;
@@ -341,8 +351,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         if pending.iter().all(|waiting| Rc::ptr_eq(&waiting.exchange.waiter, &client)) {
             return Some((client, STALL_MAX));
         }
-        // Others wait behind it: its reply may grow in memory up to the cap before they have to.
-        (output.buffered() >= self.hard_cap).then_some((client, STALL_AMONG_OTHERS_MAX))
+        // Others wait behind it: its reply may grow in memory up to the cap before they have to, while there is memory.
+        (output.buffered() >= self.hard_cap || client.is_over_budget()).then_some((client, STALL_AMONG_OTHERS_MAX))
     }
 
     /// Waits until `client` has read, evicting it if it takes nothing for `limit`.
@@ -353,7 +363,9 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             if weir_engine::timeout(STALL_LOOK, output.relieved()).await.is_ok() {
                 return;
             }
-            if output.progress() != progress.0 {
+            let is_impatient = self.is_impatient.get();
+            let limit = if is_impatient { limit.min(STALL_AMONG_OTHERS_MAX) } else { limit };
+            if output.progress() != progress.0 && !is_impatient {
                 progress = (output.progress(), turn::now());
             } else if turn::now().since(progress.1) > limit {
                 client.evict();
@@ -363,19 +375,21 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     }
 
     /// Tells every exchange that was sent that its reply is lost; keeps the rest.
-    fn fail_sent(&self, cause: LossCause) -> Unsent<W> {
+    fn fail_sent(&self, cause: LossCause) -> (usize, Unsent<W>) {
         let mut unsent = Unsent { exchanges: VecDeque::new(), requests: self.output.take_unsent() };
         let all = std::mem::take(&mut *self.pending.borrow_mut());
+        let mut lost = 0;
         for waiting in all {
             self.metrics.request_over();
             if waiting.sent.is_none() && self.kind == LaneKind::Shared {
                 unsent.exchanges.push_back(waiting);
                 continue;
             }
+            lost += 1;
             self.metrics.request_failed(cause.name());
             waiting.exchange.waiter.on_loss(waiting.exchange.number, cause);
         }
-        unsent
+        (lost, unsent)
     }
 }
 

@@ -155,8 +155,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         let lane = Lane::new(&stream, greeting, LaneKind::Pinned, self.hard_cap(), self.metrics().clone());
         let _open = self.metrics().lane_opened(LaneKind::Pinned);
         self.grant(&lane, request);
-        let (cause, _) = lane.read(&mut stream.reader).await;
-        self.lane_lost(cause);
+        let (cause, lost, _) = lane.read(&mut stream.reader).await;
+        self.lane_lost(cause, lost);
         self.pinned.idle.borrow_mut().retain(|(_, idle)| !Rc::ptr_eq(idle, &lane));
         let was_lent = {
             let mut lent = self.pinned.lent.borrow_mut();

@@ -168,6 +168,8 @@ pub trait Waiter<P: LaneProtocol>: 'static + Sized {
     fn on_pin_loss(&self, cause: LossCause);
     /// Where replies go: a lane is not read while it is congested.
     fn output(&self) -> &Output;
+    /// More is buffered for clients than the core may hold: this one may not take more than its high-water mark.
+    fn is_over_budget(&self) -> bool;
     /// The session reads too slowly for the others on its lane; it must end.
     fn evict(&self);
 }

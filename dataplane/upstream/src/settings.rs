@@ -43,7 +43,7 @@ pub const HEALTH_UNHEALTHY_AFTER: u32 = 3;
 /// Good checks in a row that make it healthy again. Default 2.
 pub const HEALTH_HEALTHY_AFTER: u32 = 2;
 
-/// Failures (connect, timeout, closed mid-reply) within the window that open the breaker. Default 5.
+/// Failures (connect, timeout, lanes lost with requests under way) within the window that open the breaker. Default 5.
 /// An error reply of the server is no failure: the server is well.
 pub const BREAKER_FAILURES: u32 = 5;
 /// The window in which failures are counted. Default 10 s.

@@ -8,15 +8,16 @@ use std::{
 use weir_base::time::turn;
 
 use crate::{
-    connect::ConnectError,
     lane::{Exchange, Lane, Pending, Unsent},
     metrics::LaneKind,
     protocol::{LaneProtocol, LossCause, Refusal, Waiter},
     upstream::Upstream,
 };
 
-/// Bytes of requests that wait for a connection, per lane. Past it they are refused.
+/// Bytes of requests that wait for a connection, or for the server to take them, per lane. Past it they are refused.
 const BACKLOG_BYTES_MAX: usize = 64 << 20;
+/// Lanes that slow clients hold, per shared lane. Past it the oldest must be read without a pause, or its client goes.
+const DISPLACED_MAX: usize = 16;
 
 /// A shared lane of one upstream on one worker. It outlives its connections: requests that were never handed to the kernel
 /// move to the next one, as they provably were not executed.
@@ -56,7 +57,8 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         if let Some(lane) = &*self.lane.borrow()
             && lane.is_open()
         {
-            if lane.in_flight() >= self.in_flight_max {
+            let waiting = lane.output().buffered();
+            if lane.in_flight() >= self.in_flight_max || (waiting > 0 && waiting + request.len() > BACKLOG_BYTES_MAX) {
                 return Err(Refusal::QueueFull);
             }
             lane.send(request, exchange);
@@ -107,7 +109,8 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             match upstream.open(self.key, LaneKind::Shared).await {
                 Ok(opened) => break opened,
                 Err(error) => {
-                    self.refuse_expired(&upstream, &error);
+                    let is_hopeless = error.refusal == Refusal::Greeting || upstream.check_available().is_err();
+                    self.refuse_expired(&upstream, error.refusal, is_hopeless);
                     if self.backlog.borrow().exchanges.is_empty() {
                         self.is_connecting.set(false);
                         return;
@@ -123,12 +126,15 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         if let Some(displaced) = self.lane.borrow_mut().replace(lane.clone()) {
             let mut all = self.displaced.borrow_mut();
             all.retain(|lane| lane.strong_count() > 0);
+            displaced.retire();
             all.push(Rc::downgrade(&displaced));
+            let too_many = all.len().saturating_sub(DISPLACED_MAX);
+            all.iter().take(too_many).filter_map(Weak::upgrade).for_each(|lane| lane.lose_patience());
         }
         self.serial.set(self.serial.get() + 1);
         self.is_connecting.set(false);
-        let (cause, unsent) = lane.read(&mut stream.reader).await;
-        upstream.lane_lost(cause);
+        let (cause, lost, unsent) = lane.read(&mut stream.reader).await;
+        upstream.lane_lost(cause, lost);
         let mut current = self.lane.borrow_mut();
         if current.as_ref().is_some_and(|current| Rc::ptr_eq(current, &lane)) {
             *current = None;
@@ -164,10 +170,9 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
     }
 
     /// Refuses what has waited long enough, or everything if waiting cannot help.
-    fn refuse_expired(&self, upstream: &Upstream<P, W>, error: &ConnectError) {
+    fn refuse_expired(&self, upstream: &Upstream<P, W>, refusal: Refusal, is_hopeless: bool) {
         let now = turn::now();
         let limit = upstream.settings().lane_wait_timeout;
-        let is_hopeless = error.refusal == Refusal::Greeting || upstream.check_available().is_err();
         let mut expired = Vec::new();
         let mut backlog = self.backlog.borrow_mut();
         let mut bytes = 0;
@@ -182,7 +187,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         drop(backlog);
         upstream.metrics().waiters(-(expired.len() as i64));
         for waiting in expired {
-            waiting.exchange.waiter.on_refusal(waiting.exchange.number, error.refusal);
+            waiting.exchange.waiter.on_refusal(waiting.exchange.number, refusal);
         }
     }
 
@@ -192,8 +197,12 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         self.lane.borrow().iter().cloned().chain(displaced.iter().filter_map(Weak::upgrade)).collect()
     }
 
-    /// Looks at the deadline of the oldest exchange of each lane.
+    /// Looks at the deadline of the oldest exchange of each lane, and of what waits for a connection: one attempt may take
+    /// longer than that.
     pub(crate) fn check_deadline(&self, upstream: &Upstream<P, W>) {
+        if !self.backlog.borrow().exchanges.is_empty() {
+            self.refuse_expired(upstream, Refusal::Unreachable, false);
+        }
         if self.lane.borrow().is_none() && self.displaced.borrow().is_empty() {
             return;
         }

@@ -1,7 +1,7 @@
 //! One named upstream on one worker.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::HashMap,
     io,
     rc::{Rc, Weak},
@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use weir_base::{rng::Rng, time::turn};
+use weir_base::{
+    rng::Rng,
+    time::{Time, turn},
+};
 use weir_engine::{JoinHandle, Stream};
 
 use crate::{
@@ -26,6 +29,9 @@ use crate::{
 /// How often deadlines of waiting exchanges are looked at. A request timeout is exact to this.
 const DEADLINE_LOOK: Duration = Duration::from_millis(50);
 
+/// Lanes lost within this time of each other are one failure of the server.
+const LOSSES_AT_ONCE: Duration = Duration::from_millis(100);
+
 /// Shared lanes by key and by number among those of one key.
 type SharedLanes<P, W> = HashMap<(<P as LaneProtocol>::Key, u16), Rc<SharedLane<P, W>>>;
 
@@ -41,6 +47,8 @@ pub struct Upstream<P: LaneProtocol, W: Waiter<P>> {
     pub(crate) pinned: PinnedPool<P, W>,
     metrics: Rc<UpstreamMetrics>,
     hard_cap: usize,
+    /// When a lost lane was last counted as a failure.
+    lost_at: Cell<Option<Time>>,
     me: Weak<Self>,
     tasks: RefCell<Vec<JoinHandle<()>>>,
 }
@@ -70,6 +78,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             pinned: PinnedPool::default(),
             metrics: Rc::new(metrics),
             hard_cap,
+            lost_at: Cell::new(None),
             me: me.clone(),
             tasks: RefCell::default(),
             settings,
@@ -186,9 +195,19 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         opened
     }
 
-    pub(crate) fn lane_lost(&self, cause: LossCause) {
+    /// A lane has ended with `lost` exchanges under way. A server may close idle connections, and one that restarts closes
+    /// all at once: the first is no failure, the second is one.
+    pub(crate) fn lane_lost(&self, cause: LossCause, lost: usize) {
         self.metrics.lane_closed(cause);
-        if cause != LossCause::Retired {
+        let is_failure = match cause {
+            LossCause::Timeout | LossCause::Violation => true,
+            LossCause::Closed => lost > 0,
+            LossCause::Retired => false,
+        };
+        let now = turn::now();
+        let is_counted = self.lost_at.get().is_some_and(|at| now.since(at) <= LOSSES_AT_ONCE);
+        if is_failure && !is_counted {
+            self.lost_at.set(Some(now));
             self.note_failure();
         }
     }

@@ -83,6 +83,8 @@ pub struct Connection {
     is_over: Cell<bool>,
     /// Exchanges on their way; while there are any, the client waits.
     on_their_way: Cell<u32>,
+    /// Counted among the clients that wait for this worker.
+    is_waiting: Cell<bool>,
     /// Which connection of the shared lane they ride.
     lane_serial: Cell<Option<u64>>,
     /// Chunks taken since other tasks had their turn.
@@ -216,6 +218,7 @@ impl Connection {
             is_woken: Cell::new(false),
             is_over: Cell::new(false),
             on_their_way: Cell::new(0),
+            is_waiting: Cell::new(false),
             lane_serial: Cell::new(None),
             streak: Cell::new(0),
             is_queued: Cell::new(false),
@@ -281,12 +284,15 @@ impl Connection {
 
     fn on_chunk(&self, chunk: &[u8]) -> Result<(), Violation> {
         self.service.metrics.read_bytes.add(chunk.len() as u64);
+        // Before the chunk is forwarded: a client with a request always under way would never move.
+        self.follow_upstream();
         let result = self.session.borrow_mut().on_client(chunk, self);
         self.queue_for_room();
         result
     }
 
     fn on_wake(&self) -> Result<(), Violation> {
+        self.follow_upstream();
         let result = self.session.borrow_mut().on_wake(self);
         self.queue_for_room();
         result
@@ -392,7 +398,7 @@ impl Connection {
     /// A drain may end this connection: nothing is on its way.
     pub(crate) fn drains_after(&self) -> Option<std::time::Duration> {
         let session = self.session.borrow();
-        let is_quiet = session.is_quiet() && session.held_bytes() == 0 && self.output.buffered() == 0;
+        let is_quiet = session.is_quiet() && session.unanswered_bytes() == 0 && self.output.buffered() == 0;
         // Who waits for data or messages has nothing on its way: it may ask the next instance.
         let is_quiet = is_quiet || session.is_only_waiting_for_data();
         match self.service.drain_state() {

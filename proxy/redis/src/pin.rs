@@ -3,7 +3,7 @@
 use std::fmt;
 
 use weir_resp::encode;
-use weir_upstream::LossCause;
+use weir_upstream::{LossCause, Refusal};
 
 use crate::{
     io::{Io, Pinning},
@@ -82,6 +82,15 @@ impl PinReason {
     }
 }
 
+/// Why a session has no lane of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPin {
+    /// Something must be waited for first; the session holds.
+    Yet,
+    TooManyBlocked,
+    Refused(Refusal),
+}
+
 /// The reasons for which a session holds its lane, and whether the lane may be lent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pins {
@@ -142,20 +151,32 @@ impl fmt::Display for Pins {
 }
 
 impl State {
-    /// Makes sure that the client has a lane of its own, for `reason`. Before it gets one, all it sent must be answered: a
-    /// command on another connection could overtake it.
+    /// Makes sure that the client has a lane of its own, for `reason`; a refusal is its command's answer.
     pub(crate) fn need_pin(&mut self, reason: PinReason, key: LaneKey, io: &impl Io) -> Result<(), Taken> {
+        self.ask_pin(reason, key, io).map_err(|none| match none {
+            NoPin::Yet => Taken::Held,
+            NoPin::TooManyBlocked => {
+                io.count_shed("blocked_clients");
+                self.error(io, refusal::BLOCKED_CLIENTS)
+            }
+            NoPin::Refused(refusal) => self.refuse(refusal, io),
+        })
+    }
+
+    /// As [`State::need_pin`], without an answer. Before the client gets a lane, all it sent must be answered: a command on
+    /// another connection could overtake it.
+    pub(crate) fn ask_pin(&mut self, reason: PinReason, key: LaneKey, io: &impl Io) -> Result<(), NoPin> {
         if let Some((_, pins)) = &mut self.pins {
             pins.add(reason);
             self.publish_pins(io);
             return Ok(());
         }
         if let Some(Err(refusal)) = self.pin_answer.take() {
-            return Err(self.refuse(refusal, io));
+            return Err(NoPin::Refused(refusal));
         }
         if !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
-            return Err(Taken::Held);
+            return Err(NoPin::Yet);
         }
         match io.pin(key, reason) {
             Pinning::Ready => {
@@ -165,14 +186,11 @@ impl State {
                 self.publish_pins(io);
                 Ok(())
             }
-            Pinning::TooManyBlocked => {
-                io.count_shed("blocked_clients");
-                Err(self.error(io, refusal::BLOCKED_CLIENTS))
-            }
-            Pinning::Refused(refusal) => Err(self.refuse(refusal, io)),
+            Pinning::TooManyBlocked => Err(NoPin::TooManyBlocked),
+            Pinning::Refused(refusal) => Err(NoPin::Refused(refusal)),
             Pinning::Later => {
                 self.hold = Some(Hold::Pin);
-                Err(Taken::Held)
+                Err(NoPin::Yet)
             }
         }
     }

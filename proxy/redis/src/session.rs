@@ -356,7 +356,7 @@ impl Session {
         }
         // Without a hold the input is the beginning of a command; its size is the parser's business.
         let is_full = state.hold.is_some() && self.held() as u64 >= state.settings.pipeline_bytes;
-        let stops = is_full || state.has_enough(io) || (state.streaming.is_some() && io.is_pin_congested());
+        let stops = is_full || state.has_enough(io);
         if stops { Next::Wait } else { Next::Read }
     }
 
@@ -425,8 +425,12 @@ impl Session {
 
     /// Bytes held: commands, those of a transaction being queued too, and replies that wait for their turn.
     pub fn held_bytes(&self) -> usize {
-        let queued = self.state.transaction.as_ref().map_or(0, |transaction| transaction.bytes());
-        self.input.len() + queued + self.state.order.waiting_bytes()
+        self.state.transaction.as_ref().map_or(0, |transaction| transaction.bytes()) + self.unanswered_bytes()
+    }
+
+    /// Bytes held of commands not taken and of replies not told; a transaction that is only queued waits for its client.
+    pub fn unanswered_bytes(&self) -> usize {
+        self.input.len() + self.state.order.waiting_bytes()
     }
 
     /// Holds because the core is full.
@@ -457,7 +461,7 @@ impl State {
     fn has_enough(&self, io: &impl Io) -> bool {
         // The rest of a command under way is no further one.
         let is_deep = self.order.outstanding() >= u64::from(self.settings.pipeline_max) && self.streaming.is_none();
-        is_deep || self.has_enough_waiting() || io.is_congested()
+        is_deep || self.has_enough_waiting() || io.is_congested() || io.is_pin_congested()
     }
 
     #[inline]

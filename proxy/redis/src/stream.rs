@@ -5,7 +5,7 @@ use weir_resp::{ProtocolError, RequestParser};
 
 use crate::{
     io::{Io, Ticket},
-    pin::PinReason,
+    pin::{NoPin, PinReason},
     refusal,
     session::{Hold, Request, State},
 };
@@ -110,13 +110,14 @@ impl State {
                 false => 0,
             };
         }
-        if let Some(Err(refusal)) = self.pin_answer {
-            io.count_shed(refusal.name());
-            return self.refuse_stream(held, refusal::refused(refusal).into_bytes(), io);
-        }
-        if self.need_pin(reason, self.key(), io).is_err() {
-            debug_assert!(self.hold.is_some(), "only waiting is left");
-            return 0;
+        match self.ask_pin(reason, self.key(), io) {
+            Ok(()) => {}
+            Err(NoPin::Yet) => return 0,
+            Err(NoPin::TooManyBlocked) => return self.refuse_stream(held, refusal::BLOCKED_CLIENTS.into(), io),
+            Err(NoPin::Refused(refusal)) => {
+                io.count_shed(refusal.name());
+                return self.refuse_stream(held, refusal::refused(refusal).into(), io);
+            }
         }
         // The client chooses how long the upload takes; its own rate is watched instead.
         let ticket = Ticket { number: self.order.next_number(), skip: 0, has_deadline: false };

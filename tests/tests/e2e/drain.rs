@@ -71,19 +71,45 @@ fn an_exchange_under_way_is_finished() {
 fn what_does_not_finish_is_cut_after_the_limit_and_said() {
     let server = Server::start(Kind::Redis);
     let mut gateway = Gateway::start(config(&server, "settle = \"0s\"\ntimeout = \"1s\""));
-    let mut blocked = gateway.connect();
-    blocked.command(&["BLPOP", "never", "0"]);
-    gateway.wait_metric("weir_pinned_sessions", &[], 1.0);
+    let mut waiting = gateway.connect();
+    waiting.expect(&["SET", "n", "1"], b"+OK\r\n");
+    let _asleep = server.sleep(Duration::from_secs(4));
+    waiting.command(&["INCR", "n"]);
+    gateway.wait_metric("weir_requests_in_flight", &[], 1.0);
     let started = Instant::now();
     gateway.process().signal("TERM");
-    let (_, end) = blocked.read_to_end(Duration::from_secs(10));
+    let (_, end) = waiting.read_to_end(Duration::from_secs(10));
     assert_ne!(end, End::Silent);
+    drop(waiting);
     let status = gateway.process().wait(Duration::from_secs(10));
     assert!(status.success(), "{status}");
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(800) && took < Duration::from_secs(5), "the drain took {took:?}");
     let log = gateway.process().log();
-    assert!(log.contains("cut"), "the log tells what was cut:\n{log}");
+    assert!(log.contains("cut=1"), "the log tells what was cut:\n{log}");
+    gateway.ended();
+}
+
+/// Who waits for data has nothing on its way, and a queued transaction can be queued again elsewhere.
+#[test]
+fn blocked_and_queueing_clients_do_not_hold_a_drain() {
+    let server = Server::start(Kind::Redis);
+    let mut gateway = Gateway::start(config(&server, "settle = \"0s\"\ntimeout = \"20s\""));
+    let mut blocked = gateway.connect();
+    blocked.command(&["BLPOP", "never", "0"]);
+    let mut queueing = gateway.connect();
+    queueing.expect(&["MULTI"], b"+OK\r\n");
+    queueing.expect(&["SET", "k", "v"], b"+QUEUED\r\n");
+    gateway.wait_metric("weir_pinned_sessions", &[], 1.0);
+    let started = Instant::now();
+    gateway.process().signal("TERM");
+    for mut client in [blocked, queueing] {
+        assert_eq!(client.read_to_end(Duration::from_secs(5)), (Vec::new(), End::Closed));
+    }
+    assert!(gateway.process().wait(Duration::from_secs(10)).success());
+    assert!(started.elapsed() < Duration::from_secs(5), "the drain took {:?}", started.elapsed());
+    let log = gateway.process().log();
+    assert!(log.contains("cut=0"), "nothing was cut:\n{log}");
     deadline::until_true("the server to forget the pop", || server.info("clients", "blocked_clients") == "0");
     gateway.ended();
 }

@@ -1,5 +1,7 @@
 //! A new configuration is taken at a turn boundary: nobody is disconnected, a bad file changes nothing.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_tests::client::Client;
@@ -176,4 +178,28 @@ fn reloads_under_load_cost_no_request() {
         victim.stop_unharmed();
     }
     assert_eq!(gateway.metric("weir_config_generation"), f64::from(RELOADS + 1));
+}
+
+/// Clients that ask again at once move with the others; none stays with the old server.
+#[test]
+fn an_upstream_moves_under_load_too() {
+    let (old, new) = (Server::start(Kind::Redis), Server::start(Kind::Redis));
+    let gateway = Gateway::before(&old);
+    let stop = Arc::new(AtomicBool::new(false));
+    let ask = |mut client: Client, stop: Arc<AtomicBool>| {
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                let answer = client.call(&["INCR", "n"]);
+                assert_eq!(answer[0], b':', "{}", String::from_utf8_lossy(&answer));
+            }
+        })
+    };
+    let askers: Vec<_> = (0..8).map(|_| ask(gateway.connect(), stop.clone())).collect();
+    gateway.wait_metric("weir_requests_total", &[], 500.0);
+    rewrite(&gateway, |text| text.replace(&old.address.text(), &new.address.text()));
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);
+    deadline::until_true("the old server to be left", || old.info("clients", "connected_clients") == "1");
+    stop.store(true, Ordering::Relaxed);
+    askers.into_iter().for_each(|asker| asker.join().expect("every request was answered"));
+    assert_ne!(new.connect().call(&["GET", "n"]), b"$-1\r\n", "the new server was asked");
 }

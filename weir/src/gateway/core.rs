@@ -221,7 +221,7 @@ impl Core {
         self.log_dropped.advance_to(self.share.log.dropped());
         let doors = self.doors.borrow();
         if self.share.table.has_killed() {
-            doors.values().for_each(|door| door.service.end_killed());
+            doors.values().chain(self.closing.borrow().iter()).for_each(|door| door.service.end_killed());
         }
         let mut closing = self.closing.borrow_mut();
         closing.retain(|door| door.service.open_count() > 0);

@@ -332,10 +332,13 @@ impl Gateway {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let cut = self.connections();
         self.set_phase(Phase::Drained);
-        tracing::info!(cut, took = ?begun.elapsed(), "drained");
+        let took = begun.elapsed();
         self.stop();
+        // Counted by the workers as they cut: a connection that only lingers after its last reply is not among them.
+        let counted = self.registry.read().counter("weir_drain_cut_total", &[("cut", "connection")]);
+        let cut = counted.unwrap_or(0) as usize;
+        tracing::info!(cut, ?took, "drained");
         cut
     }
 

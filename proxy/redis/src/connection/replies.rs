@@ -37,9 +37,11 @@ impl Connection {
     }
 
     #[inline]
-    pub(super) fn exchange_begun(&self) {
+    pub(super) fn exchange_begun(&self, has_deadline: bool) {
         self.service.metrics.in_flight.inc();
-        if self.on_their_way.replace(self.on_their_way.get() + 1) == 0 {
+        self.on_their_way.set(self.on_their_way.get() + 1);
+        // Who is blocked waits for another client, not for this worker.
+        if has_deadline && !self.is_waiting.replace(true) {
             weir_engine::note_waiting_clients(1);
         }
         self.guard.entry().in_flight.store(self.on_their_way.get(), Relaxed);
@@ -50,7 +52,7 @@ impl Connection {
         self.service.metrics.in_flight.dec();
         self.on_their_way.set(self.on_their_way.get().saturating_sub(1));
         self.guard.entry().in_flight.store(self.on_their_way.get(), Relaxed);
-        if self.on_their_way.get() == 0 {
+        if self.on_their_way.get() == 0 && self.is_waiting.take() {
             weir_engine::note_waiting_clients(-1);
         }
         self.service.room_freed();
@@ -208,6 +210,10 @@ impl Waiter<RespLane> for Connection {
 
     fn output(&self) -> &Output {
         &self.output
+    }
+
+    fn is_over_budget(&self) -> bool {
+        self.is_over_budget.get()
     }
 
     fn evict(&self) {

@@ -27,7 +27,7 @@ impl Connection {
     #[inline]
     fn exchange(&self, ticket: Ticket, permit: Option<LocalPermit>, request: &[u8]) -> Option<Exchange<Connection>> {
         let waiter = self.me.upgrade()?;
-        self.exchange_begun();
+        self.exchange_begun(ticket.has_deadline);
         if let Some(parsed) = self.parsed_at.take() {
             self.stages.set(Some((ticket.number, parsed, Time::now())));
         }

@@ -26,7 +26,7 @@ pub use self::{
     world::{Policy, World},
 };
 use crate::{
-    io::Pinning,
+    io::{Io as _, Pinning},
     refusal,
     session::{Hold, Next, Session},
     settings::RedisListenerSettings,
@@ -183,7 +183,11 @@ impl Simulation {
 
     /// What the lane wrote goes to the server, which takes it; false if it wrote nothing.
     pub fn flush(&mut self, lane: usize) -> bool {
-        self.world.with_lane(lane, |lane, _| lane.flush())
+        let was_congested = self.world.is_pin_congested();
+        let did = self.world.with_lane(lane, |lane, _| lane.flush());
+        // The shell looks again when an output that was full has room.
+        self.is_woken |= was_congested && !self.world.is_pin_congested();
+        did
     }
 
     /// The server executes one command of a lane; false if there is none.

@@ -2,7 +2,7 @@ use weir_upstream::{LossCause, Refusal};
 
 use super::scene::{Scene, bulk, wire};
 use crate::{
-    io::Full,
+    io::{Full, Pinning},
     session::Next,
     settings::{RedisListenerSettings, UnknownCommands},
     simulation::End,
@@ -184,4 +184,16 @@ fn an_early_reply_costs_the_lane() {
     while scene.0.arrive(usize::MAX) {}
     assert_eq!(scene.arrives(), "-OOM no memory\r\n");
     assert_eq!(scene.given_back(), (0, 1));
+}
+
+#[test]
+fn a_large_command_that_gets_no_lane_is_answered_once() {
+    for piece in [1, 60, 150, usize::MAX] {
+        let mut scene = scene();
+        scene.0.world.set(|policy| policy.pinning = Pinning::Refused(Refusal::QueueFull));
+        let read = scene.drips(&wire(&format!("GET a\nSET k {}", "v".repeat(500))), piece.min(400));
+        assert_eq!(read, format!("{}-ERR weir: upstream queue full\r\n", bulk("GET a|0|1")), "in pieces of {piece}");
+        scene.0.world.set(|policy| policy.pinning = Pinning::Ready);
+        assert_eq!(scene.says("GET b"), bulk("GET b|0|2"));
+    }
 }
