@@ -212,7 +212,7 @@ section! {
         default databases: u32 = redis::DATABASES => 1..=16_384;
         /// Commands of one client that wait for replies; then reading from it stops.
         default pipeline_max: u32 = redis::PIPELINE_COMMANDS_MAX => 1..=65_536;
-        /// Bytes of commands of one client that wait for replies; then reading from it stops.
+        /// Bytes of one client that wait at the gateway (held commands, the gateway's own replies); then reading stops.
         default pipeline_bytes: ByteSize = ByteSize::new(redis::PIPELINE_BYTES_MAX) => ByteSize::kib(16)..=ByteSize::mib(1_024);
         /// Arguments of one command.
         default args_max: u32 = redis::ARGS_MAX => 8..=COUNT_MAX;
