@@ -71,12 +71,24 @@ impl Accepted {
     }
 }
 
-/// Accepts until the loop is dropped or the socket is unusable. `take` gets each connection, `fail` each error.
+/// Ends listening when the accept loop ends. Closing the descriptor is not enough: the driver may hold the socket until the
+/// kernel has taken down its ring, and clients would connect to nobody.
+struct Listening<'a>(&'a Socket);
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// Accepts until the loop is dropped or the socket is unusable; then nobody can connect any more. `take` gets each
+/// connection, `fail` each error.
 pub async fn accept_loop(
     listener: &Socket,
     mut take: impl FnMut(Accepted),
     mut fail: impl FnMut(AcceptError, &io::Error),
 ) -> io::Result<()> {
+    let _listening = Listening(listener);
     // SAFETY: the clone is an open descriptor that the shared handle owns; no registration is needed on Linux drivers.
     let shared = unsafe { SharedFd::new_unchecked(listener.try_clone()?) };
     let readiness = PollFd::from_shared_fd(shared)?;

@@ -91,10 +91,10 @@ impl Door {
     pub fn stop_accepting(self: &Rc<Self>, core: &Rc<Core>, finishes: bool) {
         let acceptor = self.acceptor.borrow_mut().take();
         if let Some((task, socket)) = acceptor {
-            drop(task);
             if finishes {
                 accept_pending(&socket, |accepted| self.accepted(core, accepted));
             }
+            drop(task);
         }
     }
 
