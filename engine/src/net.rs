@@ -99,26 +99,38 @@ fn resolve(address: &Address) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// Connects to `address` on this worker; tries each address of a host name in turn. The caller bounds the time.
+/// Connects to `address` on this worker within `limit`. The addresses of a host name are tried in turn, and share the time:
+/// one that does not answer leaves some for the others.
 ///
 /// # Errors
-/// The last refusal.
-pub async fn connect(address: &Address) -> io::Result<Socket> {
+/// The last refusal; `TimedOut` if it was none.
+pub async fn connect(address: &Address, limit: Duration) -> io::Result<Socket> {
+    let begun = Instant::now();
     let targets = match address {
         Address::Unix(path) => vec![SockAddr::unix(path)?],
         Address::Socket(address) => vec![SockAddr::from(*address)],
         Address::Host { .. } => {
             let address = address.clone();
-            let resolved = compio::runtime::spawn_blocking(move || resolve(&address)).await;
+            let resolved = compio::runtime::spawn_blocking(move || resolve(&address));
+            let resolved = compio::time::timeout(limit, resolved).await.map_err(|_| io::ErrorKind::TimedOut)?;
             let resolved = resolved.map_err(|_| io::Error::other("name resolution was cut short"))??;
             resolved.into_iter().map(SockAddr::from).collect()
         }
     };
+    connect_any(targets, limit.saturating_sub(begun.elapsed())).await
+}
+
+async fn connect_any(targets: Vec<SockAddr>, limit: Duration) -> io::Result<Socket> {
+    let begun = Instant::now();
     let mut refusal = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut left = targets.len() as u32;
     for target in targets {
-        match connect_one(target).await {
-            Ok(socket) => return Ok(socket),
-            Err(error) => refusal = error,
+        let share = limit.saturating_sub(begun.elapsed()) / left;
+        left -= 1;
+        match compio::time::timeout(share, connect_one(target)).await {
+            Ok(Ok(socket)) => return Ok(socket),
+            Ok(Err(error)) => refusal = error,
+            Err(_) => refusal = io::ErrorKind::TimedOut.into(),
         }
     }
     Err(refusal)
@@ -217,5 +229,47 @@ pub(crate) fn peer_name(socket: &Socket, address: &SockAddr) -> String {
     match address.as_socket() {
         Some(address) => address.to_string(),
         None => format!("unix:{}", socket.as_raw_fd()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::TcpListener,
+        sync::{Arc, mpsc},
+    };
+
+    use super::*;
+    use crate::{Worker, settings::RuntimeSettings};
+
+    /// A listener whose queue is full: the kernel answers no further connection. The sockets keep it so.
+    fn black_hole() -> (Socket, Vec<Socket>) {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        listener.bind(&SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a free port");
+        listener.listen(0).expect("listens");
+        let address = listener.local_addr().expect("bound");
+        let fill = |_| {
+            let client = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            client.set_nonblocking(true).expect("set");
+            let _ = client.connect(&address);
+            client
+        };
+        let clients = (0..4).map(fill).collect();
+        (listener, clients)
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_leaves_time_for_the_next() {
+        let (hole, _clients) = black_hole();
+        let good = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let targets = vec![hole.local_addr().expect("bound"), SockAddr::from(good.local_addr().expect("bound"))];
+        let (told, outcome) = mpsc::channel();
+        let worker = Worker::start(0, None, &RuntimeSettings::default(), Arc::default(), move || async move {
+            let connected = connect_any(targets, Duration::from_secs(2)).await;
+            told.send(connected.and_then(|socket| socket.peer_addr())).expect("the test waits");
+        });
+        let reached = outcome.recv_timeout(Duration::from_secs(10)).expect("an outcome").expect("connected");
+        assert_eq!(reached.as_socket(), good.local_addr().ok());
+        worker.expect("started").join().expect("no panic");
     }
 }

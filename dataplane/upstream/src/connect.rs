@@ -46,8 +46,11 @@ impl Connector {
         protocol: &P,
         key: P::Key,
     ) -> Result<(Stream, P::Greeting), ConnectError> {
-        let socket = timeout(self.connect_timeout, net::connect(&self.endpoint)).await;
-        let socket = bounded(socket, "connect")?;
+        let socket = match net::connect(&self.endpoint, self.connect_timeout).await {
+            Ok(socket) => socket,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(unreachable("timed out", "timeout")),
+            Err(error) => return Err(unreachable(error, "connect")),
+        };
         let mut stream =
             Stream::new(socket, StreamOptions { marks: OUTPUT }).map_err(|error| unreachable(error, "connect"))?;
         if let Some(tls) = &self.tls {
