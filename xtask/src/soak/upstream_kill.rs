@@ -20,6 +20,10 @@ const PHASE: &str = "upstream-kill";
 /// How long the gateway may take to find the server again. The longest pause of its reconnecting is well below.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
 
+/// Connections to the server that the gateway keeps vary by one per worker: which of its lanes stand when the baseline is
+/// taken is chance. A leak would show one more per lane and cycle.
+const KEPT_LANES: usize = 2;
+
 /// Runs the phase.
 pub(crate) fn run(mut stack: Stack<'_>, options: &Options, outcome: &mut Outcome) -> Result<()> {
     let habits = Habits { port: stack.settings.port, think: Duration::from_millis(2), forgets: true };
@@ -56,7 +60,7 @@ pub(crate) fn run(mut stack: Stack<'_>, options: &Options, outcome: &mut Outcome
     outcome.add(PHASE, "time without an error at the end", format!("{} ms", quiet.as_millis()), "no late error", calm);
     let after = stack.descriptors_after(before)?;
     let text = format!("{before} before, {after} after");
-    outcome.add(PHASE, "descriptors", text, "back to baseline", rule(after <= before));
+    outcome.add(PHASE, "descriptors", text, "baseline + 2 at most", rule(after <= before + KEPT_LANES));
     Ok(())
 }
 
