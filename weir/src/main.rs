@@ -7,6 +7,7 @@
 mod check;
 mod demo;
 mod gateway;
+mod lab_load;
 mod origin;
 mod run;
 mod top;
@@ -46,6 +47,7 @@ enum Lab {
     /// Synthetic back ends.
     #[command(subcommand)]
     Origin(Origin),
+    Load(lab_load::LoadArgs),
 }
 
 #[derive(Subcommand)]
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
         Command::Lab(Lab::Origin(Origin::Redis(args))) => origin::run(&args),
+        Command::Lab(Lab::Load(args)) => lab_load::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -33,7 +33,12 @@ const ROOMS: &[Room] = &[
     Room { folder: "proxy", may_use: PROXY_USES, besides: &[("weir-ai", "weir-http"), ("weir-flags", "weir-http")] },
     Room { folder: "control", may_use: CONTROL_USES, besides: &[] },
     // Of telemetry only the histogram: see `sources.rs`.
-    Room { folder: "lab", may_use: &["base", "engine", "codec", "telemetry"], besides: &[] },
+    // The generator is tested against the origin.
+    Room {
+        folder: "lab",
+        may_use: &["base", "engine", "codec", "telemetry"],
+        besides: &[("weir-load", "weir-origin")],
+    },
     Room { folder: "tests", may_use: TEST_USES, besides: &[] },
     Room { folder: "fuzz", may_use: PRODUCT, besides: &[] },
     Room { folder: "xtask", may_use: PRODUCT, besides: &[] },

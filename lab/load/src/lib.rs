@@ -1,0 +1,44 @@
+//! The load generator: what it will send, when, and what became of it. All but [`run`](mod@run) is pure: no sockets, no
+//! clock, no threads, so that each part can be tested against theory.
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`scenario`] | the TOML file of one workload, checked as a whole before any load |
+//! | [`shard`] | one of n generator shards, its part of the connections, its own random streams |
+//! | [`arrivals`] | intended times: a pure function of seed, shard and rate |
+//! | [`keys`] | which key: uniform or Zipf |
+//! | [`values`] | what a key holds: a keyed hash, so that every reply can be verified without a table |
+//! | [`requests`] | the encoded requests of a shard, and the check of each reply |
+//! | [`answer`] | an error reply: the overload answer of a gateway, or a failure |
+//! | [`recorder`] | one latency histogram, 1 us to 60 s, and the sample-size rule |
+//! | [`outcome`] | the counters and histograms of a shard, merged by adding |
+//! | [`record`] | the result line `weir.lab.step/1` |
+//! | [`run`](mod@run) | the engine-driven part: connections, sending, stamps, a record for each phase |
+//!
+//! Words, as everywhere in the lab: *intended time* is the instant the schedule gives to a request, *ready* the instant
+//! from which a connection slot was free for it, *sojourn* the time from intended to completed. Open loop measures
+//! sojourn, which no stall of the system under test can hide.
+//!
+//! The lab judges the gateway, so nothing here comes from its data path: only the codec, the engine and `base`.
+#![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod arrivals;
+pub mod keys;
+pub mod outcome;
+pub mod record;
+pub mod recorder;
+pub mod requests;
+pub mod run;
+pub mod scenario;
+pub mod shard;
+pub mod values;
+
+pub use arrivals::{Arrival, Rate, Schedule};
+pub use outcome::{ErrorClass, Outcome, Stamps};
+pub use record::StepRecord;
+pub use recorder::Recorder;
+pub use requests::{Integrity, Requests};
+pub use run::{Event, RunError, Second, Stage, run};
+pub use scenario::Scenario;
+pub use shard::Shard;

@@ -1,0 +1,338 @@
+//! The result of one step as one line of JSON, schema `weir.lab.step/1`.
+//!
+//! Readers ignore fields that they do not know; a changed meaning gets a new number. `null` is "not measurable", 0 is
+//! zero. Times are integer microseconds unless the name says seconds, rates are requests per second.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::{Counts, Latencies, Outcome};
+use crate::recorder::{HistogramError, Recorder, Summary};
+use crate::scenario::{Mode, Phase, Scenario};
+
+/// What `schema` says.
+pub const SCHEMA: &str = "weir.lab.step/1";
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Which step of which run; at the top level of the object.
+    #[serde(flatten)]
+    pub identity: Identity,
+    /// The machine.
+    pub host: Host,
+    /// Who ran where.
+    pub placement: Placement,
+    /// What was asked for.
+    pub load: Load,
+    /// What became of the requests.
+    pub counts: Counts,
+    /// How long they took.
+    pub latency: Latency,
+    /// What it cost.
+    pub resources: Resources,
+    /// What went over the wire.
+    pub wire: Wire,
+    /// What the step says.
+    pub verdict: Verdict,
+}
+
+/// Which step of which run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Unique per run.
+    pub run_id: String,
+    /// From 0.
+    pub step: u32,
+    /// From 0, among the steps at the same rate.
+    pub repeat: u32,
+    /// The row of the report: the scenario's name.
+    pub row: String,
+    /// `weir`, `direct`, or the name of a peer.
+    pub arm: String,
+    /// Of the source.
+    pub commit: Option<String>,
+    /// Version and profile of the binary.
+    pub build: String,
+    /// Of the scenario.
+    pub seed: u64,
+    /// RFC 3339, UTC.
+    pub started: String,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Release.
+    pub kernel: Option<String>,
+    /// As the kernel names it.
+    pub cpu_model: Option<String>,
+    /// Online.
+    pub cpus: Option<u32>,
+    /// Kind of guest, or `none`.
+    pub virt: Option<String>,
+    /// `v1`, `v2` or `mixed`.
+    pub cgroup: Option<String>,
+    /// Whether hardware counters can be read.
+    pub pmu: Option<bool>,
+    /// Descriptors that a process may have.
+    pub nofile: Option<u64>,
+    /// Longest accept queue.
+    pub somaxconn: Option<u64>,
+    /// As the kernel names it.
+    pub clocksource: Option<String>,
+}
+
+/// Who ran where. Parties are `gateway`, `generator`, `origin`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Placement {
+    /// CPUs of the gateway.
+    pub budget_vcpu: Option<f64>,
+    /// How the budget is kept.
+    pub budget_kind: Option<BudgetKind>,
+    /// CPU numbers by party.
+    pub pins: BTreeMap<String, Vec<u32>>,
+    /// `io_uring` or `polling`, as it was in use.
+    pub driver: Option<String>,
+    /// Whether the measured connections were encrypted.
+    pub tls: Option<bool>,
+    /// Level of the gateway's telemetry.
+    pub telemetry: Option<String>,
+}
+
+/// How a CPU budget is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BudgetKind {
+    /// Whole CPUs.
+    Cpuset,
+    /// A share of time, which shapes the tail.
+    Quota,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// `open` or `closed`: numbers of different modes never share a column.
+    pub mode: String,
+    /// The process and its parameter; `null` in a closed loop.
+    pub arrival: Option<String>,
+    /// Requests per second; `null` in a closed loop.
+    pub offered: Option<f64>,
+    /// Of all shards.
+    pub connections: u32,
+    /// Requests under way per connection.
+    pub pipeline: u32,
+    /// Streams per connection, for protocols that have them.
+    pub streams: Option<u32>,
+    /// Size or sizes of values.
+    pub payload: String,
+    /// Measured window in seconds.
+    pub window_s: f64,
+    /// Before it, in seconds.
+    pub warmup_s: f64,
+    /// Sojourn above which a request is late.
+    pub late_limit_us: u64,
+}
+
+impl Load {
+    /// As `scenario` and one phase of it ask for.
+    #[must_use]
+    pub fn of(scenario: &Scenario, phase: &Phase) -> Self {
+        let arrival = match scenario.mode {
+            Mode::Open(arrival) => Some(arrival.to_string()),
+            Mode::Closed => None,
+        };
+        Self {
+            mode: scenario.mode.to_string(),
+            arrival,
+            offered: phase.rate.map(|rate| rate.as_per_second()),
+            connections: scenario.connections,
+            pipeline: scenario.pipeline,
+            streams: None,
+            payload: scenario.payload.to_string(),
+            window_s: phase.duration.as_secs_f64(),
+            warmup_s: phase.warmup.as_secs_f64(),
+            late_limit_us: u64::try_from(scenario.late_limit.as_micros()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// How long requests took; each with its whole histogram. See [`Latencies`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Intended to completed.
+    pub sojourn: Summary,
+    /// Sent to completed.
+    pub service: Summary,
+    /// Intended to ready.
+    pub backlog: Summary,
+    /// Ready to sent.
+    pub generator_lag: Summary,
+    /// Intended to first event, for protocols that stream.
+    pub first_event: Option<Summary>,
+    /// Sent to answered, of refused and failed requests.
+    pub error_service: Summary,
+}
+
+impl Latency {
+    /// Of one outcome.
+    #[must_use]
+    pub fn of(latencies: &Latencies) -> Self {
+        let Latencies { sojourn, service, backlog, generator_lag, error_service } = latencies;
+        Self {
+            sojourn: sojourn.summary(),
+            service: service.summary(),
+            backlog: backlog.summary(),
+            generator_lag: generator_lag.summary(),
+            first_event: None,
+            error_service: error_service.summary(),
+        }
+    }
+}
+
+/// What it cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Resources {
+    /// By party: `gateway`, `generator`, `origin`, `rest`.
+    pub parties: BTreeMap<String, Party>,
+    /// Busy microseconds of all CPUs per completed request.
+    pub box_us_per_req: Option<f64>,
+    /// Share of the window that the hypervisor took, 0 to 1.
+    pub steal: Option<f64>,
+    /// Of the gateway.
+    pub cycles_per_req: Option<f64>,
+}
+
+/// The cost of one party.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Party {
+    /// CPU microseconds per completed request.
+    pub cpu_us_per_req: Option<f64>,
+    /// Busy share of its busiest core, 0 to 1.
+    pub busiest_core: Option<f64>,
+    /// Bytes.
+    pub rss_max: Option<u64>,
+    /// Descriptors.
+    pub fds_max: Option<u64>,
+    /// Threads.
+    pub threads: Option<u32>,
+    /// Periods in which a quota stopped it.
+    pub throttled: Option<u64>,
+}
+
+/// What went over the wire, as the generator saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wire {
+    /// Sent.
+    pub tx_bytes: u64,
+    /// Received.
+    pub rx_bytes: u64,
+    /// Of values in correct replies; `null` if they were not counted.
+    pub goodput_bytes: Option<u64>,
+    /// Connections per core of the gateway.
+    pub connections_per_core: Option<Vec<u32>>,
+}
+
+/// What the step says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Whether the trial passed its own checks.
+    pub valid: bool,
+    /// The check that failed, such as `generator-lag`.
+    pub invalid_reason: Option<String>,
+    /// `null` if it is not valid.
+    pub class: Option<Class>,
+    /// Why it is not clean.
+    pub not_clean_reason: Option<String>,
+    /// What stopped the search here.
+    pub stop_reason: Option<String>,
+    /// Numbers behind the reasons.
+    pub evidence: BTreeMap<String, serde_json::Value>,
+}
+
+/// Whether a valid step carried its load cleanly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// It did.
+    Clean,
+    /// It did not.
+    NotClean,
+}
+
+impl StepRecord {
+    /// One line of JSON without a line end.
+    ///
+    /// # Errors
+    /// A number in `evidence` that JSON cannot hold.
+    pub fn to_line(&self) -> Result<String, RecordError> {
+        serde_json::to_string(self).map_err(RecordError::Json)
+    }
+
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// No JSON, a missing field, or another schema.
+    pub fn from_line(line: &str) -> Result<Self, RecordError> {
+        /// Read first: a record of another schema has other fields.
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+        }
+        let head: Head = serde_json::from_str(line).map_err(RecordError::Json)?;
+        if head.schema != SCHEMA {
+            return Err(RecordError::Schema(head.schema));
+        }
+        serde_json::from_str(line).map_err(RecordError::Json)
+    }
+
+    /// The outcome behind the record, so that those of several processes can be merged.
+    ///
+    /// # Errors
+    /// A histogram that cannot be read.
+    pub fn outcome(&self) -> Result<Outcome, RecordError> {
+        let read = |summary| Recorder::from_summary(summary).map_err(RecordError::Histogram);
+        let Latency { sojourn, service, backlog, generator_lag, error_service, first_event: _ } = &self.latency;
+        let latencies = Latencies {
+            sojourn: read(sojourn)?,
+            service: read(service)?,
+            backlog: read(backlog)?,
+            generator_lag: read(generator_lag)?,
+            error_service: read(error_service)?,
+        };
+        let late_limit = Duration::from_micros(self.load.late_limit_us);
+        Ok(Outcome::from_parts(self.counts.clone(), latencies, late_limit))
+    }
+}
+
+/// Why a line is no record.
+#[derive(Debug)]
+pub enum RecordError {
+    /// Not JSON, or not with these fields.
+    Json(serde_json::Error),
+    /// Another schema, which stands here.
+    Schema(String),
+    /// A histogram is damaged or of another kind.
+    Histogram(HistogramError),
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => write!(f, "no record of a step: {error}"),
+            Self::Schema(found) => write!(f, "schema is {found:?}, this version reads {SCHEMA:?}"),
+            Self::Histogram(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RecordError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,254 @@
+//! The state of one shard on its core: connections, free slots, requests on their way.
+//!
+//! A connection has `pipeline` slots. Free slots queue up in the order in which they became free, so the next request goes
+//! to the connection that has had nothing to do for longest.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_base::Time;
+use weir_engine::settings::Address;
+use weir_engine::{Cutter, Output, Stream, net};
+
+use super::bell::Bell;
+use super::replies::Broken;
+use super::tally::{End, Sent, Tally};
+use crate::requests::Requests;
+use crate::scenario::Scenario;
+
+/// A place for one request on one connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    link: usize,
+    /// Of the link: a slot of a connection that is gone is worth nothing.
+    epoch: u32,
+    /// When it became free, in nanoseconds.
+    pub(super) since: u64,
+}
+
+/// What a shard has used so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Usage {
+    pub(super) cpu_nanos: u64,
+    pub(super) tx_bytes: u64,
+    pub(super) rx_bytes: u64,
+}
+
+/// The requests on their way on one connection, in the order of their replies.
+#[derive(Default)]
+pub(super) struct Queue {
+    requests: RefCell<VecDeque<Sent>>,
+    /// The last so many were appended and not yet handed to the kernel.
+    unstamped: Cell<usize>,
+}
+
+impl Queue {
+    fn push(&self, request: Sent) {
+        self.requests.borrow_mut().push_back(request);
+        self.unstamped.set(self.unstamped.get() + 1);
+    }
+
+    /// The kernel gets all that was appended now.
+    fn stamp(&self) {
+        let count = self.unstamped.take();
+        if count > 0 {
+            let now = Time::now().as_nanos();
+            self.requests.borrow_mut().iter_mut().rev().take(count).for_each(|request| request.sent = now);
+        }
+    }
+
+    /// The request that a reply belongs to; `None` if none was asked.
+    fn pop_answered(&self) -> Option<Sent> {
+        let mut requests = self.requests.borrow_mut();
+        requests.pop_front_if(|request| request.sent > 0)
+    }
+
+    fn drain(&self) -> VecDeque<Sent> {
+        self.unstamped.set(0);
+        self.requests.take()
+    }
+}
+
+struct Connection {
+    output: Output,
+    cutter: Cutter,
+    queue: Rc<Queue>,
+}
+
+/// A connection that is always wanted, whether it stands or not.
+#[derive(Default)]
+struct Link {
+    epoch: u32,
+    connection: Option<Connection>,
+}
+
+pub(super) struct Generator {
+    pub(super) scenario: Arc<Scenario>,
+    pub(super) target: Address,
+    pub(super) requests: Requests,
+    pub(super) bell: Bell,
+    pub(super) tally: RefCell<Tally>,
+    links: RefCell<Vec<Link>>,
+    up: Cell<u32>,
+    free: RefCell<VecDeque<Slot>>,
+    in_flight: Cell<u64>,
+    next_index: Cell<u64>,
+    tx_bytes: Cell<u64>,
+    rx_bytes: Cell<u64>,
+}
+
+impl Generator {
+    pub(super) fn new(scenario: Arc<Scenario>, target: Address, requests: Requests, links: usize) -> Self {
+        let tally = Tally::new(0..0, scenario.late_limit);
+        Self {
+            scenario,
+            target,
+            requests,
+            bell: Bell::default(),
+            tally: RefCell::new(tally),
+            links: RefCell::new((0..links).map(|_| Link::default()).collect()),
+            up: Cell::new(0),
+            free: RefCell::default(),
+            in_flight: Cell::new(0),
+            next_index: Cell::new(0),
+            tx_bytes: Cell::new(0),
+            rx_bytes: Cell::new(0),
+        }
+    }
+
+    /// Connections that are wanted and do not stand.
+    pub(super) fn missing(&self) -> u32 {
+        self.links.borrow().len() as u32 - self.up.get()
+    }
+
+    pub(super) fn has_connection(&self) -> bool {
+        self.up.get() > 0
+    }
+
+    pub(super) fn in_flight(&self) -> u64 {
+        self.in_flight.get()
+    }
+
+    /// Begins a phase: all slots are free, one of each connection after the other.
+    pub(super) fn begin(&self, tally: Tally) {
+        *self.tally.borrow_mut() = tally;
+        let links = self.links.borrow();
+        let since = Time::now().as_nanos();
+        let mut free = self.free.borrow_mut();
+        free.clear();
+        for _ in 0..self.scenario.pipeline {
+            let standing = links.iter().enumerate().filter(|(_, link)| link.connection.is_some());
+            free.extend(standing.map(|(at, link)| Slot { link: at, epoch: link.epoch, since }));
+        }
+    }
+
+    /// Connection `at` stands.
+    pub(super) fn connected(&self, at: usize, stream: &Stream) -> Rc<Queue> {
+        let queue = Rc::new(Queue::default());
+        let stamped = queue.clone();
+        stream.output.on_flush(move || stamped.stamp());
+        let link = &mut self.links.borrow_mut()[at];
+        link.epoch += 1;
+        link.connection =
+            Some(Connection { output: stream.output.clone(), cutter: stream.cutter(), queue: queue.clone() });
+        self.up.set(self.up.get() + 1);
+        let slot = Slot { link: at, epoch: link.epoch, since: Time::now().as_nanos() };
+        self.free.borrow_mut().extend((0..self.scenario.pipeline).map(|_| slot));
+        self.bell.ring();
+        queue
+    }
+
+    /// Connection `at` is gone, and what was on its way on it. With `End::Protocol` the reply to the first of them is why.
+    pub(super) fn disconnected(&self, at: usize, end: End<'static>) {
+        if self.end_link(at, end) {
+            self.tally.borrow_mut().connections_lost += 1;
+        }
+        self.bell.ring();
+    }
+
+    /// What is still on its way has run out of time. Its connections are cut, since late replies would confuse them.
+    pub(super) fn time_out(&self) {
+        let links = self.links.borrow().len();
+        for at in 0..links {
+            let late = self.links.borrow()[at].connection.as_ref().and_then(|connection| {
+                let is_late = !connection.queue.requests.borrow().is_empty();
+                is_late.then(|| connection.cutter.clone())
+            });
+            if let Some(cutter) = late {
+                self.end_link(at, End::Timeout);
+                cutter.cut();
+            }
+        }
+    }
+
+    /// False if it had ended before.
+    fn end_link(&self, at: usize, end: End<'static>) -> bool {
+        let Some(connection) = self.links.borrow_mut()[at].connection.take() else { return false };
+        self.up.set(self.up.get() - 1);
+        let (mut tally, now) = (self.tally.borrow_mut(), Time::now().as_nanos());
+        let mut end = end;
+        for request in connection.queue.drain() {
+            tally.ended(&self.requests, &request, end, now);
+            self.in_flight.set(self.in_flight.get() - 1);
+            if matches!(end, End::Protocol) {
+                end = End::Lost;
+            }
+        }
+        true
+    }
+
+    /// The slot that has been free for longest.
+    pub(super) fn take_slot(&self) -> Option<Slot> {
+        let (links, mut free) = (self.links.borrow(), self.free.borrow_mut());
+        while let Some(slot) = free.pop_front() {
+            let link = &links[slot.link];
+            if link.epoch == slot.epoch && link.connection.is_some() {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// A slot that was taken and not used.
+    pub(super) fn give_back(&self, slot: Slot) {
+        self.free.borrow_mut().push_front(slot);
+    }
+
+    /// Sends the next request of the plan on a slot that was just taken.
+    pub(super) fn send(&self, slot: Slot, intended: u64, ready: u64) {
+        let links = self.links.borrow();
+        let Some(connection) = &links[slot.link].connection else { return };
+        let index = self.next_index.get();
+        self.next_index.set(index + 1);
+        let bytes = self.requests.bytes(index);
+        connection.queue.push(Sent { index, intended, ready, sent: 0 });
+        connection.output.append(bytes);
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.tx_bytes.set(self.tx_bytes.get() + bytes.len() as u64);
+    }
+
+    /// Connection `at`, whose requests stand in `queue`, got a whole reply.
+    ///
+    /// # Errors
+    /// Nothing was asked.
+    pub(super) fn answered(&self, at: usize, queue: &Queue, reply: &[u8]) -> Result<(), Broken> {
+        let request = queue.pop_answered().ok_or(Broken)?;
+        let now = Time::now().as_nanos();
+        self.tally.borrow_mut().ended(&self.requests, &request, End::Reply(reply), now);
+        self.in_flight.set(self.in_flight.get() - 1);
+        let epoch = self.links.borrow()[at].epoch;
+        self.free.borrow_mut().push_back(Slot { link: at, epoch, since: now });
+        Ok(())
+    }
+
+    pub(super) fn received(&self, bytes: usize) {
+        self.rx_bytes.set(self.rx_bytes.get() + bytes as u64);
+    }
+
+    /// So far; on the worker's thread.
+    pub(super) fn usage(&self) -> Usage {
+        Usage { cpu_nanos: net::thread_cpu_nanos(), tx_bytes: self.tx_bytes.get(), rx_bytes: self.rx_bytes.get() }
+    }
+}

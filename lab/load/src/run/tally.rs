@@ -1,0 +1,149 @@
+//! What one shard sees during one phase: the outcome of the window, and the second that is running.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::answer::{Answer, classify};
+use crate::outcome::{ErrorClass, Outcome, Stamps, Turn};
+use crate::recorder::Recorder;
+use crate::requests::{Integrity, Requests};
+
+/// A request on its way. Times are nanoseconds since the process began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// In the plan of the shard.
+    pub(super) index: u64,
+    pub(super) intended: u64,
+    pub(super) ready: u64,
+    /// 0 until its bytes were handed to the kernel.
+    pub(super) sent: u64,
+}
+
+/// How a request that was on its way ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End<'a> {
+    /// With a whole reply.
+    Reply(&'a [u8]),
+    /// With bytes that are no reply.
+    Protocol,
+    /// Its connection is gone.
+    Lost,
+    /// The drain limit came first.
+    Timeout,
+}
+
+enum Fate {
+    Value(Option<Integrity>),
+    Shed(&'static str),
+    Failed(ErrorClass),
+}
+
+impl Fate {
+    fn of(end: End<'_>, index: u64, requests: &Requests) -> Self {
+        match end {
+            End::Reply(reply) => match classify(reply) {
+                Answer::Value => Self::Value(requests.check(index, reply)),
+                Answer::Shed(reason) => Self::Shed(reason),
+                Answer::Error(_) => Self::Failed(ErrorClass::Status),
+            },
+            End::Protocol => Self::Failed(ErrorClass::Protocol),
+            End::Lost => Self::Failed(ErrorClass::Transport),
+            End::Timeout => Self::Failed(ErrorClass::Timeout),
+        }
+    }
+
+    fn is_good(&self) -> bool {
+        matches!(self, Self::Value(None | Some(Integrity::Ok | Integrity::RaceSuspect)))
+    }
+}
+
+/// One second of one shard, warm-up and drain included; for the live view.
+#[derive(Debug, Default)]
+pub(super) struct Slice {
+    pub(super) completed: u64,
+    /// Shed, failed and skipped.
+    pub(super) failed: u64,
+    pub(super) sojourn: Recorder,
+    pub(super) generator_lag: Recorder,
+}
+
+impl Slice {
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.completed += other.completed;
+        self.failed += other.failed;
+        self.sojourn.merge(&other.sojourn);
+        self.generator_lag.merge(&other.generator_lag);
+    }
+}
+
+/// Counts requests intended within the window, and everything for the running second.
+pub(super) struct Tally {
+    window: Range<u64>,
+    pub(super) outcome: Outcome,
+    slice: Slice,
+    /// Connections that ended during the phase without being told to.
+    pub(super) connections_lost: u32,
+}
+
+impl Tally {
+    /// For requests intended within `window`.
+    pub(super) fn new(window: Range<u64>, late_limit: Duration) -> Self {
+        Self { window, outcome: Outcome::new(late_limit), slice: Slice::default(), connections_lost: 0 }
+    }
+
+    /// The schedule asks for a request.
+    pub(super) fn intended(&mut self, at: u64) {
+        if self.window.contains(&at) {
+            self.outcome.intended();
+        }
+    }
+
+    /// A request was never sent because it was too late.
+    pub(super) fn skipped(&mut self, intended: u64, turn: Turn) {
+        self.slice.failed += 1;
+        if self.window.contains(&intended) {
+            self.outcome.skipped(turn);
+        }
+    }
+
+    /// A request was never sent because no connection was left.
+    pub(super) fn unsendable(&mut self, intended: u64) {
+        self.slice.failed += 1;
+        if self.window.contains(&intended) {
+            self.outcome.failed(ErrorClass::Transport, None);
+        }
+    }
+
+    /// A request that was on its way has ended at `now`.
+    pub(super) fn ended(&mut self, requests: &Requests, request: &Sent, end: End<'_>, now: u64) {
+        let &Sent { index, intended, ready, sent } = request;
+        let was_sent = sent > 0;
+        let stamps = Stamps { intended, ready, sent, completed: now };
+        let fate = Fate::of(end, index, requests);
+        if fate.is_good() {
+            self.slice.completed += 1;
+            self.slice.sojourn.record_nanos(stamps.sojourn());
+        } else {
+            self.slice.failed += 1;
+        }
+        if was_sent {
+            self.slice.generator_lag.record_nanos(stamps.generator_lag());
+        }
+        if !self.window.contains(&intended) {
+            return;
+        }
+        if was_sent {
+            self.outcome.sent();
+        }
+        match fate {
+            Fate::Value(integrity) => self.outcome.answered(&stamps, integrity),
+            Fate::Shed(reason) => self.outcome.shed(reason, &stamps),
+            Fate::Failed(class) => self.outcome.failed(class, was_sent.then_some(&stamps)),
+        }
+    }
+
+    /// Ends the running second.
+    pub(super) fn take_slice(&mut self) -> Slice {
+        std::mem::take(&mut self.slice)
+    }
+}

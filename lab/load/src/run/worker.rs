@@ -1,0 +1,205 @@
+//! One generator core: connects, then does what the conductor orders and reports.
+
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use weir_base::Time;
+use weir_engine::mailbox::Inbox;
+use weir_engine::settings::Address;
+use weir_engine::{Stream, sleep, spawn};
+
+use super::RunError;
+use super::connection::{self, CONNECT_TIMEOUT};
+use super::dispatch::{self, Times};
+use super::generator::{Generator, Usage};
+use super::replies::Replies;
+use super::tally::{Slice, Tally};
+use crate::arrivals::Schedule;
+use crate::outcome::Outcome;
+use crate::requests::{Preload, REQUESTS_MAX, Requests};
+use crate::scenario::{Mode, Phase, Scenario};
+use crate::shard::Shard;
+
+/// Requests in the plan of a closed loop, whose number nobody knows before. Default 262,144.
+const CLOSED_PLAN: u64 = REQUESTS_MAX as u64 / 4;
+
+/// What the conductor wants next.
+pub(super) enum Order {
+    /// Write the keys of the shard.
+    Preload,
+    /// Wait until all connections stand, up to the connect timeout.
+    Gather,
+    /// Run phase `index`; its schedule begins at `begins`.
+    Phase {
+        index: usize,
+        begins: Time,
+    },
+    End,
+}
+
+/// What a worker tells.
+pub(super) enum Report {
+    /// The last order was carried out; before the first one: all connections stand.
+    Done,
+    /// So many connections do not stand.
+    Gathered(u32),
+    /// Second `index` of the phase is over.
+    Slice(u32, Box<Slice>),
+    /// The phase is over.
+    Ended(Box<ShardStep>),
+    /// Nothing more will come.
+    Failed(RunError),
+    /// The worker has ended; before its end was ordered, because it panicked.
+    Gone,
+}
+
+/// What one shard measured in one phase.
+pub(super) struct ShardStep {
+    pub(super) outcome: Outcome,
+    /// Used within the window.
+    pub(super) used: Usage,
+    pub(super) connections_lost: u32,
+}
+
+/// The reporting end, which says when it is dropped.
+pub(super) struct Reporter(pub(super) mpsc::Sender<Report>);
+
+impl Reporter {
+    /// A conductor that is gone listens no more.
+    fn tell(&self, report: Report) {
+        let _ = self.0.send(report);
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        self.tell(Report::Gone);
+    }
+}
+
+/// What a worker is made with.
+pub(super) struct Job {
+    pub(super) scenario: Arc<Scenario>,
+    pub(super) shard: Shard,
+    pub(super) target: Address,
+}
+
+impl Job {
+    /// Requests are planned before anything is connected, so that no connection waits for it.
+    fn plan(&self) -> Requests {
+        let count = |phase: &Phase| match phase.rate {
+            Some(rate) => rate.mean_count(phase.warmup + phase.duration) / f64::from(self.shard.of()),
+            None => CLOSED_PLAN as f64,
+        };
+        let most = self.scenario.phases.iter().map(count).fold(1.0, f64::max);
+        Requests::build(&self.scenario, self.shard, most.ceil() as u64)
+    }
+}
+
+/// The main task of a worker.
+pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
+    let reporter = Rc::new(reporter);
+    let requests = job.plan();
+    let count = job.shard.part(job.scenario.connections) as usize;
+    let mut streams = match connection::connect_all(&job.target, count).await {
+        Ok(streams) => streams,
+        Err(error) => {
+            return reporter.tell(Report::Failed(RunError::Unreachable { target: job.target.to_string(), error }));
+        }
+    };
+    let generator = Rc::new(Generator::new(job.scenario.clone(), job.target.clone(), requests, count));
+    reporter.tell(Report::Done);
+    loop {
+        for order in inbox.receive().await {
+            match order {
+                Order::Preload => match preload(&job, &mut streams).await {
+                    Ok(()) => reporter.tell(Report::Done),
+                    Err(reply) => {
+                        let target = job.target.to_string();
+                        return reporter.tell(Report::Failed(RunError::Preload { target, reply }));
+                    }
+                },
+                Order::Gather => {
+                    // The first time; afterwards the connections keep themselves.
+                    for (at, stream) in streams.drain(..).enumerate() {
+                        spawn(connection::keep(generator.clone(), at, stream)).detach();
+                    }
+                    reporter.tell(Report::Gathered(gather(&generator).await));
+                }
+                Order::Phase { index, begins } => {
+                    let step = run_phase(&generator, &reporter, job.shard, index, begins).await;
+                    reporter.tell(Report::Ended(Box::new(step)));
+                }
+                Order::End => return,
+            }
+        }
+    }
+}
+
+async fn preload(job: &Job, streams: &mut [Stream]) -> Result<(), String> {
+    let mut keys = Preload::new(&job.scenario, job.shard);
+    let Some(stream) = streams.first_mut() else { return Ok(()) };
+    connection::preload(stream, &mut keys, Replies::bytes_max(&job.scenario)).await
+}
+
+async fn gather(generator: &Generator) -> u32 {
+    let limit = Time::now().saturating_add(CONNECT_TIMEOUT);
+    while generator.missing() > 0 && Time::now() < limit {
+        generator.bell.wait(limit).await;
+    }
+    generator.missing()
+}
+
+async fn run_phase(
+    generator: &Rc<Generator>,
+    reporter: &Rc<Reporter>,
+    shard: Shard,
+    index: usize,
+    begins: Time,
+) -> ShardStep {
+    let scenario = generator.scenario.clone();
+    let phase = &scenario.phases[index];
+    let measures = begins.saturating_add(phase.warmup);
+    let ends = measures.saturating_add(phase.duration);
+    let times = Times { begins, measures, ends, drained: ends.saturating_add(scenario.late_limit) };
+    generator.begin(Tally::new(times.measures.as_nanos()..times.ends.as_nanos(), scenario.late_limit));
+    let ticking = spawn(tick(generator.clone(), reporter.clone(), begins));
+    let sending = match (scenario.mode, phase.rate) {
+        (Mode::Open(arrival), Some(rate)) => {
+            let length = phase.warmup + phase.duration;
+            let schedule = Schedule::new(arrival, rate, scenario.seed, index as u64, shard, length);
+            spawn(dispatch::open(generator.clone(), schedule, times))
+        }
+        _ => spawn(dispatch::closed(generator.clone(), times)),
+    };
+    sleep_until(times.measures).await;
+    let before = generator.usage();
+    sleep_until(times.ends).await;
+    let after = generator.usage();
+    if sending.await.is_err() {
+        // Its message is on standard error; the conductor learns it from the report that is dropped.
+        panic!("the dispatcher of shard {} failed", shard.index());
+    }
+    drop(ticking);
+    // What comes between the phases belongs to none.
+    let tally = generator.tally.replace(Tally::new(0..0, scenario.late_limit));
+    let used = Usage {
+        cpu_nanos: after.cpu_nanos - before.cpu_nanos,
+        tx_bytes: after.tx_bytes - before.tx_bytes,
+        rx_bytes: after.rx_bytes - before.rx_bytes,
+    };
+    ShardStep { outcome: tally.outcome, used, connections_lost: tally.connections_lost }
+}
+
+async fn tick(generator: Rc<Generator>, reporter: Rc<Reporter>, begins: Time) {
+    for second in 1.. {
+        sleep_until(begins.saturating_add(Duration::from_secs(u64::from(second)))).await;
+        let slice = generator.tally.borrow_mut().take_slice();
+        reporter.tell(Report::Slice(second, Box::new(slice)));
+    }
+}
+
+async fn sleep_until(time: Time) {
+    sleep(time.since(Time::now())).await;
+}

@@ -1,0 +1,262 @@
+//! A scenario: one workload in one TOML file, checked as a whole before any load.
+//!
+//! ```toml
+//! name = "redis-mixed-64b"      # the row it belongs to
+//! protocol = "redis"
+//! mode = "open"                 # open | closed
+//! arrival = "poisson"           # deterministic | poisson | gamma (burstiness = 4.0) | on_off (burst = 100)
+//! seed = 1
+//! shards = 1                    # generator cores
+//! connections = 50              # of all shards together
+//! pipeline = 1                  # requests under way per connection
+//! slo_p99 = "2ms"               # optional
+//! late_limit = "1s"             # default: 1 s or 20 x slo_p99, whichever is longer
+//! integrity = true              # check replies
+//!
+//! [keys]
+//! count = 100_000
+//! prefix = "key:"
+//! distribution = "zipf"         # uniform | zipf
+//! exponent = 0.99
+//! preload = true                # write all keys before the run
+//!
+//! [payload]                     # or several [[payload]] with weights
+//! size = "64B"
+//!
+//! [[command]]
+//! name = "GET"                  # GET, SET, INCR, MGET (with keys = n); or words = ["HSET", "{key}", "f", "{value}"]
+//! weight = 80
+//! [[command]]
+//! name = "SET"
+//! weight = 20
+//!
+//! [[phase]]
+//! rate = 50_000                 # requests per second of all shards; a closed loop has none
+//! warmup = "5s"
+//! duration = "10s"
+//! ```
+
+use std::fmt;
+use std::time::Duration;
+
+use weir_base::ByteSize;
+
+use crate::arrivals::{Arrival, Rate};
+use crate::keys::Distribution;
+
+mod commands;
+mod mistake;
+mod read;
+mod table;
+
+pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
+pub use read::{FILE_BYTES_MAX, parse};
+
+/// Connections of one run. Default 1,000,000: beyond the ports that one address has.
+pub const CONNECTIONS_MAX: u32 = 1_000_000;
+
+/// Requests under way on one connection. Default 1,024: deeper only measures buffers.
+pub const PIPELINE_MAX: u32 = 1_024;
+
+/// Keys of one MGET. Default 1,024, as much as clients batch.
+pub const MGET_KEYS_MAX: u32 = 1_024;
+
+/// Bytes of one value. Default 1 MiB, so that the arena of requests holds more than a hundred.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of values that one MGET may ask for. Default 64 MiB: a reply is checked as a whole.
+pub const REPLY_BYTES_MAX: u64 = 64 << 20;
+
+/// Keys of the key space. Default 2^40: within the exact integers of the Zipf sampler, with room.
+pub const KEYS_MAX: u64 = 1 << 40;
+
+/// The late limit unless told otherwise, and its part of the objective.
+const LATE_LIMIT_MIN: Duration = Duration::from_secs(1);
+const LATE_LIMIT_PER_SLO: u32 = 20;
+
+/// The longest time that latency histograms hold, so the longest limit that can be judged.
+pub const LATENCY_MAX: Duration = Duration::from_secs(60);
+
+/// One checked workload. Everything in it is possible; nothing of it was tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// The row of the report: letters, digits, `-`, `_`, `.`.
+    pub name: String,
+    /// The wire protocol.
+    pub protocol: Protocol,
+    /// Open or closed loop.
+    pub mode: Mode,
+    /// Of every random choice.
+    pub seed: u64,
+    /// Generator cores, at least 1 and at most one per connection.
+    pub shards: u32,
+    /// Of all shards together.
+    pub connections: u32,
+    /// Requests under way per connection, at least 1.
+    pub pipeline: u32,
+    /// The p99 sojourn that a clean step must keep.
+    pub slo_p99: Option<Duration>,
+    /// Sojourn above which a completed request is late, and delay from which it is not sent any more.
+    pub late_limit: Duration,
+    /// Whether replies are checked.
+    pub integrity: bool,
+    /// What keys there are.
+    pub keys: KeySpace,
+    /// How large values are.
+    pub payload: Payload,
+    /// The mix, at least one.
+    pub commands: Vec<Command>,
+    /// In the order in which they run, at least one.
+    pub phases: Vec<Phase>,
+}
+
+impl Scenario {
+    /// The late limit for an objective: the longer of 1 s and 20 x the objective, within [`LATENCY_MAX`].
+    #[must_use]
+    pub fn late_limit_for(slo_p99: Option<Duration>) -> Duration {
+        let of_slo = slo_p99.unwrap_or_default().saturating_mul(LATE_LIMIT_PER_SLO);
+        of_slo.clamp(LATE_LIMIT_MIN, LATENCY_MAX)
+    }
+}
+
+/// Wire protocols that the generator speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// RESP2.
+    Redis,
+}
+
+/// Who decides when the next request is sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// The schedule.
+    Open(Arrival),
+    /// The reply to the one before: `connections x pipeline` requests are always under way.
+    Closed,
+}
+
+/// `open` or `closed`.
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open(_) => "open",
+            Self::Closed => "closed",
+        })
+    }
+}
+
+/// A part of a run with its own rate and its own record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// `phase-1` and so on unless told otherwise.
+    pub name: String,
+    /// Offered load of all shards; `None` in a closed loop.
+    pub rate: Option<Rate>,
+    /// Load without measuring, first.
+    pub warmup: Duration,
+    /// The measured window.
+    pub duration: Duration,
+}
+
+/// Which keys requests name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeySpace {
+    /// Keys, at least 1.
+    pub count: u64,
+    /// Before the number of the key.
+    pub prefix: String,
+    /// How often each is named.
+    pub distribution: Distribution,
+    /// Whether all are written before the run.
+    pub preload: bool,
+}
+
+/// One size of values and how often it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadSize {
+    /// Of the value.
+    pub bytes: usize,
+    /// Share among the weights of all sizes.
+    pub weight: u32,
+}
+
+/// Sizes of values: one, or a set with weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload(Vec<PayloadSize>);
+
+impl Payload {
+    /// `None` for an empty set, a size of 0 or beyond [`PAYLOAD_BYTES_MAX`], or a weight of 0.
+    #[must_use]
+    pub fn new(sizes: Vec<PayloadSize>) -> Option<Self> {
+        let is_possible = |one: &PayloadSize| (1..=PAYLOAD_BYTES_MAX).contains(&one.bytes) && one.weight > 0;
+        (!sizes.is_empty() && sizes.iter().all(is_possible)).then_some(Self(sizes))
+    }
+
+    /// All sizes.
+    #[must_use]
+    pub fn sizes(&self) -> &[PayloadSize] {
+        &self.0
+    }
+
+    /// The largest size in bytes.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        self.0.iter().map(|one| one.bytes).max().unwrap_or(0)
+    }
+}
+
+/// `64B`, or with weights `64B x 80, 1KiB x 20`.
+impl fmt::Display for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |one: &PayloadSize| ByteSize::new(one.bytes as u64).to_string();
+        match &self.0[..] {
+            [only] => f.write_str(&size(only)),
+            all => {
+                let parts: Vec<String> = all.iter().map(|one| format!("{} x {}", size(one), one.weight)).collect();
+                f.write_str(&parts.join(", "))
+            }
+        }
+    }
+}
+
+/// One kind of request and how often it comes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    /// What is sent.
+    pub kind: CommandKind,
+    /// Share among the weights of all commands.
+    pub weight: u32,
+}
+
+/// What a request does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CommandKind {
+    /// Read a key.
+    Get,
+    /// Write a key.
+    Set,
+    /// Read several keys at once.
+    Mget {
+        /// How many, at least 1.
+        keys: u32,
+    },
+    /// Count, in keys of its own.
+    Incr,
+    /// Anything else with exactly one reply, which is not checked. The word `{key}` becomes a key of a space of its own,
+    /// `{value}` a payload.
+    Raw {
+        /// Command and arguments.
+        words: Vec<String>,
+    },
+}
+
+impl CommandKind {
+    /// Whether replies to it can be checked.
+    #[must_use]
+    pub fn is_checked(&self) -> bool {
+        !matches!(self, Self::Raw { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests;
