@@ -73,8 +73,17 @@ impl Rng {
 
 /// The seeding step of the xoshiro authors.
 fn splitmix64(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
+    *state = state.wrapping_add(GOLDEN);
+    mix(*state)
+}
+
+/// Odd, near 2^64 divided by the golden ratio: neighbouring numbers end far apart.
+pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The finaliser of splitmix64 (Steele, Lea, Flood 2014, variant 13 of Stafford): a bijection in which each input bit
+/// moves about half of the output bits.
+#[inline]
+pub const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

@@ -1,6 +1,9 @@
 //! One of n shards of the generator: a core, or a core of another process that runs the same scenario.
 
-use weir_base::Rng;
+use weir_base::{
+    Rng,
+    rng::{GOLDEN, mix},
+};
 
 /// Shards of one run. Default 256: generations of values keep the shard in their upper bits, and no machine of the lab
 /// has more cores for its generator.
@@ -75,18 +78,6 @@ impl Shard {
 /// A seed of its own for `word` under `seed`.
 pub(crate) fn derive(seed: u64, word: u64) -> u64 {
     mix(mix(seed.wrapping_add(GOLDEN)).wrapping_add(word.wrapping_mul(GOLDEN)))
-}
-
-/// Odd, near 2^64 divided by the golden ratio: neighbouring numbers end far apart.
-pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The finaliser of splitmix64 (Steele, Lea, Flood 2014, variant 13 of Stafford): a bijection in which each input bit
-/// moves about half of the output bits.
-#[inline]
-pub(crate) const fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@
 //! the key, then the hash stream of (key, generation). Shorter values are the hash stream of the key alone: they prove
 //! that the reply belongs to the key, not which SET it comes from. The bytes are random, so they do not compress.
 
+use weir_base::rng::{GOLDEN, mix};
+
 use crate::scenario::Payload;
-use crate::shard::{GOLDEN, Purpose, Shard, derive, mix};
+use crate::shard::{Purpose, Shard, derive};
 
 /// Values below this many bytes do not carry their generation: 8 bytes of it and at least 8 of proof.
 pub const TAGGED_BYTES_MIN: usize = 16;
