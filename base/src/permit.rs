@@ -146,6 +146,12 @@ impl LocalBudget {
         Some(LocalPermit { budget: self.clone(), units })
     }
 
+    fn put(&self, units: u64) {
+        let in_use = &self.0.in_use;
+        debug_assert!(in_use.get() >= units);
+        in_use.set(in_use.get() - units);
+    }
+
     /// Units out right now.
     #[must_use]
     pub fn in_use(&self) -> u64 {
@@ -161,7 +167,13 @@ impl LocalBudget {
     /// Whether one more unit would be granted.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.in_use() < self.limit()
+        self.room() > 0
+    }
+
+    /// Units that would be granted.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.limit().saturating_sub(self.in_use())
     }
 
     /// Changes the limit. Units already out stay out; new ones wait until use has fallen below the new limit.
@@ -183,13 +195,24 @@ impl LocalPermit {
     pub fn units(&self) -> u64 {
         self.units
     }
+
+    /// Takes over the units of `other`, a permit of the same budget.
+    pub fn merge(&mut self, mut other: LocalPermit) {
+        debug_assert!(Rc::ptr_eq(&self.budget.0, &other.budget.0), "permits of one budget");
+        self.units += std::mem::take(&mut other.units);
+    }
+
+    /// Gives some of the units back early, at most all of them.
+    pub fn give_back(&mut self, units: u64) {
+        let units = units.min(self.units);
+        self.units -= units;
+        self.budget.put(units);
+    }
 }
 
 impl Drop for LocalPermit {
     fn drop(&mut self) {
-        let in_use = &self.budget.0.in_use;
-        debug_assert!(in_use.get() >= self.units);
-        in_use.set(in_use.get() - self.units);
+        self.budget.put(self.units);
     }
 }
 
@@ -229,6 +252,20 @@ mod tests {
         drop(out);
         assert!(budget.try_acquire_many(2).is_some());
         assert!(budget.try_acquire_many(3).is_none());
+    }
+
+    #[test]
+    fn a_local_permit_grows_by_others_and_shrinks_by_parts() {
+        let budget = LocalBudget::new(8);
+        let mut all = budget.try_acquire_many(3).unwrap();
+        all.merge(budget.try_acquire().unwrap());
+        assert_eq!((all.units(), budget.in_use()), (4, 4));
+        all.give_back(3);
+        assert_eq!((all.units(), budget.in_use()), (1, 1));
+        all.give_back(2);
+        assert_eq!((all.units(), budget.in_use()), (0, 0));
+        drop(all);
+        assert_eq!(budget.in_use(), 0);
     }
 
     #[test]

@@ -2,14 +2,12 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
     rc::{Rc, Weak},
     time::Duration,
 };
 
 use weir_base::{
     error::Culprit,
-    permit::LocalPermit,
     time::{Time, turn},
     violation::Violation,
 };
@@ -17,7 +15,8 @@ use weir_engine::{Output, Reader, Stream, stream::Cutter};
 
 use crate::{
     metrics::{LaneKind, UpstreamMetrics},
-    protocol::{Frame, LaneProtocol, LossCause, Reply, Scan, Timing, Waiter},
+    protocol::{Frame, FrameKind, LaneProtocol, LossCause, Reply, Scan, Waiter},
+    runs::{Exchange, Runs},
 };
 
 /// A waiting client that takes nothing for this long is evicted, so that its lane moves on.
@@ -29,46 +28,11 @@ const CHUNKS_PER_TURN_MAX: u32 = 16;
 /// How often a stalled client is looked at.
 const STALL_LOOK: Duration = Duration::from_millis(250);
 
-/// A request on its way: what a session gives, and what comes back with the reply.
-pub struct Exchange<W> {
-    /// Who waits.
-    pub waiter: Rc<W>,
-    /// The session's number for it.
-    pub number: u64,
-    /// Replies that the upstream sends before the one to deliver (those of a transaction's inner commands).
-    pub skip: u32,
-    /// False for blocking commands: the client chose how long they take.
-    pub has_deadline: bool,
-    /// When its head arrived.
-    pub arrived: Time,
-    /// Counted as in flight until the end of the reply. On a lane of the client's own it may be missing: those are
-    /// bounded by the pool of lanes, and a client that blocks must not keep others from work.
-    pub permit: Option<LocalPermit>,
-}
-
-pub(crate) struct Pending<W> {
-    pub(crate) exchange: Exchange<W>,
-    pub(crate) queued: Time,
-    /// `None` while the request waits in the output buffer.
-    pub(crate) sent: Option<Time>,
-    /// Bytes of the request, to find it in what was not sent.
-    pub(crate) bytes: usize,
-}
-
-impl<W> Pending<W> {
-    fn timing(&self) -> Timing {
-        let sent = self.sent.unwrap_or(self.queued);
-        Timing { arrived: self.exchange.arrived, queued: self.queued, sent }
-    }
-}
-
 /// One upstream connection.
 pub struct Lane<P: LaneProtocol, W: Waiter<P>> {
     output: Output,
     cutter: Cutter,
-    pending: RefCell<VecDeque<Pending<W>>>,
-    /// How many of the pending were handed to the kernel.
-    sent: Cell<usize>,
+    pending: RefCell<Runs<W>>,
     /// The client this lane is pinned to.
     owner: RefCell<Option<Rc<W>>>,
     /// Frames go to the owner unpaired: it is subscribed or monitoring.
@@ -103,7 +67,6 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             output: stream.output.clone(),
             cutter: stream.cutter(),
             pending: RefCell::default(),
-            sent: Cell::new(0),
             owner: RefCell::new(None),
             is_tunnel: Cell::new(false),
             is_retired: Cell::new(false),
@@ -140,7 +103,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     /// Appends a request and queues its exchange.
     #[inline]
     pub fn send(&self, request: &[u8], exchange: Exchange<W>) {
-        self.enqueue(exchange, turn::now(), request.len());
+        self.metrics.requests_sent(exchange.count as usize);
+        self.pending.borrow_mut().push(exchange, turn::now(), request.len());
         self.output.append(request);
     }
 
@@ -149,9 +113,12 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         self.output.append(bytes);
     }
 
-    pub(crate) fn enqueue(&self, exchange: Exchange<W>, queued: Time, bytes: usize) {
-        self.metrics.request_sent();
-        self.pending.borrow_mut().push_back(Pending { exchange, queued, sent: None, bytes });
+    /// Takes over what waited for this connection.
+    pub(crate) fn adopt(&self, unsent: Unsent<W>) {
+        let Unsent { mut exchanges, requests } = unsent;
+        self.metrics.requests_sent(exchanges.len());
+        self.pending.borrow_mut().append(&mut exchanges);
+        self.output.append(&requests);
     }
 
     /// Exchanges waiting for a reply.
@@ -221,10 +188,10 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     /// Ends the lane if the oldest exchange has waited longer than `timeout`.
     pub(crate) fn check_deadline(&self, now: Time, timeout: Duration) {
         let pending = self.pending.borrow();
-        let Some(oldest) = pending.front().filter(|_| !self.is_paused.get()) else { return };
-        let Some(sent) = oldest.sent else { return };
-        let since = sent.max(oldest.queued).max(self.last_reply.get());
-        if oldest.exchange.has_deadline && now.since(since) > timeout {
+        let Some(run) = pending.front().filter(|_| !self.is_paused.get()) else { return };
+        let Some(sent) = run.sent else { return };
+        let since = sent.max(run.queued).max(self.last_reply.get());
+        if run.exchange.has_deadline && now.since(since) > timeout {
             drop(pending);
             self.end(LossCause::Timeout);
         }
@@ -233,12 +200,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     fn stamp_sent(&self) {
         let appended = self.output.appended();
         self.metrics.written(appended - self.written.replace(appended));
-        let now = Time::now();
-        let mut pending = self.pending.borrow_mut();
-        for waiting in pending.iter_mut().skip(self.sent.get()) {
-            waiting.sent = Some(now);
-        }
-        self.sent.set(pending.len());
+        self.pending.borrow_mut().stamp_sent(Time::now());
     }
 
     /// Reads replies until the connection ends, then tells the losses, and how many there were. Gives back what was never
@@ -288,7 +250,12 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         let mut at = 0;
         // A lane that was given up has nobody left to tell.
         while at < chunk.len() && self.ending.get() != Some(LossCause::Retired) {
-            let scan = P::scan(framer, &chunk[at..])?;
+            let (run, scan) = self.scan_run(framer, &chunk[at..]);
+            if run.count > 0 {
+                self.deliver_replies(&chunk[at..at + run.bytes], run.count, FrameKind::Reply);
+                at += run.bytes;
+            }
+            let Some(scan) = scan.transpose()? else { continue };
             let bytes = &chunk[at..at + scan.taken];
             at += scan.taken;
             if scan.is_push || self.is_tunnel.get() {
@@ -298,6 +265,47 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             }
         }
         Ok(())
+    }
+
+    /// Scans the plain replies at the front of `input` that may be told in one call; and, if it came to that, the piece
+    /// after them, which may not.
+    #[inline]
+    fn scan_run(&self, framer: &mut P::Framer, input: &[u8]) -> (Told, Option<Result<Scan, Violation>>) {
+        let most = self.tellable_at_once();
+        let mut run = Told { count: 0, bytes: 0 };
+        while run.bytes < input.len() {
+            match P::scan(framer, &input[run.bytes..]) {
+                Ok(Scan { taken, is_push: false, end: Some(FrameKind::Reply) }) if run.count < most => {
+                    run.count += 1;
+                    run.bytes += taken;
+                }
+                other => return (run, Some(other)),
+            }
+            if run.count == most {
+                break;
+            }
+        }
+        (run, None)
+    }
+
+    /// How many replies from the oldest on go to one session that has to look at none of them alone.
+    #[inline]
+    fn tellable_at_once(&self) -> u64 {
+        let pending = self.pending.borrow();
+        let Some(run) = pending.front().filter(|run| run.exchange.count > 1) else { return 0 };
+        let is_plain = run.sent.is_some() && run.exchange.skip == 0 && !self.is_tunnel.get();
+        if is_plain && run.exchange.waiter.takes_runs() { run.exchange.count } else { 0 }
+    }
+
+    /// Tells `count` complete replies to the oldest run.
+    #[inline]
+    fn deliver_replies(&self, bytes: &[u8], count: u64, end: FrameKind) {
+        let mut pending = self.pending.borrow_mut();
+        let oldest = pending.front().map(|run| (run.exchange.number, run.timing()));
+        let (Some((exchange, timing)), Some(waiter)) = (oldest, pending.complete(count)) else { return };
+        drop(pending);
+        self.metrics.requests_over(count);
+        waiter.on_reply(Reply { exchange, count, bytes, end: Some(end), timing });
     }
 
     fn deliver_unpaired(&self, bytes: &[u8], scan: Scan) -> Result<(), Violation> {
@@ -311,28 +319,24 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     #[inline]
     fn deliver_reply(&self, bytes: &[u8], scan: Scan) -> Result<(), Violation> {
         let mut pending = self.pending.borrow_mut();
-        let Some(oldest) = pending.front_mut() else {
+        let Some(run) = pending.front_mut() else {
             return Err(Violation::rule("unsolicited_reply", Culprit::Upstream, "a reply that nobody asked for"));
         };
-        if oldest.sent.is_none() {
+        if run.sent.is_none() {
             return Err(Violation::rule("unsolicited_reply", Culprit::Upstream, "a reply to a request not sent yet"));
         }
-        if oldest.exchange.skip > 0 {
-            oldest.exchange.skip -= u32::from(scan.end.is_some());
+        if run.exchange.skip > 0 {
+            run.exchange.skip -= u32::from(scan.end.is_some());
             return Ok(());
         }
-        let (exchange, timing) = (oldest.exchange.number, oldest.timing());
-        if scan.end.is_none() {
-            let waiter = oldest.exchange.waiter.clone();
+        let Some(end) = scan.end else {
+            let (exchange, timing, waiter) = (run.exchange.number, run.timing(), run.exchange.waiter.clone());
             drop(pending);
-            waiter.on_reply(Reply { exchange, bytes, end: None, timing });
+            waiter.on_reply(Reply { exchange, count: 0, bytes, end: None, timing });
             return Ok(());
-        }
-        let Some(done) = pending.pop_front() else { return Ok(()) };
+        };
         drop(pending);
-        self.metrics.request_over();
-        self.sent.set(self.sent.get().saturating_sub(1));
-        done.exchange.waiter.on_reply(Reply { exchange, bytes, end: scan.end, timing });
+        self.deliver_replies(bytes, 1, end);
         Ok(())
     }
 
@@ -348,7 +352,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         if !output.is_congested() || output.is_closed() {
             return None;
         }
-        if pending.iter().all(|waiting| Rc::ptr_eq(&waiting.exchange.waiter, &client)) {
+        if pending.iter().all(|run| Rc::ptr_eq(&run.exchange.waiter, &client)) {
             return Some((client, STALL_MAX));
         }
         // Others wait behind it: its reply may grow in memory up to the cap before they have to, while there is memory.
@@ -376,31 +380,39 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
 
     /// Tells every exchange that was sent that its reply is lost; keeps the rest.
     fn fail_sent(&self, cause: LossCause) -> (usize, Unsent<W>) {
-        let mut unsent = Unsent { exchanges: VecDeque::new(), requests: self.output.take_unsent() };
-        let all = std::mem::take(&mut *self.pending.borrow_mut());
+        let mut unsent = Unsent { exchanges: Runs::default(), requests: self.output.take_unsent() };
+        let mut all = std::mem::take(&mut *self.pending.borrow_mut());
+        self.metrics.requests_over(all.len() as u64);
         let mut lost = 0;
-        for waiting in all {
-            self.metrics.request_over();
-            if waiting.sent.is_none() && self.kind == LaneKind::Shared {
-                unsent.exchanges.push_back(waiting);
+        while let Some(run) = all.pop_run() {
+            if run.sent.is_none() && self.kind == LaneKind::Shared {
+                unsent.exchanges.push_run(run);
                 continue;
             }
-            lost += 1;
-            self.metrics.request_failed(cause.name());
-            waiting.exchange.waiter.on_loss(waiting.exchange.number, cause);
+            for number in run.numbers() {
+                lost += 1;
+                self.metrics.request_failed(cause.name());
+                run.exchange.waiter.on_loss(number, cause);
+            }
         }
         (lost, unsent)
     }
 }
 
+/// Replies that are told in one call.
+struct Told {
+    count: u64,
+    bytes: usize,
+}
+
 /// Requests that a lane had accepted and never handed to the kernel: provably not executed.
 pub(crate) struct Unsent<W> {
-    pub(crate) exchanges: VecDeque<Pending<W>>,
+    pub(crate) exchanges: Runs<W>,
     pub(crate) requests: Vec<u8>,
 }
 
 impl<W> Default for Unsent<W> {
     fn default() -> Self {
-        Self { exchanges: VecDeque::new(), requests: Vec::new() }
+        Self { exchanges: Runs::default(), requests: Vec::new() }
     }
 }

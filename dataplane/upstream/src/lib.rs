@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `settings` | what an operator may choose, with defaults and reasons |
 //! | `protocol` | the two traits: what a protocol tells a lane, what a lane tells a session |
-//! | `lane` | one connection: pending exchanges, pairing, loss, back-pressure |
+//! | `runs` | exchanges that wait; what one client pipelines is one entry |
+//! | `lane` | one connection: pairing, loss, back-pressure |
 //! | `shared` | one shared lane over its reconnections, and the backlog that waits for it |
 //! | `pinned` | the pool of pinned lanes and its waiters |
 //! | `breaker` | when to stop trying |
@@ -26,14 +27,16 @@ mod lane;
 mod metrics;
 mod pinned;
 mod protocol;
+mod runs;
 pub mod settings;
 mod shared;
 mod upstream;
 
 pub use breaker::{Breaker, BreakerState};
 pub use health::{EndpointState, Health};
-pub use lane::{Exchange, Lane};
+pub use lane::Lane;
 pub use metrics::UpstreamMetrics;
 pub use protocol::{Frame, FrameKind, LaneProtocol, LossCause, Refusal, Reply, Scan, Timing, Waiter};
+pub use runs::Exchange;
 pub use shared::SharedLane;
 pub use upstream::Upstream;

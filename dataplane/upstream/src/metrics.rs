@@ -77,14 +77,14 @@ impl UpstreamMetrics {
     }
 
     #[inline]
-    pub(crate) fn request_sent(&self) {
-        self.requests.inc();
-        self.in_flight.inc();
+    pub(crate) fn requests_sent(&self, count: usize) {
+        self.requests.add(count as u64);
+        self.in_flight.add(count as i64);
     }
 
     #[inline]
-    pub(crate) fn request_over(&self) {
-        self.in_flight.dec();
+    pub(crate) fn requests_over(&self, count: u64) {
+        self.in_flight.add(-(count as i64));
     }
 
     pub(crate) fn request_failed(&self, reason: &str) {
@@ -138,8 +138,8 @@ impl UpstreamMetrics {
         self.waiters.add(change);
     }
 
-    pub(crate) fn waited(&self, wait: Duration) {
-        self.acquire_wait.record(wait.as_nanos() as u64);
+    pub(crate) fn waited(&self, wait: Duration, requests: u64) {
+        self.acquire_wait.record_many(wait.as_nanos() as u64, requests);
     }
 
     pub(crate) fn pinned(&self) {

@@ -104,7 +104,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
 
     fn grant(self: &Rc<Self>, lane: &Rc<Lane<P, W>>, to: Waiting<P, W>) {
         self.metrics().waiters(-1);
-        self.metrics().waited(turn::now().since(to.since));
+        self.metrics().waited(turn::now().since(to.since), 1);
         self.lend(lane, &to.waiter);
         to.waiter.on_pin(Ok(lane.clone()));
     }

@@ -65,10 +65,12 @@ pub struct Timing {
     pub sent: Time,
 }
 
-/// A piece of a reply.
+/// A piece of a reply; or the end of one and whole plain replies after it, to exchanges numbered one after the other.
 pub struct Reply<'a> {
-    /// The number that the session gave to the exchange.
+    /// The number that the session gave to the (first) exchange.
     pub exchange: u64,
+    /// Replies that end in these bytes. More than one only for a session that [takes runs](Waiter::takes_runs).
+    pub count: u64,
     /// The bytes, as they came.
     pub bytes: &'a [u8],
     /// Set with the last piece.
@@ -154,6 +156,8 @@ impl Refusal {
 /// A session, as its lanes see it. Calls come from the lane's reader task on the same core; a call must not call back
 /// into the lane it came from.
 pub trait Waiter<P: LaneProtocol>: 'static + Sized {
+    /// Plain replies to consecutive exchanges may be told in one call: the session has to look at none of them alone.
+    fn takes_runs(&self) -> bool;
     /// A piece of a reply, in the order of the requests of this session.
     fn on_reply(&self, reply: Reply<'_>);
     /// No reply will come.

@@ -8,9 +8,10 @@ use std::{
 use weir_base::time::turn;
 
 use crate::{
-    lane::{Exchange, Lane, Pending, Unsent},
+    lane::{Lane, Unsent},
     metrics::LaneKind,
     protocol::{LaneProtocol, LossCause, Refusal, Waiter},
+    runs::Exchange,
     upstream::Upstream,
 };
 
@@ -67,6 +68,15 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         self.queue(request, exchange)
     }
 
+    /// How many requests it takes just now.
+    pub fn room(&self) -> u64 {
+        let waiting = match &*self.lane.borrow() {
+            Some(lane) if lane.is_open() => lane.in_flight(),
+            _ => self.backlog.borrow().exchanges.len(),
+        };
+        self.in_flight_max.saturating_sub(waiting) as u64
+    }
+
     /// Which connection the next request rides; `None` if the present one takes no more. A client that still waits for
     /// replies on another must wait for them first, or they would overtake each other.
     #[inline]
@@ -87,10 +97,9 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         if !has_room {
             return Err(Refusal::QueueFull);
         }
-        upstream.metrics().waiters(1);
+        upstream.metrics().waiters(exchange.count as i64);
         backlog.requests.extend_from_slice(request);
-        let bytes = request.len();
-        backlog.exchanges.push_back(Pending { exchange, queued: turn::now(), sent: None, bytes });
+        backlog.exchanges.push(exchange, turn::now(), request.len());
         drop(backlog);
         self.connect(&upstream);
         Ok(())
@@ -147,11 +156,10 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         let backlog = std::mem::take(&mut *self.backlog.borrow_mut());
         let now = turn::now();
         upstream.metrics().waiters(-(backlog.exchanges.len() as i64));
-        for waiting in backlog.exchanges {
-            upstream.metrics().waited(now.since(waiting.queued));
-            lane.enqueue(waiting.exchange, waiting.queued, waiting.bytes);
+        for run in backlog.exchanges.iter() {
+            upstream.metrics().waited(now.since(run.queued), run.exchange.count);
         }
-        lane.write(&backlog.requests);
+        lane.adopt(backlog);
     }
 
     /// Puts requests that were never sent in front of the backlog.
@@ -181,13 +189,13 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
                 break;
             }
             bytes += oldest.bytes;
-            expired.extend(backlog.exchanges.pop_front());
+            expired.extend(backlog.exchanges.pop_run());
         }
         backlog.requests.drain(..bytes);
         drop(backlog);
-        upstream.metrics().waiters(-(expired.len() as i64));
-        for waiting in expired {
-            waiting.exchange.waiter.on_refusal(waiting.exchange.number, refusal);
+        for run in expired {
+            upstream.metrics().waiters(-(run.exchange.count as i64));
+            run.numbers().for_each(|number| run.exchange.waiter.on_refusal(number, refusal));
         }
     }
 

@@ -72,6 +72,8 @@ pub struct Connection {
     /// The requests that were chosen for the access log, oldest first.
     access: RefCell<VecDeque<AccessSample>>,
     done: RefCell<Vec<Done>>,
+    /// The command being judged goes into the access log.
+    is_logged: Cell<bool>,
     /// When a command was parsed whose stages are timed.
     parsed_at: Cell<Option<Time>>,
     /// Of a request on its way: its number, when it was parsed, when it was judged.
@@ -210,6 +212,7 @@ impl Connection {
             asked: RefCell::new(None),
             access: RefCell::default(),
             done: RefCell::default(),
+            is_logged: Cell::new(false),
             parsed_at: Cell::new(None),
             stages: Cell::new(None),
             charge: RefCell::new(service.core.bytes.empty()),

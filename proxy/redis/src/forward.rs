@@ -19,12 +19,12 @@ impl State {
         if let Err(taken) = self.need_room(io) {
             return taken;
         }
-        let ticket = Ticket { number: self.order.next_number(), skip: 0, has_deadline: true };
+        let ticket = Ticket::new(self.order.next_number());
         if self.tunnel.is_some() {
             return self.forward_in_tunnel(command, request, io);
         }
         if self.pins.is_some() {
-            io.count(Some(command));
+            io.count(Some(command), 1);
             request.with_wire(|wire| io.forward_pinned(wire, ticket));
             self.order.sent();
             return Taken::Yes;
@@ -33,7 +33,7 @@ impl State {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
         }
-        io.count(Some(command));
+        io.count(Some(command), 1);
         match request.with_wire(|wire| io.forward(self.key(), wire, ticket)) {
             Ok(()) => {
                 self.order.sent();
@@ -83,9 +83,9 @@ impl State {
         if self.tunnel.is_some() {
             return self.forward_in_tunnel(command, request, io);
         }
-        io.count(Some(command));
+        io.count(Some(command), 1);
         let has_deadline = !matches!(reason, PinReason::Blocking | PinReason::Wait);
-        let ticket = Ticket { number: self.order.next_number(), skip: 0, has_deadline };
+        let ticket = Ticket { has_deadline, ..Ticket::new(self.order.next_number()) };
         request.with_wire(|wire| io.forward_pinned(wire, ticket));
         self.order.sent();
         Taken::Yes
@@ -108,21 +108,36 @@ impl State {
         self.complete(kind, io)
     }
 
+    /// Nothing that a plain reply could change is under way, and nothing of the gateway's own stands between replies.
+    #[inline]
+    pub(crate) fn takes_runs(&self) -> bool {
+        self.order.is_plain() && self.pins.is_none() && self.changes_db.is_none()
+    }
+
+    #[inline]
+    pub(crate) fn on_replies(&mut self, first: u64, count: u64, bytes: &[u8], io: &impl Io) -> bool {
+        assert_eq!(first, self.order.oldest(), "the k-th reply belongs to the k-th request");
+        let had_enough = self.is_deep();
+        self.pass(bytes, true, io);
+        self.order.completed(first + count - 1);
+        self.wants_wake() || (had_enough && !self.is_deep())
+    }
+
     /// The reply to the oldest exchange is complete; true if the session should be woken.
     #[inline]
     pub(crate) fn complete(&mut self, kind: FrameKind, io: &impl Io) -> bool {
         let exchange = self.order.oldest();
+        let had_enough = self.is_deep() || self.has_enough_waiting();
         self.order.completed(exchange);
         if self.changes_db.is_some() {
             self.change_db(exchange, kind, io);
         }
-        let could_wait_no_more = self.has_enough_waiting();
         self.flush_due(io);
         if self.pins.is_some() {
             self.note_early_reply();
             self.settle_pin(io);
         }
-        self.wants_wake() || (could_wait_no_more && !self.has_enough_waiting())
+        self.wants_wake() || (had_enough && !self.is_deep() && !self.has_enough_waiting())
     }
 
     /// No reply to `exchange` will come.
@@ -166,9 +181,8 @@ impl State {
     /// Something is held back that a reply may have released.
     #[inline]
     pub(crate) fn wants_wake(&self) -> bool {
-        let is_below_limit = self.order.outstanding() + 1 == u64::from(self.settings.pipeline_max);
         let waits_for_quiet = self.is_closing || self.is_ended || self.hold == Some(Hold::Quiet);
-        is_below_limit || self.is_cut || (waits_for_quiet && self.is_quiet())
+        self.is_cut || (waits_for_quiet && self.is_quiet())
     }
 
     fn change_db(&mut self, exchange: u64, kind: FrameKind, io: &impl Io) {

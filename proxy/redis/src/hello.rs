@@ -58,7 +58,7 @@ impl State {
         let hello = match Hello::parse(request) {
             Ok(hello) => hello,
             Err(text) => {
-                io.count(Some(command));
+                io.count(Some(command), 1);
                 return self.error_line(io, &text);
             }
         };
@@ -67,7 +67,7 @@ impl State {
             return self.error(io, refusal::HELLO_PINNED);
         }
         if !self.is_authenticated && hello.login.is_none() {
-            io.count(Some(command));
+            io.count(Some(command), 1);
             return self.error(io, refusal::NO_AUTH_HELLO);
         }
         // A guess must not cost an upstream connection: the password is judged first.
@@ -77,7 +77,7 @@ impl State {
             Ok(info) => info,
             Err(taken) => return taken,
         };
-        io.count(Some(command));
+        io.count(Some(command), 1);
         if let Some((user, password)) = hello.login
             && self.login(user, password, io).is_err()
         {

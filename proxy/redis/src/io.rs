@@ -12,15 +12,25 @@ use crate::{
     pin::PinReason,
 };
 
-/// One request on its way to the upstream.
+/// A request on its way to the upstream, or plain ones next to each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
-    /// The session's number for it; replies come back with it, in order.
+    /// The session's number for the (first) request; replies come back with it, in order.
     pub number: u64,
+    /// How many requests there are. More than one only of plain ones.
+    pub count: u64,
     /// Replies to swallow before the one to deliver.
     pub skip: u32,
     /// False if the client chose how long it may take.
     pub has_deadline: bool,
+}
+
+impl Ticket {
+    /// Of one request that gets one reply in the usual time.
+    #[inline]
+    pub fn new(number: u64) -> Self {
+        Self { number, count: 1, skip: 0, has_deadline: true }
+    }
 }
 
 /// Answer to [`Io::pin`].
@@ -74,16 +84,21 @@ pub trait Io {
     fn full(&self) -> Option<Full>;
     /// The last byte of a streamed command has been written: from now on its reply may be late.
     fn request_complete(&self) {}
-    /// A command has been parsed and is about to be judged.
-    fn parsed(&self) {}
+    /// A command has been parsed and is about to be judged. True if it is one of those that are timed or logged: it is
+    /// sent alone.
+    fn samples(&self) -> bool {
+        false
+    }
+    /// How many plain requests the shared lane of `key` takes at once just now; 0 if each has to be looked at.
+    fn batch_room(&self, key: LaneKey) -> u64;
     /// The next request would ride another connection than those that wait for replies: they must be answered first.
     fn must_settle(&self) -> bool {
         false
     }
-    /// Sends a request on the shared lane of `key`.
+    /// Sends a request, or as many as the ticket says, on the shared lane of `key`.
     ///
     /// # Errors
-    /// It was not accepted; nothing was sent.
+    /// They were not accepted; nothing was sent.
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal>;
     /// Asks for a lane of the client's own.
     fn pin(&self, key: LaneKey, reason: PinReason) -> Pinning;
@@ -105,8 +120,8 @@ pub trait Io {
     fn list_clients(&self, out: &mut Vec<u8>);
     /// Ends the connections for which `CLIENT KILL` was called; the number of them.
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64;
-    /// Counts a command.
-    fn count(&self, command: Option<&'static Command>);
+    /// Counts a command that came `times` times in a row.
+    fn count(&self, command: Option<&'static Command>, times: u64);
     /// Counts a refusal before work.
     fn count_shed(&self, reason: &'static str);
     /// Counts a failed login.

@@ -13,9 +13,8 @@ use crate::{
 
 impl State {
     /// Judges one command and sends it where it belongs.
-    pub(crate) fn command(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
-        io.parsed();
-        let command = match redis::resolve(request.text(0), request.arg(1)) {
+    pub(crate) fn command(&mut self, resolved: Resolved, request: &Request<'_>, io: &impl Io) -> Taken {
+        let command = match resolved {
             Resolved::Known(command) => command,
             Resolved::UnknownSubcommand(container) => return self.unknown_subcommand(container, request, io),
             Resolved::Unknown => return self.unknown(request, io),
@@ -127,12 +126,12 @@ impl State {
         if let Err(taken) = pinned {
             return taken;
         }
-        io.count(None);
+        io.count(None, 1);
         if self.tunnel.is_some() {
             self.send_in_tunnel(request, io);
             return Taken::Yes;
         }
-        let ticket = Ticket { number: self.order.next_number(), skip: 0, has_deadline: true };
+        let ticket = Ticket::new(self.order.next_number());
         request.with_wire(|wire| io.forward_pinned(wire, ticket));
         self.order.sent();
         Taken::Yes

@@ -14,6 +14,7 @@
 //! | `session` | bytes in, what to do next |
 //! | `judge` | what is a command, may it pass, which way does it go |
 //! | `forward` | requests to the upstream, replies back |
+//! | `batch` | plain commands that leave as one |
 //! | `ordering` | replies in the order of requests |
 //! | `pin` | when a client needs a lane of its own, and when no longer |
 //! | `stream` | commands too large to hold |
@@ -27,6 +28,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod client;
 mod connection;
 mod database;

@@ -30,7 +30,7 @@ impl State {
         match local {
             Hello => return self.hello(command, request, io),
             Select if self.pins.is_some() => return self.select_on_pin(command, request, io),
-            _ => io.count(Some(command)),
+            _ => io.count(Some(command), 1),
         }
         match local {
             Ping if request.argc() > 2 => self.error(io, "ERR wrong number of arguments for 'ping' command"),
@@ -92,9 +92,9 @@ impl State {
         if let Err(taken) = self.need_room(io) {
             return taken;
         }
-        io.count(Some(command));
+        io.count(Some(command), 1);
         let number = self.order.next_number();
-        request.with_wire(|wire| io.forward_pinned(wire, Ticket { number, skip: 0, has_deadline: true }));
+        request.with_wire(|wire| io.forward_pinned(wire, Ticket::new(number)));
         self.order.sent();
         self.changes_db = Some(DbChange::select(number, db));
         // What follows must know which database it means.

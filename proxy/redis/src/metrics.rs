@@ -30,9 +30,10 @@ const ERROR_KINDS: [&str; 16] = [
 /// The command classes of [`catalog::REQUESTS_TOTAL`].
 const CLASSES: [&str; 6] = ["read", "write", "admin", "other", "local", "unknown"];
 
-/// A request whose reply waits to be handed to the kernel.
+/// Requests of one run whose replies wait to be handed to the kernel.
 #[derive(Clone, Copy)]
 pub(crate) struct Done {
+    pub(crate) count: u64,
     pub(crate) timing: Timing,
     /// The end of the reply had arrived.
     pub(crate) replied: Time,
@@ -91,10 +92,10 @@ impl ListenerMetrics {
     }
 
     #[inline]
-    pub(crate) fn command(&self, command: Option<&'static Command>) {
+    pub(crate) fn command(&self, command: Option<&'static Command>, times: u64) {
         let Some(command) = command else {
-            self.requests[5].inc();
-            return self.core.counter(&catalog::COMMAND_CALLS, &[&self.listener, "unknown"]).inc();
+            self.requests[5].add(times);
+            return self.core.counter(&catalog::COMMAND_CALLS, &[&self.listener, "unknown"]).add(times);
         };
         let class = match (command.class, command.access) {
             (Class::Local(_), _) => 4,
@@ -103,23 +104,23 @@ impl ListenerMetrics {
             (_, Access::Admin) => 2,
             (_, Access::Other) => 3,
         };
-        self.requests[class].inc();
+        self.requests[class].add(times);
         let mut commands = self.commands.borrow_mut();
         let Some(cell) = commands.get_mut(command.id.0 as usize) else { return };
         let cell =
             cell.get_or_insert_with(|| self.core.counter(&catalog::COMMAND_CALLS, &[&self.listener, command.name]));
-        cell.inc();
+        cell.add(times);
     }
 
-    /// Records a request whose reply is handed to the kernel at `flushed`: request = overhead + upstream.
+    /// Records requests whose replies are handed to the kernel at `flushed`: request = overhead + upstream.
     #[inline]
     pub(crate) fn done(&self, done: &Done, flushed: Time) {
         let Timing { arrived, queued: _, sent } = done.timing;
         let request = flushed.nanos_since(arrived);
         let upstream = done.replied.nanos_since(sent).min(request);
-        self.request.record(request);
-        self.upstream.record(upstream);
-        self.overhead.record(request - upstream);
+        self.request.record_many(request, done.count);
+        self.upstream.record_many(upstream, done.count);
+        self.overhead.record_many(request - upstream, done.count);
         if let Some(stages) = &done.stages {
             self.stages(done, stages, flushed);
         }

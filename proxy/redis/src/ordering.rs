@@ -41,6 +41,12 @@ impl Ordering {
         self.next == self.done
     }
 
+    /// Every reply on its way is passed as it comes: none is muted, and none of the gateway's own waits between them.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.waiting.is_empty() && self.muted.is_empty()
+    }
+
     /// The number of the exchange whose reply comes next.
     #[inline]
     pub(crate) fn oldest(&self) -> u64 {
@@ -66,6 +72,13 @@ impl Ordering {
             self.mute();
         }
         self.next += 1;
+    }
+
+    /// As [`Ordering::sent`], for `count` requests whose replies the client wants.
+    #[inline]
+    pub(crate) fn sent_many(&mut self, count: u64) {
+        debug_assert!(self.mode == ReplyMode::On);
+        self.next += count;
     }
 
     /// As [`Ordering::sent`], for a request of the gateway's own: the client never hears of it.

@@ -76,7 +76,7 @@ pub struct Service {
     drain: Cell<Drain>,
     sampler: RefCell<OncePerSecond>,
     access: RefCell<Share>,
-    stage_tick: Cell<u32>,
+    stage_countdown: Cell<u32>,
     /// One request of this many is timed in detail; 0: none.
     stage_every: u32,
 }
@@ -101,7 +101,7 @@ impl Service {
             blocked: Cell::new(0),
             drain: Cell::new(Drain::Off),
             sampler: RefCell::new(OncePerSecond::new()),
-            stage_tick: Cell::new(0),
+            stage_countdown: Cell::new(0),
             stage_every: if core.stage_sample > 0.0 { (1.0 / core.stage_sample).round() as u32 } else { 0 },
             core,
         })
@@ -228,9 +228,13 @@ impl Service {
     /// Whether the stages of the next request are timed.
     #[inline]
     pub(crate) fn samples_stages(&self) -> bool {
-        let tick = self.stage_tick.get().wrapping_add(1);
-        self.stage_tick.set(tick);
-        self.stage_every != 0 && tick.is_multiple_of(self.stage_every)
+        let left = self.stage_countdown.get();
+        if left > 1 {
+            self.stage_countdown.set(left - 1);
+            return false;
+        }
+        self.stage_countdown.set(self.stage_every);
+        self.stage_every != 0
     }
 
     /// Whether the next request is written to the access log.

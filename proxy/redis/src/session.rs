@@ -1,11 +1,12 @@
 //! One client's session as a state machine: bytes in, commands judged, replies in order.
 
-use weir_analysis::redis::Args;
+use weir_analysis::redis::{self, Args};
 use weir_base::{error::Culprit, time::Time, violation::Violation};
 use weir_resp::{ProtocolError, RequestLimits, RequestParser, Step, Version, encode};
 use weir_upstream::{FrameKind, LossCause, Refusal};
 
 use crate::{
+    batch::Batch,
     database::DbChange,
     io::Io,
     lane::LaneKey,
@@ -251,8 +252,23 @@ impl Session {
     }
 
     fn run_commands(&mut self, input: &[u8], io: &impl Io) -> Result<usize, ProtocolError> {
+        let mut batch = Batch::default();
+        let result = self.take_commands(input, &mut batch, io);
+        self.state.send_batch(&mut batch, input, io);
+        result
+    }
+
+    /// As [`Session::run_commands`]; the last of them may be left in `batch`.
+    fn take_commands(&mut self, input: &[u8], batch: &mut Batch, io: &impl Io) -> Result<usize, ProtocolError> {
         let mut at = 0;
-        while at < input.len() && self.state.takes_commands(io) {
+        while at < input.len() {
+            if batch.is_full() {
+                self.state.send_batch(batch, input, io);
+                if !self.state.takes_commands(io) {
+                    break;
+                }
+                *batch = self.state.begin_batch(at, io);
+            }
             let rest = &input[at..];
             if self.state.streaming.is_some() {
                 match self.stream(rest, io)? {
@@ -261,21 +277,32 @@ impl Session {
                 }
                 continue;
             }
-            match self.parser.parse(rest, &self.state.limits)? {
-                Step::Incomplete => break,
-                Step::Skip { len } => at += len,
-                Step::Command { len, inline } => {
-                    let request = Request { parser: &self.parser, bytes: &rest[..len], is_inline: inline };
-                    if self.state.command(&request, io) == Taken::Held {
-                        break;
-                    }
-                    self.state.forget_wait(io);
+            let step = self.parser.parse(rest, &self.state.limits)?;
+            if let Step::Command { len, inline } = step {
+                let request = Request { parser: &self.parser, bytes: &rest[..len], is_inline: inline };
+                let is_sampled = io.samples();
+                let resolved = redis::resolve(request.text(0), request.arg(1));
+                if !is_sampled && batch.takes(resolved, &request, io) {
                     at += len;
+                    continue;
                 }
+                self.state.send_batch(batch, input, io);
+                if self.state.command(resolved, &request, io) == Taken::Held {
+                    break;
+                }
+                self.state.forget_wait(io);
+                at += len;
+                continue;
+            }
+            self.state.send_batch(batch, input, io);
+            match step {
+                Step::Skip { len } => at += len,
                 Step::Streaming { len } => {
+                    io.samples();
                     let request = Request { parser: &self.parser, bytes: &rest[..len], is_inline: false };
                     self.state.begin_stream(&request, io);
                 }
+                Step::Incomplete | Step::Command { .. } => break,
             }
         }
         Ok(at)
@@ -307,6 +334,19 @@ impl Session {
     #[inline]
     pub fn on_reply(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>, io: &impl Io) -> bool {
         self.state.on_reply(exchange, bytes, end, io)
+    }
+
+    /// Plain replies may come in one call of [`Session::on_replies`]: none of them has to be looked at.
+    #[inline]
+    pub fn takes_runs(&self) -> bool {
+        self.state.takes_runs()
+    }
+
+    /// The rest of the reply to `first` and whole ones to those after it, `count` in all, none of them an error; true if
+    /// the session should be woken. Only while it [takes runs](Session::takes_runs).
+    #[inline]
+    pub fn on_replies(&mut self, first: u64, count: u64, bytes: &[u8], io: &impl Io) -> bool {
+        self.state.on_replies(first, count, bytes, io)
     }
 
     /// No reply to `exchange` will come, for `text`; true if the session should be woken.
@@ -460,8 +500,16 @@ impl State {
     #[inline]
     fn has_enough(&self, io: &impl Io) -> bool {
         // The rest of a command under way is no further one.
-        let is_deep = self.order.outstanding() >= u64::from(self.settings.pipeline_max) && self.streaming.is_none();
-        is_deep || self.has_enough_waiting() || io.is_congested() || io.is_pin_congested()
+        (self.is_deep() && self.streaming.is_none())
+            || self.has_enough_waiting()
+            || io.is_congested()
+            || io.is_pin_congested()
+    }
+
+    /// As many requests wait for replies as may.
+    #[inline]
+    pub(crate) fn is_deep(&self) -> bool {
+        self.order.outstanding() >= u64::from(self.settings.pipeline_max)
     }
 
     #[inline]
@@ -476,6 +524,12 @@ impl State {
         if let Some(Ok(())) = self.pin_answer.take() {
             io.unpin(true);
         }
+    }
+
+    /// The command at the front of the input has waited for something that has come, or will not.
+    #[inline]
+    pub(crate) fn has_waited(&self) -> bool {
+        self.is_room_refused || self.pin_answer.is_some()
     }
 
     fn release_hold(&mut self, io: &impl Io) {

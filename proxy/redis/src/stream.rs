@@ -71,7 +71,7 @@ impl State {
         if !is_plain || self.tunnel.is_some() {
             return Err(TOO_LARGE.into());
         }
-        io.count(Some(command));
+        io.count(Some(command), 1);
         Ok(PinReason::Large)
     }
 
@@ -79,7 +79,7 @@ impl State {
         if self.tunnel.is_some() {
             return Err(TOO_LARGE.into());
         }
-        io.count(None);
+        io.count(None, 1);
         Ok(PinReason::Unknown)
     }
 
@@ -120,7 +120,7 @@ impl State {
             }
         }
         // The client chooses how long the upload takes; its own rate is watched instead.
-        let ticket = Ticket { number: self.order.next_number(), skip: 0, has_deadline: false };
+        let ticket = Ticket { has_deadline: false, ..Ticket::new(self.order.next_number()) };
         io.forward_pinned(&input[..held], ticket);
         self.order.sent();
         self.streaming = Some(Box::new(Streaming::Flowing));

@@ -47,7 +47,7 @@ impl Transaction {
 
 impl State {
     pub(crate) fn multi(&mut self, command: &'static Command, io: &impl Io) -> Taken {
-        io.count(Some(command));
+        io.count(Some(command), 1);
         self.transaction = Some(Box::new(Transaction::new()));
         self.limits.stream_bytes = self.settings.transaction_bytes_max.min(u32::MAX.into()) as u32;
         self.ok(io)
@@ -137,7 +137,7 @@ impl State {
         let is_watching = self.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Watch));
         if commands == 0 && !is_watching {
             self.end_transaction();
-            io.count(Some(command));
+            io.count(Some(command), 1);
             self.local(io, |out| out.extend_from_slice(b"*0\r\n"));
             return Taken::Yes;
         }
@@ -166,7 +166,7 @@ impl State {
         }
         let Some(mut transaction) = self.end_transaction() else { return Taken::Yes };
         transaction.wire.extend_from_slice(EXEC);
-        io.count(Some(command));
+        io.count(Some(command), 1);
         self.send_unit(*transaction, io)
     }
 
@@ -186,7 +186,7 @@ impl State {
     /// Sends the whole transaction; its inner replies are swallowed, the last one is the client's.
     fn send_unit(&mut self, transaction: Transaction, io: &impl Io) -> Taken {
         let number = self.order.next_number();
-        let ticket = Ticket { number, skip: transaction.commands + 1, has_deadline: true };
+        let ticket = Ticket { skip: transaction.commands + 1, ..Ticket::new(number) };
         if let Some((_, pins)) = &mut self.pins {
             pins.remove(PinReason::Watch);
         }
@@ -210,7 +210,7 @@ impl State {
 
     /// EXEC of a transaction that cannot succeed: a command was refused, or the watched keys were lost with their lane.
     fn exec_in_vain(&mut self, is_spoiled: bool, command: &'static Command, io: &impl Io) -> Taken {
-        io.count(Some(command));
+        io.count(Some(command), 1);
         let version = self.version;
         if is_spoiled {
             self.error(io, refusal::EXEC_ABORT);
@@ -235,7 +235,7 @@ impl State {
             tunnel.expect_reply(0);
             io.write_pinned(UNWATCH);
         } else {
-            io.forward_pinned(UNWATCH, Ticket { number: self.order.next_number(), skip: 0, has_deadline: true });
+            io.forward_pinned(UNWATCH, Ticket::new(self.order.next_number()));
         }
         self.order.sent_unheard();
     }
@@ -250,7 +250,7 @@ impl State {
         {
             return taken;
         }
-        io.count(Some(command));
+        io.count(Some(command), 1);
         self.end_transaction();
         self.is_watch_broken = false;
         let Some((_, pins)) = self.pins.as_mut().filter(|_| is_watching) else { return self.ok(io) };
@@ -259,7 +259,7 @@ impl State {
             tunnel.expect_reply(0);
             io.write_pinned(UNWATCH);
         } else {
-            io.forward_pinned(UNWATCH, Ticket { number: self.order.next_number(), skip: 0, has_deadline: true });
+            io.forward_pinned(UNWATCH, Ticket::new(self.order.next_number()));
         }
         self.order.sent();
         Taken::Yes

@@ -235,7 +235,7 @@ impl State {
         if let Err(taken) = self.need_pin(PinReason::Subscribe, self.key(), io) {
             return taken;
         }
-        io.count(Some(command));
+        io.count(Some(command), 1);
         self.open_tunnel(Mode::Subscribed, io).expected.push_back(Expect::Fence);
         request.with_wire(|wire| io.write_pinned(wire));
         io.write_pinned(FENCE);
@@ -252,7 +252,7 @@ impl State {
         if let Err(taken) = self.need_pin(PinReason::Monitor, self.key(), io) {
             return taken;
         }
-        io.count(Some(command));
+        io.count(Some(command), 1);
         self.open_tunnel(Mode::Monitor, io).mode = Mode::Monitor;
         self.send_in_tunnel(request, io);
         Taken::Yes
@@ -272,7 +272,7 @@ impl State {
         request: &Request<'_>,
         io: &impl Io,
     ) -> Taken {
-        io.count(Some(command));
+        io.count(Some(command), 1);
         self.send_in_tunnel(request, io);
         Taken::Yes
     }

@@ -37,9 +37,9 @@ impl Connection {
     }
 
     #[inline]
-    pub(super) fn exchange_begun(&self, has_deadline: bool) {
-        self.service.metrics.in_flight.inc();
-        self.on_their_way.set(self.on_their_way.get() + 1);
+    pub(super) fn exchanges_begun(&self, count: u64, has_deadline: bool) {
+        self.service.metrics.in_flight.add(count as i64);
+        self.on_their_way.set(self.on_their_way.get() + count as u32);
         // Who is blocked waits for another client, not for this worker.
         if has_deadline && !self.is_waiting.replace(true) {
             weir_engine::note_waiting_clients(1);
@@ -48,9 +48,9 @@ impl Connection {
     }
 
     #[inline]
-    pub(super) fn exchange_over(&self) {
-        self.service.metrics.in_flight.dec();
-        self.on_their_way.set(self.on_their_way.get().saturating_sub(1));
+    pub(super) fn exchanges_over(&self, count: u64) {
+        self.service.metrics.in_flight.add(-(count as i64));
+        self.on_their_way.set(self.on_their_way.get().saturating_sub(count as u32));
         self.guard.entry().in_flight.store(self.on_their_way.get(), Relaxed);
         if self.on_their_way.get() == 0 && self.is_waiting.take() {
             weir_engine::note_waiting_clients(-1);
@@ -103,14 +103,14 @@ impl Connection {
     fn note_done(&self, reply: &Reply<'_>) {
         let replied = turn::now();
         let stages = match self.stages.get() {
-            Some((number, parsed, judged)) if number == reply.exchange => {
+            Some((number, parsed, judged)) if (reply.exchange..reply.exchange + reply.count).contains(&number) => {
                 self.stages.set(None);
                 Some(Stages { parsed, judged, encoded: Time::now() })
             }
             _ => None,
         };
         self.replied_at.set(replied);
-        let done = Done { timing: reply.timing, replied, stages };
+        let done = Done { count: reply.count, timing: reply.timing, replied, stages };
         if self.output.unsent() == 0 {
             // Nothing of it is on its way to the client, who did not want the reply.
             self.service.metrics.done(&done, replied);
@@ -122,13 +122,23 @@ impl Connection {
 
 impl Waiter<RespLane> for Connection {
     #[inline]
+    fn takes_runs(&self) -> bool {
+        self.access.borrow().is_empty() && self.session.borrow().takes_runs()
+    }
+
+    #[inline]
     fn on_reply(&self, reply: Reply<'_>) {
         self.guarded(|| {
-            let wake = self.session.borrow_mut().on_reply(reply.exchange, reply.bytes, reply.end, self);
+            let mut session = self.session.borrow_mut();
+            let wake = match reply.count {
+                0 | 1 => session.on_reply(reply.exchange, reply.bytes, reply.end, self),
+                count => session.on_replies(reply.exchange, count, reply.bytes, self),
+            };
+            drop(session);
             if !self.access.borrow().is_empty() {
                 self.note_access(&reply);
             }
-            if reply.end.is_some() {
+            if reply.count > 0 {
                 self.note_done(&reply);
             }
             if wake || self.service.drain_state() != Drain::Off {
@@ -138,8 +148,8 @@ impl Waiter<RespLane> for Connection {
                 self.account();
             }
         });
-        if reply.end.is_some() {
-            self.exchange_over();
+        if reply.count > 0 {
+            self.exchanges_over(reply.count);
         }
     }
 
@@ -148,7 +158,7 @@ impl Waiter<RespLane> for Connection {
             self.session.borrow_mut().on_no_reply(exchange, refusal::lost(cause), self);
             self.wake();
         });
-        self.exchange_over();
+        self.exchanges_over(1);
     }
 
     fn on_refusal(&self, exchange: u64, refusal: Refusal) {
@@ -157,7 +167,7 @@ impl Waiter<RespLane> for Connection {
             self.session.borrow_mut().on_no_reply(exchange, &refusal::refused(refusal), self);
             self.wake();
         });
-        self.exchange_over();
+        self.exchanges_over(1);
     }
 
     fn on_frame(&self, frame: Frame<'_>) {

@@ -27,7 +27,7 @@ impl Connection {
     #[inline]
     fn exchange(&self, ticket: Ticket, permit: Option<LocalPermit>, request: &[u8]) -> Option<Exchange<Connection>> {
         let waiter = self.me.upgrade()?;
-        self.exchange_begun(ticket.has_deadline);
+        self.exchanges_begun(ticket.count, ticket.has_deadline);
         if let Some(parsed) = self.parsed_at.take() {
             self.stages.set(Some((ticket.number, parsed, Time::now())));
         }
@@ -38,6 +38,7 @@ impl Connection {
         Some(Exchange {
             waiter,
             number: ticket.number,
+            count: ticket.count,
             skip: ticket.skip,
             has_deadline: ticket.has_deadline,
             arrived: turn::now(),
@@ -107,8 +108,22 @@ impl Io for Connection {
     }
 
     #[inline]
-    fn parsed(&self) {
-        self.parsed_at.set(self.service.samples_stages().then(Time::now));
+    fn samples(&self) -> bool {
+        let is_timed = self.service.samples_stages();
+        let is_logged = self.service.samples_access();
+        self.parsed_at.set(is_timed.then(Time::now));
+        self.is_logged.set(is_logged);
+        is_timed || is_logged
+    }
+
+    #[inline]
+    fn batch_room(&self, key: LaneKey) -> u64 {
+        match &*self.shared.borrow() {
+            Some(shared) if shared.key == key && self.full().is_none() && !self.must_settle() => {
+                self.service.core.flight.room().min(shared.lane.room())
+            }
+            _ => 0,
+        }
     }
 
     fn request_complete(&self) {
@@ -126,7 +141,7 @@ impl Io for Connection {
 
     #[inline]
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
-        let permit = self.service.core.flight.try_acquire().ok_or(Refusal::QueueFull)?;
+        let permit = self.service.core.flight.try_acquire_many(ticket.count).ok_or(Refusal::QueueFull)?;
         let exchange = self.exchange(ticket, Some(permit), request).ok_or(Refusal::QueueFull)?;
         let mut shared = self.shared.borrow_mut();
         if let Some(shared) = &*shared
@@ -134,13 +149,13 @@ impl Io for Connection {
         {
             let sent = shared.lane.send(request, exchange);
             self.lane_serial.set(shared.lane.serial());
-            return sent.inspect_err(|_| self.exchange_over());
+            return sent.inspect_err(|_| self.exchanges_over(ticket.count));
         }
         let lane = self.upstream.borrow().shared(key, self.guard.entry().id);
         let sent = lane.send(request, exchange);
         self.lane_serial.set(lane.serial());
         *shared = Some(Shared { key, lane });
-        sent.inspect_err(|_| self.exchange_over())
+        sent.inspect_err(|_| self.exchanges_over(ticket.count))
     }
 
     fn pin(&self, key: LaneKey, reason: PinReason) -> Pinning {
@@ -227,12 +242,12 @@ impl Io for Connection {
     }
 
     #[inline]
-    fn count(&self, command: Option<&'static Command>) {
-        self.service.metrics.command(command);
+    fn count(&self, command: Option<&'static Command>, times: u64) {
+        self.service.metrics.command(command, times);
         let entry = self.guard.entry();
         entry.active_at.store(turn::now().as_nanos(), Relaxed);
         entry.last_command.store(command.map_or(0, |command| u32::from(command.id.0) + 1), Relaxed);
-        if self.service.samples_access() {
+        if self.is_logged.take() {
             self.begin_access_record(command);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_resp::ReplyFramer;
+use weir_resp::{ReplyFramer, RequestLimits, RequestParser, Step};
 use weir_upstream::{FrameKind, LaneProtocol};
 
 use super::server::{ServerConnection, Shared};
@@ -36,6 +36,15 @@ pub enum Piece {
         /// Set with the last piece.
         end: Option<FrameKind>,
     },
+    /// Whole plain replies to consecutive exchanges; the first may have begun earlier.
+    Replies {
+        /// The session's number of the first.
+        first: u64,
+        /// How many.
+        count: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
     /// Of an unpaired frame.
     Frame {
         /// The bytes.
@@ -47,6 +56,18 @@ pub enum Piece {
     },
     /// Swallowed by the lane.
     Inner,
+}
+
+/// Bytes of each of the commands in `requests`.
+fn command_sizes(mut requests: &[u8]) -> Vec<usize> {
+    let mut parser = RequestParser::new();
+    let mut sizes = Vec::new();
+    while let Ok(Step::Command { len, .. }) = parser.parse(requests, &RequestLimits::default()) {
+        sizes.push(len);
+        requests = &requests[len..];
+    }
+    assert!(requests.is_empty(), "whole requests");
+    sizes
 }
 
 /// One upstream connection.
@@ -85,8 +106,12 @@ impl Lane {
     /// Queues a request.
     pub fn send(&mut self, request: &[u8], ticket: Ticket) {
         assert!(!self.is_tunnel, "a paired request in a tunnel");
-        let Ticket { number, skip, .. } = ticket;
-        self.pending.push_back(Pending { number, skip, bytes: request.len(), is_sent: false });
+        let Ticket { number, count, skip, .. } = ticket;
+        let sizes = if count > 1 { command_sizes(request) } else { vec![request.len()] };
+        assert_eq!(sizes.len() as u64, count, "as many requests as the ticket says");
+        for (number, bytes) in (number..).zip(sizes) {
+            self.pending.push_back(Pending { number, skip, bytes, is_sent: false });
+        }
         self.unsent.extend_from_slice(request);
     }
 
@@ -118,8 +143,34 @@ impl Lane {
         self.outbox.extend(out);
     }
 
-    /// The next piece of at most `bytes` that the server said; with the number of its bytes.
-    pub fn read(&mut self, bytes: usize) -> Option<(Piece, usize)> {
+    /// The next piece of at most `bytes` that the server said, as many replies in one as may be; with the number of its bytes.
+    pub fn read(&mut self, bytes: usize, takes_runs: bool) -> Option<(Piece, usize)> {
+        let (mut piece, mut taken) = self.read_one(bytes)?;
+        if let Piece::Reply { number, bytes: said, end: Some(FrameKind::Reply) } = &mut piece
+            && takes_runs
+        {
+            piece = Piece::Replies { first: *number, count: 1, bytes: std::mem::take(said) };
+        }
+        while let Piece::Replies { first, count, bytes: said } = &mut piece
+            && self.next_is_plain(*first + *count, bytes - taken)
+            && let Some((Piece::Reply { bytes: more, .. }, len)) = self.read_one(bytes - taken)
+        {
+            *count += 1;
+            said.extend(more);
+            taken += len;
+        }
+        Some((piece, taken))
+    }
+
+    /// The next `bytes` bytes hold the whole plain reply to exchange `number`.
+    fn next_is_plain(&self, number: u64, bytes: usize) -> bool {
+        let chunk: Vec<u8> = self.outbox.iter().take(bytes).copied().collect();
+        let is_next = self.pending.front().is_some_and(|next| next.number == number && next.skip == 0);
+        let scan = || RespLane::scan(&mut ReplyFramer::default(), &chunk).expect("the model server is correct");
+        is_next && !self.is_tunnel && scan().end == Some(FrameKind::Reply)
+    }
+
+    fn read_one(&mut self, bytes: usize) -> Option<(Piece, usize)> {
         let chunk: Vec<u8> = self.outbox.iter().take(bytes).copied().collect();
         if chunk.is_empty() {
             return None;

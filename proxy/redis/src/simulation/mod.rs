@@ -199,16 +199,20 @@ impl Simulation {
     pub fn deliver(&mut self, lane: usize, mut bytes: usize) -> bool {
         let mut did = false;
         while bytes > 0 && self.end.is_none() && lane < self.world.lane_count() {
-            let Some((piece, taken)) = self.world.with_lane(lane, |lane, _| lane.read(bytes)) else { break };
+            let takes_runs = self.session.takes_runs();
+            let read = self.world.with_lane(lane, |lane, _| lane.read(bytes, takes_runs));
+            let Some((piece, taken)) = read else { break };
             bytes -= taken;
             did = true;
             match &piece {
                 Piece::Reply { bytes, .. } => self.tell("reply <", bytes),
+                Piece::Replies { bytes, .. } => self.tell("replies <", bytes),
                 Piece::Frame { bytes, .. } => self.tell("frame <", bytes),
                 Piece::Inner => self.tell("inner reply <", b""),
             }
             self.is_woken |= match piece {
                 Piece::Reply { number, bytes, end } => self.session.on_reply(number, &bytes, end, &self.world),
+                Piece::Replies { first, count, bytes } => self.session.on_replies(first, count, &bytes, &self.world),
                 Piece::Frame { bytes, end, is_push } => self.session.on_frame(&bytes, end, is_push, &self.world),
                 Piece::Inner => false,
             };

@@ -20,6 +20,8 @@ use crate::{
     pin::PinReason,
 };
 
+/// Requests that a shared lane takes at once.
+const BATCH_MAX: u64 = 3;
 /// Unread output above which the client counts as a slow reader, and below which no longer.
 const OUTPUT_HIGH: usize = 4096;
 const OUTPUT_LOW: usize = 1024;
@@ -265,6 +267,11 @@ impl Io for World {
         self.policy.get().full
     }
 
+    fn batch_room(&self, _key: LaneKey) -> u64 {
+        let policy = self.policy.get();
+        if policy.full.is_some() || self.must_settle() { 0 } else { BATCH_MAX }
+    }
+
     fn must_settle(&self) -> bool {
         self.shared_lanes.borrow().iter().any(|lane| lane.is_retired && lane.in_flight() > 0)
     }
@@ -280,7 +287,7 @@ impl Io for World {
         let is_other = |lane: &&Lane| lane.key != key || lane.is_retired;
         let others = lanes.iter().filter(is_other).map(Lane::in_flight).sum::<usize>();
         assert_eq!(others, 0, "replies of two lanes could overtake each other");
-        self.next_number.set(ticket.number + 1);
+        self.next_number.set(ticket.number + ticket.count);
         match lanes.iter_mut().find(|lane| lane.key == key) {
             Some(lane) => lane.send(request, ticket),
             None => {
@@ -312,7 +319,7 @@ impl Io for World {
 
     fn forward_pinned(&self, request: &[u8], ticket: Ticket) {
         self.admit(ticket);
-        self.next_number.set(ticket.number + 1);
+        self.next_number.set(ticket.number + ticket.count);
         self.pinned.borrow_mut().as_mut().expect("a lane of the client's own").send(request, ticket);
     }
 
@@ -358,7 +365,7 @@ impl Io for World {
         u64::from(filter(&self.entry))
     }
 
-    fn count(&self, _command: Option<&'static Command>) {}
+    fn count(&self, _command: Option<&'static Command>, _times: u64) {}
 
     fn count_shed(&self, reason: &'static str) {
         self.shed.borrow_mut().push(reason);
