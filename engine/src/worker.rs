@@ -136,7 +136,7 @@ const TURNS_WITHOUT_DRIVER_MAX: u32 = 16;
 /// Clients that must wait for replies before it pays to wait for more of them.
 const COALESCE_CLIENTS_MIN: u32 = 10;
 /// Pause for each of them. Each costs the machine several microseconds of work anyway.
-const COALESCE_PER_CLIENT: Duration = Duration::from_micros(2);
+const COALESCE_PER_CLIENT: Duration = Duration::from_micros(3);
 /// A turn that began longer than this after the one before says that the worker is not busy.
 const COALESCE_GAP: Duration = Duration::from_millis(1);
 /// The share of the clients of late, one in so many, that each turn forgets.

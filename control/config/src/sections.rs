@@ -60,7 +60,7 @@ section! {
         default driver: DriverChoice = DriverChoice::Auto;
         /// Bind each worker to one core. Turn it off where another scheduler owns the cores.
         default pin: bool = true;
-        /// The longest pause in which a busy worker lets requests gather: 2 us per client that waits for a reply, from 10
+        /// The longest pause in which a busy worker lets requests gather: 3 us per client that waits for a reply, from 10
         /// clients on. `0s` turns it off.
         default coalesce: Period = Period(engine::COALESCE) => Period::secs(0)..=Period::millis(1);
     }
