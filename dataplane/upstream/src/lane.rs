@@ -294,7 +294,12 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         let pending = self.pending.borrow();
         let Some(run) = pending.front().filter(|run| run.exchange.count > 1) else { return 0 };
         let is_plain = run.sent.is_some() && run.exchange.skip == 0 && !self.is_tunnel.get();
-        if is_plain && run.exchange.waiter.takes_runs() { run.exchange.count } else { 0 }
+        if !is_plain {
+            return 0;
+        }
+        let (waiter, count) = (run.exchange.waiter.clone(), run.exchange.count);
+        drop(pending);
+        if waiter.takes_runs() { count } else { 0 }
     }
 
     /// Tells `count` complete replies to the oldest run.

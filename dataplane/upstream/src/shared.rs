@@ -59,7 +59,8 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             && lane.is_open()
         {
             let waiting = lane.output().buffered();
-            if lane.in_flight() >= self.in_flight_max || (waiting > 0 && waiting + request.len() > BACKLOG_BYTES_MAX) {
+            let is_full = lane.in_flight() as u64 + exchange.count > self.in_flight_max as u64;
+            if is_full || (waiting > 0 && waiting + request.len() > BACKLOG_BYTES_MAX) {
                 return Err(Refusal::QueueFull);
             }
             lane.send(request, exchange);
@@ -92,8 +93,8 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             upstream.check_available()?;
         }
         let mut backlog = self.backlog.borrow_mut();
-        let has_room =
-            backlog.exchanges.len() < self.in_flight_max && backlog.requests.len() + request.len() <= BACKLOG_BYTES_MAX;
+        let has_room = backlog.exchanges.len() as u64 + exchange.count <= self.in_flight_max as u64
+            && backlog.requests.len() + request.len() <= BACKLOG_BYTES_MAX;
         if !has_room {
             return Err(Refusal::QueueFull);
         }

@@ -3,7 +3,7 @@
 use weir_analysis::redis::{self, Args, Class, Command, Resolved};
 
 use crate::{
-    io::{Io, Ticket},
+    io::{Io, Sample, Ticket},
     ordering::ReplyMode,
     session::{Request, State},
 };
@@ -32,9 +32,9 @@ impl Batch {
         self.count == self.most
     }
 
-    /// Takes in the command, if it needs no look of its own.
+    /// Adds the command, if it needs no look of its own.
     #[inline]
-    pub(crate) fn takes(&mut self, resolved: Resolved, request: &Request<'_>, io: &impl Io) -> bool {
+    pub(crate) fn try_add(&mut self, resolved: Resolved, request: &Request<'_>, io: &impl Io) -> bool {
         let Resolved::Known(command) = resolved else { return false };
         let is_plain = matches!(command.class, Class::Shared | Class::Cluster)
             && !request.is_inline
@@ -72,6 +72,7 @@ impl State {
         if !is_simple {
             return Batch::new(begin, 0);
         }
+        debug_assert!(!self.is_deep(), "no commands are taken then");
         let depth = u64::from(self.settings.pipeline_max) - self.order.outstanding();
         Batch::new(begin, io.batch_room(self.key()).min(depth))
     }
@@ -82,6 +83,7 @@ impl State {
         if count == 0 {
             return;
         }
+        io.begin_command(Sample::default());
         Batch::count(last, io);
         let ticket = Ticket { count, ..Ticket::new(self.order.next_number()) };
         match io.forward(self.key(), &input[begin..end], ticket) {

@@ -33,6 +33,15 @@ impl Ticket {
     }
 }
 
+/// Whether a command is one of the few that are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Its stages are timed.
+    pub is_timed: bool,
+    /// It goes into the access log.
+    pub is_logged: bool,
+}
+
 /// Answer to [`Io::pin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pinning {
@@ -84,11 +93,12 @@ pub trait Io {
     fn full(&self) -> Option<Full>;
     /// The last byte of a streamed command has been written: from now on its reply may be late.
     fn request_complete(&self) {}
-    /// A command has been parsed and is about to be judged. True if it is one of those that are timed or logged: it is
-    /// sent alone.
-    fn samples(&self) -> bool {
-        false
+    /// Draws what becomes of the next command besides being served.
+    fn draw_sample(&self) -> Sample {
+        Sample::default()
     }
+    /// A command with this sample is about to be judged, or a batch without one is about to be sent.
+    fn begin_command(&self, _sample: Sample) {}
     /// How many plain requests the shared lane of `key` takes at once just now; 0 if each has to be looked at.
     fn batch_room(&self, key: LaneKey) -> u64;
     /// The next request would ride another connection than those that wait for replies: they must be answered first.

@@ -55,7 +55,7 @@ mod transaction;
 mod tunnel;
 
 pub use connection::{Connection, serve};
-pub use io::{Full, Io, Pinning, Ticket};
+pub use io::{Full, Io, Pinning, Sample, Ticket};
 pub use lane::{LaneKey, RespLane, ServerInfo};
 pub use pin::PinReason;
 pub use service::{CoreShare, DRAIN_GAP, Drain, RedisUpstream, Service};

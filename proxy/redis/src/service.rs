@@ -207,21 +207,19 @@ impl Service {
         self.core.waiting.borrow_mut().push_back(connection);
     }
 
-    /// An exchange is over: the first that waits may go on.
+    /// `count` exchanges are over: the first that wait may go on.
     #[inline]
-    pub(crate) fn room_freed(&self) {
+    pub(crate) fn room_freed(&self, count: u64) {
         if !self.core.waiting.borrow().is_empty() {
-            self.wake_next();
+            self.wake_waiting(count);
         }
     }
 
     #[cold]
-    fn wake_next(&self) {
-        loop {
+    fn wake_waiting(&self, mut count: u64) {
+        while count > 0 {
             let Some(next) = self.core.waiting.borrow_mut().pop_front() else { return };
-            if next.upgrade().is_some_and(|connection| connection.take_room()) {
-                return;
-            }
+            count -= u64::from(next.upgrade().is_some_and(|connection| connection.take_room()));
         }
     }
 

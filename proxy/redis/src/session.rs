@@ -8,7 +8,7 @@ use weir_upstream::{FrameKind, LossCause, Refusal};
 use crate::{
     batch::Batch,
     database::DbChange,
-    io::Io,
+    io::{Io, Sample},
     lane::LaneKey,
     ordering::Ordering,
     pin::{PinReason, Pins},
@@ -277,32 +277,35 @@ impl Session {
                 }
                 continue;
             }
-            let step = self.parser.parse(rest, &self.state.limits)?;
-            if let Step::Command { len, inline } = step {
-                let request = Request { parser: &self.parser, bytes: &rest[..len], is_inline: inline };
-                let is_sampled = io.samples();
-                let resolved = redis::resolve(request.text(0), request.arg(1));
-                if !is_sampled && batch.takes(resolved, &request, io) {
+            match self.parser.parse(rest, &self.state.limits)? {
+                Step::Incomplete => break,
+                Step::Skip { len } => {
+                    self.state.send_batch(batch, input, io);
                     at += len;
-                    continue;
                 }
-                self.state.send_batch(batch, input, io);
-                if self.state.command(resolved, &request, io) == Taken::Held {
-                    break;
+                Step::Command { len, inline } => {
+                    let request = Request { parser: &self.parser, bytes: &rest[..len], is_inline: inline };
+                    let resolved = redis::resolve(request.text(0), request.arg(1));
+                    let sample = io.draw_sample();
+                    if sample == Sample::default() && batch.try_add(resolved, &request, io) {
+                        at += len;
+                        continue;
+                    }
+                    self.state.send_batch(batch, input, io);
+                    io.begin_command(sample);
+                    if self.state.command(resolved, &request, io) == Taken::Held {
+                        break;
+                    }
+                    self.state.forget_wait(io);
+                    at += len;
                 }
-                self.state.forget_wait(io);
-                at += len;
-                continue;
-            }
-            self.state.send_batch(batch, input, io);
-            match step {
-                Step::Skip { len } => at += len,
                 Step::Streaming { len } => {
-                    io.samples();
+                    self.state.send_batch(batch, input, io);
                     let request = Request { parser: &self.parser, bytes: &rest[..len], is_inline: false };
+                    // Not timed: it may wait long before it begins to flow, and is judged before that.
+                    io.begin_command(Sample { is_timed: false, ..io.draw_sample() });
                     self.state.begin_stream(&request, io);
                 }
-                Step::Incomplete | Step::Command { .. } => break,
             }
         }
         Ok(at)

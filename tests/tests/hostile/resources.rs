@@ -1,13 +1,16 @@
 //! X1, X4, X8, X9, X10: descriptors, memory and log sinks that run out, and kills.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use weir_tests::client::Client;
 use weir_tests::deadline;
+use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
-use weir_tests::stream::Stream;
+use weir_tests::stream::{Address, Stream};
 use weir_tests::victim::Victim;
 use weir_tests::wire::{encode, shown};
 
@@ -118,6 +121,37 @@ fn requests_in_flight_are_limited_and_shed_in_words() {
     for client in &mut clients {
         client.expect(&["GET", "k"], b"$-1\r\n");
     }
+}
+
+/// All the room that one pipeline frees at once is used at once.
+#[test]
+fn room_freed_by_a_pipeline_goes_to_as_many_as_wait() {
+    // Sixteen replies in one piece, once the test says so; to anybody else, none.
+    let goes = Arc::new(AtomicBool::new(false));
+    let may_go = goes.clone();
+    let upstream = Faulty::start(move |words| match words[1].as_slice() {
+        b"last" => {
+            deadline::until_true("the test to go on", || may_go.load(Relaxed));
+            Act::Reply(b"$-1\r\n".repeat(16))
+        }
+        _ => Act::Silence,
+    });
+    let gateway = Gateway::start(Config::to(&upstream.address).tables("[limits]\nin_flight_per_core = 16"));
+    let mut first = gateway.connect();
+    let mut others: Vec<Client> = (0..16).map(|_| gateway.connect()).collect();
+    first.send(&[encode(&["GET", "k"]).repeat(15), encode(&["GET", "last"])].concat());
+    gateway.wait_metric("weir_requests_in_flight", &[], 16.0);
+    others.iter_mut().for_each(|client| client.command(&["HGET", "other", "field"]));
+    // Long enough to arrive, and well before a held command is refused.
+    std::thread::sleep(Duration::from_millis(100));
+    goes.store(true, Relaxed);
+    let begun = Instant::now();
+    for _ in 0..16 {
+        assert_eq!(first.reply(), b"$-1\r\n");
+    }
+    deadline::until_true("the others to be let in", || upstream.count("HGET") == 16);
+    // A command that is held looks again by itself within a second.
+    assert!(begun.elapsed() < Duration::from_millis(800), "{:?}", begun.elapsed());
 }
 
 /// X8: killed without warning; a new process serves at once on the same address.

@@ -55,7 +55,7 @@ impl Connection {
         if self.on_their_way.get() == 0 && self.is_waiting.take() {
             weir_engine::note_waiting_clients(-1);
         }
-        self.service.room_freed();
+        self.service.room_freed(count);
     }
 
     /// A piece of the reply to a request that goes into the access log.

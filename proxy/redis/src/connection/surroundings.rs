@@ -17,7 +17,7 @@ use weir_upstream::{Exchange, Refusal};
 use super::{AccessSample, Connection, Pinned, Shared};
 use crate::{
     client::write_line,
-    io::{Full, Io, Pinning, Ticket},
+    io::{Full, Io, Pinning, Sample, Ticket},
     lane::{LaneKey, ServerInfo},
     pin::PinReason,
 };
@@ -108,12 +108,14 @@ impl Io for Connection {
     }
 
     #[inline]
-    fn samples(&self) -> bool {
-        let is_timed = self.service.samples_stages();
-        let is_logged = self.service.samples_access();
-        self.parsed_at.set(is_timed.then(Time::now));
-        self.is_logged.set(is_logged);
-        is_timed || is_logged
+    fn draw_sample(&self) -> Sample {
+        Sample { is_timed: self.service.samples_stages(), is_logged: self.service.samples_access() }
+    }
+
+    #[inline]
+    fn begin_command(&self, sample: Sample) {
+        self.parsed_at.set(sample.is_timed.then(Time::now));
+        self.is_logged.set(sample.is_logged);
     }
 
     #[inline]

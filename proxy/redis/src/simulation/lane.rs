@@ -145,20 +145,23 @@ impl Lane {
 
     /// The next piece of at most `bytes` that the server said, as many replies in one as may be; with the number of its bytes.
     pub fn read(&mut self, bytes: usize, takes_runs: bool) -> Option<(Piece, usize)> {
-        let (mut piece, mut taken) = self.read_one(bytes)?;
-        if let Piece::Reply { number, bytes: said, end: Some(FrameKind::Reply) } = &mut piece
-            && takes_runs
-        {
-            piece = Piece::Replies { first: *number, count: 1, bytes: std::mem::take(said) };
-        }
-        while let Piece::Replies { first, count, bytes: said } = &mut piece
-            && self.next_is_plain(*first + *count, bytes - taken)
+        let (piece, mut taken) = self.read_one(bytes)?;
+        let Piece::Reply { number: first, bytes: mut said, end: Some(FrameKind::Reply) } = piece else {
+            return Some((piece, taken));
+        };
+        let mut count = 1;
+        while takes_runs
+            && self.next_is_plain(first + count, bytes - taken)
             && let Some((Piece::Reply { bytes: more, .. }, len)) = self.read_one(bytes - taken)
         {
-            *count += 1;
+            count += 1;
             said.extend(more);
             taken += len;
         }
+        let piece = match count {
+            1 => Piece::Reply { number: first, bytes: said, end: Some(FrameKind::Reply) },
+            _ => Piece::Replies { first, count, bytes: said },
+        };
         Some((piece, taken))
     }
 

@@ -15,7 +15,7 @@ use weir_upstream::Refusal;
 
 use super::{lane::Lane, server::Shared};
 use crate::{
-    io::{Full, Io, Pinning, Ticket},
+    io::{Full, Io, Pinning, Sample, Ticket},
     lane::{LaneKey, ServerInfo},
     pin::PinReason,
 };
@@ -39,11 +39,14 @@ pub struct Policy {
     pub is_trusted: bool,
     /// The client reads nothing.
     pub is_stalled: bool,
+    /// Each command of this many is logged; 0: none.
+    pub logs_every: u64,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { pinning: Pinning::Later, full: None, refusal: None, is_trusted: true, is_stalled: false }
+        let (full, refusal) = (None, None);
+        Self { pinning: Pinning::Later, full, refusal, is_trusted: true, is_stalled: false, logs_every: 0 }
     }
 }
 
@@ -64,6 +67,9 @@ pub struct World {
     violations: RefCell<Vec<&'static str>>,
     shed: RefCell<Vec<&'static str>>,
     pins: Cell<[u64; 4]>,
+    drawn: Cell<u64>,
+    is_logged: Cell<bool>,
+    logged: RefCell<Vec<(&'static str, u64)>>,
 }
 
 impl Default for World {
@@ -84,6 +90,9 @@ impl Default for World {
             violations: RefCell::default(),
             shed: RefCell::default(),
             pins: Cell::default(),
+            drawn: Cell::new(0),
+            is_logged: Cell::new(false),
+            logged: RefCell::default(),
         }
     }
 }
@@ -237,6 +246,11 @@ impl World {
         self.shed.borrow().clone()
     }
 
+    /// Commands that went into the access log, and how often each was counted there.
+    pub fn logged(&self) -> Vec<(&'static str, u64)> {
+        self.logged.borrow().clone()
+    }
+
     fn admit(&self, ticket: Ticket) {
         let policy = self.policy.get();
         assert!(policy.is_trusted, "a request before authentication");
@@ -365,7 +379,21 @@ impl Io for World {
         u64::from(filter(&self.entry))
     }
 
-    fn count(&self, _command: Option<&'static Command>, _times: u64) {}
+    fn draw_sample(&self) -> Sample {
+        self.drawn.set(self.drawn.get() + 1);
+        let every = self.policy.get().logs_every;
+        Sample { is_timed: false, is_logged: every > 0 && self.drawn.get().is_multiple_of(every) }
+    }
+
+    fn begin_command(&self, sample: Sample) {
+        self.is_logged.set(sample.is_logged);
+    }
+
+    fn count(&self, command: Option<&'static Command>, times: u64) {
+        if self.is_logged.take() {
+            self.logged.borrow_mut().push((command.map_or("unknown", |command| command.name), times));
+        }
+    }
 
     fn count_shed(&self, reason: &'static str) {
         self.shed.borrow_mut().push(reason);

@@ -85,3 +85,20 @@ fn a_full_input_is_read_from_again_when_its_hold_is_over() {
     assert_eq!(scene.0.next(), Next::Wait, "SELECT waits for the reply, and enough is held");
     assert_eq!(scene.reads().matches("GET k|1|").count(), 10);
 }
+
+#[test]
+fn a_sampled_command_is_logged_itself_and_not_the_batch_before_it() {
+    let mut scene = Scene::new();
+    scene.0.world.set(|policy| policy.logs_every = 3);
+    scene.says("GET a\nGET b\nSET c v\nGET d\nGET e\nPING\nGET f\nGET g\nNOPE.\u{e9}\nGET h");
+    assert_eq!(scene.0.world.logged(), [("set", 1), ("ping", 1)]);
+}
+
+#[test]
+fn neighbours_leave_as_one_and_each_gets_its_reply() {
+    let settings = RedisListenerSettings { pipeline_max: 5, ..RedisListenerSettings::default() };
+    let mut scene = Scene::with(settings);
+    let lines: Vec<String> = (0..13).map(|number| format!("GET {number}")).collect();
+    let replies: String = (0..13).map(|number| bulk(&format!("GET {number}|0|{}", number + 1))).collect();
+    assert_eq!(scene.says(&lines.join("\n")), replies);
+}
