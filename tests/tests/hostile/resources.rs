@@ -10,7 +10,7 @@ use weir_tests::deadline;
 use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
-use weir_tests::stream::{Address, Stream};
+use weir_tests::stream::Stream;
 use weir_tests::victim::Victim;
 use weir_tests::wire::{encode, shown};
 
