@@ -95,12 +95,6 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Whether a program of that name is on the PATH.
-pub fn exists(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
 /// Ends a child and all its descendants (cargo starts the test binary, which starts servers).
 fn stop_tree(root: u32) -> Result<()> {
     let mut doomed = vec![root];

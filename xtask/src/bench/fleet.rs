@@ -31,7 +31,7 @@ impl Fleet {
     pub(crate) fn start(options: &Options, place: &Place, origin: &Origin, weir: Option<&Program>) -> Result<Self> {
         let mut fleet = Self { arms: Vec::new(), missing: Vec::new(), broken: Vec::new() };
         for arm in options.arms.iter().copied() {
-            super::interrupt::check()?;
+            weir_parties::interrupt::check()?;
             let started = match (arm, weir) {
                 (name::ENVOY, _) => envoy::start(place, origin.port, options.envoy.as_deref()),
                 (name::TWEMPROXY, _) => twemproxy::start(place, origin.port),
@@ -45,7 +45,7 @@ impl Fleet {
                 Ok(started) => fleet.arms.push(started),
                 Err(error) => {
                     // An interrupt is not a missing peer.
-                    super::interrupt::check()?;
+                    weir_parties::interrupt::check()?;
                     let reason = format!("{error:#}");
                     eprintln!("bench: {arm} does not run: {reason}");
                     if is_weir(arm) && weir.is_some_and(|weir| arm == name::WEIR || weir.is_configurable()) {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::process::{Launch, Process};
 use super::row::{Row, Verb};
+use weir_parties::process::{Launch, Process};
 
 /// A tail is only told from at least this many samples: ten lie above p99.9.
 const P999_REQUESTS_MIN: u64 = 10_000;

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::cpu::{BoxTime, CpuTime};
 use super::load::{self, Outcome};
 use super::peers::Arm;
 use super::peers::origin::{Origin, counters};
 use super::place::Place;
 use super::resp::Connection;
 use super::row::Row;
+use weir_parties::cpu::{BoxTime, CpuTime};
 
 /// A warm-up has this share of a run's requests.
 const WARM_UP_SHARE: u64 = 8;
@@ -104,7 +104,7 @@ impl Look {
     fn since(&self, before: &Self, outcome: Outcome) -> Sample {
         let gateway = match (self.gateway, before.gateway) {
             (Some(now), Some(then)) => now.since(then),
-            _ => super::cpu::CpuUse::default(),
+            _ => weir_parties::CpuUse::default(),
         };
         let origin = self.origin.since(before.origin);
         let load = self.load.since(before.load);

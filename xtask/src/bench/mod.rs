@@ -4,16 +4,13 @@
 //! The order of a run: [`options`] → [`place`] (folder, ports, CPUs) → [`peers`] started as a [`fleet`] → per [`row`]
 //! and block one [`measure`]d [`load`] per arm → [`results`] → [`ratio`] and [`target`] → [`report`].
 
-pub(crate) mod cpu;
 mod fleet;
-pub(crate) mod interrupt;
 mod load;
 mod machine;
 mod measure;
 mod options;
 pub(crate) mod peers;
 pub(crate) mod place;
-pub(crate) mod process;
 mod profile;
 pub(crate) mod ratio;
 mod redis;

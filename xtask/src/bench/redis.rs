@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::fleet::{Fleet, is_weir};
-use super::interrupt;
 use super::load;
 use super::machine;
 use super::measure::Bench;
@@ -17,6 +16,7 @@ use super::report::Report;
 use super::results::RowResults;
 use super::row::Row;
 use crate::workspace::Workspace;
+use weir_parties::interrupt;
 
 /// Runs the comparison. Fails if an arm answered with errors or died; a missed target is no failure.
 pub(crate) fn run(words: &[&str]) -> Result<()> {

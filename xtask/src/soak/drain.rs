@@ -15,8 +15,8 @@ use super::load::Load;
 use super::options::Options;
 use super::outcome::{Judgement, Outcome};
 use super::stack::Stack;
-use crate::bench::interrupt;
-use crate::bench::place::free_port;
+use weir_parties::interrupt;
+use weir_parties::place::free_port;
 
 const PHASE: &str = "drain";
 /// Time from SIGTERM to the last accept: long enough for the second instance to get its share.

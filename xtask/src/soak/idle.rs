@@ -9,8 +9,8 @@ use super::options::Options;
 use super::outcome::{Judgement, Outcome};
 use super::resident::{Resident, mib};
 use super::stack::Stack;
-use crate::bench::interrupt;
 use crate::bench::resp::{Connection, Reply};
+use weir_parties::interrupt;
 
 const PHASE: &str = "idle";
 /// Goal for the memory of a gateway that has served nobody.

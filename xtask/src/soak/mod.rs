@@ -22,13 +22,13 @@ mod value;
 
 use anyhow::{Result, bail};
 
-use crate::bench::interrupt;
 use crate::bench::peers::weir::Program;
 use crate::bench::place::Place;
 use crate::workspace::Workspace;
 use options::{Options, Phase};
 use outcome::Outcome;
 use stack::Stack;
+use weir_parties::interrupt;
 
 /// `cargo xtask soak redis ...`. Fails if a client saw what it must not see; a figure over its goal is no failure.
 pub fn run(words: &[&str]) -> Result<()> {

@@ -11,9 +11,9 @@ use super::load::Load;
 use super::options::Options;
 use super::outcome::{Judgement, Outcome};
 use super::stack::Stack;
-use crate::bench::interrupt;
 use crate::bench::peers::weir::{Settings, ask};
-use crate::bench::place::free_port;
+use weir_parties::interrupt;
+use weir_parties::place::free_port;
 
 const PHASE: &str = "reload";
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -7,11 +7,11 @@ use anyhow::{Result, bail};
 
 use super::options::Options;
 use super::resident::Resident;
-use crate::bench::interrupt;
 use crate::bench::peers::origin::Origin;
 use crate::bench::peers::weir::{Program, Settings};
 use crate::bench::place::Place;
-use crate::bench::process::Process;
+use weir_parties::interrupt;
+use weir_parties::process::Process;
 
 /// How long descriptors may take to be closed after their connections.
 const CLOSE_LIMIT: Duration = Duration::from_secs(10);

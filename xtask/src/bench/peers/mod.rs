@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::load::Goal;
-use super::process::Process;
+use weir_parties::process::Process;
 
 /// One side of the comparison, running.
 pub(crate) struct Arm {

@@ -6,9 +6,11 @@ use anyhow::{Context, Result};
 
 use super::{on_path, version_line};
 use crate::bench::load::Goal;
-use crate::bench::place::{Place, free_port};
-use crate::bench::process::{Launch, Process};
+use weir_parties::place::free_port;
+
+use crate::bench::place::Place;
 use crate::bench::resp::Connection;
+use weir_parties::process::{Launch, Process};
 
 /// A running redis-server.
 pub(crate) struct Origin {

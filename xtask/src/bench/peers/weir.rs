@@ -9,12 +9,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::{Arm, name, version_line};
-use crate::bench::interrupt;
 use crate::bench::load::Goal;
-use crate::bench::place::{Place, free_port};
-use crate::bench::process::{Launch, Process};
+use weir_parties::interrupt;
+use weir_parties::place::free_port;
+
+use crate::bench::place::Place;
 use crate::command;
 use crate::workspace::Workspace;
+use weir_parties::process::{Launch, Process};
 
 /// How long one answer of the admin port may take.
 const ADMIN_LIMIT: Duration = Duration::from_secs(10);

@@ -11,19 +11,19 @@ use rustix::process::Signal;
 use std::process::Command;
 use std::time::Duration;
 
-use super::interrupt;
 use super::measure::{Bench, Sample};
 use super::options::Options;
 use super::peers::origin::Origin;
 use super::peers::weir::{Program, arm_settings};
 use super::peers::{name, on_path};
 use super::place::Place;
-use super::process::{Launch, Process};
 use super::row::Row;
 use super::{load, machine};
 use crate::bench::table::Table;
 use crate::workspace::Workspace;
 use symbols::Symbol;
+use weir_parties::interrupt;
+use weir_parties::process::{Launch, Process};
 
 /// Symbols of the list.
 const SYMBOLS: usize = 25;

@@ -15,7 +15,7 @@ static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Begins to watch both signals. Fails if the system refuses a signal handler.
-pub(crate) fn watch() -> Result<()> {
+pub fn watch() -> Result<()> {
     let seen = SEEN.get_or_init(|| Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(seen))?;
@@ -24,7 +24,7 @@ pub(crate) fn watch() -> Result<()> {
 }
 
 /// An error once a signal has arrived.
-pub(crate) fn check() -> Result<()> {
+pub fn check() -> Result<()> {
     if SEEN.get().is_some_and(|seen| seen.load(Ordering::Relaxed)) {
         bail!("interrupted");
     }
@@ -32,7 +32,7 @@ pub(crate) fn check() -> Result<()> {
 }
 
 /// Sleeps, and ends early with an error when a signal arrives.
-pub(crate) fn sleep(duration: Duration) -> Result<()> {
+pub fn sleep(duration: Duration) -> Result<()> {
     let end = Instant::now() + duration;
     loop {
         check()?;
@@ -45,7 +45,7 @@ pub(crate) fn sleep(duration: Duration) -> Result<()> {
 }
 
 /// Asks again and again until it is so. Fails after `limit`, naming what was waited for.
-pub(crate) fn wait_until(what: &str, limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+pub fn wait_until(what: &str, limit: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let end = Instant::now() + limit;
     while !is_so()? {
         if Instant::now() >= end {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 /// CPU time that a process has used since it started.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CpuTime {
+pub struct CpuTime {
     /// Sum over its threads.
     run: Duration,
     /// Sampled user time.
@@ -20,20 +20,20 @@ pub(crate) struct CpuTime {
 
 /// CPU time between two looks, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CpuUse {
+pub struct CpuUse {
     /// All of it.
-    pub(crate) total_us: f64,
+    pub total_us: f64,
     /// Sampled part in user mode.
-    pub(crate) user_us: f64,
+    pub user_us: f64,
     /// Sampled part in the kernel.
-    pub(crate) system_us: f64,
+    pub system_us: f64,
 }
 
 impl CpuTime {
     /// Of a running process: the first field of `/proc/<pid>/task/*/schedstat`, and utime and stime of its `stat`.
     ///
     /// A thread that ends between two looks takes its time with it; the gateways compared here keep their threads.
-    pub(crate) fn of(process: u32) -> Result<Self> {
+    pub fn of(process: u32) -> Result<Self> {
         let mut run = 0u64;
         let tasks = format!("/proc/{process}/task");
         for task in std::fs::read_dir(&tasks).with_context(|| tasks.clone())? {
@@ -48,14 +48,14 @@ impl CpuTime {
     }
 
     /// Of all children of this process that have been waited for. Sampled: whole clock ticks.
-    pub(crate) fn of_ended_children() -> Result<Self> {
+    pub fn of_ended_children() -> Result<Self> {
         let stat = stat("/proc/self/stat")?;
         let (user, system) = (ticks(stat[CUTIME]), ticks(stat[CSTIME]));
         Ok(Self { run: user + system, user, system })
     }
 
     /// What was used since an earlier look.
-    pub(crate) fn since(self, earlier: Self) -> CpuUse {
+    pub fn since(self, earlier: Self) -> CpuUse {
         let micros = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64() * 1e6;
         CpuUse {
             total_us: micros(self.run, earlier.run),
@@ -65,9 +65,55 @@ impl CpuTime {
     }
 }
 
+/// CPU time of each thread of a process.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadTimes(Vec<ThreadTime>);
+
+/// CPU time of one thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTime {
+    id: u32,
+    /// On a CPU.
+    pub run: Duration,
+    /// Ready to run, and waiting for a CPU that others had.
+    pub wait: Duration,
+}
+
+impl ThreadTimes {
+    /// Of a running process.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn of(process: u32) -> Result<Self> {
+        let tasks = format!("/proc/{process}/task");
+        let mut times = Vec::new();
+        for task in std::fs::read_dir(&tasks).with_context(|| tasks.clone())? {
+            let task = task?;
+            let Ok(id) = task.file_name().to_string_lossy().parse() else { continue };
+            // A thread may end between the listing and the look.
+            let Ok(text) = std::fs::read_to_string(task.path().join("schedstat")) else { continue };
+            let fields: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+            let [run, wait, ..] = fields[..] else { anyhow::bail!("a schedstat with {} fields", fields.len()) };
+            times.push(ThreadTime { id, run: Duration::from_nanos(run), wait: Duration::from_nanos(wait) });
+        }
+        Ok(Self(times))
+    }
+
+    /// What each thread used since an earlier look; those that were not there then count from their start.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Vec<ThreadTime> {
+        let before = |id: u32| earlier.0.iter().find(|other| other.id == id).copied().unwrap_or_default();
+        let used = |now: &ThreadTime| {
+            let then = before(now.id);
+            ThreadTime { id: now.id, run: now.run.saturating_sub(then.run), wait: now.wait.saturating_sub(then.wait) }
+        };
+        self.0.iter().map(used).collect()
+    }
+}
+
 /// Time of all CPUs together since boot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct BoxTime {
+pub struct BoxTime {
     busy: Duration,
     steal: Duration,
     total: Duration,
@@ -75,16 +121,18 @@ pub(crate) struct BoxTime {
 
 /// The machine between two looks.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct BoxUse {
+pub struct BoxUse {
     /// Busy time of all CPUs, in microseconds. Waiting for I/O counts as idle.
-    pub(crate) busy_us: f64,
+    pub busy_us: f64,
     /// Share of time that the hypervisor gave to others, 0 to 1.
-    pub(crate) steal: f64,
+    pub steal: f64,
+    /// Share of time in which CPUs had nothing to do, 0 to 1.
+    pub idle: f64,
 }
 
 impl BoxTime {
     /// The first line of `/proc/stat`.
-    pub(crate) fn now() -> Result<Self> {
+    pub fn now() -> Result<Self> {
         let text = std::fs::read_to_string("/proc/stat").context("/proc/stat")?;
         Self::parse(text.lines().next().unwrap_or_default())
     }
@@ -101,13 +149,12 @@ impl BoxTime {
     }
 
     /// What happened since an earlier look.
-    pub(crate) fn since(self, earlier: Self) -> BoxUse {
+    pub fn since(self, earlier: Self) -> BoxUse {
         let total = self.total.saturating_sub(earlier.total).as_secs_f64();
         let steal = self.steal.saturating_sub(earlier.steal).as_secs_f64();
-        BoxUse {
-            busy_us: self.busy.saturating_sub(earlier.busy).as_secs_f64() * 1e6,
-            steal: if total > 0.0 { steal / total } else { 0.0 },
-        }
+        let busy = self.busy.saturating_sub(earlier.busy).as_secs_f64();
+        let share = |part: f64| if total > 0.0 { part / total } else { 0.0 };
+        BoxUse { busy_us: busy * 1e6, steal: share(steal), idle: share((total - busy - steal).max(0.0)) }
     }
 }
 
@@ -143,6 +190,7 @@ mod tests {
         let tick = 1e6 / rustix::param::clock_ticks_per_second() as f64;
         assert!((used.busy_us - 100.0 * tick).abs() < 1.0);
         assert!(used.steal.abs() < f64::EPSILON);
+        assert!((used.idle - 0.5).abs() < 1e-9, "{used:?}");
     }
 
     #[test]
@@ -155,5 +203,8 @@ mod tests {
         }
         let used = CpuTime::of(std::process::id()).unwrap().since(before);
         assert!(used.total_us > 5_000.0, "{used:?}");
+        let threads = ThreadTimes::of(std::process::id()).unwrap().since(&ThreadTimes::default());
+        let sum: Duration = threads.iter().map(|thread| thread.run).sum();
+        assert!(sum.as_secs_f64() * 1e6 > used.total_us, "{threads:?}");
     }
 }

@@ -11,8 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::interrupt;
-use crate::command::exists;
+use crate::{exists, interrupt};
 
 /// How long a server may take until it accepts connections.
 const START_LIMIT: Duration = Duration::from_secs(20);
@@ -20,18 +19,18 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const TAIL_LINES: usize = 12;
 
 /// What to start, and where.
-pub(crate) struct Launch {
+pub struct Launch {
     /// Short name for messages and for the file of its output.
-    pub(crate) name: String,
+    pub name: String,
     /// Program and arguments.
-    pub(crate) words: Vec<OsString>,
+    pub words: Vec<OsString>,
     /// CPUs as `taskset -c` reads them; `None`: wherever the scheduler likes.
-    pub(crate) cpus: Option<String>,
+    pub cpus: Option<String>,
 }
 
 impl Launch {
     /// A program with its arguments, bound to `cpus`.
-    pub(crate) fn new<W: Into<OsString>>(name: &str, cpus: Option<&str>, words: impl IntoIterator<Item = W>) -> Self {
+    pub fn new<W: Into<OsString>>(name: &str, cpus: Option<&str>, words: impl IntoIterator<Item = W>) -> Self {
         Self {
             name: name.to_owned(),
             words: words.into_iter().map(Into::into).collect(),
@@ -57,7 +56,7 @@ impl Launch {
 }
 
 /// A running child.
-pub(crate) struct Process {
+pub struct Process {
     name: String,
     child: Child,
     output: PathBuf,
@@ -65,7 +64,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts it; standard output and error go to `<folder>/<name>.log`.
-    pub(crate) fn start(launch: &Launch, folder: &Path) -> Result<Self> {
+    pub fn start(launch: &Launch, folder: &Path) -> Result<Self> {
         let output = folder.join(format!("{}.log", launch.name));
         let file = File::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
         let mut command = launch.command();
@@ -81,17 +80,17 @@ impl Process {
     }
 
     /// Process id.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// What it has written so far.
-    pub(crate) fn output(&self) -> String {
+    pub fn output(&self) -> String {
         std::fs::read(&self.output).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
     /// Waits until a connection to `port` on loopback is accepted. Fails if the process ends first.
-    pub(crate) fn wait_for_port(&mut self, port: u16) -> Result<()> {
+    pub fn wait_for_port(&mut self, port: u16) -> Result<()> {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let what = format!("{} to listen on {address}", self.name);
         let waited = interrupt::wait_until(&what, START_LIMIT, || {
@@ -102,7 +101,7 @@ impl Process {
     }
 
     /// An error with the last lines of its output if it has ended.
-    pub(crate) fn check_running(&mut self) -> Result<()> {
+    pub fn check_running(&mut self) -> Result<()> {
         if let Some(status) = self.child.try_wait()? {
             bail!("{} ended with {status}; {}", self.name, self.tail());
         }
@@ -110,13 +109,13 @@ impl Process {
     }
 
     /// Sends a signal.
-    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+    pub fn signal(&self, signal: Signal) -> Result<()> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no such process id")?;
         kill_process(id, signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
     /// Waits until it ends by itself. Fails after `limit`.
-    pub(crate) fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
+    pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let what = format!("{} to end", self.name);
         let mut status = None;
         interrupt::wait_until(&what, limit, || {
@@ -127,7 +126,7 @@ impl Process {
     }
 
     /// The last lines that it wrote.
-    pub(crate) fn tail(&self) -> String {
+    pub fn tail(&self) -> String {
         let output = self.output();
         if output.trim().is_empty() {
             return format!("{} wrote nothing", self.name);

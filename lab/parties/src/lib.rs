@@ -1,0 +1,26 @@
+//! The parties of a measurement: programs as child processes with CPUs and ports of their own, and what CPU time they used.
+//!
+//! | file | concept |
+//! |---|---|
+//! | [`process`] | a child that never outlives this process |
+//! | [`place`] | CPUs that may be used, free ports |
+//! | [`cpu`] | CPU time of processes, threads and the machine, from procfs |
+//! | [`limits`] | descriptors, ports, swap and dropped connections: what must not run out during a measurement |
+//! | [`interrupt`] | Ctrl-C as an error, so that every child is ended on the way out |
+#![forbid(unsafe_code)]
+
+pub mod cpu;
+pub mod interrupt;
+pub mod limits;
+pub mod place;
+pub mod process;
+
+pub use cpu::{BoxTime, BoxUse, CpuTime, CpuUse, ThreadTimes};
+pub use process::{Launch, Process};
+
+/// Whether a program of that name is on the PATH.
+#[must_use]
+pub fn exists(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
