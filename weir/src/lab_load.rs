@@ -53,8 +53,8 @@ pub fn run(args: &LoadArgs) -> Result<(), String> {
         match event {
             Event::Preloading(keys) if !args.quiet => eprintln!("writing {keys} keys"),
             Event::Second(second) if !args.quiet => eprintln!("{}", line(&second)),
-            Event::Step { phase, record } => written = written.and(show(&phase, &record, json.as_mut())),
-            Event::Preloading(_) | Event::Second(_) => {}
+            Event::Step { phase, record, .. } => written = written.and(show(&phase, &record, json.as_mut())),
+            Event::Preloading(_) | Event::Second(_) | Event::Phase { .. } => {}
         }
     }
     let outcome = run.join().unwrap_or(Err(RunError::Panicked));
@@ -62,7 +62,8 @@ pub fn run(args: &LoadArgs) -> Result<(), String> {
     written
 }
 
-fn read(path: &Path) -> Result<Scenario, String> {
+/// Reads a scenario, or says all that is wrong with it.
+pub fn read(path: &Path) -> Result<Scenario, String> {
     let shown = path.display();
     let too_large = || format!("{shown}: more than {} bytes; a scenario is a small file", scenario::FILE_BYTES_MAX);
     let length = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.len();

@@ -16,6 +16,9 @@ pub struct Rules {
     pub lag_max_us: u64,
     /// Busiest generator core. 85 %: above, an open loop queues inside itself before it shows as lag.
     pub generator_core_max: f64,
+    /// Share of the window that a generator thread may wait for a CPU before that is the reason of a stop. 25 %: it then
+    /// shares its core with somebody as busy as itself.
+    pub generator_wait_max: f64,
     /// Offered load as a share of the ceiling. 80 %: closer, the lab's own queueing is part of the latency.
     pub ceiling_share_max: f64,
     /// Busiest origin core of synthetic rows. 85 %, as for the generator.
@@ -79,6 +82,9 @@ pub struct Rules {
     pub warmup_short_s: f64,
     /// See `warmup_short_s`.
     pub warmup_long_s: f64,
+    /// How far three one-second slices in a row may be from their mean for a trial to be steady. 2 %, or four standard
+    /// deviations of a Poisson count if that is more.
+    pub steady_share: f64,
     /// Window of search trials. 10 s.
     pub window_short_s: f64,
     /// Window of verifying trials. 30 s.
@@ -101,6 +107,7 @@ impl Default for Rules {
             lag_p99_share_max: 0.10,
             lag_max_us: 50_000,
             generator_core_max: 0.85,
+            generator_wait_max: 0.25,
             ceiling_share_max: 0.80,
             origin_core_max: 0.85,
             slices_stolen_share_max: 0.20,
@@ -131,12 +138,35 @@ impl Default for Rules {
             trials_max: 400,
             warmup_short_s: 2.0,
             warmup_long_s: 5.0,
+            steady_share: 0.02,
             window_short_s: 10.0,
             window_long_s: 30.0,
             window_max_s: 600.0,
             saturated_share: 0.95,
             box_idle_min: 0.05,
             direct_flat_share: 0.95,
+        }
+    }
+}
+
+impl Rules {
+    /// For a look within two minutes: trials of seconds and 10 % precision. Nothing to size from.
+    #[must_use]
+    pub fn quick() -> Self {
+        Self {
+            precision: 0.10,
+            verify_repeats: 2,
+            verify_repeats_max: 3,
+            overload_ladder: vec![1.25, 1.5],
+            overload_repeats: 1,
+            trials_max: 60,
+            warmup_short_s: 1.0,
+            warmup_long_s: 1.0,
+            steady_share: 0.15,
+            window_short_s: 2.0,
+            window_long_s: 3.0,
+            window_max_s: 30.0,
+            ..Self::default()
         }
     }
 }

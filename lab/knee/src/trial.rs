@@ -169,6 +169,8 @@ pub struct Refused {
 pub struct Parties {
     /// Busiest generator core.
     pub generator_core_busiest: f64,
+    /// Share of the window in which a generator thread was ready to run and others had its CPU.
+    pub generator_wait: Option<f64>,
     /// Busiest core of the origin, or CPU of a real back end as a share of its budget.
     pub origin_core_busiest: Option<f64>,
     /// Busiest gateway core.

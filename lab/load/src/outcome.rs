@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+pub use weir_knee::trial::Errors;
 
 use crate::recorder::Recorder;
 use crate::requests::Integrity;
@@ -90,36 +91,14 @@ pub enum ErrorClass {
     Payload,
 }
 
-/// Failed requests by class.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Errors {
-    /// [`ErrorClass::Transport`].
-    pub transport: u64,
-    /// [`ErrorClass::Protocol`].
-    pub protocol: u64,
-    /// [`ErrorClass::Status`].
-    pub status: u64,
-    /// [`ErrorClass::Timeout`].
-    pub timeout: u64,
-    /// [`ErrorClass::Payload`].
-    pub payload: u64,
-}
-
-impl Errors {
-    /// All classes.
-    #[must_use]
-    pub const fn total(&self) -> u64 {
-        self.transport + self.protocol + self.status + self.timeout + self.payload
-    }
-
-    fn of(&mut self, class: ErrorClass) -> &mut u64 {
-        match class {
-            ErrorClass::Transport => &mut self.transport,
-            ErrorClass::Protocol => &mut self.protocol,
-            ErrorClass::Status => &mut self.status,
-            ErrorClass::Timeout => &mut self.timeout,
-            ErrorClass::Payload => &mut self.payload,
-        }
+/// The count of a class.
+fn count_of(errors: &mut Errors, class: ErrorClass) -> &mut u64 {
+    match class {
+        ErrorClass::Transport => &mut errors.transport,
+        ErrorClass::Protocol => &mut errors.protocol,
+        ErrorClass::Status => &mut errors.status,
+        ErrorClass::Timeout => &mut errors.timeout,
+        ErrorClass::Payload => &mut errors.payload,
     }
 }
 
@@ -299,7 +278,7 @@ impl Outcome {
 
     /// A request failed; without stamps if it was never sent, for example because its connection was gone.
     pub fn failed(&mut self, class: ErrorClass, stamps: Option<&Stamps>) {
-        *self.counts.errors.of(class) += 1;
+        *count_of(&mut self.counts.errors, class) += 1;
         if let Some(stamps) = stamps {
             self.waited(stamps);
             self.latencies.error_service.record_nanos(stamps.service());

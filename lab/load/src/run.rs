@@ -21,6 +21,7 @@ use std::time::Duration;
 use weir_base::Time;
 use weir_engine::settings::{Address, RuntimeSettings};
 use weir_engine::{Mailbox, Worker, mailbox};
+use weir_knee::Trial;
 
 use self::step::Run;
 use self::tally::Slice;
@@ -48,6 +49,14 @@ const START_DELAY: Duration = Duration::from_millis(20);
 pub enum Event {
     /// Connections stand; so many keys are being written.
     Preloading(u64),
+    /// A phase is about to begin: it is measured from one instant to the other. Its schedule begins a little later than
+    /// this is told, so that whoever watches other processes gets ready.
+    Phase {
+        /// Begin of the window.
+        measures: Time,
+        /// Its end.
+        ends: Time,
+    },
     /// A second of a phase is over.
     Second(Second),
     /// A phase is over.
@@ -56,6 +65,8 @@ pub enum Event {
         phase: String,
         /// Its result.
         record: Box<StepRecord>,
+        /// The same as bare figures, for the judge.
+        trial: Box<Trial>,
     },
 }
 
@@ -170,10 +181,12 @@ pub fn run(scenario: &Scenario, target: &Address, events: &mpsc::Sender<Event>) 
         crew.gather(scenario.connections)?;
         let started = host::timestamp();
         let begins = Time::now().saturating_add(START_DELAY);
+        let measures = begins.saturating_add(phase.warmup);
+        tell(Event::Phase { measures, ends: measures.saturating_add(phase.duration) });
         crew.order(|| Order::Phase { index, begins });
         let parts = crew.until_ended(|second, slice| tell(Event::Second(summed(phase, second, slice))))?;
-        let record = Box::new(run.record(&scenario, index, started, &parts));
-        tell(Event::Step { phase: phase.name.clone(), record });
+        let (record, trial) = run.record(&scenario, index, started, &parts);
+        tell(Event::Step { phase: phase.name.clone(), record: Box::new(record), trial: Box::new(trial) });
     }
     Ok(())
 }

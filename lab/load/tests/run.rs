@@ -53,6 +53,7 @@ fn records(scenario: &scenario::Scenario, target: &Address) -> (Vec<StepRecord>,
             Event::Step { record, .. } => records.push(*record),
             Event::Second(_) => seconds += 1,
             Event::Preloading(keys) => assert_eq!(keys, scenario.keys.count),
+            Event::Phase { .. } => {}
         }
     }
     assert_eq!(records.len(), scenario.phases.len());

@@ -33,11 +33,14 @@ const ROOMS: &[Room] = &[
     Room { folder: "proxy", may_use: PROXY_USES, besides: &[("weir-ai", "weir-http"), ("weir-flags", "weir-http")] },
     Room { folder: "control", may_use: CONTROL_USES, besides: &[] },
     // Of telemetry only the histogram: see `sources.rs`.
-    // The generator is tested against the origin.
+    // The generator speaks of its steps in the judge's words, and is tested against the origin; `trials` puts them together.
     Room {
         folder: "lab",
         may_use: &["base", "engine", "codec", "telemetry"],
-        besides: &[("weir-load", "weir-origin")],
+        besides: &[
+            ("weir-load", "weir-knee"),
+            ("weir-load", "weir-origin"),
+        ],
     },
     Room { folder: "tests", may_use: TEST_USES, besides: &[] },
     Room { folder: "fuzz", may_use: PRODUCT, besides: &[] },

@@ -2,24 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use weir_knee::trial::{Backend, Integrity, Parties, Trial};
+use weir_knee::{Rules, judge};
+
 use super::host;
 use super::worker::ShardStep;
+use crate::arrivals::Rate;
 use crate::outcome::Outcome;
 use crate::record::{Class, Identity, Latency, Load, Party, Placement, Resources, SCHEMA, StepRecord, Verdict, Wire};
-use crate::recorder::{Percentile, Tail};
+use crate::recorder::{Recorder, Tail};
 use crate::scenario::{Phase, Scenario};
-
-/// p99 of the generator's lag: at most this, or a tenth of the p99 sojourn.
-const LAG_P99_MICROS_MAX: u64 = 200;
-const LAG_P99_SHARE: u64 = 10;
-const LAG_MICROS_MAX: u64 = 50_000;
-/// Busy share of a generator core.
-const GENERATOR_CORE_MAX: f64 = 0.85;
-/// Replies that must be checked: one in so many, and so many of any run that has them.
-const CHECKED_ONE_IN: u64 = 100;
-const CHECKED_MIN: u64 = 1_000;
-/// Share of the intended requests that a clean step completes.
-const COMPLETED_SHARE_MIN: f64 = 0.999;
 
 /// Which run the records belong to.
 pub(super) struct Run {
@@ -34,7 +26,13 @@ impl Run {
     }
 
     /// The record of phase `index`, over all shards.
-    pub(super) fn record(&self, scenario: &Scenario, index: usize, started: String, parts: &[ShardStep]) -> StepRecord {
+    pub(super) fn record(
+        &self,
+        scenario: &Scenario,
+        index: usize,
+        started: String,
+        parts: &[ShardStep],
+    ) -> (StepRecord, Trial) {
         let phase = &scenario.phases[index];
         let mut outcome = Outcome::new(scenario.late_limit);
         parts.iter().for_each(|part| outcome.merge(&part.outcome));
@@ -50,7 +48,8 @@ impl Run {
             threads: Some(parts.len() as u32),
             ..Party::default()
         };
-        StepRecord {
+        let trial = trial(scenario, phase, &outcome, lost, busiest);
+        let record = StepRecord {
             identity: self.identity(scenario, index, started),
             host: self.host.clone(),
             placement: Placement::default(),
@@ -65,9 +64,10 @@ impl Run {
                 rx_bytes: parts.iter().map(|part| part.used.rx_bytes).sum(),
                 ..Wire::default()
             },
-            verdict: judge(scenario, phase, &outcome, lost, busiest),
+            verdict: verdict(&trial),
             counts: outcome.counts,
-        }
+        };
+        (record, trial)
     }
 
     fn identity(&self, scenario: &Scenario, index: usize, started: String) -> Identity {
@@ -87,68 +87,68 @@ impl Run {
     }
 }
 
-/// The checks that need nothing but the generator. Those of the box and of the other parties are not made here.
-fn judge(scenario: &Scenario, phase: &Phase, outcome: &Outcome, connections_lost: u32, busiest: f64) -> Verdict {
+/// What the generator can say of a trial; the CPU of the other parties and the rest of the box are not its own.
+fn trial(scenario: &Scenario, phase: &Phase, outcome: &Outcome, connections_lost: u32, busiest: f64) -> Trial {
     let counts = &outcome.counts;
-    let p99_sojourn = outcome.latencies.sojourn.percentile(Tail::P99);
-    let lag = &outcome.latencies.generator_lag;
-    let lag_limit = LAG_P99_MICROS_MAX.max(p99_sojourn.micros().unwrap_or(0) / LAG_P99_SHARE);
-    let is_open = phase.rate.is_some();
-    let lags = lag.percentile(Tail::P99).micros().is_some_and(|p99| p99 > lag_limit)
-        || lag.max_micros() > LAG_MICROS_MAX
-        || counts.skipped_generator > 0;
-    let checked_min = (counts.completed / CHECKED_ONE_IN).max(CHECKED_MIN.min(counts.completed));
-    let invalid = [
-        (connections_lost > 0, "connections"),
-        // In a closed loop the generator is meant to be as busy as it can.
-        (is_open && busiest > GENERATOR_CORE_MAX, "generator-cpu"),
-        (is_open && lags, "generator-lag"),
-        (counts.integrity.checked < checked_min, "unchecked"),
-        (scenario.slo_p99.is_some() && p99_sojourn.micros().is_none() && has_completed(outcome), "samples"),
-    ];
-    let invalid_reason = first(&invalid);
-    let misses_slo = match (scenario.slo_p99, p99_sojourn) {
-        (Some(slo), Percentile::Micros(p99)) => u128::from(p99) > slo.as_micros(),
-        _ => false,
-    };
-    let not_clean = [
-        (counts.integrity.failed > 0, "integrity"),
-        (counts.errors.total() > 0, "errors"),
-        (counts.shed_total() > 0, "shed"),
-        (counts.skipped() > 0, "skipped"),
-        (!has_completed(outcome), "completed"),
-        (misses_slo, "slo"),
-    ];
-    let not_clean_reason = if invalid_reason.is_none() { first(&not_clean) } else { None };
-    let class = if not_clean_reason.is_some() { Class::NotClean } else { Class::Clean };
-    let evidence = BTreeMap::from([
-        ("connections_lost".to_owned(), connections_lost.into()),
-        ("generator_core_busiest".to_owned(), busiest.into()),
-        ("generator_lag_max_us".to_owned(), lag.max_micros().into()),
-    ]);
-    Verdict {
-        valid: invalid_reason.is_none(),
-        class: invalid_reason.is_none().then_some(class),
-        invalid_reason,
-        not_clean_reason,
-        stop_reason: None,
-        evidence,
+    let latencies = &outcome.latencies;
+    let micros =
+        |recorder: &Recorder, tail| recorder.percentile(tail).micros().unwrap_or_else(|| recorder.max_micros());
+    Trial {
+        offered: phase.rate.map_or(0.0, Rate::as_per_second),
+        window_s: phase.duration.as_secs_f64(),
+        intended: counts.intended,
+        completed: counts.completed,
+        skipped_backlog: counts.skipped_backlog,
+        skipped_generator: counts.skipped_generator,
+        shed: counts.shed_total(),
+        errors: counts.errors,
+        integrity: Integrity { checked: counts.integrity.checked, failed: counts.integrity.failed, mix_ups: 0 },
+        latency: weir_knee::trial::Latency {
+            sojourn_p50_us: micros(&latencies.sojourn, Tail::P50),
+            sojourn_p99_us: micros(&latencies.sojourn, Tail::P99),
+            lag_p99_us: micros(&latencies.generator_lag, Tail::P99),
+            lag_max_us: latencies.generator_lag.max_micros(),
+        },
+        slo_p99_us: scenario.slo_p99.map(|slo| slo.as_micros() as u64),
+        is_steady: true,
+        resources: weir_knee::trial::Resources {
+            sockets_asked: scenario.connections.into(),
+            sockets_established: scenario.connections.saturating_sub(connections_lost).into(),
+            ..Default::default()
+        },
+        // What stands behind the target is not known here, so its CPU is no check.
+        backend: Backend::Real,
+        parties: Parties { generator_core_busiest: busiest, ..Parties::default() },
+        ..Trial::default()
     }
 }
 
-/// Enough of what was wanted was completed.
-fn has_completed(outcome: &Outcome) -> bool {
-    let counts = &outcome.counts;
-    counts.intended > 0 && counts.completed as f64 >= COMPLETED_SHARE_MIN * counts.intended as f64
+/// Judged by what the generator itself knows.
+fn verdict(trial: &Trial) -> Verdict {
+    let mut judged = trial.clone();
+    if trial.offered == 0.0 {
+        // In a closed loop the generator is meant to be as busy as it can, and is late by its nature.
+        judged.parties.generator_core_busiest = 0.0;
+        (judged.latency.lag_p99_us, judged.latency.lag_max_us, judged.skipped_generator) = (0, 0, 0);
+    }
+    let (class, invalid_reason, not_clean_reason) = match judge(&judged, &Rules::default()) {
+        weir_knee::Verdict::Clean => (Some(Class::Clean), None, None),
+        weir_knee::Verdict::NotClean(found) => (Some(Class::NotClean), None, Some(found.reason.to_string())),
+        weir_knee::Verdict::Invalid(found) => (None, Some(found.reason.to_string()), None),
+        weir_knee::Verdict::Unsteady => (None, Some("unsteady".to_owned()), None),
+    };
+    let lost = trial.resources.sockets_asked - trial.resources.sockets_established;
+    let evidence = BTreeMap::from([
+        ("connections_lost".to_owned(), lost.into()),
+        ("generator_core_busiest".to_owned(), trial.parties.generator_core_busiest.into()),
+        ("generator_lag_max_us".to_owned(), trial.latency.lag_max_us.into()),
+    ]);
+    Verdict { valid: invalid_reason.is_none(), class, invalid_reason, not_clean_reason, stop_reason: None, evidence }
 }
 
 /// To a thousandth: more would be noise, and such numbers read back from JSON as they were.
 fn rounded(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
-}
-
-fn first(reasons: &[(bool, &str)]) -> Option<String> {
-    reasons.iter().find(|(applies, _)| *applies).map(|(_, reason)| (*reason).to_owned())
 }
 
 #[cfg(test)]
@@ -180,7 +180,7 @@ phase = [{ rate = 1000, duration = "10s" }]
 
     fn verdict(outcome: &Outcome, lost: u32, busiest: f64) -> (Option<String>, Option<String>) {
         let scenario = scenario::parse("s.toml", SOURCE).expect("a right scenario");
-        let verdict = judge(&scenario, &scenario.phases[0], outcome, lost, busiest);
+        let verdict = super::verdict(&trial(&scenario, &scenario.phases[0], outcome, lost, busiest));
         assert_eq!(verdict.valid, verdict.class.is_some());
         (verdict.invalid_reason, verdict.not_clean_reason)
     }

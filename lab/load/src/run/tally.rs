@@ -58,13 +58,19 @@ impl Fate {
 }
 
 /// One second of one shard, warm-up and drain included; for the live view.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Slice {
     pub(super) completed: u64,
     /// Shed, failed and skipped.
     pub(super) failed: u64,
     pub(super) sojourn: Recorder,
     pub(super) generator_lag: Recorder,
+}
+
+impl Default for Slice {
+    fn default() -> Self {
+        Self { completed: 0, failed: 0, sojourn: Recorder::live(), generator_lag: Recorder::live() }
+    }
 }
 
 impl Slice {
