@@ -7,8 +7,10 @@
 mod check;
 mod demo;
 mod gateway;
+mod lab_knee;
 mod lab_load;
 mod origin;
+mod plan;
 mod run;
 mod top;
 
@@ -37,6 +39,7 @@ enum Command {
     Check(check::CheckArgs),
     Demo(demo::DemoArgs),
     Top(top::TopArgs),
+    Plan(plan::PlanArgs),
     /// The lab: synthetic back ends, and the tools that measure.
     #[command(subcommand)]
     Lab(Lab),
@@ -48,6 +51,7 @@ enum Lab {
     #[command(subcommand)]
     Origin(Origin),
     Load(lab_load::LoadArgs),
+    Knee(lab_knee::KneeArgs),
 }
 
 #[derive(Subcommand)]
@@ -63,8 +67,10 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
+        Command::Plan(args) => plan::run(&args),
         Command::Lab(Lab::Origin(Origin::Redis(args))) => origin::run(&args),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
+        Command::Lab(Lab::Knee(args)) => lab_knee::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -54,6 +54,12 @@ const LANES: &[Lane] = &[
         body: |workspace| end_to_end(workspace, "hostile", "polling"),
     },
     Lane {
+        name: "lab",
+        about: "the lab against real servers, one test at a time: it measures",
+        needs: &[Part::Servers],
+        body: lab,
+    },
+    Lane {
         name: "clients:python",
         about: "redis-py: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Python],
@@ -184,6 +190,14 @@ fn end_to_end(workspace: &Workspace, binary: &str, driver: &str) -> Result<Repor
         ["test", "--package", "weir-tests", "--locked", "--no-fail-fast", "--test", binary, "--", "--test-threads=2"];
     let name = format!("{binary}:{driver}");
     cargo_test(workspace, &name, &words, &environment)
+}
+
+/// The tests that measure, without neighbours.
+fn lab(workspace: &Workspace) -> Result<Report> {
+    let environment = gateway_environment(workspace, "auto")?;
+    let words =
+        ["test", "--package", "weir-tests", "--locked", "--no-fail-fast", "--test", "lab", "--", "--test-threads=1"];
+    cargo_test(workspace, "lab", &words, &environment)
 }
 
 /// Builds the gateway; the environment that tells the harness where everything is.

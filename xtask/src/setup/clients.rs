@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use super::run_with_retries;
-use crate::command::exists;
 use crate::workspace::Workspace;
+use weir_parties::exists;
 
 /// Folder of one language's suite.
 pub fn suite_folder(workspace: &Workspace, language: &str) -> PathBuf {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::run_with_retries;
-use crate::command::exists;
+use weir_parties::exists;
 
 /// Redis 7.0 on Debian 12.
 const REDIS_PACKAGES: &[&str] = &["redis-server", "redis-tools"];

@@ -40,6 +40,9 @@ const ROOMS: &[Room] = &[
         besides: &[
             ("weir-load", "weir-knee"),
             ("weir-load", "weir-origin"),
+            ("weir-trials", "weir-knee"),
+            ("weir-trials", "weir-load"),
+            ("weir-trials", "weir-parties"),
         ],
     },
     Room { folder: "tests", may_use: TEST_USES, besides: &[] },

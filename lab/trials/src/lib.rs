@@ -1,0 +1,29 @@
+//! Trials: the load, the programs that carry it, and the judge, put together.
+//!
+//! [`knee()`] starts an origin and a gateway on CPUs of their own, asks `weir-knee` for one trial after the other, runs each
+//! with `weir-load`, watches what CPU time every party used in exactly the measured window, and hands the figures back
+//! until the search is over.
+//!
+//! | file | concept |
+//! |---|---|
+//! | [`placement`] | which CPUs the gateway, the origin and the generator get |
+//! | [`stage`] | the programs of a search: origin, sink, gateway |
+//! | `watch` | CPU, descriptors and kernel counters over one window, second by second |
+//! | `trial` | one trial: load and watch, as plain figures |
+//! | [`mod@knee`] | the search from the first calibration to the last rung |
+//! | [`result`](mod@result) | the file of a search, which `weir plan` reads |
+//! | [`table`] | the rows that people read |
+#![forbid(unsafe_code)]
+
+pub mod knee;
+pub mod placement;
+pub mod result;
+pub mod stage;
+pub mod table;
+mod trial;
+mod watch;
+
+pub use knee::{Progress, Request, knee};
+pub use placement::{NotRun, Placement};
+pub use result::KneeResult;
+pub use stage::Behind;

@@ -1,0 +1,100 @@
+//! Who gets which CPU. Whole CPUs only: a budget that the host cannot give is not run, never guessed.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// CPUs of the parties.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// One worker each.
+    pub gateway: Vec<u32>,
+    /// What stands behind the gateway.
+    pub origin: Vec<u32>,
+    /// The load generator.
+    pub generator: Vec<u32>,
+}
+
+/// Why a budget cannot be measured here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotRun {
+    /// CPUs asked for the gateway.
+    pub budget: u32,
+    /// CPUs that this process may use.
+    pub available: usize,
+}
+
+impl fmt::Display for NotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { budget, available } = self;
+        write!(
+            f,
+            "not run: a budget of {budget} CPUs needs at least {} (one for origin and generator), and this process may \
+             use {available}",
+            budget + 1
+        )
+    }
+}
+
+impl std::error::Error for NotRun {}
+
+impl Placement {
+    /// Gives the gateway the first `budget` of `cpus`; origin and generator halve the rest, or share it if it is one.
+    ///
+    /// # Errors
+    /// Nothing would be left for the others.
+    pub fn divide(cpus: &[u32], budget: u32) -> Result<Self, NotRun> {
+        let count = budget as usize;
+        if budget == 0 || cpus.len() <= count {
+            return Err(NotRun { budget, available: cpus.len() });
+        }
+        let (gateway, rest) = cpus.split_at(count);
+        let (origin, generator) = if rest.len() == 1 { (rest, rest) } else { rest.split_at(rest.len() / 2) };
+        Ok(Self { gateway: gateway.to_vec(), origin: origin.to_vec(), generator: generator.to_vec() })
+    }
+
+    /// Origin and generator have the same CPU.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.origin == self.generator
+    }
+}
+
+/// `gateway on CPU 0, origin on CPU 1, generator on CPU 1 (shared)`.
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = list_of;
+        let shared = if self.is_shared() { " (shared)" } else { "" };
+        let Self { gateway, origin, generator } = self;
+        write!(
+            f,
+            "gateway on CPU {}, origin on CPU {}, generator on CPU {}{shared}",
+            list(gateway),
+            list(origin),
+            list(generator)
+        )
+    }
+}
+
+/// As `taskset -c` reads them.
+#[must_use]
+pub fn list_of(cpus: &[u32]) -> String {
+    cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_divided_and_never_invented() {
+        let two = Placement::divide(&[0, 1], 1).expect("one each");
+        assert!(two.is_shared());
+        assert_eq!(two.to_string(), "gateway on CPU 0, origin on CPU 1, generator on CPU 1 (shared)");
+        let eight = Placement::divide(&[0, 1, 2, 3, 4, 5, 6, 7], 4).expect("enough");
+        assert_eq!((eight.gateway, eight.origin, eight.generator), (vec![0, 1, 2, 3], vec![4, 5], vec![6, 7]));
+        let refusal = Placement::divide(&[0, 1], 2).expect_err("nothing left");
+        assert!(refusal.to_string().starts_with("not run: a budget of 2 CPUs needs at least 3"), "{refusal}");
+        assert!(Placement::divide(&[0, 1], 0).is_err() && Placement::divide(&[], 1).is_err());
+    }
+}

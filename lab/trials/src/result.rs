@@ -1,0 +1,146 @@
+//! The file of a search: what was found, in what shape, on what machine, and how to find it again.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use weir_knee::Knee;
+use weir_knee::plan::{Dimension, Figure, Measured, Shape};
+use weir_load::Scenario;
+use weir_load::record::Host;
+use weir_load::scenario::{CommandKind, Mode};
+
+use crate::placement::Placement;
+
+/// Name and version of the file; a changed meaning gets a new number.
+pub const SCHEMA: &str = "weir.lab.result/1";
+
+/// One search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KneeResult {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Of the search; plans cite it.
+    pub run_id: String,
+    /// Seconds since 1970 at its end.
+    pub ended: u64,
+    /// What it speaks for, and nothing else.
+    pub shape: Shape,
+    /// The command that repeats it.
+    pub command: String,
+    /// The scenario, whole.
+    pub scenario: String,
+    /// The gateway's configuration, whole.
+    pub gateway_config: String,
+    /// Who ran where.
+    pub placement: Placement,
+    /// The machine.
+    pub host: Host,
+    /// What was found.
+    pub knee: Knee,
+}
+
+/// Why a text is no result.
+#[derive(Debug)]
+pub enum ResultError {
+    /// Not JSON, or not with these fields.
+    Json(serde_json::Error),
+    /// Another schema, which stands here.
+    Schema(String),
+}
+
+impl std::fmt::Display for ResultError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Json(error) => write!(f, "no result of `weir lab knee`: {error}"),
+            Self::Schema(found) => write!(f, "schema is {found:?}, this version reads {SCHEMA:?}"),
+        }
+    }
+}
+
+impl std::error::Error for ResultError {}
+
+impl KneeResult {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// No JSON, a missing field, or another schema.
+    pub fn from_json(text: &str) -> Result<Self, ResultError> {
+        /// Read first: a file of another schema has other fields.
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+        }
+        let head: Head = serde_json::from_str(text).map_err(ResultError::Json)?;
+        if head.schema != SCHEMA {
+            return Err(ResultError::Schema(head.schema));
+        }
+        serde_json::from_str(text).map_err(ResultError::Json)
+    }
+
+    /// As a row that a plan may be made from, `now` seconds after 1970.
+    #[must_use]
+    pub fn measured(&self, now: u64) -> Measured {
+        Measured {
+            run_id: self.run_id.clone(),
+            age_s: now.saturating_sub(self.ended),
+            shape: self.shape.clone(),
+            dimension: Dimension::Requests,
+            figure: Figure::of(&self.knee),
+        }
+    }
+}
+
+/// What stood behind the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// A real server.
+    Real,
+    /// The lab's own origin.
+    Synthetic,
+}
+
+/// The shape of a search. Of the scenario all that shapes the load is in the row, whatever its name.
+#[must_use]
+pub fn shape_of(scenario: &Scenario, budget: u32, backend: Backend, is_quick: bool) -> Shape {
+    let Scenario { name, payload, connections, pipeline, commands, mode, slo_p99, .. } = scenario;
+    let mix: Vec<String> =
+        commands.iter().map(|command| format!("{} x {}", kind_of(&command.kind), command.weight)).collect();
+    let arrival = match mode {
+        Mode::Open(arrival) => arrival.to_string(),
+        Mode::Closed => "closed loop".to_owned(),
+    };
+    let slo = slo_p99.map_or("none".to_owned(), |slo| format!("{} us", slo.as_micros()));
+    let backend = match backend {
+        Backend::Real => "real",
+        Backend::Synthetic => "synthetic",
+    };
+    let quick = if is_quick { ", quick look" } else { "" };
+    Shape {
+        row: format!(
+            "{name}: {}, {payload}, {connections} connections, pipeline {pipeline}, {arrival}, p99 limit {slo}, {backend} \
+             back end{quick}",
+            mix.join(" + ")
+        ),
+        budget_vcpu: f64::from(budget),
+        budget_kind: "cpuset".to_owned(),
+        driver: "auto".to_owned(),
+        tls: "off".to_owned(),
+        telemetry: "on".to_owned(),
+    }
+}
+
+fn kind_of(kind: &CommandKind) -> String {
+    match kind {
+        CommandKind::Get => "GET".to_owned(),
+        CommandKind::Set => "SET".to_owned(),
+        CommandKind::Mget { keys } => format!("MGET of {keys}"),
+        CommandKind::Incr => "INCR".to_owned(),
+        CommandKind::Raw { words } => words.join(" "),
+    }
+}
+
+/// Seconds since 1970.
+#[must_use]
+pub fn seconds_since_epoch() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since: Duration| since.as_secs())
+}

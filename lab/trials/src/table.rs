@@ -1,0 +1,105 @@
+//! Rows that people read: one per trial while the search goes on, and the result.
+
+use std::fmt::Write as _;
+
+use weir_knee::command::Rate;
+use weir_knee::trial::Trial;
+use weir_knee::{Knee, Purpose, Run, Verdict, cell::short};
+
+/// Width of the first column of the result.
+const NAME_WIDTH: usize = 18;
+
+/// A trial that begins: `verify above 52.5k/s, 30 s`.
+#[must_use]
+pub fn begins(run: &Run) -> String {
+    let rate = match run.rate {
+        Rate::Saturate => "as fast as it answers".to_owned(),
+        Rate::Offered(rate) => format!("{}/s", short(rate)),
+    };
+    let retry = if run.is_retry { format!(", again, {} shards", run.shards) } else { String::new() };
+    let seconds = run.length.warmup_s + run.length.window_s;
+    format!("{:<12} {rate:<22} {seconds:.0} s{retry}", name(run.purpose))
+}
+
+/// A trial that is over: what came of it, and who was how busy.
+#[must_use]
+pub fn ended(run: &Run, trial: &Trial, verdict: &Verdict) -> String {
+    let share = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.0} %", share * 1e2));
+    let parties = &trial.parties;
+    let cost = parties.gateway_cpu_us_per_req.map_or(String::new(), |cost| format!(", {cost:.2} us/request"));
+    format!(
+        "{:<12} {:>8}/s done  p99 {:>7} us  gateway {}{cost}  origin {}  generator {}  {verdict}",
+        name(run.purpose),
+        short(trial.completed_rate()),
+        trial.latency.sojourn_p99_us,
+        share(parties.gateway_core_busiest),
+        share(parties.origin_core_busiest),
+        share(Some(parties.generator_core_busiest)),
+    )
+}
+
+/// The result of a search.
+#[must_use]
+pub fn result(row: &str, knee: &Knee) -> String {
+    let mut text = format!("{row}\n");
+    let mut line = |name: &str, value: String| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {name:<NAME_WIDTH$} {value}");
+    };
+    let between = match (&knee.clean, &knee.not_clean) {
+        (Some(clean), Some(above)) => format!(
+            "  ({} of {} trials clean; at {} {} of {})",
+            clean.clean,
+            clean.repeats,
+            short(above.rate),
+            above.clean,
+            above.repeats
+        ),
+        (Some(clean), None) => {
+            format!("  ({} of {} trials clean; no higher load could be offered)", clean.clean, clean.repeats)
+        }
+        _ => String::new(),
+    };
+    line("clean knee", format!("{}{between}", knee.clean_cell("req/s")));
+    line("first overload", knee.overload_cell("req/s").to_string());
+    let spread = knee.peak.and_then(|peak| peak.completed.interval());
+    let spread = spread.map_or(String::new(), |(low, high)| format!("  (95 % {} to {})", short(low), short(high)));
+    line("peak completed", format!("{}{spread}", knee.peak_cell("req/s")));
+    line("planning read", knee.planning_read());
+    if let Some(stop) = &knee.stop {
+        let evidence: Vec<String> = stop
+            .evidence
+            .iter()
+            .map(|found| match found.limit {
+                Some(limit) => format!("{} {:.3} (limit {limit:.3})", found.what, found.value),
+                None => format!("{} {:.3}", found.what, found.value),
+            })
+            .collect();
+        line("stop reason", format!("{}: {}", stop.reason, evidence.join(", ")));
+    }
+    if let Some(base) = &knee.base {
+        let cost = base.gateway_cpu_us_per_req.map_or(String::new(), |cost| format!(", gateway {cost:.2} us/request"));
+        let (p50, p99) = (base.sojourn_p50_us, base.sojourn_p99_us);
+        line("low load", format!("{}/s: p50 {p50} us, p99 {p99} us{cost}", short(base.rate)));
+    }
+    let ceilings = &knee.ceilings;
+    let (sink, direct) = (short(ceilings.null_sink), short(ceilings.direct));
+    line("ceilings", format!("generator {sink}/s, direct {direct}/s, offered at most {}/s", short(knee.ceiling)));
+    line("trials", knee.seen.len().to_string());
+    text
+}
+
+fn name(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::NullSink => "generator",
+        Purpose::Direct => "direct",
+        Purpose::LowLoad => "low load",
+        Purpose::Ramp => "ramp",
+        Purpose::Bisect => "bisect",
+        Purpose::Recheck => "recheck",
+        Purpose::VerifyKnee => "verify",
+        Purpose::VerifyAbove => "verify above",
+        Purpose::StepDown => "step down",
+        Purpose::Overload => "overload",
+    }
+}

@@ -1,0 +1,172 @@
+//! One trial: a load on a target, and everything that happened meanwhile, as plain figures.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use weir_engine::settings::Address;
+use weir_knee::Rules;
+use weir_knee::command::{Rate, Run};
+use weir_knee::trial::{Refused, Trial, Used};
+use weir_load::scenario::{Mode, Phase};
+use weir_load::{Event, Scenario, StepRecord};
+use weir_parties::interrupt;
+use weir_parties::limits::ephemeral_ports;
+
+use crate::watch::{Party, PartyUse, Watch, Watched};
+
+/// Pause between two looks at Ctrl-C.
+const LOOK: Duration = Duration::from_millis(100);
+/// Slices in a row that have to agree before a trial is steady.
+const STEADY_SLICES: usize = 3;
+/// Standard deviations of a Poisson count that they may always be from their mean.
+const STEADY_SIGMAS: f64 = 4.0;
+
+/// What to load, and whom to watch.
+pub(crate) struct Subject<'a> {
+    pub(crate) target: &'a Address,
+    pub(crate) gateway: Option<u32>,
+    pub(crate) origin: Option<u32>,
+}
+
+/// Runs one trial of `scenario`, whose phases are not used.
+pub(crate) fn run(
+    scenario: &Scenario,
+    asked: &Run,
+    subject: &Subject<'_>,
+    rules: &Rules,
+) -> Result<(Trial, StepRecord)> {
+    let scenario = scenario_of(scenario, asked)?;
+    let (events, told) = mpsc::channel();
+    let target = subject.target.clone();
+    let load = thread::spawn({
+        let scenario = scenario.clone();
+        move || weir_load::run(&scenario, &target, &events)
+    });
+    let mut watch = None;
+    let mut rates = Vec::new();
+    let mut step = None;
+    loop {
+        // The load cannot be interrupted; this process can.
+        interrupt::check()?;
+        match told.recv_timeout(LOOK) {
+            Ok(Event::Phase { measures, ends }) => watch = Some(Watch::start(parties(subject), measures, ends)),
+            Ok(Event::Second(second)) => rates.push(second.completed as f64),
+            Ok(Event::Step { record, trial, .. }) => step = Some((*trial, *record)),
+            Ok(Event::Preloading(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    match load.join() {
+        Ok(outcome) => outcome?,
+        Err(_) => bail!("the load generator failed; its message stands above"),
+    }
+    let (Some((mut trial, record)), Some(watch)) = (step, watch) else { bail!("the load ended without a result") };
+    let watched = watch.finish()?;
+    let window = Duration::from_secs_f64(asked.length.window_s);
+    trial.is_steady = is_steady(&rates, scenario.phases[0].warmup, window, rules.steady_share);
+    fill(&mut trial, &watched, subject)?;
+    trial.parties.refused = most_refused(&record);
+    Ok((trial, record))
+}
+
+/// The scenario with one phase: this trial.
+fn scenario_of(scenario: &Scenario, asked: &Run) -> Result<Scenario> {
+    let mut scenario = scenario.clone();
+    let rate = match asked.rate {
+        Rate::Saturate => {
+            scenario.mode = Mode::Closed;
+            None
+        }
+        Rate::Offered(rate) => match weir_load::Rate::per_second(rate) {
+            Some(rate) => Some(rate),
+            None => bail!("a rate of {rate} requests per second is beyond the generator"),
+        },
+    };
+    let seconds = |seconds: f64| Duration::from_secs_f64(seconds);
+    let (warmup, duration) = (seconds(asked.length.warmup_s), seconds(asked.length.window_s));
+    scenario.phases = vec![Phase { name: "trial".to_owned(), rate, warmup, duration }];
+    scenario.shards = asked.shards.min(scenario.connections);
+    Ok(scenario)
+}
+
+fn parties(subject: &Subject<'_>) -> Vec<(Party, u32)> {
+    let gateway = subject.gateway.map(|id| (Party::Gateway, id));
+    let origin = subject.origin.map(|id| (Party::Origin, id));
+    gateway.into_iter().chain(origin).chain([(Party::Generator, std::process::id())]).collect()
+}
+
+fn fill(trial: &mut Trial, watched: &Watched, subject: &Subject<'_>) -> Result<()> {
+    let busiest = |used: &PartyUse| used.threads.iter().copied().fold(0.0, f64::max);
+    if let Some(gateway) = watched.parties.get(&Party::Gateway) {
+        trial.parties.gateway_core_busiest = Some(busiest(gateway));
+        trial.parties.gateway_core_mean = mean_of_busy(&gateway.threads);
+        trial.parties.gateway_cpu_us_per_req =
+            (trial.completed > 0).then(|| gateway.cpu_s * 1e6 / trial.completed as f64);
+    }
+    trial.parties.generator_wait = watched.parties.get(&Party::Generator).map(|generator| generator.wait);
+    trial.parties.origin_core_busiest = watched.parties.get(&Party::Origin).map(busiest);
+    trial.host.slices = watched.slices;
+    trial.host.slices_stolen = watched.slices_stolen;
+    trial.host.idle = Some(watched.machine.idle);
+    let fullest = watched.parties.values().map(|used| Used { used: used.fds.open, limit: used.fds.limit });
+    trial.resources.fds = fullest.max_by(|a, b| a.share().total_cmp(&b.share())).unwrap_or_default();
+    if !matches!(subject.target, Address::Unix(_)) {
+        trial.resources.ports = Used { used: trial.resources.sockets_asked, limit: ephemeral_ports()? };
+    }
+    trial.resources.kernel_drops = watched.kernel.drops;
+    trial.resources.swap_bytes = watched.kernel.swapped * rustix::param::page_size() as u64;
+    Ok(())
+}
+
+/// Mean over the threads that carry load: the others (admin, log) do next to nothing.
+fn mean_of_busy(threads: &[f64]) -> Option<f64> {
+    let most = threads.iter().copied().fold(0.0, f64::max);
+    let busy: Vec<f64> = threads.iter().copied().filter(|share| *share > most / 4.0).collect();
+    (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64)
+}
+
+/// The refusal that clients saw most.
+fn most_refused(record: &StepRecord) -> Option<Refused> {
+    let (limit, count) = record.counts.shed.iter().max_by_key(|(_, count)| **count)?;
+    Some(Refused { limit: limit.clone(), count: *count })
+}
+
+/// Whether three seconds in a row agree about the completed rate, around the begin of the window. Latency is not asked:
+/// under overload it grows, and that is a finding and no fault of the trial. A window too short to tell passes.
+fn is_steady(rates: &[f64], warmup: Duration, window: Duration, share: f64) -> bool {
+    let begin = (warmup.as_secs_f64().floor() as usize).saturating_sub(1);
+    let end = ((warmup + window).as_secs_f64().floor() as usize).min(rates.len());
+    let around = rates.get(begin..end).unwrap_or_default();
+    around.len() < STEADY_SLICES || around.windows(STEADY_SLICES).any(|slices| agree(slices, share))
+}
+
+fn agree(rates: &[f64], share: f64) -> bool {
+    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+    let allowed = (share * mean).max(STEADY_SIGMAS * mean.sqrt());
+    rates.iter().all(|rate| (rate - mean).abs() <= allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_seconds_in_a_row_must_agree() {
+        let (warmup, window) = (Duration::from_secs(1), Duration::from_secs(4));
+        let is_steady = |rates: &[f64], warmup, window| is_steady(rates, warmup, window, 0.02);
+        assert!(is_steady(&[500.0, 10_000.0, 10_100.0, 9_950.0, 10_000.0], warmup, window));
+        assert!(!is_steady(&[500.0, 10_000.0, 5_000.0, 10_000.0, 5_000.0], warmup, window));
+        // 100 a second scatter by 10.
+        assert!(is_steady(&[100.0, 120.0, 85.0, 100.0, 90.0], warmup, window));
+        assert!(is_steady(&[1.0, 9.0], Duration::ZERO, Duration::from_secs(2)), "too short to tell");
+    }
+
+    #[test]
+    fn idle_threads_do_not_dilute_the_mean_of_the_cores() {
+        let mean = mean_of_busy(&[0.9, 0.7, 0.001, 0.02]).expect("two busy threads");
+        assert!((mean - 0.8).abs() < 1e-9);
+        assert_eq!(mean_of_busy(&[]), None);
+    }
+}

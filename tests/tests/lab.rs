@@ -1,0 +1,197 @@
+//! The lab as a user runs it: `weir lab knee` and `weir plan` as processes, against real servers. The tests of this binary
+//! run one after the other, because they measure.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use weir_tests::gateway::program;
+use weir_tests::server::{Kind, Server};
+
+const SCENARIO: &str = r#"
+name = "small"
+protocol = "redis"
+connections = 20
+slo_p99 = "100ms"
+keys = { count = 1000 }
+command = [{ name = "GET", weight = 80 }, { name = "SET", weight = 20 }]
+phase = [{ rate = 1000, duration = "1s" }]
+"#;
+
+/// A folder with a scenario, and the commands that use it.
+struct Bench {
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(scenario: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("scenario.toml"), scenario).expect("written");
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `weir`, behind the words of `wrapper`.
+    fn weir(&self, wrapper: &[&str], words: &[&str]) -> Output {
+        let program = program().to_string_lossy().into_owned();
+        let all: Vec<&str> = wrapper.iter().copied().chain([&*program]).chain(words.iter().copied()).collect();
+        let mut command = Command::new(all[0]);
+        command.args(&all[1..]).current_dir(self.folder.path()).output().expect("weir starts")
+    }
+
+    /// A quick search. Its output, and its result if there is one.
+    fn knee(&self, wrapper: &[&str], words: &[&str]) -> (String, Option<Value>) {
+        let fixed = ["lab", "knee", "scenario.toml", "--quick", "--json", "found.json"];
+        let output = self.weir(wrapper, &[&fixed, words].concat());
+        let told = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+        let result = fs::read_to_string(self.path("found.json")).unwrap_or_default();
+        (told, serde_json::from_str(&result).ok())
+    }
+}
+
+/// Searches until one is not spoiled by the machine (steal, somebody else's load), three times at most.
+fn fit(mut search: impl FnMut() -> (String, Option<Value>)) -> (String, Value) {
+    for _ in 0..3 {
+        let (told, result) = search();
+        let result = result.unwrap_or_else(|| panic!("no result:\n{told}"));
+        if !told.contains("invalid: ") {
+            return (told, result);
+        }
+        eprintln!("spoiled:\n{told}");
+    }
+    panic!("three searches were spoiled; is the machine busy?");
+}
+
+fn number(result: &Value, path: &str) -> f64 {
+    result.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} is no number in {result:#}"))
+}
+
+fn word<'a>(result: &'a Value, path: &str) -> &'a str {
+    result.pointer(path).and_then(Value::as_str).unwrap_or_else(|| panic!("{path} is no word in {result:#}"))
+}
+
+#[test]
+fn a_knee_in_front_of_real_redis_is_found_and_a_quick_look_sizes_nothing() {
+    let server = Server::start(Kind::Redis);
+    let bench = Bench::new(SCENARIO);
+    let behind = server.address.tcp().to_string();
+    let (told, result) = fit(|| bench.knee(&[], &["--behind", &behind, "--rate-max", "5000"]));
+    assert_eq!(word(&result, "/knee/outcome"), "at_ceiling", "{told}");
+    assert_eq!(word(&result, "/knee/stop/reason"), "asked", "{told}");
+    assert_eq!(number(&result, "/knee/clean/rate"), 5_000.0);
+    assert!(number(&result, "/knee/clean/clean") >= 2.0);
+    assert!(number(&result, "/knee/base/gateway_cpu_us_per_req") > 1.0, "a request costs more than a microsecond here");
+    assert!(number(&result, "/knee/ceilings/direct") > 5_000.0);
+    assert!(told.contains("clean knee") && told.contains("5.0k req/s"), "{told}");
+    assert!(server.calls("get") > 10_000, "the load went to the server");
+    // A look is no evidence.
+    let plan = ["plan", "--scenario", "scenario.toml", "--demand", "4000", "--results", "."];
+    let refused = bench.weir(&[], &plan);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && text.contains("quick look"), "{text}");
+    // What makes it one taken away, it sizes.
+    let whole = result.to_string().replace(", quick look", "");
+    fs::write(bench.path("found.json"), whole).expect("written");
+    let planned = bench.weir(&[], &plan);
+    let text = String::from_utf8_lossy(&planned.stdout).into_owned();
+    assert!(text.starts_with("3 instances of 1 vCPU each"), "{text}");
+}
+
+#[test]
+fn a_back_end_slower_than_the_gateway_is_named_as_the_reason() {
+    let bench = Bench::new(SCENARIO);
+    let origin = Origin::start(&["--delay", "2ms"]);
+    let (told, result) = fit(|| bench.knee(&[], &["--behind", &origin.address]));
+    assert_eq!(word(&result, "/knee/stop/reason"), "backend", "{told}");
+    let (clean, direct) = (number(&result, "/knee/clean/rate"), number(&result, "/knee/ceilings/direct"));
+    assert!(clean > direct / 2.0 && clean < direct * 1.1, "{clean} of {direct}\n{told}");
+}
+
+#[test]
+fn too_few_descriptors_are_named_as_the_reason() {
+    // The generator has 20 connections and about as many descriptors of its own.
+    let bench = Bench::new(SCENARIO);
+    let (told, result) = bench.knee(&["prlimit", "--nofile=72:72"], &[]);
+    let result = result.unwrap_or_else(|| panic!("no result:\n{told}"));
+    assert_eq!(word(&result, "/knee/stop/reason"), "connections", "{told}");
+    assert!(told.contains("file descriptors"), "{told}");
+    let _ = fs::remove_file(bench.path("found.json"));
+    // With still fewer there are not even the connections.
+    let (told, _) = bench.knee(&["prlimit", "--nofile=30:30"], &[]);
+    assert!(told.contains("open files"), "{told}");
+}
+
+#[test]
+fn a_generator_starved_of_cpu_is_named_as_the_reason() {
+    let bench = Bench::new(SCENARIO);
+    let server = Server::start(Kind::Redis);
+    let last = std::thread::available_parallelism().expect("CPUs").get() - 1;
+    let _hogs: Vec<Hog> = (0..4).map(|_| Hog::start(last)).collect();
+    let behind = server.address.tcp().to_string();
+    let (told, result) = bench.knee(&[], &["--behind", &behind]);
+    let result = result.unwrap_or_else(|| panic!("no result:\n{told}"));
+    assert_eq!(word(&result, "/knee/stop/reason"), "generator", "{told}");
+    assert!(result.pointer("/knee/clean").is_some_and(Value::is_null), "no knee from such a lab: {told}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_before_any_load() {
+    let bench = Bench::new(SCENARIO);
+    let (told, _) = bench.knee(&[], &["--budget", "512"]);
+    assert!(told.contains("not run: a budget of 512 CPUs"), "{told}");
+    let closed = Bench::new(&SCENARIO.replace("protocol", "mode = \"closed\"\nprotocol").replace("rate = 1000, ", ""));
+    let (told, _) = closed.knee(&[], &[]);
+    assert!(told.contains("write `mode = \"open\"`"), "{told}");
+    let (told, _) = bench.knee(&[], &["--behind", "127.0.0.1:9"]);
+    assert!(told.contains("cannot reach 127.0.0.1:9"), "{told}");
+}
+
+/// A synthetic server of the lab.
+struct Origin {
+    child: Child,
+    address: String,
+}
+
+impl Origin {
+    fn start(words: &[&str]) -> Self {
+        let port = weir_tests::port::free();
+        let address = format!("127.0.0.1:{port}");
+        let mut command = Command::new(program());
+        command.args(["lab", "origin", "redis", "--bind", &address]).args(words);
+        let child = command.stdout(Stdio::null()).spawn().expect("an origin starts");
+        weir_tests::deadline::until_true("the origin to listen", || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Self { child, address }
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A process that never rests, on one CPU.
+struct Hog(Child);
+
+impl Hog {
+    fn start(cpu: usize) -> Self {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]);
+        Self(command.spawn().expect("taskset starts"))
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

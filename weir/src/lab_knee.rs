@@ -1,0 +1,123 @@
+//! `weir lab knee`: how much a gateway of this build carries cleanly on this machine.
+
+use std::{fs, path::PathBuf, str::FromStr};
+
+use clap::Args;
+use weir_engine::settings::Address;
+use weir_knee::Rules;
+use weir_trials::{
+    Behind, KneeResult, Progress, Request,
+    knee::{Failure, Found},
+    result::{self, Backend},
+    table,
+};
+
+use crate::lab_load;
+
+/// Find the clean knee: the highest load that this build carries without an error, a refusal or a lost request, verified
+/// by repeats, and what stops it there. Starts gateway and origin itself, on CPUs of their own.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  weir lab knee examples/lab/redis-mixed.toml\n  weir lab knee examples/lab/redis-mixed.toml --behind 127.0.0.1:6379 --json results/redis-real.json\n  weir lab knee examples/lab/redis-mixed.toml --quick\n\nA whole search takes 15 to 30 minutes, a quick one about two. Size from whole ones: `weir plan`. The phases of the scenario are not used. Exit: 0 a knee was found, 1 none was, 2 the command line is wrong."
+)]
+pub struct KneeArgs {
+    /// The scenario, a TOML file; an open loop.
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: PathBuf,
+
+    /// CPUs of the gateway, one worker each.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    budget: u32,
+
+    /// A server that runs already, to stand behind the gateway; without it the lab starts its own origin.
+    #[arg(long, value_name = "HOST:PORT|unix:/path", value_parser = Address::from_str)]
+    behind: Option<Address>,
+
+    /// Offer no more than this many requests per second.
+    #[arg(long, value_name = "RATE")]
+    rate_max: Option<f64>,
+
+    /// Short trials and 10 % precision: a look, nothing to size from.
+    #[arg(long)]
+    quick: bool,
+
+    /// Write the result with all its trials to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+pub fn run(args: &KneeArgs) -> Result<(), String> {
+    let scenario = lab_load::read(&args.scenario)?;
+    let source = fs::read_to_string(&args.scenario).map_err(|error| format!("{}: {error}", args.scenario.display()))?;
+    if let Some(path) = &args.json {
+        // Before any load, so that no result is lost for want of a place.
+        fs::write(path, "").map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let request = Request {
+        weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
+        behind: args.behind.clone().map_or(Behind::Origin, Behind::Server),
+        budget: args.budget,
+        rate_max: args.rate_max,
+        rules: if args.quick { Rules::quick() } else { Rules::default() },
+        scenario,
+    };
+    let mut last = None;
+    let found = weir_trials::knee(&request, |progress| {
+        tell(progress);
+        if let Progress::Ended { record, .. } = progress {
+            last = Some((*record).clone());
+        }
+    });
+    let found = found.map_err(|failure| match failure {
+        Failure::NotRun(why) => why.to_string(),
+        Failure::Other(error) => format!("{error:#}"),
+    })?;
+    if args.quick {
+        println!("A quick look: short trials, 10 % precision. Nothing to size from.");
+    }
+    let behind = args.behind.as_ref().map_or("synthetic origin".to_owned(), |address| format!("server at {address}"));
+    println!("{}; {behind}", found.placement);
+    print!("{}", table::result(&request.scenario.name, &found.knee));
+    if let (Some(path), Some(record)) = (&args.json, last) {
+        let result = result_of(args, &request, &found, source, &record);
+        let text = serde_json::to_string(&result).map_err(|error| error.to_string())?;
+        fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    match found.knee.capacity() {
+        Some(_) => Ok(()),
+        None => Err(format!("no knee was found: {}", found.knee.clean_cell("req/s"))),
+    }
+}
+
+fn tell(progress: &Progress<'_>) {
+    match progress {
+        Progress::Started { placement, config } => {
+            eprintln!("{placement}");
+            config.lines().filter(|line| !line.is_empty()).for_each(|line| eprintln!("  {line}"));
+        }
+        Progress::Begins(run) => eprintln!("{}", table::begins(run)),
+        Progress::Ended { run, trial, verdict, .. } => eprintln!("{}", table::ended(run, trial, verdict)),
+    }
+}
+
+fn result_of(
+    args: &KneeArgs,
+    request: &Request,
+    found: &Found,
+    scenario: String,
+    record: &weir_load::StepRecord,
+) -> KneeResult {
+    let backend = if args.behind.is_some() { Backend::Real } else { Backend::Synthetic };
+    KneeResult {
+        schema: result::SCHEMA.to_owned(),
+        run_id: record.identity.run_id.clone(),
+        ended: result::seconds_since_epoch(),
+        shape: result::shape_of(&request.scenario, request.budget, backend, args.quick),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        scenario,
+        gateway_config: found.config.clone(),
+        placement: found.placement.clone(),
+        host: record.host.clone(),
+        knee: found.knee.clone(),
+    }
+}
