@@ -59,7 +59,7 @@ fn fit(mut search: impl FnMut() -> (String, Option<Value>)) -> (String, Value) {
     for _ in 0..3 {
         let (told, result) = search();
         let result = result.unwrap_or_else(|| panic!("no result:\n{told}"));
-        if !told.contains("invalid: ") {
+        if !told.contains("invalid: ") && word(&result, "/knee/stop/reason") != "box" {
             return (told, result);
         }
         eprintln!("spoiled:\n{told}");
@@ -104,12 +104,16 @@ fn a_knee_in_front_of_real_redis_is_found_and_a_quick_look_sizes_nothing() {
 
 #[test]
 fn a_back_end_slower_than_the_gateway_is_named_as_the_reason() {
-    let bench = Bench::new(SCENARIO);
-    let origin = Origin::start(&["--delay", "2ms"]);
+    // 200 connections, each answered after 50 ms: 4,000 a second, whatever stands in front. So slow that the generator is
+    // on time also on a busy machine.
+    let wide = SCENARIO.replace("connections = 20", "connections = 200").replace("100ms", "500ms");
+    let bench = Bench::new(&wide);
+    let origin = Origin::start(&["--delay", "50ms"]);
     let (told, result) = fit(|| bench.knee(&[], &["--behind", &origin.address]));
     assert_eq!(word(&result, "/knee/stop/reason"), "backend", "{told}");
     let (clean, direct) = (number(&result, "/knee/clean/rate"), number(&result, "/knee/ceilings/direct"));
-    assert!(clean > direct / 2.0 && clean < direct * 1.1, "{clean} of {direct}\n{told}");
+    // Half a second of backlog is allowed, which a window of three takes some time to gather.
+    assert!(clean > direct / 2.0 && clean < direct * 1.3, "{clean} of {direct}\n{told}");
 }
 
 #[test]

@@ -50,8 +50,9 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
     let scenario = lab_load::read(&args.scenario)?;
     let source = fs::read_to_string(&args.scenario).map_err(|error| format!("{}: {error}", args.scenario.display()))?;
     if let Some(path) = &args.json {
-        // Before any load, so that no result is lost for want of a place.
-        fs::write(path, "").map_err(|error| format!("{}: {error}", path.display()))?;
+        // Before any load, so that no result is lost for want of a place. An earlier result stays until there is a new one.
+        let file = fs::OpenOptions::new().append(true).create(true).open(path);
+        file.map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
@@ -72,17 +73,22 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
         Failure::NotRun(why) => why.to_string(),
         Failure::Other(error) => format!("{error:#}"),
     })?;
-    if args.quick {
-        println!("A quick look: short trials, 10 % precision. Nothing to size from.");
-    }
-    let behind = args.behind.as_ref().map_or("synthetic origin".to_owned(), |address| format!("server at {address}"));
-    println!("{}; {behind}", found.placement);
-    print!("{}", table::result(&request.scenario.name, &found.knee));
     if let (Some(path), Some(record)) = (&args.json, last) {
         let result = result_of(args, &request, &found, source, &record);
         let text = serde_json::to_string(&result).map_err(|error| error.to_string())?;
-        fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))?;
+        // Whole or not at all.
+        let partial = path.with_extension("partial");
+        fs::write(&partial, text + "\n").map_err(|error| format!("{}: {error}", partial.display()))?;
+        fs::rename(&partial, path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    if args.quick {
+        println!("A quick look: short trials, 10 % precision. Nothing to size from.");
+    }
+    match &args.behind {
+        None => println!("{}", found.placement),
+        Some(address) => println!("{}; behind it {address}, on whatever CPU it has", found.placement.without_origin()),
+    }
+    print!("{}", table::result(&request.scenario.name, &found.knee));
     match found.knee.capacity() {
         Some(_) => Ok(()),
         None => Err(format!("no knee was found: {}", found.knee.clean_cell("req/s"))),
@@ -92,7 +98,7 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
 fn tell(progress: &Progress<'_>) {
     match progress {
         Progress::Started { placement, config } => {
-            eprintln!("{placement}");
+            eprintln!("{}", placement.without_origin());
             config.lines().filter(|line| !line.is_empty()).for_each(|line| eprintln!("  {line}"));
         }
         Progress::Begins(run) => eprintln!("{}", table::begins(run)),

@@ -71,7 +71,7 @@ pub fn run(args: &PlanArgs) -> Result<(), String> {
         BackendName::Synthetic => Backend::Synthetic,
     };
     let demand = Demand {
-        scenario: args.scenario.display().to_string(),
+        command: command(args),
         shape: result::shape_of(&scenario, args.budget, backend, false),
         peak: vec![(Dimension::Requests, args.demand)],
         headroom: args.headroom,
@@ -81,6 +81,13 @@ pub fn run(args: &PlanArgs) -> Result<(), String> {
     let plan = weir_knee::plan(&demand, &measured).map_err(|refusal| format!("no plan: {refusal}"))?;
     print!("{}", text_of(&plan, &demand));
     Ok(())
+}
+
+/// What would find the knee that is missing.
+fn command(args: &PlanArgs) -> String {
+    let (scenario, results, budget) = (args.scenario.display(), args.results.display(), args.budget);
+    let behind = if args.backend == BackendName::Real { " --behind HOST:PORT" } else { "" };
+    format!("weir lab knee {scenario} --budget {budget}{behind} --json {results}/NAME.json")
 }
 
 /// Every result of a folder. A file that is none is named: it may be the one that was meant.
@@ -213,7 +220,7 @@ phase = [{ rate = 1000, duration = "1s" }]
         assert_eq!(measured.len(), 1);
         let scenario = lab_load::read(&args.scenario).expect("a right scenario");
         let demand = Demand {
-            scenario: String::new(),
+            command: String::new(),
             shape: result::shape_of(&scenario, 1, Backend::Real, false),
             peak: vec![(Dimension::Requests, 900_000.0)],
             headroom: 0.3,
@@ -237,7 +244,10 @@ phase = [{ rate = 1000, duration = "1s" }]
         let folder = tempfile::tempdir().expect("a folder");
         let args = args(folder.path(), 1_000.0);
         let refusal = run(&args).expect_err("no results");
-        assert!(refusal.contains("no clean knee") && refusal.contains("weir lab knee"), "{refusal}");
+        assert!(
+            refusal.contains("no clean knee") && refusal.contains("--budget 1 --behind HOST:PORT --json"),
+            "{refusal}"
+        );
         write(folder.path(), "quick.json", &result(&args, true, Some(5_000.0)));
         write(folder.path(), "none.json", &result(&args, false, None));
         let refusal = run(&args).expect_err("nothing to size from");

@@ -53,12 +53,12 @@ impl Rate {
     }
 }
 
-/// How long a trial is. Warm-up is the shortest; the driver extends it until slices agree.
+/// How long a trial is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Length {
     /// A verifying trial.
     pub is_long: bool,
-    /// Shortest warm-up, seconds.
+    /// Warm-up, seconds.
     pub warmup_s: f64,
     /// Measured window, seconds.
     pub window_s: f64,

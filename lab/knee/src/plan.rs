@@ -109,8 +109,8 @@ impl Figure {
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Demand {
-    /// Scenario file that would measure the shape.
-    pub scenario: String,
+    /// The command that would measure the shape.
+    pub command: String,
     /// Shape of one instance and its traffic.
     pub shape: Shape,
     /// Demand at peak per dimension, each at most once.
@@ -270,7 +270,7 @@ fn matching<'a>(
             Err(reason) => instead.push(format!("run {}: {reason}", row.run_id)),
         }
     }
-    found.ok_or_else(|| Refusal::Missing { dimension, instead, command: format!("weir lab knee {}", demand.scenario) })
+    found.ok_or_else(|| Refusal::Missing { dimension, instead, command: demand.command.clone() })
 }
 
 /// The capacity of a row, or why it may not speak for the shape.

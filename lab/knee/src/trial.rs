@@ -28,6 +28,9 @@ pub struct Trial {
     pub intended: u64,
     /// Of these, answered correctly, late ones included.
     pub completed: u64,
+    /// Right replies per second that came within the window, whenever they were intended; `None`: not known, and
+    /// `completed` stands for it. Under overload the two differ: what was intended early is answered late.
+    pub answered_rate: Option<f64>,
     /// Never sent because all connection slots were busy until past the late limit.
     pub skipped_backlog: u64,
     /// Never sent because the generator itself was behind.
@@ -59,10 +62,12 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Requests completed correctly per second of the window; 0 for an empty window.
+    /// Requests completed correctly per second of the window, by when the reply came if that is known; 0 for an empty
+    /// window.
     #[must_use]
     pub fn completed_rate(&self) -> f64 {
-        if self.window_s > 0.0 { self.completed as f64 / self.window_s } else { 0.0 }
+        let intended = if self.window_s > 0.0 { self.completed as f64 / self.window_s } else { 0.0 };
+        self.answered_rate.unwrap_or(intended)
     }
 }
 

@@ -8,7 +8,7 @@ use weir_engine::settings::Address;
 use weir_knee::search::Asked;
 use weir_knee::trial::{Backend, Trial};
 use weir_knee::{Command, Knee, Observation, Purpose, Rules, Run, Search, Verdict};
-use weir_load::scenario::Mode;
+use weir_load::scenario::{CommandKind, Mode};
 use weir_load::{Scenario, StepRecord};
 use weir_parties::place::allowed_cpus;
 use weir_parties::{Process, interrupt};
@@ -91,7 +91,7 @@ impl From<anyhow::Error> for Failure {
 /// A budget that this host does not have; programs that do not start; a target that cannot be reached; Ctrl-C.
 pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Found, Failure> {
     let placement = Placement::divide(&allowed_cpus()?, request.budget).map_err(Failure::NotRun)?;
-    let mut search = search_of(request)?;
+    let mut search = search_of(request, &placement)?;
     interrupt::watch()?;
     weir_engine::net::raise_descriptor_limit().context("the limit of open files")?;
     let mut set = CpuSet::new();
@@ -123,17 +123,29 @@ pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Fo
     }
 }
 
-fn search_of(request: &Request) -> Result<Search> {
+fn search_of(request: &Request, placement: &Placement) -> Result<Search> {
     let Request { scenario, behind, rate_max, rules, .. } = request;
     if scenario.mode == Mode::Closed {
         bail!("a closed loop has no rate, so it has no knee: write `mode = \"open\"`");
+    }
+    let reads =
+        scenario.commands.iter().any(|command| matches!(command.kind, CommandKind::Get | CommandKind::Mget { .. }));
+    let writes = scenario.commands.iter().any(|command| matches!(command.kind, CommandKind::Set));
+    if scenario.integrity && reads && writes && !scenario.keys.preload {
+        bail!(
+            "replies cannot be checked: without `preload = true` under [keys] a trial reads what the one before it wrote; \
+             preload, or write `integrity = false`"
+        );
     }
     let backend = match behind {
         Behind::Origin => Backend::Synthetic,
         Behind::Server(_) => Backend::Real,
     };
+    // More shards than CPUs would share a full core and each look half idle.
+    let shards_max = (placement.generator.len() as u32).max(scenario.shards);
+    let rules = Rules { shards_max, ..rules.clone() };
     let asked = Asked { backend, rate_max: *rate_max, shards: scenario.shards };
-    Ok(Search::new(asked, rules.clone(), scenario.seed)?)
+    Ok(Search::new(asked, rules, scenario.seed)?)
 }
 
 /// Runs the trials that the search asks for. Each writes the keys anew, if the scenario does so at all: what a reply must

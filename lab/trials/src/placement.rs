@@ -76,6 +76,14 @@ impl fmt::Display for Placement {
     }
 }
 
+impl Placement {
+    /// As told before the origin is known, or when it is not the lab's.
+    #[must_use]
+    pub fn without_origin(&self) -> String {
+        format!("gateway on CPU {}, generator on CPU {}", list_of(&self.gateway), list_of(&self.generator))
+    }
+}
+
 /// As `taskset -c` reads them.
 #[must_use]
 pub fn list_of(cpus: &[u32]) -> String {
@@ -90,6 +98,7 @@ mod tests {
     fn cpus_are_divided_and_never_invented() {
         let two = Placement::divide(&[0, 1], 1).expect("one each");
         assert!(two.is_shared());
+        assert_eq!(two.without_origin(), "gateway on CPU 0, generator on CPU 1");
         assert_eq!(two.to_string(), "gateway on CPU 0, origin on CPU 1, generator on CPU 1 (shared)");
         let eight = Placement::divide(&[0, 1, 2, 3, 4, 5, 6, 7], 4).expect("enough");
         assert_eq!((eight.gateway, eight.origin, eight.generator), (vec![0, 1, 2, 3], vec![4, 5], vec![6, 7]));

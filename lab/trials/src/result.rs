@@ -102,7 +102,7 @@ pub enum Backend {
 /// The shape of a search. Of the scenario all that shapes the load is in the row, whatever its name.
 #[must_use]
 pub fn shape_of(scenario: &Scenario, budget: u32, backend: Backend, is_quick: bool) -> Shape {
-    let Scenario { name, payload, connections, pipeline, commands, mode, slo_p99, .. } = scenario;
+    let Scenario { name, payload, connections, pipeline, commands, mode, slo_p99, keys, late_limit, .. } = scenario;
     let mix: Vec<String> =
         commands.iter().map(|command| format!("{} x {}", kind_of(&command.kind), command.weight)).collect();
     let arrival = match mode {
@@ -117,9 +117,13 @@ pub fn shape_of(scenario: &Scenario, budget: u32, backend: Backend, is_quick: bo
     let quick = if is_quick { ", quick look" } else { "" };
     Shape {
         row: format!(
-            "{name}: {}, {payload}, {connections} connections, pipeline {pipeline}, {arrival}, p99 limit {slo}, {backend} \
-             back end{quick}",
-            mix.join(" + ")
+            "{name}: {}, {payload}, {connections} connections, pipeline {pipeline}, {arrival}, {} keys {:?}{}, p99 \
+             limit {slo}, late limit {} us, {backend} back end{quick}",
+            mix.join(" + "),
+            keys.count,
+            keys.distribution,
+            if keys.preload { "" } else { " not preloaded" },
+            late_limit.as_micros()
         ),
         budget_vcpu: f64::from(budget),
         budget_kind: "cpuset".to_owned(),

@@ -62,7 +62,7 @@ impl Stage {
         Ok(Self { weir: weir.to_owned(), folder, placement: placement.clone(), origin, behind, gateway, front, config })
     }
 
-    /// The cheapest server there is, on the gateway's CPUs, which are idle while the generator is calibrated.
+    /// An origin of the lab on the gateway's CPUs, which are idle while the generator is calibrated: it has them for itself.
     pub(crate) fn start_sink(&self) -> Result<(Process, Address)> {
         start_origin(&self.weir, "sink", &self.placement.gateway, self.folder.path())
     }

@@ -66,6 +66,7 @@ pub(crate) fn run(
     let watched = watch.finish()?;
     let window = Duration::from_secs_f64(asked.length.window_s);
     trial.is_steady = is_steady(&rates, scenario.phases[0].warmup, window, rules.steady_share);
+    trial.answered_rate = answered_rate(&rates, scenario.phases[0].warmup, window);
     fill(&mut trial, &watched, subject)?;
     trial.parties.refused = most_refused(&record);
     Ok((trial, record))
@@ -102,8 +103,8 @@ fn fill(trial: &mut Trial, watched: &Watched, subject: &Subject<'_>) -> Result<(
     if let Some(gateway) = watched.parties.get(&Party::Gateway) {
         trial.parties.gateway_core_busiest = Some(busiest(gateway));
         trial.parties.gateway_core_mean = mean_of_busy(&gateway.threads);
-        trial.parties.gateway_cpu_us_per_req =
-            (trial.completed > 0).then(|| gateway.cpu_s * 1e6 / trial.completed as f64);
+        let answered = trial.completed_rate() * trial.window_s;
+        trial.parties.gateway_cpu_us_per_req = (answered > 0.0).then(|| gateway.cpu_s * 1e6 / answered);
     }
     trial.parties.generator_wait = watched.parties.get(&Party::Generator).map(|generator| generator.wait);
     trial.parties.origin_core_busiest = watched.parties.get(&Party::Origin).map(busiest);
@@ -118,6 +119,14 @@ fn fill(trial: &mut Trial, watched: &Watched, subject: &Subject<'_>) -> Result<(
     trial.resources.kernel_drops = watched.kernel.drops;
     trial.resources.swap_bytes = watched.kernel.swapped * rustix::param::page_size() as u64;
     Ok(())
+}
+
+/// Replies per second of the window, by when they came; `None` unless it is made of whole seconds.
+fn answered_rate(rates: &[f64], warmup: Duration, window: Duration) -> Option<f64> {
+    let is_whole = warmup.subsec_nanos() == 0 && window.subsec_nanos() == 0 && !window.is_zero();
+    let (begin, count) = (warmup.as_secs() as usize, window.as_secs() as usize);
+    let within = rates.get(begin..begin + count).filter(|_| is_whole)?;
+    Some(within.iter().sum::<f64>() / count as f64)
 }
 
 /// Mean over the threads that carry load: the others (admin, log) do next to nothing.
@@ -161,6 +170,14 @@ mod tests {
         // 100 a second scatter by 10.
         assert!(is_steady(&[100.0, 120.0, 85.0, 100.0, 90.0], warmup, window));
         assert!(is_steady(&[1.0, 9.0], Duration::ZERO, Duration::from_secs(2)), "too short to tell");
+    }
+
+    #[test]
+    fn what_is_answered_after_the_window_is_not_of_its_rate() {
+        let (warmup, window) = (Duration::from_secs(1), Duration::from_secs(2));
+        assert_eq!(answered_rate(&[9.0, 100.0, 110.0, 40.0], warmup, window), Some(105.0));
+        assert_eq!(answered_rate(&[9.0, 100.0], warmup, window), None, "seconds are missing");
+        assert_eq!(answered_rate(&[9.0, 100.0, 110.0], Duration::from_millis(500), window), None);
     }
 
     #[test]

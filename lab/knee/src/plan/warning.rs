@@ -39,7 +39,7 @@ impl fmt::Display for Warning {
         f.write_str(match self {
             Self::Old => "a run is older than 30 days: measure again on today's build and kernel",
             Self::QuotaShaped => "measured under a CPU quota: throttling puts whole periods into the tail",
-            Self::AtCeiling => "the lab reached its own ceiling: the knee is a lower bound",
+            Self::AtCeiling => "the highest load that was offered: the knee is a lower bound",
             Self::NoFailover => "failover 0: losing one instance at the peak overloads the rest",
             Self::Bursts => "demand must be the peak second, not the mean of a minute",
             Self::LatencyVariation => "a slower back end holds more requests in flight and lowers the knee",
@@ -47,7 +47,9 @@ impl fmt::Display for Warning {
             Self::Payloads => "a larger payload is another row",
             Self::Telemetry => "a higher telemetry level is another row",
             Self::Mirroring => "mirrored traffic counts as traffic",
-            Self::NoisyNeighbours => "stolen CPU lowers the knee; the lab dropped the slices where it saw any",
+            Self::NoisyNeighbours => {
+                "stolen CPU lowers the knee; the lab counts the slices where it saw any and refuses a trial with many"
+            }
         })
     }
 }

@@ -21,7 +21,13 @@ fn measured(run_id: &str, dimension: Dimension, capacity: f64) -> Measured {
 }
 
 fn demand(peak: &[(Dimension, f64)]) -> Demand {
-    Demand { scenario: "redis.toml".into(), shape: shape(), peak: peak.to_vec(), headroom: 0.30, failover: 1 }
+    Demand {
+        command: "weir lab knee redis.toml".into(),
+        shape: shape(),
+        peak: peak.to_vec(),
+        headroom: 0.30,
+        failover: 1,
+    }
 }
 
 #[test]
