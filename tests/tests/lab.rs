@@ -54,9 +54,9 @@ impl Bench {
     }
 }
 
-/// Searches until one is not spoiled by the machine (steal, somebody else's load), three times at most.
+/// Searches until one is not spoiled by the machine (steal, somebody else's load), five times at most.
 fn fit(mut search: impl FnMut() -> (String, Option<Value>)) -> (String, Value) {
-    for _ in 0..3 {
+    for _ in 0..5 {
         let (told, result) = search();
         let result = result.unwrap_or_else(|| panic!("no result:\n{told}"));
         if !told.contains("invalid: ") && word(&result, "/knee/stop/reason") != "box" {
@@ -64,7 +64,7 @@ fn fit(mut search: impl FnMut() -> (String, Option<Value>)) -> (String, Value) {
         }
         eprintln!("spoiled:\n{told}");
     }
-    panic!("three searches were spoiled; is the machine busy?");
+    panic!("five searches were spoiled; is the machine busy?");
 }
 
 fn number(result: &Value, path: &str) -> f64 {

@@ -155,6 +155,8 @@ impl Rules {
     pub fn quick() -> Self {
         Self {
             precision: 0.10,
+            // Of two or three slices one may be lost.
+            slices_stolen_share_max: 0.50,
             verify_repeats: 2,
             verify_repeats_max: 3,
             overload_ladder: vec![1.25, 1.5],
