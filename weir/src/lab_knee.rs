@@ -8,8 +8,7 @@ use weir_knee::Rules;
 use weir_trials::{
     Behind, KneeResult, Progress, Request,
     knee::{Failure, Found},
-    result::{self, Backend},
-    table,
+    result, table,
 };
 
 use crate::lab_load;
@@ -47,8 +46,7 @@ pub struct KneeArgs {
 }
 
 pub fn run(args: &KneeArgs) -> Result<(), String> {
-    let scenario = lab_load::read(&args.scenario)?;
-    let source = fs::read_to_string(&args.scenario).map_err(|error| format!("{}: {error}", args.scenario.display()))?;
+    let (scenario, source) = lab_load::read_with_source(&args.scenario)?;
     if let Some(path) = &args.json {
         // Before any load, so that no result is lost for want of a place. An earlier result stays until there is a new one.
         let file = fs::OpenOptions::new().append(true).create(true).open(path);
@@ -62,19 +60,13 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
         rules: if args.quick { Rules::quick() } else { Rules::default() },
         scenario,
     };
-    let mut last = None;
-    let found = weir_trials::knee(&request, |progress| {
-        tell(progress);
-        if let Progress::Ended { record, .. } = progress {
-            last = Some((*record).clone());
-        }
-    });
+    let found = weir_trials::knee(&request, tell);
     let found = found.map_err(|failure| match failure {
         Failure::NotRun(why) => why.to_string(),
         Failure::Other(error) => format!("{error:#}"),
     })?;
-    if let (Some(path), Some(record)) = (&args.json, last) {
-        let result = result_of(args, &request, &found, source, &record);
+    if let Some(path) = &args.json {
+        let result = result_of(args, &request, &found, source);
         let text = serde_json::to_string(&result).map_err(|error| error.to_string())?;
         // Whole or not at all.
         let partial = path.with_extension("partial");
@@ -106,24 +98,17 @@ fn tell(progress: &Progress<'_>) {
     }
 }
 
-fn result_of(
-    args: &KneeArgs,
-    request: &Request,
-    found: &Found,
-    scenario: String,
-    record: &weir_load::StepRecord,
-) -> KneeResult {
-    let backend = if args.behind.is_some() { Backend::Real } else { Backend::Synthetic };
+fn result_of(args: &KneeArgs, request: &Request, found: &Found, scenario: String) -> KneeResult {
     KneeResult {
         schema: result::SCHEMA.to_owned(),
-        run_id: record.identity.run_id.clone(),
+        run_id: found.run_id.clone(),
         ended: result::seconds_since_epoch(),
-        shape: result::shape_of(&request.scenario, request.budget, backend, args.quick),
+        shape: result::shape_of(&request.scenario, request.budget, request.behind.backend(), args.quick),
         command: std::env::args().collect::<Vec<_>>().join(" "),
         scenario,
         gateway_config: found.config.clone(),
         placement: found.placement.clone(),
-        host: record.host.clone(),
+        host: found.host.clone(),
         knee: found.knee.clone(),
     }
 }

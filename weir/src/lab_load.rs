@@ -64,14 +64,20 @@ pub fn run(args: &LoadArgs) -> Result<(), String> {
 
 /// Reads a scenario, or says all that is wrong with it.
 pub fn read(path: &Path) -> Result<Scenario, String> {
+    read_with_source(path).map(|(scenario, _)| scenario)
+}
+
+/// As [`read`], with the text of the file.
+pub fn read_with_source(path: &Path) -> Result<(Scenario, String), String> {
     let shown = path.display();
-    let too_large = || format!("{shown}: more than {} bytes; a scenario is a small file", scenario::FILE_BYTES_MAX);
     let length = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.len();
     if length > scenario::FILE_BYTES_MAX as u64 {
-        return Err(too_large());
+        return Err(format!("{shown}: more than {} bytes; a scenario is a small file", scenario::FILE_BYTES_MAX));
     }
     let source = fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
-    scenario::parse(&shown.to_string(), &source).map_err(|mistakes| format!("the scenario is refused\n{mistakes}"))
+    let parsed = scenario::parse(&shown.to_string(), &source);
+    let scenario = parsed.map_err(|mistakes| format!("the scenario is refused\n{mistakes}"))?;
+    Ok((scenario, source))
 }
 
 /// Where records go.

@@ -8,14 +8,11 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use weir_knee::{
-    Plan,
+    Backend, Plan,
     cell::short,
     plan::{Demand, Dimension, FAILOVER_DEFAULT, HEADROOM_DEFAULT, Measured},
 };
-use weir_trials::{
-    KneeResult,
-    result::{self, Backend},
-};
+use weir_trials::{KneeResult, result};
 
 use crate::lab_load;
 

@@ -34,17 +34,9 @@ impl CpuTime {
     ///
     /// A thread that ends between two looks takes its time with it; the gateways compared here keep their threads.
     pub fn of(process: u32) -> Result<Self> {
-        let mut run = 0u64;
-        let tasks = format!("/proc/{process}/task");
-        for task in std::fs::read_dir(&tasks).with_context(|| tasks.clone())? {
-            let path = task?.path().join("schedstat");
-            // A thread may end between the listing and the look.
-            let Ok(text) = std::fs::read_to_string(&path) else { continue };
-            let first = text.split_whitespace().next().context("an empty schedstat")?;
-            run += first.parse::<u64>().with_context(|| path.display().to_string())?;
-        }
+        let run = ThreadTimes::of(process)?.0.iter().map(|thread| thread.run).sum();
         let stat = stat(&format!("/proc/{process}/stat"))?;
-        Ok(Self { run: Duration::from_nanos(run), user: ticks(stat[UTIME]), system: ticks(stat[STIME]) })
+        Ok(Self { run, user: ticks(stat[UTIME]), system: ticks(stat[STIME]) })
     }
 
     /// Of all children of this process that have been waited for. Sampled: whole clock ticks.

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use weir_engine::settings::Address;
 use weir_knee::search::Asked;
-use weir_knee::trial::{Backend, Trial};
-use weir_knee::{Command, Knee, Observation, Purpose, Rules, Run, Search, Verdict};
+use weir_knee::{Command, Knee, Observation, Purpose, Rules, Run, Search, Trial, Verdict};
+use weir_load::record::Host;
 use weir_load::scenario::{CommandKind, Mode};
 use weir_load::{Scenario, StepRecord};
 use weir_parties::place::allowed_cpus;
@@ -54,8 +54,6 @@ pub enum Progress<'a> {
         trial: &'a Trial,
         /// What it was worth.
         verdict: Verdict,
-        /// The whole record.
-        record: &'a StepRecord,
     },
 }
 
@@ -68,6 +66,10 @@ pub struct Found {
     pub placement: Placement,
     /// The gateway's configuration.
     pub config: String,
+    /// Of the last trial; plans cite it.
+    pub run_id: String,
+    /// The machine.
+    pub host: Host,
 }
 
 /// Why there is no result.
@@ -102,23 +104,20 @@ pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Fo
     told(&Progress::Started { placement: &placement, config: stage.config() });
     let config = stage.config().to_owned();
     let mut driver = Driver { scenario: &request.scenario, rules: &request.rules, stage, sink: None };
-    let mut seen = None;
+    let (mut run_id, mut host) = (String::new(), Host::default());
+    let mut command = search.next(None);
     loop {
-        match search.next(seen.as_ref()) {
-            Command::Done(knee) => return Ok(Found { knee: *knee, placement, config }),
-            Command::Run(run) => {
-                told(&Progress::Begins(&run));
-                let (trial, record) = driver.run(&run)?;
-                let observation = Observation { run, trial };
-                // Ask now, so that the verdict told is the one that the search came to.
-                let mut ahead = search.clone();
-                ahead.next(Some(&observation));
-                if let Some(last) = ahead.seen().last() {
-                    let (trial, verdict) = (&observation.trial, last.verdict);
-                    told(&Progress::Ended { run: &run, trial, verdict, record: &record });
-                }
-                seen = Some(observation);
-            }
+        let run = match command {
+            Command::Done(knee) => return Ok(Found { knee: *knee, placement, config, run_id, host }),
+            Command::Run(run) => run,
+        };
+        told(&Progress::Begins(&run));
+        let (trial, record) = driver.run(&run)?;
+        (run_id, host) = (record.identity.run_id, record.host);
+        let observation = Observation { run, trial };
+        command = search.next(Some(&observation));
+        if let Some(last) = search.seen().last() {
+            told(&Progress::Ended { run: &run, trial: &observation.trial, verdict: last.verdict });
         }
     }
 }
@@ -137,14 +136,10 @@ fn search_of(request: &Request, placement: &Placement) -> Result<Search> {
              preload, or write `integrity = false`"
         );
     }
-    let backend = match behind {
-        Behind::Origin => Backend::Synthetic,
-        Behind::Server(_) => Backend::Real,
-    };
     // More shards than CPUs would share a full core and each look half idle.
     let shards_max = (placement.generator.len() as u32).max(scenario.shards);
     let rules = Rules { shards_max, ..rules.clone() };
-    let asked = Asked { backend, rate_max: *rate_max, shards: scenario.shards };
+    let asked = Asked { backend: behind.backend(), rate_max: *rate_max, shards: scenario.shards };
     Ok(Search::new(asked, rules, scenario.seed)?)
 }
 

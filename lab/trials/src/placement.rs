@@ -63,15 +63,14 @@ impl Placement {
 /// `gateway on CPU 0, origin on CPU 1, generator on CPU 1 (shared)`.
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = list_of;
         let shared = if self.is_shared() { " (shared)" } else { "" };
         let Self { gateway, origin, generator } = self;
         write!(
             f,
             "gateway on CPU {}, origin on CPU {}, generator on CPU {}{shared}",
-            list(gateway),
-            list(origin),
-            list(generator)
+            list_of(gateway),
+            list_of(origin),
+            list_of(generator)
         )
     }
 }

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use weir_knee::Knee;
 use weir_knee::plan::{Dimension, Figure, Measured, Shape};
+use weir_knee::{Backend, Knee};
 use weir_load::Scenario;
 use weir_load::record::Host;
 use weir_load::scenario::{CommandKind, Mode};
@@ -88,15 +88,6 @@ impl KneeResult {
             figure: Figure::of(&self.knee),
         }
     }
-}
-
-/// What stood behind the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
-    /// A real server.
-    Real,
-    /// The lab's own origin.
-    Synthetic,
 }
 
 /// The shape of a search. Of the scenario all that shapes the load is in the row, whatever its name.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 use weir_engine::settings::Address;
+use weir_knee::Backend;
 use weir_parties::place::free_port;
 use weir_parties::{Launch, Process};
 
@@ -22,6 +23,17 @@ pub enum Behind {
     Origin,
     /// A server that runs already.
     Server(Address),
+}
+
+impl Behind {
+    /// Which ceiling bounds the search, and what a plan may be made for.
+    #[must_use]
+    pub fn backend(&self) -> Backend {
+        match self {
+            Self::Origin => Backend::Synthetic,
+            Self::Server(_) => Backend::Real,
+        }
+    }
 }
 
 /// The programs, and where they listen. Dropped, they end.
