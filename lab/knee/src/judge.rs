@@ -221,7 +221,6 @@ pub fn judge_ceiling(trial: &Trial, rules: &Rules, has_replies: bool) -> Verdict
 pub fn failed_checks(trial: &Trial, rules: &Rules) -> Vec<Finding<Check>> {
     let resources = &trial.resources;
     let latency = &trial.latency;
-    let lag_limit = (rules.lag_p99_share_max * latency.sojourn_p99_us as f64).max(rules.lag_p99_us_floor as f64);
     let origin = match (trial.backend, trial.parties.origin_core_busiest) {
         (Backend::Real, _) => 0.0,
         (Backend::Synthetic, busiest) => busiest.unwrap_or(f64::NAN),
@@ -251,7 +250,7 @@ pub fn failed_checks(trial: &Trial, rules: &Rules) -> Vec<Finding<Check>> {
     at_most(Check::Throttled, throttled as f64, 0.0);
     at_most(Check::Ceiling, trial.offered, ceiling);
     at_most(Check::GeneratorCpu, trial.parties.generator_core_busiest, rules.generator_core_max);
-    at_most(Check::GeneratorLag, latency.lag_p99_us as f64, lag_limit);
+    at_most(Check::GeneratorLag, latency.lag_p99_us as f64, rules.lag_p99_us_max(trial));
     at_most(Check::GeneratorLag, latency.lag_max_us as f64, rules.lag_max_us as f64);
     at_most(Check::GeneratorLag, trial.skipped_generator as f64, 0.0);
     at_most(Check::OriginCpu, origin, rules.origin_core_max);

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::trial::Trial;
+
 /// Thresholds. Shares are 0..=1, times microseconds (`_us`) or seconds (`_s`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -12,6 +14,9 @@ pub struct Rules {
     pub lag_p99_us_floor: u64,
     /// p99 generator lag allowed as a share of p99 sojourn. 10 %: the lab may colour the figure, not make it.
     pub lag_p99_share_max: f64,
+    /// p99 generator lag allowed as a share of the latency target. 1 %: lag is part of the sojourn that is held against
+    /// the target, and so little of it decides nothing. Idle virtual machines wake up that late.
+    pub lag_p99_slo_share_max: f64,
     /// Longest lag allowed. 50 ms: a stall of the generator, not a scheduling delay.
     pub lag_max_us: u64,
     /// Busiest generator core. 85 %: above, an open loop queues inside itself before it shows as lag.
@@ -105,6 +110,7 @@ impl Default for Rules {
         Self {
             lag_p99_us_floor: 200,
             lag_p99_share_max: 0.10,
+            lag_p99_slo_share_max: 0.01,
             lag_max_us: 50_000,
             generator_core_max: 0.85,
             generator_wait_max: 0.25,
@@ -191,6 +197,14 @@ impl fmt::Display for BadRule {
 impl std::error::Error for BadRule {}
 
 impl Rules {
+    /// p99 generator lag up to which the trial counts: the most generous of the three rules.
+    #[must_use]
+    pub fn lag_p99_us_max(&self, trial: &Trial) -> f64 {
+        let of_sojourn = self.lag_p99_share_max * trial.latency.sojourn_p99_us as f64;
+        let of_target = self.lag_p99_slo_share_max * trial.slo_p99_us.unwrap_or(0) as f64;
+        of_sojourn.max(of_target).max(self.lag_p99_us_floor as f64)
+    }
+
     /// Whether a search can work with these rules.
     ///
     /// # Errors

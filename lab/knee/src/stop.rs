@@ -148,11 +148,10 @@ impl Stop {
 
 fn generator(trial: &Trial, rules: &Rules) -> Vec<Evidence> {
     let latency = &trial.latency;
-    let lag_limit = (rules.lag_p99_share_max * latency.sojourn_p99_us as f64).max(rules.lag_p99_us_floor as f64);
     over(&[
         ("busiest generator core", trial.parties.generator_core_busiest, rules.generator_core_max),
         ("generator waiting for a CPU", trial.parties.generator_wait.unwrap_or(0.0), rules.generator_wait_max),
-        ("generator lag p99 us", latency.lag_p99_us as f64, lag_limit),
+        ("generator lag p99 us", latency.lag_p99_us as f64, rules.lag_p99_us_max(trial)),
         ("generator lag maximum us", latency.lag_max_us as f64, rules.lag_max_us as f64),
         ("requests skipped by the generator", trial.skipped_generator as f64, 0.0),
     ])

@@ -31,7 +31,7 @@ fn a_flawless_trial_is_clean() {
 #[test]
 fn every_validity_check_has_its_reason_on_both_sides_of_its_bound() {
     type Change = fn(&mut Trial);
-    let table: [(&str, Change, Change); 19] = [
+    let table: [(&str, Change, Change); 20] = [
         ("config-mismatch", |_| {}, |t| t.config_mismatch = Some("driver is polling".into())),
         ("config-mismatch", |_| {}, |t| t.offered = f64::NAN),
         (
@@ -57,6 +57,11 @@ fn every_validity_check_has_its_reason_on_both_sides_of_its_bound() {
             "generator-lag",
             |t| (t.latency.sojourn_p99_us, t.latency.lag_p99_us, t.slo_p99_us) = (10_000, 1_000, None),
             |t| (t.latency.sojourn_p99_us, t.latency.lag_p99_us, t.slo_p99_us) = (10_000, 1_001, None),
+        ),
+        (
+            "generator-lag",
+            |t| (t.slo_p99_us, t.latency.lag_p99_us) = (Some(100_000), 1_000),
+            |t| (t.slo_p99_us, t.latency.lag_p99_us) = (Some(100_000), 1_001),
         ),
         ("generator-lag", |t| t.latency.lag_max_us = 50_000, |t| t.latency.lag_max_us = 50_001),
         ("generator-lag", |_| {}, |t| t.skipped_generator = 1),
