@@ -155,6 +155,83 @@ fn what_cannot_be_measured_is_refused_before_any_load() {
     assert!(told.contains("cannot reach 127.0.0.1:9"), "{told}");
 }
 
+/// A peer's file: the gateway itself, started by another program.
+fn peer(name: &str, program: &str, seconds: &str) -> String {
+    let weir = weir_tests::gateway::program().display();
+    format!(
+        r#"name = "{name}"
+protocols = ["redis"]
+program = "{program}"
+install = "build it"
+arguments = ["{seconds}", "{weir}", "run", "--config", "{{config}}"]
+[config]
+file = "c.toml"
+text = '''
+[runtime]
+workers = {{workers}}
+[admin]
+bind = "127.0.0.1:{{admin_port}}"
+[[listener]]
+name = "redis"
+protocol = "redis"
+bind = "127.0.0.1:{{port}}"
+upstream = "redis"
+[[upstream]]
+name = "redis"
+endpoints = ["{{origin}}"]
+'''
+"#
+    )
+}
+
+#[test]
+fn peers_are_compared_and_who_is_missing_or_dies_does_not_end_it() {
+    let server = Server::start(Kind::Redis);
+    let bench = Bench::new(&SCENARIO.replace("duration = \"1s\"", "warmup = \"0s\", duration = \"1s\""));
+    // Behind a program that starts the gateway as a child of its own: its CPU time counts all the same.
+    for (name, program, seconds) in
+        [("mine", "timeout", "600"), ("brief", "timeout", "4"), ("absent", "no-such-one", "1")]
+    {
+        fs::write(bench.path(&format!("{name}.toml")), peer(name, program, seconds)).expect("written");
+    }
+    let peers = "envoy,haproxy,twemproxy,./mine.toml,./brief.toml,./absent.toml,direct";
+    let behind = server.address.tcp().to_string();
+    let words = ["lab", "compare", "scenario.toml", "--peers", peers, "--behind", &behind, "--blocks", "2"];
+    let output = bench.weir(&[], &[&words[..], &["--json", "found.json"]].concat());
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(bench.path("found.json")).expect("a result");
+    let result: Value = serde_json::from_str(&text).expect("JSON");
+    assert!(told.contains("Not compared: absent. no-such-one is not installed: build it"), "{told}");
+    assert!(word(&result, "/failed/0").starts_with("brief at phase-1"), "{told}");
+    assert!(word(&result, "/arms/2/config").contains("nbthread 1"), "{told}");
+    for arm in ["weir", "envoy", "haproxy", "twemproxy", "mine", "direct"] {
+        for (block, run) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let at = |path: &str| format!("/rows/0/blocks/{block}/runs/{arm}/{run}{path}");
+            let intended = number(&result, &at("/trial/intended"));
+            let completed = number(&result, &at("/trial/completed"));
+            assert!(intended > 500.0 && completed == intended, "{arm}: {completed} of {intended}\n{told}");
+            let cost = result.pointer(&at("/cpu_us")).and_then(Value::as_f64);
+            assert_eq!(cost.is_some_and(|micros| micros > 1.0), arm != "direct", "{arm}: {cost:?}\n{told}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_peer_is_refused_before_any_load() {
+    let bench = Bench::new(SCENARIO);
+    fs::write(bench.path("wrong.toml"), "name = \"wrong\"\ncolour = 1\n").expect("written");
+    let refusal = |peers: &str, budget: &str| {
+        let output = bench.weir(&[], &["lab", "compare", "scenario.toml", "--peers", peers, "--budget", budget]);
+        assert!(!output.status.success() && output.stdout.is_empty());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(refusal("nginx", "1").contains("no peer `nginx`; there are weir, envoy"));
+    assert!(refusal("./wrong.toml", "1").contains("wrong.toml:2: unknown field `colour`"));
+    assert!(refusal("envoy,envoy", "1").contains("envoy is named twice"));
+    assert!(refusal("envoy", "512").contains("not run: a budget of 512 CPUs"));
+}
+
 /// A synthetic server of the lab.
 struct Origin {
     child: Child,

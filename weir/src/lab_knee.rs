@@ -1,15 +1,11 @@
 //! `weir lab knee`: how much a gateway of this build carries cleanly on this machine.
 
-use std::{fs, path::PathBuf, str::FromStr};
+use std::{path::PathBuf, str::FromStr};
 
 use clap::Args;
 use weir_engine::settings::Address;
 use weir_knee::Rules;
-use weir_trials::{
-    Behind, KneeResult, Progress, Request,
-    knee::{Failure, Found},
-    result, table,
-};
+use weir_trials::{Behind, KneeResult, Progress, Request, file, knee::Found, result, table};
 
 use crate::lab_load;
 
@@ -48,9 +44,7 @@ pub struct KneeArgs {
 pub fn run(args: &KneeArgs) -> Result<(), String> {
     let (scenario, source) = lab_load::read_with_source(&args.scenario)?;
     if let Some(path) = &args.json {
-        // Before any load, so that no result is lost for want of a place. An earlier result stays until there is a new one.
-        let file = fs::OpenOptions::new().append(true).create(true).open(path);
-        file.map_err(|error| format!("{}: {error}", path.display()))?;
+        file::reserve(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
@@ -60,18 +54,10 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
         rules: if args.quick { Rules::quick() } else { Rules::default() },
         scenario,
     };
-    let found = weir_trials::knee(&request, tell);
-    let found = found.map_err(|failure| match failure {
-        Failure::NotRun(why) => why.to_string(),
-        Failure::Other(error) => format!("{error:#}"),
-    })?;
+    let found = weir_trials::knee(&request, tell).map_err(|failure| failure.to_string())?;
     if let Some(path) = &args.json {
         let result = result_of(args, &request, &found, source);
-        let text = serde_json::to_string(&result).map_err(|error| error.to_string())?;
-        // Whole or not at all.
-        let partial = path.with_extension("partial");
-        fs::write(&partial, text + "\n").map_err(|error| format!("{}: {error}", partial.display()))?;
-        fs::rename(&partial, path).map_err(|error| format!("{}: {error}", path.display()))?;
+        file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     if args.quick {
         println!("A quick look: short trials, 10 % precision. Nothing to size from.");

@@ -7,6 +7,7 @@
 mod check;
 mod demo;
 mod gateway;
+mod lab_compare;
 mod lab_knee;
 mod lab_load;
 mod origin;
@@ -52,6 +53,7 @@ enum Lab {
     Origin(Origin),
     Load(lab_load::LoadArgs),
     Knee(lab_knee::KneeArgs),
+    Compare(lab_compare::CompareArgs),
 }
 
 #[derive(Subcommand)]
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Lab(Lab::Origin(Origin::Redis(args))) => origin::run(&args),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::Knee(args)) => lab_knee::run(&args),
+        Command::Lab(Lab::Compare(args)) => lab_compare::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -56,7 +56,7 @@ const LANES: &[Lane] = &[
     Lane {
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
-        needs: &[Part::Servers],
+        needs: &[Part::Servers, Part::Peers],
         body: lab,
     },
     Lane {
@@ -194,7 +194,9 @@ fn end_to_end(workspace: &Workspace, binary: &str, driver: &str) -> Result<Repor
 
 /// The tests that measure, without neighbours.
 fn lab(workspace: &Workspace) -> Result<Report> {
-    let environment = gateway_environment(workspace, "auto")?;
+    let mut environment = gateway_environment(workspace, "auto")?;
+    // Where the lab looks for Envoy.
+    environment.push(("VIRTUAL_ENV".into(), setup::environment(workspace).to_string_lossy().into_owned()));
     let words =
         ["test", "--package", "weir-tests", "--locked", "--no-fail-fast", "--test", "lab", "--", "--test-threads=1"];
     cargo_test(workspace, "lab", &words, &environment)

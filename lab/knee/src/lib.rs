@@ -33,7 +33,9 @@
 //! | [`points`] | outcome of each rate; points that contradict each other |
 //! | [`knee`] | the result: an interval, what verified it, first overload, peak completed |
 //! | [`estimate`] | mean of repeats with a 95 % interval |
+//! | [`ratio`] | ratios of paired measurements with a bootstrap interval |
 //! | [`cell`] | how a result is printed in a table: a number, `below X`, `not reached`, `not run`, `n/a`, `invalid: ...` |
+//! | [`markdown`] | tables that also read well in a terminal |
 //! | [`plan`](mod@plan) | how many instances a demand needs, from clean knees only |
 //!
 //! Limits: a search ends within [`Rules::trials_max`] trials, whatever it is told. It reports a knee only if every long
@@ -45,8 +47,10 @@ pub mod command;
 pub mod estimate;
 pub mod judge;
 pub mod knee;
+pub mod markdown;
 pub mod plan;
 pub mod points;
+pub mod ratio;
 pub mod rules;
 pub mod search;
 pub mod stop;
@@ -58,6 +62,7 @@ pub use estimate::Estimate;
 pub use judge::{Check, NotClean, Verdict, judge};
 pub use knee::{Knee, Outcome};
 pub use plan::{Plan, Refusal, plan};
+pub use ratio::Ratio;
 pub use rules::{BadRule, Rules};
 pub use search::{Asked, Search, State};
 pub use stop::{Stop, StopReason};

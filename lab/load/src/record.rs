@@ -214,6 +214,9 @@ pub struct Resources {
 pub struct Party {
     /// CPU microseconds per completed request.
     pub cpu_us_per_req: Option<f64>,
+    /// Of its CPU time, the share in the kernel, 0 to 1; sampled by most kernels.
+    #[serde(default)]
+    pub kernel_share: Option<f64>,
     /// Busy share of its busiest core, 0 to 1.
     pub busiest_core: Option<f64>,
     /// Bytes.

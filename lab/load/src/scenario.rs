@@ -126,6 +126,15 @@ pub enum Protocol {
     Redis,
 }
 
+/// As peers and tables write it: `redis`.
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Redis => "redis",
+        })
+    }
+}
+
 /// Who decides when the next request is sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {

@@ -30,13 +30,23 @@ pub struct CpuUse {
 }
 
 impl CpuTime {
-    /// Of a running process: the first field of `/proc/<pid>/task/*/schedstat`, and utime and stime of its `stat`.
+    /// Of running processes, such as a [`family`]: the first field of `/proc/<pid>/task/*/schedstat`, and utime and stime
+    /// of their `stat`. Of those behind the first, one that has ended counts nothing.
     ///
     /// A thread that ends between two looks takes its time with it; the gateways compared here keep their threads.
-    pub fn of(process: u32) -> Result<Self> {
-        let run = ThreadTimes::of(process)?.0.iter().map(|thread| thread.run).sum();
-        let stat = stat(&format!("/proc/{process}/stat"))?;
-        Ok(Self { run, user: ticks(stat[UTIME]), system: ticks(stat[STIME]) })
+    pub fn of(processes: &[u32]) -> Result<Self> {
+        let run = ThreadTimes::of(processes)?.0.iter().map(|thread| thread.run).sum();
+        let mut time = Self { run, ..Self::default() };
+        for (index, process) in processes.iter().enumerate() {
+            match stat(&format!("/proc/{process}/stat")) {
+                Ok(stat) => {
+                    (time.user, time.system) = (time.user + ticks(stat[UTIME]), time.system + ticks(stat[STIME]))
+                }
+                Err(error) if index == 0 => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(time)
     }
 
     /// Of all children of this process that have been waited for. Sampled: whole clock ticks.
@@ -72,23 +82,30 @@ pub struct ThreadTime {
 }
 
 impl ThreadTimes {
-    /// Of a running process.
+    /// Of running processes. Of those behind the first, one that has ended counts nothing.
     ///
     /// # Errors
-    /// There is no such process.
-    pub fn of(process: u32) -> Result<Self> {
-        let tasks = format!("/proc/{process}/task");
-        let mut times = Vec::new();
-        for task in std::fs::read_dir(&tasks).with_context(|| tasks.clone())? {
-            let task = task?;
-            let Ok(id) = task.file_name().to_string_lossy().parse() else { continue };
+    /// The first does not exist.
+    pub fn of(processes: &[u32]) -> Result<Self> {
+        let mut times = Self::default();
+        for (index, process) in processes.iter().enumerate() {
+            match times.add(*process) {
+                Err(error) if index == 0 => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(times)
+    }
+
+    fn add(&mut self, process: u32) -> Result<()> {
+        for id in tasks(process)? {
             // A thread may end between the listing and the look.
-            let Ok(text) = std::fs::read_to_string(task.path().join("schedstat")) else { continue };
+            let Ok(text) = std::fs::read_to_string(format!("/proc/{process}/task/{id}/schedstat")) else { continue };
             let fields: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
             let [run, wait, ..] = fields[..] else { anyhow::bail!("a schedstat with {} fields", fields.len()) };
-            times.push(ThreadTime { id, run: Duration::from_nanos(run), wait: Duration::from_nanos(wait) });
+            self.0.push(ThreadTime { id, run: Duration::from_nanos(run), wait: Duration::from_nanos(wait) });
         }
-        Ok(Self(times))
+        Ok(())
     }
 
     /// What each thread used since an earlier look; those that were not there then count from their start.
@@ -101,6 +118,28 @@ impl ThreadTimes {
         };
         self.0.iter().map(used).collect()
     }
+}
+
+/// A process and all that it started, as long as they live: servers with worker processes, programs behind scripts.
+#[must_use]
+pub fn family(process: u32) -> Vec<u32> {
+    let mut members = vec![process];
+    let mut next = 0;
+    while let Some(&member) = members.get(next) {
+        next += 1;
+        for id in tasks(member).unwrap_or_default() {
+            let children = std::fs::read_to_string(format!("/proc/{member}/task/{id}/children")).unwrap_or_default();
+            members.extend(children.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+        }
+    }
+    members
+}
+
+/// Ids of the threads of a process.
+fn tasks(process: u32) -> Result<Vec<u32>> {
+    let folder = format!("/proc/{process}/task");
+    let entries = std::fs::read_dir(&folder).with_context(|| folder.clone())?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_string_lossy().parse().ok()).collect())
 }
 
 /// Time of all CPUs together since boot.
@@ -172,6 +211,8 @@ fn ticks(count: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
+
     use super::*;
 
     #[test]
@@ -187,16 +228,37 @@ mod tests {
 
     #[test]
     fn a_busy_loop_shows_up_in_this_process() {
-        let before = CpuTime::of(std::process::id()).unwrap();
+        let before = CpuTime::of(&[std::process::id()]).unwrap();
         let start = std::time::Instant::now();
         let mut spins = 0u64;
         while start.elapsed() < Duration::from_millis(60) {
             spins = std::hint::black_box(spins + 1);
         }
-        let used = CpuTime::of(std::process::id()).unwrap().since(before);
+        let used = CpuTime::of(&[std::process::id()]).unwrap().since(before);
         assert!(used.total_us > 5_000.0, "{used:?}");
-        let threads = ThreadTimes::of(std::process::id()).unwrap().since(&ThreadTimes::default());
+        let threads = ThreadTimes::of(&[std::process::id()]).unwrap().since(&ThreadTimes::default());
         let sum: Duration = threads.iter().map(|thread| thread.run).sum();
         assert!(sum.as_secs_f64() * 1e6 > used.total_us, "{threads:?}");
+    }
+
+    #[test]
+    fn children_of_children_belong_to_the_family() {
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", "sh -c 'sleep 30 & wait' & wait"])
+            .process_group(0)
+            .spawn()
+            .expect("a shell starts");
+        let end = std::time::Instant::now() + Duration::from_secs(10);
+        while family(shell.id()).len() < 3 && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let members = family(shell.id());
+        assert_eq!((members[0], members.len()), (shell.id(), 3), "{members:?}");
+        assert!(family(std::process::id()).contains(&shell.id()));
+        assert!(ThreadTimes::of(&members).expect("they run").0.len() >= 3);
+        let group = rustix::process::Pid::from_raw(shell.id() as i32).expect("an id");
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).expect("it ends");
+        shell.wait().expect("it ended");
+        assert!(CpuTime::of(&[std::process::id(), members[2]]).is_ok(), "who has ended counts nothing");
     }
 }

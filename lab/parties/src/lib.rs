@@ -3,6 +3,7 @@
 //! | file | concept |
 //! |---|---|
 //! | [`process`] | a child that never outlives this process |
+//! | [`peer`] | gateways that can be measured, each described by a small TOML file |
 //! | [`place`] | CPUs that may be used, free ports |
 //! | [`cpu`] | CPU time of processes, threads and the machine, from procfs |
 //! | [`limits`] | descriptors, ports, swap and dropped connections: what must not run out during a measurement |
@@ -12,10 +13,12 @@
 pub mod cpu;
 pub mod interrupt;
 pub mod limits;
+pub mod peer;
 pub mod place;
 pub mod process;
 
 pub use cpu::{BoxTime, BoxUse, CpuTime, CpuUse, ThreadTimes};
+pub use peer::Peer;
 pub use process::{Launch, Process};
 
 /// Whether a program of that name is on the PATH.

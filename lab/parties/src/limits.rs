@@ -1,4 +1,4 @@
-//! What must not run out, or overflow, while something is measured.
+//! What must not run out, or overflow, while something is measured: descriptors, ports, memory, queues of the kernel.
 
 use std::collections::HashSet;
 
@@ -28,6 +28,24 @@ impl Descriptors {
         let limit = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
         Ok(Self { open, limit })
     }
+
+    /// Share in use; 0 if nothing limits it.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        if self.limit == 0 { 0.0 } else { self.open as f64 / self.limit as f64 }
+    }
+}
+
+/// Resident memory of a process in bytes, from `/proc/<pid>/statm`.
+///
+/// # Errors
+/// There is no such process.
+pub fn resident_bytes(process: u32) -> Result<u64> {
+    let path = format!("/proc/{process}/statm");
+    let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+    let pages: u64 =
+        text.split_whitespace().nth(1).and_then(|word| word.parse().ok()).context("a statm without pages")?;
+    Ok(pages * rustix::param::page_size() as u64)
 }
 
 /// Ports that the kernel may give to outgoing connections towards one address.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::{exists, interrupt};
 
@@ -140,7 +140,14 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         // Nothing can be done about a failure here: it has ended already, or the kernel ends it with this process.
-        let _ = self.child.kill();
+        // The whole group: a script may have started the program as a child of its own. Once the child has been waited
+        // for, its number may be another's.
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         let _ = self.child.wait();
     }
 }

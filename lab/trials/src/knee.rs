@@ -1,20 +1,21 @@
 //! The search, from the first calibration to the last rung.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use anyhow::{Result, bail};
 use weir_engine::settings::Address;
 use weir_knee::search::Asked;
-use weir_knee::{Command, Knee, Observation, Purpose, Rules, Run, Search, Trial, Verdict};
+use weir_knee::{Command, Knee, Observation, Purpose, Rate, Rules, Run, Search, Trial, Verdict};
 use weir_load::record::Host;
-use weir_load::scenario::{CommandKind, Mode};
+use weir_load::scenario::{Mode, Phase};
 use weir_load::{Scenario, StepRecord};
+use weir_parties::Process;
+use weir_parties::peer::{Peer, Running};
 use weir_parties::place::allowed_cpus;
-use weir_parties::{Process, interrupt};
 
 use crate::placement::{NotRun, Placement};
-use crate::stage::{Behind, Stage};
+use crate::stage::{Behind, Stage, front_of};
 use crate::trial::{self, Subject};
 
 /// What is asked.
@@ -81,6 +82,17 @@ pub enum Failure {
     Other(anyhow::Error),
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotRun(why) => why.fmt(f),
+            Self::Other(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         Self::Other(error)
@@ -94,16 +106,12 @@ impl From<anyhow::Error> for Failure {
 pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Found, Failure> {
     let placement = Placement::divide(&allowed_cpus()?, request.budget).map_err(Failure::NotRun)?;
     let mut search = search_of(request, &placement)?;
-    interrupt::watch()?;
-    weir_engine::net::raise_descriptor_limit().context("the limit of open files")?;
-    let mut set = CpuSet::new();
-    placement.generator.iter().for_each(|cpu| set.set(*cpu as usize));
-    // Threads of the generator inherit it.
-    sched_setaffinity(None, &set).context("the generator's CPUs")?;
+    placement.enter_generator()?;
     let stage = Stage::start(&request.weir, &request.behind, &placement, request.scenario.connections)?;
-    told(&Progress::Started { placement: &placement, config: stage.config() });
-    let config = stage.config().to_owned();
-    let mut driver = Driver { scenario: &request.scenario, rules: &request.rules, stage, sink: None };
+    let gateway = stage.start_gateway(&Peer::weir())?;
+    told(&Progress::Started { placement: &placement, config: &gateway.config });
+    let config = gateway.config.clone();
+    let mut driver = Driver { scenario: &request.scenario, rules: &request.rules, stage, gateway, sink: None };
     let (mut run_id, mut host) = (String::new(), Host::default());
     let mut command = search.next(None);
     loop {
@@ -127,15 +135,7 @@ fn search_of(request: &Request, placement: &Placement) -> Result<Search> {
     if scenario.mode == Mode::Closed {
         bail!("a closed loop has no rate, so it has no knee: write `mode = \"open\"`");
     }
-    let reads =
-        scenario.commands.iter().any(|command| matches!(command.kind, CommandKind::Get | CommandKind::Mget { .. }));
-    let writes = scenario.commands.iter().any(|command| matches!(command.kind, CommandKind::Set));
-    if scenario.integrity && reads && writes && !scenario.keys.preload {
-        bail!(
-            "replies cannot be checked: without `preload = true` under [keys] a trial reads what the one before it wrote; \
-             preload, or write `integrity = false`"
-        );
-    }
+    trial::check(scenario)?;
     // More shards than CPUs would share a full core and each look half idle.
     let shards_max = (placement.generator.len() as u32).max(scenario.shards);
     let rules = Rules { shards_max, ..rules.clone() };
@@ -143,44 +143,71 @@ fn search_of(request: &Request, placement: &Placement) -> Result<Search> {
     Ok(Search::new(asked, rules, scenario.seed)?)
 }
 
-/// Runs the trials that the search asks for. Each writes the keys anew, if the scenario does so at all: what a reply must
-/// hold depends on the plan of the trial, and every trial finds the same data.
+/// The scenario with one phase: this trial.
+fn scenario_of(scenario: &Scenario, asked: &Run) -> Result<Scenario> {
+    let mut scenario = scenario.clone();
+    let rate = match asked.rate {
+        Rate::Saturate => {
+            scenario.mode = Mode::Closed;
+            None
+        }
+        Rate::Offered(rate) => match weir_load::Rate::per_second(rate) {
+            Some(rate) => Some(rate),
+            None => bail!("a rate of {rate} requests per second is beyond the generator"),
+        },
+    };
+    let seconds = |seconds: f64| Duration::from_secs_f64(seconds);
+    let (warmup, duration) = (seconds(asked.length.warmup_s), seconds(asked.length.window_s));
+    scenario.phases = vec![Phase { name: "trial".to_owned(), rate, warmup, duration }];
+    scenario.shards = asked.shards.min(scenario.connections);
+    Ok(scenario)
+}
+
+/// Runs the trials that the search asks for.
 struct Driver<'a> {
     scenario: &'a Scenario,
     rules: &'a Rules,
     stage: Stage,
+    gateway: Running,
     sink: Option<(Process, Address)>,
 }
 
 impl Driver<'_> {
     fn run(&mut self, run: &Run) -> Result<(Trial, StepRecord)> {
-        self.stage.check()?;
+        self.check()?;
+        let scenario = scenario_of(self.scenario, run)?;
         let outcome = match run.purpose {
-            Purpose::NullSink => self.run_on_sink(run),
+            Purpose::NullSink => self.run_on_sink(&scenario),
             Purpose::Direct => {
                 let direct = Subject { gateway: None, ..self.through(self.stage.behind()) };
-                trial::run(self.scenario, run, &direct, self.rules)
+                trial::run(&scenario, &direct, self.rules)
             }
-            _ => trial::run(self.scenario, run, &self.through(self.stage.front()), self.rules),
+            _ => trial::run(&scenario, &self.through(&front_of(&self.gateway)), self.rules),
         };
         if run.purpose != Purpose::NullSink {
             self.sink = None;
         }
         // A program that ended says more than the load that failed on it.
-        outcome.map_err(|error| self.stage.check().err().unwrap_or(error))
+        outcome.map_err(|error| self.check().err().unwrap_or(error))
+    }
+
+    /// An error with its last words if one of the programs has ended.
+    fn check(&mut self) -> Result<()> {
+        self.gateway.process.check_running()?;
+        self.stage.check()
     }
 
     /// The first of all, and perhaps again with more shards: the generator's own ceiling.
-    fn run_on_sink(&mut self, run: &Run) -> Result<(Trial, StepRecord)> {
+    fn run_on_sink(&mut self, scenario: &Scenario) -> Result<(Trial, StepRecord)> {
         let (process, target) = match &self.sink {
             Some(sink) => sink,
             None => self.sink.insert(self.stage.start_sink()?),
         };
         let subject = Subject { target, gateway: None, origin: Some(process.id()) };
-        trial::run(self.scenario, run, &subject, self.rules)
+        trial::run(scenario, &subject, self.rules)
     }
 
     fn through<'a>(&self, target: &'a Address) -> Subject<'a> {
-        Subject { target, gateway: Some(self.stage.gateway()), origin: self.stage.origin() }
+        Subject { target, gateway: Some(self.gateway.process.id()), origin: self.stage.origin() }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`knee()`] starts an origin and a gateway on CPUs of their own, asks `weir-knee` for one trial after the other, runs each
 //! with `weir-load`, watches what CPU time every party used in exactly the measured window, and hands the figures back
-//! until the search is over.
+//! until the search is over. [`compare()`] runs the same load on several gateways, interleaved.
 //!
 //! | file | concept |
 //! |---|---|
@@ -11,11 +11,19 @@
 //! | `watch` | CPU, descriptors and kernel counters over one window, second by second |
 //! | `trial` | one trial: load and watch, as plain figures |
 //! | [`mod@knee`] | the search from the first calibration to the last rung |
+//! | [`mod@compare`] | gateways side by side, interleaved |
+//! | [`comparison`] | the file of a comparison, and the ratios in it |
+//! | [`file`] | result files: schema first, written whole or not at all |
+//! | [`markdown`] | results as Markdown |
 //! | [`result`](mod@result) | the file of a search, which `weir plan` reads |
 //! | [`table`] | the rows that people read |
 #![forbid(unsafe_code)]
 
+pub mod compare;
+pub mod comparison;
+pub mod file;
 pub mod knee;
+pub mod markdown;
 pub mod placement;
 pub mod result;
 pub mod stage;
@@ -23,6 +31,8 @@ pub mod table;
 mod trial;
 mod watch;
 
+pub use compare::compare;
+pub use comparison::Comparison;
 pub use knee::{Progress, Request, knee};
 pub use placement::{NotRun, Placement};
 pub use result::KneeResult;

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
+use anyhow::{Context, Result};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
+use weir_parties::interrupt;
 
 /// CPUs of the parties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +46,7 @@ impl Placement {
     ///
     /// # Errors
     /// Nothing would be left for the others.
-    pub fn divide(cpus: &[u32], budget: u32) -> Result<Self, NotRun> {
+    pub fn divide(cpus: &[u32], budget: u32) -> std::result::Result<Self, NotRun> {
         let count = budget as usize;
         if budget == 0 || cpus.len() <= count {
             return Err(NotRun { budget, available: cpus.len() });
@@ -51,6 +54,17 @@ impl Placement {
         let (gateway, rest) = cpus.split_at(count);
         let (origin, generator) = if rest.len() == 1 { (rest, rest) } else { rest.split_at(rest.len() / 2) };
         Ok(Self { gateway: gateway.to_vec(), origin: origin.to_vec(), generator: generator.to_vec() })
+    }
+
+    /// Makes this process the generator: on its CPUs, with as many descriptors as it may have, and with Ctrl-C as an error
+    /// that ends its children in order.
+    pub(crate) fn enter_generator(&self) -> Result<()> {
+        interrupt::watch()?;
+        weir_engine::net::raise_descriptor_limit().context("the limit of open files")?;
+        let mut set = CpuSet::new();
+        self.generator.iter().for_each(|cpu| set.set(*cpu as usize));
+        // Threads that are started later inherit it.
+        sched_setaffinity(None, &set).context("the generator's CPUs")
     }
 
     /// Origin and generator have the same CPU.

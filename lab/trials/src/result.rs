@@ -9,6 +9,7 @@ use weir_load::Scenario;
 use weir_load::record::Host;
 use weir_load::scenario::{CommandKind, Mode};
 
+use crate::file::{self, FileError};
 use crate::placement::Placement;
 
 /// Name and version of the file; a changed meaning gets a new number.
@@ -39,42 +40,13 @@ pub struct KneeResult {
     pub knee: Knee,
 }
 
-/// Why a text is no result.
-#[derive(Debug)]
-pub enum ResultError {
-    /// Not JSON, or not with these fields.
-    Json(serde_json::Error),
-    /// Another schema, which stands here.
-    Schema(String),
-}
-
-impl std::fmt::Display for ResultError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Json(error) => write!(f, "no result of `weir lab knee`: {error}"),
-            Self::Schema(found) => write!(f, "schema is {found:?}, this version reads {SCHEMA:?}"),
-        }
-    }
-}
-
-impl std::error::Error for ResultError {}
-
 impl KneeResult {
     /// Reads a file's text.
     ///
     /// # Errors
     /// No JSON, a missing field, or another schema.
-    pub fn from_json(text: &str) -> Result<Self, ResultError> {
-        /// Read first: a file of another schema has other fields.
-        #[derive(Deserialize)]
-        struct Head {
-            schema: String,
-        }
-        let head: Head = serde_json::from_str(text).map_err(ResultError::Json)?;
-        if head.schema != SCHEMA {
-            return Err(ResultError::Schema(head.schema));
-        }
-        serde_json::from_str(text).map_err(ResultError::Json)
+    pub fn from_json(text: &str) -> Result<Self, FileError> {
+        file::read(text, SCHEMA)
     }
 
     /// As a row that a plan may be made from, `now` seconds after 1970.

@@ -1,4 +1,4 @@
-//! The programs of a search: what stands behind, the sink that calibrates the generator, the gateway.
+//! The programs of a measurement: what stands behind, the sink that calibrates the generator, the gateways.
 
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -8,12 +8,13 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 use weir_engine::settings::Address;
 use weir_knee::Backend;
+use weir_parties::peer::{Peer, Running, Setting};
 use weir_parties::place::free_port;
 use weir_parties::{Launch, Process};
 
 use crate::placement::{Placement, list_of};
 
-/// Descriptors and permits that the gateway has beyond the scenario's connections.
+/// Client connections that a gateway has room for beyond the scenario's connections.
 const CONNECTIONS_SPARE: u32 = 64;
 
 /// What stands behind the gateway.
@@ -36,20 +37,19 @@ impl Behind {
     }
 }
 
-/// The programs, and where they listen. Dropped, they end.
+/// The programs behind the gateways, and where they listen. Dropped, they end.
 pub(crate) struct Stage {
     weir: PathBuf,
     folder: TempDir,
     placement: Placement,
+    connections: u32,
     origin: Option<Process>,
     behind: Address,
-    gateway: Process,
-    front: Address,
-    config: String,
 }
 
 impl Stage {
-    /// Starts origin and gateway with the program `weir`. `connections` is the most that clients will make.
+    /// Starts the origin with the program `weir`, or reaches for the server that is there. `connections` is the most that
+    /// clients will make.
     pub(crate) fn start(weir: &Path, behind: &Behind, placement: &Placement, connections: u32) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("weir-lab-").tempdir()?;
         let (origin, behind) = match behind {
@@ -62,16 +62,20 @@ impl Stage {
                 (Some(process), address)
             }
         };
-        let port = free_port()?;
-        let config = gateway_config(port, free_port()?, &behind, placement.gateway.len(), connections);
-        let path = folder.path().join("gateway.toml");
-        std::fs::write(&path, &config).with_context(|| path.display().to_string())?;
-        let words = [weir.as_os_str(), "run".as_ref(), "--config".as_ref(), path.as_os_str()];
-        let mut gateway =
-            Process::start(&Launch::new("gateway", Some(&list_of(&placement.gateway)), words), folder.path())?;
-        gateway.wait_for_port(port)?;
-        let front = loopback(port);
-        Ok(Self { weir: weir.to_owned(), folder, placement: placement.clone(), origin, behind, gateway, front, config })
+        Ok(Self { weir: weir.to_owned(), folder, placement: placement.clone(), connections, origin, behind })
+    }
+
+    /// Starts a gateway in front of it, on its CPUs.
+    pub(crate) fn start_gateway(&self, peer: &Peer) -> Result<Running> {
+        let setting = Setting {
+            origin: &self.behind.to_string(),
+            workers: self.placement.gateway.len() as u32,
+            connections: self.connections + CONNECTIONS_SPARE,
+            cpus: Some(&list_of(&self.placement.gateway)),
+            // This very build, whatever else is installed.
+            program: (*peer == Peer::weir()).then_some(&*self.weir),
+        };
+        peer.start(&setting, self.folder.path())
     }
 
     /// An origin of the lab on the gateway's CPUs, which are idle while the generator is calibrated: it has them for itself.
@@ -79,34 +83,24 @@ impl Stage {
         start_origin(&self.weir, "sink", &self.placement.gateway, self.folder.path())
     }
 
-    /// Where clients of the gateway connect.
-    pub(crate) fn front(&self) -> &Address {
-        &self.front
-    }
-
-    /// Where clients of what stands behind it connect.
+    /// Where clients of what stands behind connect.
     pub(crate) fn behind(&self) -> &Address {
         &self.behind
-    }
-
-    pub(crate) fn gateway(&self) -> u32 {
-        self.gateway.id()
     }
 
     pub(crate) fn origin(&self) -> Option<u32> {
         self.origin.as_ref().map(Process::id)
     }
 
-    /// The configuration of the gateway.
-    pub(crate) fn config(&self) -> &str {
-        &self.config
-    }
-
-    /// An error with its last words if one of the programs has ended.
+    /// An error with its last words if the origin has ended.
     pub(crate) fn check(&mut self) -> Result<()> {
-        self.gateway.check_running()?;
         self.origin.as_mut().map_or(Ok(()), Process::check_running)
     }
+}
+
+/// Where clients of a gateway connect.
+pub(crate) fn front_of(gateway: &Running) -> Address {
+    loopback(gateway.port)
 }
 
 /// Before anything is started, so that nothing is measured in vain.
@@ -131,35 +125,4 @@ fn start_origin(weir: &Path, name: &str, cpus: &[u32], folder: &Path) -> Result<
 
 fn loopback(port: u16) -> Address {
     std::net::SocketAddr::from(([127, 0, 0, 1], port)).into()
-}
-
-/// Telemetry is on, as by default; limits are those of the defaults but for the connections, which come from one address.
-fn gateway_config(port: u16, admin: u16, behind: &Address, workers: usize, connections: u32) -> String {
-    let connections = connections + CONNECTIONS_SPARE;
-    format!(
-        r#"[runtime]
-workers = {workers}
-pin = false # the lab has chosen the CPUs
-
-[admin]
-bind = "127.0.0.1:{admin}"
-
-[limits]
-connections = {connections}
-connections_per_source = {connections}
-
-[telemetry]
-log_level = "warn"
-
-[[listener]]
-name = "redis"
-protocol = "redis"
-bind = "127.0.0.1:{port}"
-upstream = "redis"
-
-[[upstream]]
-name = "redis"
-endpoints = ["{behind}"]
-"#
-    )
 }

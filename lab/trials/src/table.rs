@@ -38,6 +38,14 @@ pub fn ended(run: &Run, trial: &Trial, verdict: &Verdict) -> String {
     )
 }
 
+/// A run of a comparison.
+#[must_use]
+pub fn ran(arm: &str, trial: &Trial, verdict: &Verdict) -> String {
+    let cost = trial.parties.gateway_cpu_us_per_req.map_or(String::new(), |cost| format!("  {cost:.2} us/request"));
+    let (done, p99) = (short(trial.completed_rate()), trial.latency.sojourn_p99_us);
+    format!("  {arm:<12} {done:>8}/s done  p99 {p99:>7} us{cost}  {verdict}")
+}
+
 /// The result of a search.
 #[must_use]
 pub fn result(row: &str, knee: &Knee) -> String {

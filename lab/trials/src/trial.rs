@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use weir_engine::settings::Address;
 use weir_knee::Rules;
-use weir_knee::command::{Rate, Run};
 use weir_knee::trial::{Refused, Trial, Used};
-use weir_load::scenario::{Mode, Phase};
+use weir_load::record::{self, Resources};
+use weir_load::scenario::CommandKind;
 use weir_load::{Event, Scenario, StepRecord};
 use weir_parties::interrupt;
 use weir_parties::limits::ephemeral_ports;
@@ -30,14 +30,27 @@ pub(crate) struct Subject<'a> {
     pub(crate) origin: Option<u32>,
 }
 
-/// Runs one trial of `scenario`, whose phases are not used.
-pub(crate) fn run(
-    scenario: &Scenario,
-    asked: &Run,
-    subject: &Subject<'_>,
-    rules: &Rules,
-) -> Result<(Trial, StepRecord)> {
-    let scenario = scenario_of(scenario, asked)?;
+/// Whether several trials of `scenario` in a row mean something.
+///
+/// # Errors
+/// They would read what the one before wrote, and take it for wrong.
+pub(crate) fn check(scenario: &Scenario) -> Result<()> {
+    let reads =
+        scenario.commands.iter().any(|command| matches!(command.kind, CommandKind::Get | CommandKind::Mget { .. }));
+    let writes = scenario.commands.iter().any(|command| matches!(command.kind, CommandKind::Set));
+    if scenario.integrity && reads && writes && !scenario.keys.preload {
+        bail!(
+            "replies cannot be checked: without `preload = true` under [keys] a trial reads what the one before it wrote; \
+             preload, or write `integrity = false`"
+        );
+    }
+    Ok(())
+}
+
+/// Runs one trial: the only phase of `scenario`. It writes the keys anew, if the scenario does so at all: what a reply must
+/// hold depends on the plan of the trial, and every trial finds the same data.
+pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> Result<(Trial, StepRecord)> {
+    let [phase] = &scenario.phases[..] else { bail!("a trial has one phase, not {}", scenario.phases.len()) };
     let (events, told) = mpsc::channel();
     let target = subject.target.clone();
     let load = thread::spawn({
@@ -62,34 +75,39 @@ pub(crate) fn run(
         Ok(outcome) => outcome?,
         Err(_) => bail!("the load generator failed; its message stands above"),
     }
-    let (Some((mut trial, record)), Some(watch)) = (step, watch) else { bail!("the load ended without a result") };
+    let (Some((mut trial, mut record)), Some(watch)) = (step, watch) else { bail!("the load ended without a result") };
     let watched = watch.finish()?;
-    let window = Duration::from_secs_f64(asked.length.window_s);
-    trial.is_steady = is_steady(&rates, scenario.phases[0].warmup, window, rules.steady_share);
-    trial.answered_rate = answered_rate(&rates, scenario.phases[0].warmup, window);
+    trial.is_steady = is_steady(&rates, phase.warmup, phase.duration, rules.steady_share);
+    trial.answered_rate = answered_rate(&rates, phase.warmup, phase.duration);
     fill(&mut trial, &watched, subject)?;
     trial.parties.refused = most_refused(&record);
+    let answered = trial.completed_rate() * trial.window_s;
+    charge(&mut record.resources, &watched, answered);
     Ok((trial, record))
 }
 
-/// The scenario with one phase: this trial.
-fn scenario_of(scenario: &Scenario, asked: &Run) -> Result<Scenario> {
-    let mut scenario = scenario.clone();
-    let rate = match asked.rate {
-        Rate::Saturate => {
-            scenario.mode = Mode::Closed;
-            None
-        }
-        Rate::Offered(rate) => match weir_load::Rate::per_second(rate) {
-            Some(rate) => Some(rate),
-            None => bail!("a rate of {rate} requests per second is beyond the generator"),
-        },
-    };
-    let seconds = |seconds: f64| Duration::from_secs_f64(seconds);
-    let (warmup, duration) = (seconds(asked.length.warmup_s), seconds(asked.length.window_s));
-    scenario.phases = vec![Phase { name: "trial".to_owned(), rate, warmup, duration }];
-    scenario.shards = asked.shards.min(scenario.connections);
-    Ok(scenario)
+/// What the window cost whom, for the record. Of the generator the record has more exact figures already.
+fn charge(resources: &mut Resources, watched: &Watched, answered: f64) {
+    let each = |micros: f64| (answered > 0.0).then(|| micros / answered);
+    for (party, name) in [(Party::Gateway, "gateway"), (Party::Origin, "origin")] {
+        let Some(used) = watched.parties.get(&party) else { continue };
+        let cost = record::Party {
+            cpu_us_per_req: each(used.cpu_s * 1e6),
+            kernel_share: used.kernel_share,
+            busiest_core: Some(busiest(used)),
+            rss_max: Some(used.rss_max),
+            fds_max: Some(used.fds.open),
+            threads: Some(used.threads.len() as u32),
+            throttled: None,
+        };
+        resources.parties.insert(name.to_owned(), cost);
+    }
+    resources.box_us_per_req = each(watched.machine.busy_us);
+    resources.steal = Some(watched.machine.steal);
+}
+
+fn busiest(used: &PartyUse) -> f64 {
+    used.threads.iter().copied().fold(0.0, f64::max)
 }
 
 fn parties(subject: &Subject<'_>) -> Vec<(Party, u32)> {
@@ -99,7 +117,6 @@ fn parties(subject: &Subject<'_>) -> Vec<(Party, u32)> {
 }
 
 fn fill(trial: &mut Trial, watched: &Watched, subject: &Subject<'_>) -> Result<()> {
-    let busiest = |used: &PartyUse| used.threads.iter().copied().fold(0.0, f64::max);
     if let Some(gateway) = watched.parties.get(&Party::Gateway) {
         trial.parties.gateway_core_busiest = Some(busiest(gateway));
         trial.parties.gateway_core_mean = mean_of_busy(&gateway.threads);

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use weir_base::Time;
-use weir_parties::limits::{Descriptors, KernelCounters};
-use weir_parties::{BoxTime, BoxUse, ThreadTimes};
+use weir_parties::cpu::family;
+use weir_parties::limits::{Descriptors, KernelCounters, resident_bytes};
+use weir_parties::{BoxTime, BoxUse, CpuTime, ThreadTimes};
 
 /// Length of a slice.
 const SLICE: Duration = Duration::from_secs(1);
@@ -31,8 +32,12 @@ pub(crate) struct PartyUse {
     pub(crate) threads: Vec<f64>,
     /// Share of the window that one thread, the one that did so most, was ready and waited for a CPU.
     pub(crate) wait: f64,
-    /// Most descriptors at any look.
+    /// Of its CPU time, the share in the kernel: sampled.
+    pub(crate) kernel_share: Option<f64>,
+    /// Most descriptors of one of its processes at any look.
     pub(crate) fds: Descriptors,
+    /// Most resident bytes of all its processes at any look.
+    pub(crate) rss_max: u64,
 }
 
 /// What happened in the window.
@@ -49,7 +54,7 @@ pub(crate) struct Watched {
 pub(crate) struct Watch(JoinHandle<Result<Watched>>);
 
 impl Watch {
-    /// Looks at `parties`, processes by id, from `begins` to `ends`.
+    /// Looks at `parties`, each the id of its first process, from `begins` to `ends`.
     pub(crate) fn start(parties: Vec<(Party, u32)>, begins: Time, ends: Time) -> Self {
         Self(thread::spawn(move || watch(&parties, begins, ends)))
     }
@@ -60,26 +65,58 @@ impl Watch {
     }
 }
 
-/// One look.
+/// A party and its processes.
+struct Member {
+    party: Party,
+    processes: Vec<u32>,
+    fds: Descriptors,
+    rss_max: u64,
+}
+
+impl Member {
+    fn new(party: Party, id: u32) -> Self {
+        // The generator is this process, and the other parties are its children.
+        let processes = if party == Party::Generator { vec![id] } else { family(id) };
+        Self { party, processes, fds: Descriptors::default(), rss_max: 0 }
+    }
+
+    /// Memory and descriptors, once a second.
+    fn look(&mut self) -> Result<()> {
+        for process in &self.processes {
+            let now = Descriptors::of(*process)?;
+            if now.share() >= self.fds.share() {
+                self.fds = now;
+            }
+        }
+        let resident: u64 = self.processes.iter().map(|process| resident_bytes(*process)).sum::<Result<u64>>()?;
+        self.rss_max = self.rss_max.max(resident);
+        Ok(())
+    }
+}
+
+/// CPU time and counters at one instant.
 struct Look {
     at: Time,
-    threads: Vec<(Party, ThreadTimes)>,
+    cpu: Vec<(ThreadTimes, CpuTime)>,
     machine: BoxTime,
     kernel: KernelCounters,
 }
 
 impl Look {
-    fn now(parties: &[(Party, u32)]) -> Result<Self> {
-        let threads = parties.iter().map(|(party, id)| Ok((*party, ThreadTimes::of(*id)?))).collect::<Result<_>>()?;
-        Ok(Self { at: Time::now(), threads, machine: BoxTime::now()?, kernel: KernelCounters::now()? })
+    fn now(members: &[Member]) -> Result<Self> {
+        let cpu = members
+            .iter()
+            .map(|member| Ok((ThreadTimes::of(&member.processes)?, CpuTime::of(&member.processes)?)))
+            .collect::<Result<_>>()?;
+        Ok(Self { at: Time::now(), cpu, machine: BoxTime::now()?, kernel: KernelCounters::now()? })
     }
 }
 
 fn watch(parties: &[(Party, u32)], begins: Time, ends: Time) -> Result<Watched> {
+    let mut members: Vec<Member> = parties.iter().map(|(party, id)| Member::new(*party, *id)).collect();
     sleep_until(begins);
-    let first = Look::now(parties)?;
+    let first = Look::now(&members)?;
     let mut watched = Watched::default();
-    let mut fds: BTreeMap<Party, Descriptors> = BTreeMap::new();
     let mut slice = first.machine;
     let mut at = begins;
     while at < ends {
@@ -89,23 +126,25 @@ fn watch(parties: &[(Party, u32)], begins: Time, ends: Time) -> Result<Watched> 
         watched.slices += 1;
         watched.slices_stolen += u64::from(now.since(slice).steal > STEAL_MAX);
         slice = now;
-        for (party, id) in parties {
-            let open = Descriptors::of(*id)?;
-            let most = fds.entry(*party).or_default();
-            *most = Descriptors { open: most.open.max(open.open), limit: open.limit };
-        }
+        members.iter_mut().try_for_each(Member::look)?;
     }
-    let last = Look::now(parties)?;
+    let last = Look::now(&members)?;
     let window = last.at.since(first.at).as_secs_f64();
     watched.machine = last.machine.since(first.machine);
     watched.kernel = last.kernel.since(first.kernel);
-    for ((party, before), (_, after)) in first.threads.iter().zip(&last.threads) {
-        let used = after.since(before);
-        let cpu_s = used.iter().map(|thread| thread.run.as_secs_f64()).sum();
-        let threads = used.iter().map(|thread| thread.run.as_secs_f64() / window).collect();
-        let wait = used.iter().map(|thread| thread.wait.as_secs_f64() / window).fold(0.0, f64::max);
-        let fds = fds.get(party).copied().unwrap_or_default();
-        watched.parties.insert(*party, PartyUse { cpu_s, threads, wait, fds });
+    for (member, (before, after)) in members.iter().zip(first.cpu.iter().zip(&last.cpu)) {
+        let threads = after.0.since(&before.0);
+        let cpu = after.1.since(before.1);
+        let sampled = cpu.user_us + cpu.system_us;
+        let used = PartyUse {
+            cpu_s: threads.iter().map(|thread| thread.run.as_secs_f64()).sum(),
+            wait: threads.iter().map(|thread| thread.wait.as_secs_f64() / window).fold(0.0, f64::max),
+            threads: threads.iter().map(|thread| thread.run.as_secs_f64() / window).collect(),
+            kernel_share: (sampled > 0.0).then(|| cpu.system_us / sampled),
+            fds: member.fds,
+            rss_max: member.rss_max,
+        };
+        watched.parties.insert(member.party, used);
     }
     Ok(watched)
 }

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::options::Options;
 use super::peers::origin::Origin;
 use super::peers::weir::{Program, arm_settings};
-use super::peers::{Arm, envoy, floor, haproxy, name, twemproxy};
+use super::peers::{Arm, floor, name, peer};
 use super::place::Place;
 
 /// An arm that could not be had.
@@ -33,9 +33,9 @@ impl Fleet {
         for arm in options.arms.iter().copied() {
             weir_parties::interrupt::check()?;
             let started = match (arm, weir) {
-                (name::ENVOY, _) => envoy::start(place, origin.port, options.envoy.as_deref()),
-                (name::TWEMPROXY, _) => twemproxy::start(place, origin.port),
-                (name::HAPROXY, _) => haproxy::start(place, origin.port),
+                (name::ENVOY, _) => peer::start(place, (arm, "envoy"), origin.port, options.envoy.as_deref()),
+                (name::TWEMPROXY, _) => peer::start(place, (arm, "twemproxy"), origin.port, None),
+                (name::HAPROXY, _) => peer::start(place, (arm, "haproxy"), origin.port, None),
                 (name::FLOOR, _) => floor::start(place, origin.port),
                 (name::DIRECT, _) => Ok(direct(origin)),
                 (_, Some(weir)) => start_weir(arm, place, origin, weir),

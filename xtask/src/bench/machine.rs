@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::bench::peers::version_line;
+use weir_parties::peer::version_line;
+
 use crate::workspace::Workspace;
 
 /// Lines `what: value` for the head of a report.
@@ -13,7 +14,7 @@ pub(crate) fn lines(workspace: &Workspace) -> Vec<(&'static str, String)> {
         ("kernel", first_line("uname", &["-srm"])),
         ("CPU", cpu()),
         ("TCP congestion control", setting("net/ipv4/tcp_congestion_control")),
-        ("load generator", version_line(&["redis-benchmark", "--version"])),
+        ("load generator", version_line("redis-benchmark", &["--version"])),
     ]
 }
 

@@ -10,7 +10,7 @@ use super::peers::origin::{Origin, counters};
 use super::place::Place;
 use super::resp::Connection;
 use super::row::Row;
-use weir_parties::cpu::{BoxTime, CpuTime};
+use weir_parties::cpu::{BoxTime, CpuTime, family};
 
 /// A warm-up has this share of a run's requests.
 const WARM_UP_SHARE: u64 = 8;
@@ -77,13 +77,13 @@ impl Bench<'_> {
     }
 
     fn look(&self, arm: &Arm) -> Result<Look> {
-        let gateway = arm.process.as_ref().map(|process| CpuTime::of(process.id())).transpose();
+        let gateway = arm.process.as_ref().map(|process| CpuTime::of(&family(process.id()))).transpose();
         Ok(Look {
             at: Instant::now(),
             gateway: gateway.with_context(|| format!("{} is gone", arm.name))?,
-            origin: CpuTime::of(self.origin.process.id())?,
+            origin: CpuTime::of(&[self.origin.process.id()])?,
             load: CpuTime::of_ended_children()?,
-            own: CpuTime::of(std::process::id())?,
+            own: CpuTime::of(&[std::process::id()])?,
             machine: BoxTime::now()?,
         })
     }

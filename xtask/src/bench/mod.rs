@@ -2,7 +2,7 @@
 //! server, the arms interleaved. What is compared is CPU time per request; the load itself is a closed loop.
 //!
 //! The order of a run: [`options`] → [`place`] (folder, ports, CPUs) → [`peers`] started as a [`fleet`] → per [`row`]
-//! and block one [`measure`]d [`load`] per arm → [`results`] → [`ratio`] and [`target`] → [`report`].
+//! and block one [`measure`]d [`load`] per arm → [`results`] → ratios and [`target`] → [`report`].
 
 mod fleet;
 mod load;
@@ -12,14 +12,12 @@ mod options;
 pub(crate) mod peers;
 pub(crate) mod place;
 mod profile;
-pub(crate) mod ratio;
 mod redis;
 pub mod relay;
 mod report;
 pub(crate) mod resp;
 mod results;
 mod row;
-pub(crate) mod table;
 mod target;
 
 use anyhow::{Result, bail};

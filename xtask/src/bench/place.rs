@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use tempfile::TempDir;
 
 use weir_parties::exists;
@@ -57,14 +57,6 @@ impl Place {
             bail!("taskset cannot move this process to CPU {}", self.load_cpu);
         }
         Ok(())
-    }
-
-    /// Writes a file that only its owner can read, as private keys ask for.
-    pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
-        let path = self.path().join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(path)
     }
 
     /// A self-signed certificate for 127.0.0.1 and its key, made by the `openssl` program.

@@ -6,15 +6,13 @@ use super::fleet::Fleet;
 use super::options::Options;
 use super::peers::name;
 use super::place::Place;
-use super::ratio::{SEED, median};
 use super::results::RowResults;
-use super::table::{Table, number};
 use super::target::{Comparison, verdict};
+use weir_knee::markdown::{Table, number};
+use weir_knee::ratio::{BLOCKS_MIN, SEED, median};
 
 /// More CPUs than this busy with something else are named as a disturbance.
 const FOREIGN_CPUS_MAX: f64 = 0.05;
-/// Blocks below which a ratio is not a claim.
-const BLOCKS_MIN: usize = 8;
 
 /// Everything that is known at the end of the runs.
 pub(crate) struct Report<'a> {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::measure::Sample;
-use super::ratio::{Ratio, median};
 use super::row::Row;
+use weir_knee::ratio::{Ratio, median};
 
 /// A block in which the hypervisor took more than this share of the time, in any of its runs, is left out of ratios.
 const STEAL_MAX: f64 = 0.01;

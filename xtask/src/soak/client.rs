@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::tally::Tally;
 use super::value::{key, number, value};
-use crate::bench::ratio::SplitMix;
 use crate::bench::resp::{Connection, NoReply, Quiet, Reply};
+use weir_base::rng::Rng;
 
 /// A reply has to come within this time. Above every time-out that the gateway has for one exchange.
 const REPLY_LIMIT: Duration = Duration::from_secs(15);
@@ -45,7 +45,7 @@ pub(crate) struct Client<'a> {
     pulse: &'a Pulse,
     started: Instant,
     connection: Option<Connection>,
-    rng: SplitMix,
+    rng: Rng,
     /// Number of the last write that was sent.
     sent: u64,
     /// What the server holds, as far as known.
@@ -67,7 +67,7 @@ enum Held {
 impl<'a> Client<'a> {
     /// A client that has done nothing yet.
     pub(crate) fn new(index: usize, habits: Habits, pulse: &'a Pulse, started: Instant) -> Self {
-        let rng = SplitMix(index as u64 + 1);
+        let rng = Rng::new(index as u64 + 1);
         let (connection, held, tally) = (None, Held::Unknown, Tally::default());
         Self { index, habits, pulse, started, connection, rng, sent: 0, held, tally }
     }
@@ -111,7 +111,7 @@ impl<'a> Client<'a> {
         if think == 0 {
             return true;
         }
-        let pause = Duration::from_micros(self.rng.next() % think);
+        let pause = Duration::from_micros(self.rng.next_u64() % think);
         match connection.watch(pause) {
             Ok(Quiet::Open) => true,
             Ok(Quiet::Closed) | Err(_) => {
@@ -131,7 +131,7 @@ impl<'a> Client<'a> {
         if matches!(self.held, Held::AtLeast(_)) {
             return self.read(connection);
         }
-        let writes = 1 + self.rng.next() % WRITES_MAX;
+        let writes = 1 + self.rng.next_u64() % WRITES_MAX;
         self.write(connection, writes) && self.read(connection)
     }
 

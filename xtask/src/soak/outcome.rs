@@ -1,6 +1,6 @@
 //! What the phases found: one line each, with its goal.
 
-use crate::bench::table::Table;
+use weir_knee::markdown::Table;
 
 /// Whether a finding is as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

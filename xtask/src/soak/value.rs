@@ -1,7 +1,7 @@
 //! Values that tell whose they are: writer, number, and a filler that follows from both. A reply that went to the wrong
 //! client, or is an old one, or lost its tail, does not pass.
 
-use crate::bench::ratio::SplitMix;
+use weir_base::rng::Rng;
 
 /// Most values are small; one in sixteen is a few KiB, one in 256 is 80 KiB and thus streamed by the gateway.
 const LARGE_BYTES: usize = 80 << 10;
@@ -13,15 +13,15 @@ pub(crate) fn key(client: usize) -> Vec<u8> {
 
 /// The value that a client writes as its `number`th.
 pub(crate) fn value(client: usize, number: u64) -> Vec<u8> {
-    let mut rng = SplitMix((client as u64) << 40 ^ number);
-    let length = match rng.next() % 256 {
+    let mut rng = Rng::new((client as u64) << 40 ^ number);
+    let length = match rng.next_u64() % 256 {
         0 => LARGE_BYTES,
-        1..=15 => 1_024 + (rng.next() % 8_192) as usize,
-        _ => (rng.next() % 256) as usize,
+        1..=15 => 1_024 + (rng.next_u64() % 8_192) as usize,
+        _ => (rng.next_u64() % 256) as usize,
     };
     let mut value = format!("{client}:{number}:").into_bytes();
     while value.len() < length {
-        value.extend_from_slice(format!("{:016x}", rng.next()).as_bytes());
+        value.extend_from_slice(format!("{:016x}", rng.next_u64()).as_bytes());
     }
     value
 }

@@ -1,17 +1,12 @@
 //! The parties of a comparison: how each is found, configured and started, and what its version is.
 //!
 //! Every gateway gets one thread and stands in front of the same Redis server. Settings are the party's defaults
-//! wherever they do not hinder it; each template says what is set and why.
+//! wherever they do not hinder it; its file in `lab/parties` says what is set and why.
 
-pub(crate) mod envoy;
 pub(crate) mod floor;
-pub(crate) mod haproxy;
 pub(crate) mod origin;
-pub(crate) mod twemproxy;
+pub(crate) mod peer;
 pub(crate) mod weir;
-
-use std::path::PathBuf;
-use std::process::Command;
 
 use super::load::Goal;
 use weir_parties::process::Process;
@@ -53,20 +48,4 @@ pub(crate) mod name {
     /// All, in the order of a block.
     pub(crate) const ALL: [&str; 9] =
         [WEIR, ENVOY, TWEMPROXY, HAPROXY, FLOOR, DIRECT, WEIR_POLLING, WEIR_TLS, WEIR_TELEMETRY_OFF];
-}
-
-/// A program on the PATH.
-pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // Debian keeps proxies in /usr/sbin, which is not on every user's PATH.
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/sbin")]);
-    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
-/// The first line that a program prints about itself, on either stream.
-pub(crate) fn version_line(words: &[&str]) -> String {
-    let Ok(output) = Command::new(words[0]).args(&words[1..]).output() else { return "version unknown".into() };
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("version unknown").to_owned()
 }

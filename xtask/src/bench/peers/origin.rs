@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{on_path, version_line};
 use crate::bench::load::Goal;
+use weir_parties::peer::{find_program, version_line};
 use weir_parties::place::free_port;
 
 use crate::bench::place::Place;
@@ -40,7 +40,7 @@ impl Origin {
     /// Starts it on a given port, as a restart does.
     pub(crate) fn start_on(place: &Place, port: u16) -> Result<Self> {
         let program =
-            on_path("redis-server").context("no redis-server on the PATH (Debian: apt install redis-server)")?;
+            find_program("redis-server").context("no redis-server on the PATH (Debian: apt install redis-server)")?;
         let program = program.to_string_lossy().into_owned();
         let port_word = port.to_string();
         // Every restart writes its own log, so that the first one stays readable.
@@ -49,7 +49,7 @@ impl Origin {
         words.extend(["--save", "", "--appendonly", "no", "--maxclients", "20000"]);
         let mut process = Process::start(&Launch::new(&name, Some(&place.origin_cpu), words), place.path())?;
         process.wait_for_port(port)?;
-        Ok(Self { process, port, version: version_line(&[&program, "--version"]) })
+        Ok(Self { process, port, version: version_line(&program, &["--version"]) })
     }
 
     /// The server without a gateway.

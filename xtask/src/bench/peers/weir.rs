@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::{Arm, name, version_line};
+use super::{Arm, name};
 use crate::bench::load::Goal;
 use weir_parties::interrupt;
+use weir_parties::peer::version_line;
 use weir_parties::place::free_port;
 
 use crate::bench::place::Place;
@@ -111,7 +112,7 @@ impl Program {
     /// Its version.
     pub(crate) fn version(&self) -> String {
         let program = self.0.split_whitespace().next().unwrap_or_default();
-        if self.is_configurable() { version_line(&[program, "--version"]) } else { format!("stand-in: {}", self.0) }
+        if self.is_configurable() { version_line(program, &["--version"]) } else { format!("stand-in: {}", self.0) }
     }
 
     /// Starts it and waits until it serves.

@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use super::measure::{Bench, Sample};
 use super::options::Options;
+use super::peers::name;
 use super::peers::origin::Origin;
 use super::peers::weir::{Program, arm_settings};
-use super::peers::{name, on_path};
 use super::place::Place;
 use super::row::Row;
 use super::{load, machine};
-use crate::bench::table::Table;
 use crate::workspace::Workspace;
 use symbols::Symbol;
+use weir_knee::markdown::Table;
 use weir_parties::interrupt;
 use weir_parties::process::{Launch, Process};
 
@@ -63,7 +63,8 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
 
 /// Samples the process while `load` runs. An error if perf is not there or not allowed.
 fn record(place: &Place, gateway: u32, load: impl FnOnce() -> Result<()>) -> Result<(&'static str, Vec<Symbol>)> {
-    let perf = on_path("perf").context("no perf on the PATH (Debian: apt install linux-perf)")?;
+    let perf =
+        weir_parties::peer::find_program("perf").context("no perf on the PATH (Debian: apt install linux-perf)")?;
     let perf = perf.to_string_lossy().into_owned();
     let event = event(&perf);
     let file = place.path().join("perf.data").to_string_lossy().into_owned();

@@ -1,29 +1,32 @@
 //! Rows of text in columns, as Markdown that also reads well in a terminal.
 
 /// A table under construction.
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table with these heads.
-    pub(crate) fn new(heads: &[&str]) -> Self {
+    #[must_use]
+    pub fn new(heads: &[&str]) -> Self {
         Self { rows: vec![heads.iter().map(|head| (*head).to_owned()).collect()] }
     }
 
     /// Adds a row; it has as many cells as the head.
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    pub fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.rows[0].len());
         self.rows.push(cells);
     }
 
     /// Whether nothing but the head is there.
-    pub(crate) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.rows.len() == 1
     }
 
     /// Markdown with padded columns: numbers to the right, words to the left.
-    pub(crate) fn markdown(&self) -> String {
+    #[must_use]
+    pub fn markdown(&self) -> String {
         let columns = self.rows[0].len();
         let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3);
         let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -53,7 +56,8 @@ impl Table {
 }
 
 /// A number with the digits that it deserves; `-` for none.
-pub(crate) fn number(value: Option<f64>, decimals: usize) -> String {
+#[must_use]
+pub fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.decimals$}"))
 }
 

@@ -1,0 +1,390 @@
+//! The file of a comparison: every run of every arm, and what follows from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use weir_knee::judge::failed_checks;
+use weir_knee::ratio::median;
+use weir_knee::{Check, Ratio, Rules, Trial, Verdict, cell};
+use weir_load::record::Host;
+use weir_load::recorder::{Percentile, Summary, Tail};
+use weir_load::scenario::Phase;
+use weir_load::{Recorder, StepRecord};
+
+use crate::placement::Placement;
+
+/// Name and version of the file; a changed meaning gets a new number.
+pub const SCHEMA: &str = "weir.lab.comparison/1";
+
+/// Steal of a run above which its whole block is left out of ratios, 0 to 1.
+const STEAL_MAX: f64 = 0.01;
+
+/// One comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Of the last run.
+    pub run_id: String,
+    /// Seconds since 1970 at its end.
+    pub ended: u64,
+    /// The command that repeats it.
+    pub command: String,
+    /// Version and profile of the build.
+    pub build: String,
+    /// The scenario, whole.
+    pub scenario: String,
+    /// Its name.
+    pub name: String,
+    /// What stood behind the gateways.
+    pub behind: String,
+    /// Who ran where.
+    pub placement: Placement,
+    /// The machine.
+    pub host: Host,
+    /// Those that ran, the gateway of this project first.
+    pub arms: Vec<Arm>,
+    /// Those that did not.
+    pub missing: Vec<Missing>,
+    /// Those that ended, or refused the load, and where.
+    pub failed: Vec<String>,
+    /// One per rate.
+    pub rows: Vec<Row>,
+}
+
+/// One side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arm {
+    /// As tables call it.
+    pub name: String,
+    /// As the program tells it.
+    pub version: String,
+    /// Its configuration, whole.
+    pub config: String,
+}
+
+/// A peer that was not compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Its name.
+    pub name: String,
+    /// Why, and how to get it.
+    pub reason: String,
+}
+
+/// All runs at one rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Name of the phase.
+    pub phase: String,
+    /// Requests per second; `None` in a closed loop.
+    pub offered: Option<f64>,
+    /// Measured window of each run, seconds.
+    pub window_s: f64,
+    /// In the order in which they ran.
+    pub blocks: Vec<Block>,
+    /// By arm: sojourn over all valid runs, merged.
+    pub sojourn: BTreeMap<String, Summary>,
+    /// The same while runs still come.
+    #[serde(skip)]
+    merging: Merging,
+}
+
+/// Histograms under way. They have no equality of their own: once merged, the summaries stand for them.
+#[derive(Clone, Debug, Default)]
+struct Merging(BTreeMap<String, Recorder>);
+
+impl PartialEq for Merging {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// Every arm twice.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Block {
+    /// Runs by arm.
+    pub runs: BTreeMap<String, Vec<Sample>>,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// What was measured.
+    pub trial: Trial,
+    /// What it was worth, in words.
+    pub verdict: String,
+    /// Which of its figures count.
+    pub counts: Counts,
+    /// CPU microseconds of the gateway per completed request.
+    pub cpu_us: Option<f64>,
+    /// Of it, the share in the kernel: sampled.
+    pub kernel_share: Option<f64>,
+    /// Busy microseconds of all CPUs per completed request.
+    pub box_us: Option<f64>,
+    /// Of the gateway, bytes.
+    pub rss_max: Option<u64>,
+    /// Share of the window that the hypervisor took.
+    pub steal: f64,
+}
+
+/// Which figures of a run count. An order: each counts what the ones before it do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counts {
+    /// The lab was not fit.
+    Nothing,
+    /// The generator sent all that was asked for, but late: what it cost is right, how long it took is not.
+    Cost,
+    /// All.
+    All,
+}
+
+impl Counts {
+    /// Of a run and what it was judged to be. Overload is unsteady by its nature, and still says who carries what.
+    pub(crate) fn of(trial: &Trial, verdict: Verdict, rules: &Rules) -> Self {
+        let is_only_late = || failed_checks(trial, rules).iter().all(|found| found.reason == Check::GeneratorLag);
+        match verdict {
+            Verdict::Clean | Verdict::NotClean(_) | Verdict::Unsteady => Self::All,
+            Verdict::Invalid(found)
+                if found.reason == Check::GeneratorLag && trial.skipped_generator == 0 && is_only_late() =>
+            {
+                Self::Cost
+            }
+            Verdict::Invalid(_) => Self::Nothing,
+        }
+    }
+}
+
+impl Sample {
+    pub(crate) fn new(trial: Trial, verdict: Verdict, counts: Counts, record: &StepRecord) -> Self {
+        let gateway = record.resources.parties.get("gateway");
+        Self {
+            verdict: verdict.to_string(),
+            counts,
+            cpu_us: gateway.and_then(|gateway| gateway.cpu_us_per_req),
+            kernel_share: gateway.and_then(|gateway| gateway.kernel_share),
+            box_us: record.resources.box_us_per_req,
+            rss_max: gateway.and_then(|gateway| gateway.rss_max),
+            steal: record.resources.steal.unwrap_or(0.0),
+            trial,
+        }
+    }
+}
+
+/// A figure of a run.
+#[derive(Clone, Copy)]
+pub struct Metric {
+    /// As tables head its column.
+    pub name: &'static str,
+    /// Reads it.
+    pub figure: fn(&Sample) -> Option<f64>,
+    /// Of which runs it counts.
+    pub needs: Counts,
+    /// Whether more of it is better.
+    pub is_more_better: bool,
+}
+
+impl Metric {
+    /// Of a run, if it counts.
+    #[must_use]
+    pub fn of(&self, sample: &Sample) -> Option<f64> {
+        (self.figure)(sample).filter(|_| sample.counts >= self.needs)
+    }
+}
+
+impl Block {
+    pub(crate) fn add(&mut self, arm: &str, sample: Sample) {
+        self.runs.entry(arm.to_owned()).or_default().push(sample);
+    }
+
+    fn is_stolen(&self) -> bool {
+        self.runs.values().flatten().any(|sample| sample.steal > STEAL_MAX)
+    }
+
+    /// Mean over the runs of an arm; `None` if one of them does not count or has no such figure.
+    fn mean(&self, arm: &str, metric: &Metric) -> Option<f64> {
+        let runs = self.runs.get(arm)?;
+        let figures: Vec<f64> = runs.iter().map(|sample| metric.of(sample)).collect::<Option<_>>()?;
+        (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
+    }
+}
+
+impl Row {
+    pub(crate) fn new(phase: &Phase) -> Self {
+        Self {
+            phase: phase.name.clone(),
+            offered: phase.rate.map(|rate| rate.as_per_second()),
+            window_s: phase.duration.as_secs_f64(),
+            blocks: Vec::new(),
+            sojourn: BTreeMap::new(),
+            merging: Merging::default(),
+        }
+    }
+
+    /// `high, 20.0k/s`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let load = self.offered.map_or("as fast as it answers".to_owned(), |rate| format!("{}/s", cell::short(rate)));
+        format!("{}, {load}", self.phase)
+    }
+
+    pub(crate) fn add_latency(&mut self, arm: &str, sample: &Sample, record: &StepRecord) -> Result<()> {
+        if sample.counts == Counts::All {
+            let sojourn =
+                Recorder::from_summary(&record.latency.sojourn).map_err(|error| anyhow::anyhow!("{error}"))?;
+            self.merging.0.entry(arm.to_owned()).or_default().merge(&sojourn);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn conclude(&mut self) {
+        let merged = std::mem::take(&mut self.merging).0;
+        self.sojourn = merged.into_iter().map(|(arm, recorder)| (arm, recorder.summary())).collect();
+    }
+
+    /// Runs of an arm, of all blocks.
+    pub fn runs<'a>(&'a self, arm: &'a str) -> impl Iterator<Item = &'a Sample> {
+        self.blocks.iter().filter_map(move |block| block.runs.get(arm)).flatten()
+    }
+
+    /// Median over the runs of an arm that count.
+    #[must_use]
+    pub fn median(&self, arm: &str, metric: &Metric) -> Option<f64> {
+        median(self.runs(arm).filter_map(|sample| metric.of(sample)))
+    }
+
+    /// Sojourn over all valid runs of an arm.
+    #[must_use]
+    pub fn percentile(&self, arm: &str, tail: Tail) -> Option<Percentile> {
+        Some(Recorder::from_summary(self.sojourn.get(arm)?).ok()?.percentile(tail))
+    }
+
+    /// Ratio of a figure, paired by block. Blocks with stolen time, and those with a run that does not count, are left out.
+    #[must_use]
+    pub fn ratio(&self, ours: &str, theirs: &str, metric: &Metric) -> Option<Ratio> {
+        let pairs: Vec<(f64, f64)> = self
+            .blocks
+            .iter()
+            .filter(|block| !block.is_stolen())
+            .filter_map(|block| Some((block.mean(ours, metric)?, block.mean(theirs, metric)?)))
+            .collect();
+        Ratio::of(&pairs)
+    }
+
+    /// What a reader has to know before the figures.
+    #[must_use]
+    pub fn caveats(&self) -> Vec<String> {
+        let mut caveats = Vec::new();
+        let stolen = self.blocks.iter().filter(|block| block.is_stolen()).count();
+        if stolen > 0 {
+            caveats
+                .push(format!("{stolen} of {} blocks are left out of the ratios for stolen time", self.blocks.len()));
+        }
+        let arms: BTreeSet<&String> = self.blocks.iter().flat_map(|block| block.runs.keys()).collect();
+        for arm in arms {
+            let all = self.runs(arm).count();
+            for (counts, what) in [(Counts::Nothing, "do not count"), (Counts::Cost, "count for cost, not for latency")]
+            {
+                let reasons: Vec<&str> =
+                    self.runs(arm).filter(|sample| sample.counts == counts).map(|sample| &*sample.verdict).collect();
+                if let Some(reason) = reasons.first() {
+                    caveats.push(format!("{arm}: {} of {all} runs {what} ({reason})", reasons.len()));
+                }
+            }
+        }
+        caveats
+    }
+}
+
+impl Comparison {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// No JSON, a missing field, or another schema.
+    pub fn from_json(text: &str) -> Result<Self, crate::file::FileError> {
+        crate::file::read(text, SCHEMA)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_knee::judge;
+
+    use super::*;
+
+    fn sample(cpu_us: f64) -> Sample {
+        Sample {
+            trial: Trial::default(),
+            verdict: "clean".to_owned(),
+            counts: Counts::All,
+            cpu_us: Some(cpu_us),
+            kernel_share: None,
+            box_us: None,
+            rss_max: None,
+            steal: 0.0,
+        }
+    }
+
+    fn row(blocks: &[[f64; 2]]) -> Row {
+        let phase =
+            Phase { name: "p".to_owned(), rate: None, warmup: Default::default(), duration: Default::default() };
+        let mut row = Row::new(&phase);
+        for [ours, theirs] in blocks {
+            let mut block = Block::default();
+            // Twice each, a tenth above and below.
+            [0.9, 1.1].iter().for_each(|share| block.add("a", sample(ours * share)));
+            [1.1, 0.9].iter().for_each(|share| block.add("b", sample(theirs * share)));
+            row.blocks.push(block);
+        }
+        row
+    }
+
+    const CPU: Metric =
+        Metric { name: "CPU", figure: |sample| sample.cpu_us, needs: Counts::Cost, is_more_better: false };
+
+    #[test]
+    fn a_ratio_pairs_the_means_of_a_block() {
+        let mut row = row(&[[1.0, 2.0], [2.0, 4.0], [9.0, 1.0]]);
+        // The third was disturbed.
+        row.blocks[2].runs.get_mut("b").expect("it ran")[0].steal = 0.5;
+        let ratio = row.ratio("a", "b", &CPU).expect("two pairs");
+        assert!((ratio.median - 0.5).abs() < 1e-9 && ratio.blocks == 2, "{ratio:?}");
+        assert_eq!(row.caveats(), ["1 of 3 blocks are left out of the ratios for stolen time"]);
+        assert_eq!(row.ratio("a", "c", &CPU), None);
+    }
+
+    #[test]
+    fn a_run_that_does_not_count_takes_its_pair_out_and_is_told() {
+        let mut row = row(&[[1.0, 2.0], [9.0, 1.0]]);
+        let spoiled = &mut row.blocks[1].runs.get_mut("a").expect("it ran")[1];
+        (spoiled.counts, spoiled.verdict) = (Counts::Nothing, "invalid: steal".to_owned());
+        let ratio = row.ratio("a", "b", &CPU).expect("one pair");
+        assert!((ratio.median - 0.5).abs() < 1e-9 && ratio.blocks == 1);
+        assert_eq!(row.caveats(), ["a: 1 of 4 runs do not count (invalid: steal)"]);
+        assert!((row.median("a", &CPU).expect("three") - 1.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_late_generator_spoils_latency_and_not_cost() {
+        let rules = Rules::default();
+        let mut trial = Trial { offered: 100.0, window_s: 10.0, intended: 1_000, completed: 1_000, ..Trial::default() };
+        trial.integrity.checked = 1_000;
+        trial.parties.origin_core_busiest = Some(0.1);
+        let counts = |trial: &Trial| Counts::of(trial, judge(trial, &rules), &rules);
+        trial.is_steady = true;
+        assert_eq!(counts(&trial), Counts::All);
+        trial.latency.lag_p99_us = 5_000;
+        assert_eq!(counts(&trial), Counts::Cost);
+        let skipped = Trial { skipped_generator: 1, ..trial.clone() };
+        assert_eq!(counts(&skipped), Counts::Nothing, "then it was another load");
+        trial.parties.origin_core_busiest = Some(0.99);
+        assert_eq!(counts(&trial), Counts::Nothing, "also another reason");
+        let row = row(&[[1.0, 2.0]]);
+        let mut late = row.clone();
+        late.blocks[0].runs.get_mut("a").expect("it ran").iter_mut().for_each(|run| run.counts = Counts::Cost);
+        let slow = Metric { needs: Counts::All, ..CPU };
+        assert!(late.ratio("a", "b", &CPU).is_some() && late.ratio("a", "b", &slow).is_none());
+    }
+}

@@ -1,0 +1,74 @@
+//! Result files: JSON that names its schema first, so that a file of another version is refused by its name.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Why a text is no result.
+#[derive(Debug)]
+pub enum FileError {
+    /// Not JSON, or not with the fields of its schema.
+    Json(serde_json::Error),
+    /// Another schema, which stands here beside the one that is read.
+    Schema {
+        /// What the file says.
+        found: String,
+        /// What was looked for.
+        wanted: &'static str,
+    },
+}
+
+impl std::fmt::Display for FileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Json(error) => write!(f, "no result of the lab: {error}"),
+            Self::Schema { found, wanted } => write!(f, "schema is {found:?}, this version reads {wanted:?}"),
+        }
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// What `schema` of a text says.
+///
+/// # Errors
+/// No JSON object with that field.
+pub fn schema_of(text: &str) -> Result<String, FileError> {
+    /// Read first: a file of another schema has other fields.
+    #[derive(Deserialize)]
+    struct Head {
+        schema: String,
+    }
+    serde_json::from_str(text).map(|head: Head| head.schema).map_err(FileError::Json)
+}
+
+/// Reads a text of the schema `wanted`.
+pub(crate) fn read<T: DeserializeOwned>(text: &str, wanted: &'static str) -> Result<T, FileError> {
+    let found = schema_of(text)?;
+    if found != wanted {
+        return Err(FileError::Schema { found, wanted });
+    }
+    serde_json::from_str(text).map_err(FileError::Json)
+}
+
+/// Whether a result can be written to `path`, asked before any load so that no result is lost for want of a place. An
+/// earlier result stays until there is a new one.
+///
+/// # Errors
+/// It cannot.
+pub fn reserve(path: &Path) -> io::Result<()> {
+    fs::OpenOptions::new().append(true).create(true).open(path).map(drop)
+}
+
+/// Writes a result, whole or not at all.
+///
+/// # Errors
+/// The file or its neighbour `.partial` cannot be written.
+pub fn write(path: &Path, result: &impl Serialize) -> io::Result<()> {
+    let partial = path.with_extension("partial");
+    fs::write(&partial, serde_json::to_string(result)? + "\n")?;
+    fs::rename(&partial, path)
+}

@@ -1,0 +1,197 @@
+//! `weir lab compare`: gateways side by side on this machine.
+
+use std::{path::PathBuf, str::FromStr, time::Duration};
+
+use clap::Args;
+use weir_engine::settings::Address;
+use weir_knee::{Rules, ratio::BLOCKS_MIN};
+use weir_load::Scenario;
+use weir_parties::{Peer, peer::DIRECT};
+use weir_trials::{
+    Behind, Comparison,
+    compare::{Compared, Progress, Request, compare},
+    comparison, file, markdown,
+    result::seconds_since_epoch,
+    table,
+};
+
+use crate::lab_load;
+
+/// Blocks and window of a quick look.
+const QUICK_BLOCKS: u32 = 2;
+const QUICK_WINDOW: Duration = Duration::from_secs(2);
+/// A shorter warm-up than the scenario's, where the window is shorter too.
+const WARMUP_SHORT: Duration = Duration::from_secs(1);
+
+/// Run the same load on several gateways, interleaved on the same CPUs, and print ratios with their intervals. Starts the
+/// origin and every gateway itself.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  weir lab compare examples/lab/redis-mixed.toml --peers envoy,haproxy,twemproxy,direct\n  weir lab compare scenario.toml --peers envoy,./my-peer.toml --behind 127.0.0.1:6379 --json results/compared.json\n  weir lab compare scenario.toml --peers direct --quick\n\nEach phase of the scenario is a row at its rate. It takes phases x blocks x arms x 2 runs. A peer that is missing is named with how to install it, and the rest still runs. --show-peer prints a built-in peer's file, the pattern for your own.\n\nExit: 0 compared, 1 nothing was or this gateway failed, 2 the command line is wrong."
+)]
+pub struct CompareArgs {
+    /// The scenario, a TOML file.
+    #[arg(value_name = "SCENARIO.toml", required_unless_present = "show_peer")]
+    scenario: Option<PathBuf>,
+
+    /// With whom: envoy, haproxy, twemproxy, direct (no gateway), or a peer's TOML file.
+    #[arg(
+        long,
+        value_name = "NAME|FILE.toml",
+        value_delimiter = ',',
+        default_value = "envoy,haproxy,twemproxy,direct"
+    )]
+    peers: Vec<String>,
+
+    /// CPUs of each gateway, one worker each.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    budget: u32,
+
+    /// A server that runs already, to stand behind the gateways; without it the lab starts its own origin.
+    #[arg(long, value_name = "HOST:PORT|unix:/path", value_parser = Address::from_str)]
+    behind: Option<Address>,
+
+    /// Blocks per row; a claim needs at least 8.
+    #[arg(long, default_value_t = BLOCKS_MIN as u32, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    blocks: u32,
+
+    /// Length of each run instead of the phase's own.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: Option<u32>,
+
+    /// 2 blocks of 2 s: shows that everything works, not who is better.
+    #[arg(long, conflicts_with_all = ["blocks", "seconds"])]
+    quick: bool,
+
+    /// Write every run to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Print the file of a built-in peer and end.
+    #[arg(long, value_name = "NAME")]
+    show_peer: Option<String>,
+}
+
+pub fn run(args: &CompareArgs) -> Result<(), String> {
+    if let Some(name) = &args.show_peer {
+        print!("{}", Peer::built_in_text(name).ok_or_else(|| no_peer(name))?);
+        return Ok(());
+    }
+    let Some(path) = &args.scenario else { return Err("a scenario is needed".to_owned()) };
+    let (mut scenario, source) = lab_load::read_with_source(path)?;
+    let (blocks, window) = match args.quick {
+        true => (QUICK_BLOCKS, Some(QUICK_WINDOW)),
+        false => (args.blocks, args.seconds.map(|seconds| Duration::from_secs(seconds.into()))),
+    };
+    if let Some(window) = window {
+        shorten(&mut scenario, window);
+    }
+    let (peers, is_direct) = peers(&args.peers)?;
+    if let Some(path) = &args.json {
+        file::reserve(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let request = Request {
+        weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
+        behind: args.behind.clone().map_or(Behind::Origin, Behind::Server),
+        budget: args.budget,
+        peers,
+        is_direct,
+        blocks,
+        rules: Rules::default(),
+        scenario,
+    };
+    let compared = compare(&request, tell).map_err(|failure| failure.to_string())?;
+    let result = result_of(&request, compared, source);
+    if let Some(path) = &args.json {
+        file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    print!("{}", markdown::comparison(&result));
+    match result.failed.iter().find(|failed| failed.starts_with("weir ")) {
+        Some(failed) => Err(failed.clone()),
+        None => Ok(()),
+    }
+}
+
+/// All phases with that window, and a warm-up that goes with it.
+fn shorten(scenario: &mut Scenario, window: Duration) {
+    for phase in &mut scenario.phases {
+        if window < phase.duration {
+            phase.warmup = phase.warmup.min(WARMUP_SHORT);
+        }
+        phase.duration = window;
+    }
+}
+
+fn peers(words: &[String]) -> Result<(Vec<Peer>, bool), String> {
+    let mut peers = Vec::new();
+    for word in words.iter().filter(|word| *word != DIRECT) {
+        peers.push(match word.ends_with(".toml") {
+            true => Peer::read(word.as_ref()).map_err(|error| format!("{error:#}"))?,
+            false => Peer::built_in(word).ok_or_else(|| no_peer(word))?,
+        });
+    }
+    Ok((peers, words.iter().any(|word| word == DIRECT)))
+}
+
+fn no_peer(word: &str) -> String {
+    let known: Vec<String> = Peer::all_built_in().map(|peer| peer.name).collect();
+    format!("no peer `{word}`; there are {}, {DIRECT}, or a file that ends in .toml", known.join(", "))
+}
+
+fn tell(progress: &Progress<'_>) {
+    match progress {
+        Progress::Started { placement, arms, missing } => {
+            eprintln!("{placement}");
+            for arm in *arms {
+                eprintln!("{} {}", arm.name, arm.version);
+                arm.config.lines().filter(|line| !line.is_empty()).for_each(|line| eprintln!("  {line}"));
+            }
+            missing.iter().for_each(|missing| eprintln!("not compared: {}: {}", missing.name, missing.reason));
+        }
+        Progress::Block { phase, block } => eprintln!("{}, block {block}", phase.name),
+        Progress::Ended { arm, trial, verdict } => eprintln!("{}", table::ran(arm, trial, verdict)),
+        Progress::Failed { arm, error } => eprintln!("{arm} failed: {error:#}"),
+    }
+}
+
+fn result_of(request: &Request, compared: Compared, scenario: String) -> Comparison {
+    let Compared { placement, arms, missing, failed, rows, last } = compared;
+    let behind = match &request.behind {
+        Behind::Origin => "an origin of the lab".to_owned(),
+        Behind::Server(address) => address.to_string(),
+    };
+    Comparison {
+        schema: comparison::SCHEMA.to_owned(),
+        run_id: last.identity.run_id,
+        ended: seconds_since_epoch(),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        build: last.identity.build,
+        scenario,
+        name: request.scenario.name.clone(),
+        behind,
+        placement,
+        host: last.host,
+        arms,
+        missing,
+        failed,
+        rows,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_names_or_files_and_direct_is_none_of_them() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let (found, is_direct) = peers(&words(&["envoy", "direct"])).expect("both are known");
+        assert_eq!((found.len(), &*found[0].name, is_direct), (1, "envoy", true));
+        let refusal = peers(&words(&["nginx"])).expect_err("it is not");
+        assert_eq!(
+            refusal,
+            "no peer `nginx`; there are weir, envoy, haproxy, twemproxy, direct, or a file that ends in .toml"
+        );
+        assert!(peers(&words(&["/no/such.toml"])).is_err_and(|error| error.starts_with("/no/such.toml")));
+    }
+}
