@@ -1,4 +1,5 @@
-//! `weir demo`: a gateway and its origin in one process, a few seconds of traffic, and a table of what happened.
+//! `weir demo`: a gateway and its origin in one process, a few seconds of traffic, a table of what happened, and a short
+//! search for how much this machine carries.
 
 mod traffic;
 
@@ -11,22 +12,26 @@ use weir_engine::settings::Address;
 use weir_origin::redis::{Mode, OriginSettings};
 
 use self::traffic::Traffic;
-use crate::{gateway::Gateway, run};
+use crate::{gateway::Gateway, lab_knee, run};
 
 const GATEWAY: &str = "127.0.0.1:7380";
 const ORIGIN: &str = "127.0.0.1:7379";
 const ADMIN: &str = "127.0.0.1:7390";
 
 /// Try Weir without anything else: gateway and in-process origin on fixed ports, a few seconds of checked traffic, a table,
-/// then keep serving until Ctrl-C.
+/// a short knee search beside it, then keep serving until Ctrl-C.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir demo\n  weir demo --once\n  redis-cli -p 7380 set hello world   # while it serves"
+    after_help = "Examples:\n  weir demo\n  weir demo --once\n  weir demo --no-knee\n  redis-cli -p 7380 set hello world   # while it serves"
 )]
 pub struct DemoArgs {
-    /// Exit after the table.
+    /// Exit after the tables.
     #[arg(long)]
     once: bool,
+
+    /// Leave out the knee search, which takes about two minutes.
+    #[arg(long)]
+    no_knee: bool,
 
     /// Seconds of traffic, 1 to 60.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
@@ -45,6 +50,12 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     println!("admin    http://{ADMIN}    /readyz /metrics /api/v1/listeners; or: weir top --admin http://{ADMIN}\n");
     let traffic = Traffic::run(GATEWAY, Duration::from_secs(args.seconds))?;
     print_table(&gateway, &traffic);
+    if !args.no_knee {
+        println!();
+        // A thread of its own: the search binds the one that calls it to the generator's CPUs.
+        let search = std::thread::spawn(lab_knee::show_quick).join();
+        search.map_err(|_| "the knee search failed; its message stands above".to_owned())??;
+    }
     let outcome = if args.once {
         Ok(())
     } else {

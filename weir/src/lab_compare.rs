@@ -10,9 +10,9 @@ use weir_parties::{Peer, peer::DIRECT};
 use weir_trials::{
     Behind, Comparison,
     compare::{Compared, Progress, Request, compare},
-    comparison, file, markdown,
+    comparison, file,
     result::seconds_since_epoch,
-    table,
+    side_by_side, table,
 };
 
 use crate::lab_load;
@@ -88,7 +88,7 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
     }
     let (peers, is_direct) = peers(&args.peers)?;
     if let Some(path) = &args.json {
-        file::reserve(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        file::try_write(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
@@ -97,19 +97,27 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
         peers,
         is_direct,
         blocks,
-        rules: Rules::default(),
+        rules: rules(args.quick),
         scenario,
     };
     let compared = compare(&request, tell).map_err(|failure| failure.to_string())?;
     let result = result_of(&request, compared, source);
+    // First what cannot fail: a full disk costs the file and not the figures.
+    print!("{}", side_by_side::markdown(&result));
     if let Some(path) = &args.json {
         file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    print!("{}", markdown::comparison(&result));
-    match result.failed.iter().find(|failed| failed.starts_with("weir ")) {
-        Some(failed) => Err(failed.clone()),
+    match result.failed.iter().find(|failed| failed.arm == result.arms[0].name) {
+        Some(failed) => Err(format!("this gateway failed at {}: {}", failed.at, failed.reason)),
         None => Ok(()),
     }
+}
+
+/// Of two or three seconds one may be lost.
+fn rules(is_quick: bool) -> Rules {
+    let quick = Rules::quick();
+    let (slices_stolen_share_max, steady_share) = (quick.slices_stolen_share_max, quick.steady_share);
+    if is_quick { Rules { slices_stolen_share_max, steady_share, ..Rules::default() } } else { Rules::default() }
 }
 
 /// All phases with that window, and a warm-up that goes with it.
@@ -134,7 +142,8 @@ fn peers(words: &[String]) -> Result<(Vec<Peer>, bool), String> {
 }
 
 fn no_peer(word: &str) -> String {
-    let known: Vec<String> = Peer::all_built_in().map(|peer| peer.name).collect();
+    let ours = Peer::weir().name;
+    let known: Vec<String> = Peer::all_built_in().map(|peer| peer.name).filter(|name| *name != ours).collect();
     format!("no peer `{word}`; there are {}, {DIRECT}, or a file that ends in .toml", known.join(", "))
 }
 
@@ -148,6 +157,7 @@ fn tell(progress: &Progress<'_>) {
             }
             missing.iter().for_each(|missing| eprintln!("not compared: {}: {}", missing.name, missing.reason));
         }
+        Progress::Ceiling(rate) => eprintln!("without a gateway, closed loop: {}/s", weir_knee::cell::short(*rate)),
         Progress::Block { phase, block } => eprintln!("{}, block {block}", phase.name),
         Progress::Ended { arm, trial, verdict } => eprintln!("{}", table::ran(arm, trial, verdict)),
         Progress::Failed { arm, error } => eprintln!("{arm} failed: {error:#}"),
@@ -155,7 +165,7 @@ fn tell(progress: &Progress<'_>) {
 }
 
 fn result_of(request: &Request, compared: Compared, scenario: String) -> Comparison {
-    let Compared { placement, arms, missing, failed, rows, last } = compared;
+    let Compared { placement, arms, missing, failed, direct_ceiling, rows, last } = compared;
     let behind = match &request.behind {
         Behind::Origin => "an origin of the lab".to_owned(),
         Behind::Server(address) => address.to_string(),
@@ -169,12 +179,17 @@ fn result_of(request: &Request, compared: Compared, scenario: String) -> Compari
         scenario,
         name: request.scenario.name.clone(),
         behind,
+        backend: request.behind.backend(),
         placement,
         host: last.host,
         arms,
         missing,
         failed,
+        direct_ceiling,
         rows,
+        rules: request.rules.clone(),
+        seed: request.scenario.seed,
+        bootstrap_seed: weir_knee::ratio::SEED,
     }
 }
 
@@ -190,7 +205,7 @@ mod tests {
         let refusal = peers(&words(&["nginx"])).expect_err("it is not");
         assert_eq!(
             refusal,
-            "no peer `nginx`; there are weir, envoy, haproxy, twemproxy, direct, or a file that ends in .toml"
+            "no peer `nginx`; there are envoy, haproxy, twemproxy, direct, or a file that ends in .toml"
         );
         assert!(peers(&words(&["/no/such.toml"])).is_err_and(|error| error.starts_with("/no/such.toml")));
     }

@@ -5,7 +5,11 @@ use std::{path::PathBuf, str::FromStr};
 use clap::Args;
 use weir_engine::settings::Address;
 use weir_knee::Rules;
-use weir_trials::{Behind, KneeResult, Progress, Request, file, knee::Found, result, table};
+use weir_trials::{
+    Behind, KneeResult, Progress, Request, file,
+    knee::{Failure, Found},
+    result, table,
+};
 
 use crate::lab_load;
 
@@ -44,7 +48,7 @@ pub struct KneeArgs {
 pub fn run(args: &KneeArgs) -> Result<(), String> {
     let (scenario, source) = lab_load::read_with_source(&args.scenario)?;
     if let Some(path) = &args.json {
-        file::reserve(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        file::try_write(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
@@ -71,6 +75,35 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
         Some(_) => Ok(()),
         None => Err(format!("no knee was found: {}", found.knee.clean_cell("req/s"))),
     }
+}
+
+/// What the demo's search is made with.
+const DEMO_SCENARIO: &str = include_str!("../../examples/lab/redis-mixed.toml");
+
+/// A quick search with gateway and origin of its own, for the demo. A host that cannot give it, or is too busy, is told and
+/// no error: the demo shows what there is.
+pub fn show_quick() -> Result<(), String> {
+    let scenario = weir_load::scenario::parse("examples/lab/redis-mixed.toml", DEMO_SCENARIO);
+    let request = Request {
+        weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
+        scenario: scenario.map_err(|mistakes| mistakes.to_string())?,
+        behind: Behind::Origin,
+        budget: 1,
+        rate_max: None,
+        rules: Rules::quick(),
+    };
+    println!("how much does one core of this machine carry? a quick look, about two minutes: weir lab knee --quick");
+    let found = weir_trials::knee(&request, |progress| {
+        if let Progress::Ended { run, trial, verdict } = progress {
+            eprintln!("  {}", table::ended(run, trial, verdict));
+        }
+    });
+    match found {
+        Ok(found) => print!("{}\n{}", found.placement, table::result(&request.scenario.name, &found.knee)),
+        Err(Failure::NotRun(why)) => println!("{why}"),
+        Err(Failure::Other(error)) => return Err(format!("{error:#}")),
+    }
+    Ok(())
 }
 
 fn tell(progress: &Progress<'_>) {

@@ -10,6 +10,7 @@ mod gateway;
 mod lab_compare;
 mod lab_knee;
 mod lab_load;
+mod lab_report;
 mod origin;
 mod plan;
 mod run;
@@ -54,6 +55,7 @@ enum Lab {
     Load(lab_load::LoadArgs),
     Knee(lab_knee::KneeArgs),
     Compare(lab_compare::CompareArgs),
+    Report(lab_report::ReportArgs),
 }
 
 #[derive(Subcommand)]
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::Knee(args)) => lab_knee::run(&args),
         Command::Lab(Lab::Compare(args)) => lab_compare::run(&args),
+        Command::Lab(Lab::Report(args)) => lab_report::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -111,6 +111,9 @@ pub struct Seen {
     pub completed_rate: f64,
     /// p99 sojourn, microseconds.
     pub sojourn_p99_us: u64,
+    /// CPU of the gateway per completed request, microseconds.
+    #[serde(default)]
+    pub gateway_cpu_us_per_req: Option<f64>,
 }
 
 /// A change of state.

@@ -1,6 +1,7 @@
 //! Rows of text in columns, as Markdown that also reads well in a terminal.
 
 /// A table under construction.
+#[derive(Clone, Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -24,17 +25,29 @@ impl Table {
         self.rows.len() == 1
     }
 
+    /// The head, then the rows.
+    #[must_use]
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
+    /// Of each column, whether it holds numbers only.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<bool> {
+        let is_number = |column: usize| {
+            self.rows.len() > 1
+                && self.rows[1..].iter().all(|row| row[column].starts_with(|c: char| "~-0123456789".contains(c)))
+        };
+        (0..self.rows[0].len()).map(is_number).collect()
+    }
+
     /// Markdown with padded columns: numbers to the right, words to the left.
     #[must_use]
     pub fn markdown(&self) -> String {
         let columns = self.rows[0].len();
         let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3);
         let widths: Vec<usize> = (0..columns).map(width).collect();
-        let is_number = |column: usize| {
-            self.rows.len() > 1
-                && self.rows[1..].iter().all(|row| row[column].starts_with(|c: char| "~-0123456789".contains(c)))
-        };
-        let numbers: Vec<bool> = (0..columns).map(is_number).collect();
+        let numbers = self.numbers();
         let mut text = String::new();
         for (index, row) in self.rows.iter().enumerate() {
             for (column, cell) in row.iter().enumerate() {

@@ -203,8 +203,14 @@ impl Search {
         let is_overload =
             verdict.is_valid() && self.base.is_some_and(|base| is_overload(&trial, base.sojourn_p99_us, &self.rules));
         let completed_rate = if trial.completed_rate().is_finite() { trial.completed_rate() } else { 0.0 };
-        let sojourn_p99_us = trial.latency.sojourn_p99_us;
-        self.seen.push(Seen { run: *run, verdict, is_overload, completed_rate, sojourn_p99_us });
+        self.seen.push(Seen {
+            run: *run,
+            verdict,
+            is_overload,
+            completed_rate,
+            sojourn_p99_us: trial.latency.sojourn_p99_us,
+            gateway_cpu_us_per_req: trial.parties.gateway_cpu_us_per_req.filter(|cost| cost.is_finite()),
+        });
         self.is_quota_shaped |= trial.host.is_quota;
         match verdict {
             Verdict::Clean => self.accept(run, &trial, true),

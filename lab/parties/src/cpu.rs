@@ -35,8 +35,13 @@ impl CpuTime {
     ///
     /// A thread that ends between two looks takes its time with it; the gateways compared here keep their threads.
     pub fn of(processes: &[u32]) -> Result<Self> {
-        let run = ThreadTimes::of(processes)?.0.iter().map(|thread| thread.run).sum();
-        let mut time = Self { run, ..Self::default() };
+        Self::with_threads(processes).map(|(time, _)| time)
+    }
+
+    /// As [`CpuTime::of`], and the threads of which it is the sum.
+    pub fn with_threads(processes: &[u32]) -> Result<(Self, ThreadTimes)> {
+        let threads = ThreadTimes::of(processes)?;
+        let mut time = Self { run: threads.0.iter().map(|thread| thread.run).sum(), ..Self::default() };
         for (index, process) in processes.iter().enumerate() {
             match stat(&format!("/proc/{process}/stat")) {
                 Ok(stat) => {
@@ -46,7 +51,7 @@ impl CpuTime {
                 Err(_) => {}
             }
         }
-        Ok(time)
+        Ok((time, threads))
     }
 
     /// Of all children of this process that have been waited for. Sampled: whole clock ticks.
@@ -121,18 +126,23 @@ impl ThreadTimes {
 }
 
 /// A process and all that it started, as long as they live: servers with worker processes, programs behind scripts.
-#[must_use]
-pub fn family(process: u32) -> Vec<u32> {
+///
+/// # Errors
+/// The kernel was built without CONFIG_PROC_CHILDREN, so nobody can tell.
+pub fn family(process: u32) -> Result<Vec<u32>> {
+    let known = "/proc/thread-self/children";
+    std::fs::metadata(known).with_context(|| format!("{known}: this kernel does not tell a process's children"))?;
     let mut members = vec![process];
     let mut next = 0;
     while let Some(&member) = members.get(next) {
         next += 1;
+        // Who ended meanwhile has none.
         for id in tasks(member).unwrap_or_default() {
             let children = std::fs::read_to_string(format!("/proc/{member}/task/{id}/children")).unwrap_or_default();
             members.extend(children.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
         }
     }
-    members
+    Ok(members)
 }
 
 /// Ids of the threads of a process.
@@ -249,16 +259,20 @@ mod tests {
             .spawn()
             .expect("a shell starts");
         let end = std::time::Instant::now() + Duration::from_secs(10);
-        while family(shell.id()).len() < 3 && std::time::Instant::now() < end {
+        while family(shell.id()).expect("told").len() < 3 && std::time::Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let members = family(shell.id());
+        let members = family(shell.id()).expect("told");
         assert_eq!((members[0], members.len()), (shell.id(), 3), "{members:?}");
-        assert!(family(std::process::id()).contains(&shell.id()));
+        assert!(family(std::process::id()).expect("told").contains(&shell.id()));
         assert!(ThreadTimes::of(&members).expect("they run").0.len() >= 3);
         let group = rustix::process::Pid::from_raw(shell.id() as i32).expect("an id");
         rustix::process::kill_process_group(group, rustix::process::Signal::KILL).expect("it ends");
         shell.wait().expect("it ended");
+        while std::path::Path::new(&format!("/proc/{}", members[2])).exists() && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(CpuTime::of(&members[2..]).is_err(), "the first must be there");
         assert!(CpuTime::of(&[std::process::id(), members[2]]).is_ok(), "who has ended counts nothing");
     }
 }

@@ -15,7 +15,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -30,6 +30,8 @@ pub const DIRECT: &str = "direct";
 pub const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 const VERSION_UNKNOWN: &str = "version unknown";
+/// How long a program may take to tell its version.
+const VERSION_SECONDS: &str = "5";
 
 const BUILT_IN: [&str; 4] = [
     include_str!("peers/weir.toml"),
@@ -98,6 +100,8 @@ pub struct Running {
     pub port: u16,
     /// The first line that it tells of itself.
     pub version: String,
+    /// The command that started it.
+    pub command: String,
     /// The configuration as it was written; empty without one.
     pub config: String,
 }
@@ -183,6 +187,8 @@ impl Peer {
             ensure!(is_plain, "{file}: `config.file` is a name without folders");
             let is_given = peer.arguments.iter().any(|argument| argument.contains("{config}"));
             ensure!(is_given, "{file}: `arguments` do not give {{config}} to the program");
+            let is_circular = config.text.contains("{config}");
+            ensure!(!is_circular, "{file}: `config.text` has {{config}}, its own path; only `arguments` know it");
         }
         Ok(peer)
     }
@@ -221,11 +227,12 @@ impl Peer {
         };
         let arguments: Vec<String> =
             self.arguments.iter().map(|argument| filled.fill(argument)).collect::<Result<_>>()?;
+        let command = format!("{} {}", program.display(), arguments.join(" "));
         let words = [program.clone().into_os_string()].into_iter().chain(arguments.into_iter().map(OsString::from));
         let mut process = Process::start(&Launch::new(name, setting.cpus, words), folder)?;
         process.wait_for_port(port)?;
         let version = self.version_of(&program);
-        Ok(Running { name: name.clone(), process, port, version, config })
+        Ok(Running { name: name.clone(), process, port, version, command, config })
     }
 
     fn version_of(&self, program: &Path) -> String {
@@ -251,11 +258,13 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// The first line that a program prints about itself, on either stream.
+/// The first line that a program prints about itself, on either stream. One that does not end within seconds, because it
+/// takes the question for an order to serve, is ended.
 #[must_use]
 pub fn version_line<W: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[W]) -> String {
-    let output = Command::new(program).args(arguments).output();
-    let text = output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", VERSION_SECONDS]).arg(program.as_ref()).args(arguments).stdin(Stdio::null());
+    let text = command.output().map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
     line.unwrap_or(VERSION_UNKNOWN).to_owned()
@@ -346,6 +355,9 @@ arguments = ["{port}", "{origin}"]
         }
         let ungiven = format!("{ECHO}[config]\nfile = \"x\"\ntext = \"\"\n");
         assert!(refusal(&ungiven).contains("do not give {config}"));
+        let circular =
+            ungiven.replace("{port}\",", "{port}\", \"{config}\",").replace("text = \"\"", "text = \"{config}\"");
+        assert!(refusal(&circular).contains("its own path"));
         let elsewhere = ungiven.replace("{port}\",", "{port}\", \"{config}\",").replace("\"x\"", "\"../x\"");
         assert!(refusal(&elsewhere).contains("without folders"));
     }

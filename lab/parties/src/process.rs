@@ -1,4 +1,6 @@
-//! A child process that never outlives this one: bound to CPUs, its output in a file, ended on drop.
+//! A child process that does not outlive this one: bound to CPUs, its output in a file, ended on drop with all of its
+//! process group. A child that leaves the group (a daemon) is not followed; if this process is killed outright, the kernel
+//! ends the child itself, not what that had started.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
 use crate::{exists, interrupt};
 
@@ -100,9 +102,25 @@ impl Process {
         waited.map_err(|error| anyhow!("{error:#}; {}", self.tail()))
     }
 
+    /// Whether it has ended, and how. What it started ends with it: the group is ended before its number can be another's.
+    fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if let Some(group) = self.group()
+            && matches!(waitid(WaitId::Pid(group), peek), Ok(Some(_)))
+        {
+            // Nobody may be left in it.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        Ok(self.child.try_wait()?)
+    }
+
+    fn group(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+    }
+
     /// An error with the last lines of its output if it has ended.
     pub fn check_running(&mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait()? {
+        if let Some(status) = self.ended()? {
             bail!("{} ended with {status}; {}", self.name, self.tail());
         }
         Ok(())
@@ -110,8 +128,8 @@ impl Process {
 
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).context("no such process id")?;
-        kill_process(id, signal).with_context(|| format!("cannot signal {}", self.name))
+        kill_process(self.group().context("no such process id")?, signal)
+            .with_context(|| format!("cannot signal {}", self.name))
     }
 
     /// Waits until it ends by itself. Fails after `limit`.
@@ -119,7 +137,7 @@ impl Process {
         let what = format!("{} to end", self.name);
         let mut status = None;
         interrupt::wait_until(&what, limit, || {
-            status = self.child.try_wait()?;
+            status = self.ended()?;
             Ok(status.is_some())
         })?;
         status.context("no exit status")
@@ -140,12 +158,10 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         // Nothing can be done about a failure here: it has ended already, or the kernel ends it with this process.
-        // The whole group: a script may have started the program as a child of its own. Once the child has been waited
-        // for, its number may be another's.
-        if !matches!(self.child.try_wait(), Ok(None)) {
-            return;
-        }
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+        // The whole group: a script may have started the program as a child of its own.
+        if matches!(self.ended(), Ok(None))
+            && let Some(group) = self.group()
+        {
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();

@@ -3,25 +3,29 @@
 //! A block runs every arm twice, in an order drawn from the seed and then in its mirror image (A B C C B A): a drift that
 //! grows evenly over the block weighs the same on every arm. Ratios are paired by block.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use weir_base::rng::Rng;
 use weir_knee::judge::judge_ceiling;
 use weir_knee::{Rules, Trial, Verdict, judge};
-use weir_load::scenario::Phase;
+use weir_load::scenario::{Mode, Phase};
 use weir_load::{Scenario, StepRecord};
 use weir_parties::Peer;
 use weir_parties::interrupt;
 use weir_parties::peer::{DIRECT, Running};
 use weir_parties::place::allowed_cpus;
 
-use crate::comparison::{Arm, Block, Counts, Missing, Row, Sample};
+use crate::comparison::{Arm, Block, Failed, Missing, Row, Sample, Worth};
 use crate::knee::Failure;
 use crate::placement::Placement;
 use crate::stage::{Behind, Stage, front_of};
 use crate::trial::{self, Subject};
+
+/// Warm-up and window of the direct ceiling.
+const CEILING_WARMUP: Duration = Duration::from_secs(1);
+const CEILING_WINDOW: Duration = Duration::from_secs(3);
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -56,6 +60,8 @@ pub enum Progress<'a> {
         /// Those that do not.
         missing: &'a [Missing],
     },
+    /// Requests per second without a gateway, closed loop.
+    Ceiling(f64),
     /// A block begins.
     Block {
         /// The row.
@@ -90,8 +96,10 @@ pub struct Compared {
     pub arms: Vec<Arm>,
     /// Those that did not.
     pub missing: Vec<Missing>,
-    /// Those that ended, or refused the load, and where.
-    pub failed: Vec<String>,
+    /// Those that ended, or refused the load.
+    pub failed: Vec<Failed>,
+    /// Requests per second without a gateway, closed loop.
+    pub direct_ceiling: f64,
     /// One per phase.
     pub rows: Vec<Row>,
     /// The last record: identity and machine.
@@ -109,41 +117,49 @@ pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result
     placement.enter_generator()?;
     let stage = Stage::start(&request.weir, &request.behind, &placement, request.scenario.connections)?;
     let mut fleet = Fleet::start(request, stage)?;
-    let arms: Vec<Arm> = fleet.lanes.iter().map(Lane::facts).collect();
+    let arms: Vec<Arm> = fleet.runners.iter().map(Runner::facts).collect();
     told(&Progress::Started { placement: &placement, arms: &arms, missing: &fleet.missing });
+    if arms.len() < 2 {
+        return Err(anyhow!("nobody is left to compare with; the reasons stand above").into());
+    }
+    let (direct_ceiling, mut last) = fleet.direct_ceiling(request)?;
+    told(&Progress::Ceiling(direct_ceiling));
     let mut rng = Rng::new(request.scenario.seed);
     let mut rows = Vec::new();
-    let mut last = None;
-    // An arm that failed once is not run again: it is gone, or refuses the load.
-    let mut failed: BTreeMap<String, String> = BTreeMap::new();
+    let mut failed: Vec<Failed> = Vec::new();
     for phase in &request.scenario.phases {
         let scenario = Scenario { phases: vec![phase.clone()], ..request.scenario.clone() };
         let mut row = Row::new(phase);
         for number in 1..=request.blocks {
             told(&Progress::Block { phase, block: number });
             let mut block = Block::default();
-            for index in order(fleet.lanes.len(), &mut rng) {
+            for index in order(fleet.runners.len(), &mut rng) {
                 let arm = &arms[index].name;
-                if failed.contains_key(arm) {
+                // It is gone, or refuses the load; and without our own gateway nothing is left to compare.
+                if failed.iter().any(|failed| failed.arm == *arm || failed.arm == arms[0].name) {
                     continue;
                 }
                 match fleet.run(&scenario, index, &request.rules) {
-                    Ok((trial, record)) => {
+                    Ok((mut trial, record)) => {
+                        trial.backend = request.behind.backend();
+                        trial.ceiling = Some(direct_ceiling);
                         let verdict = match phase.rate {
                             Some(_) => judge(&trial, &request.rules),
                             None => judge_ceiling(&trial, &request.rules, true),
                         };
-                        let counts = Counts::of(&trial, verdict, &request.rules);
                         told(&Progress::Ended { arm, trial: &trial, verdict });
-                        let sample = Sample::new(trial, verdict, counts, &record);
+                        let worth = Worth::of(&trial, verdict, &request.rules);
+                        let sample = Sample::new(trial, verdict, worth, &record);
                         row.add_latency(arm, &sample, &record)?;
                         block.add(arm, sample);
-                        last = Some(record);
+                        last = record;
                     }
                     Err(error) => {
                         interrupt::check()?;
+                        // Its end is nobody else's failure.
+                        fleet.stage.check()?;
                         told(&Progress::Failed { arm, error: &error });
-                        failed.insert(arm.clone(), format!("{} at {}: {error:#}", arm, row.title()));
+                        failed.push(Failed { arm: arm.clone(), at: row.title(), reason: format!("{error:#}") });
                     }
                 }
             }
@@ -152,18 +168,19 @@ pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result
         row.conclude();
         rows.push(row);
     }
-    let Some(last) = last else { return Err(anyhow::anyhow!("nothing was run").into()) };
-    let failed = failed.into_values().collect();
-    Ok(Compared { placement, arms, missing: fleet.missing, failed, rows, last })
+    Ok(Compared { placement, arms, missing: fleet.missing, failed, direct_ceiling, rows, last })
 }
 
 fn check(request: &Request) -> Result<()> {
-    let mut names: Vec<&str> = request.peers.iter().map(|peer| &*peer.name).collect();
+    // Results and files are told apart by name.
+    let ours = [Peer::weir().name, "origin".to_owned()];
+    let mut names: Vec<&str> =
+        request.peers.iter().map(|peer| &*peer.name).chain(ours.iter().map(|name| &**name)).collect();
     names.sort_unstable();
     if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        bail!("{} is named twice", twice[0]);
+        bail!("{} is named twice, or is a name of the lab's own; choose another `name`", twice[0]);
     }
-    if names.is_empty() && !request.is_direct {
+    if request.peers.is_empty() && !request.is_direct {
         bail!("there is nobody to compare with; name peers");
     }
     let protocol = request.scenario.protocol.to_string();
@@ -185,19 +202,24 @@ fn order(arms: usize, rng: &mut Rng) -> Vec<usize> {
     [order, mirrored].concat()
 }
 
-/// A gateway that runs; none for the direct arm.
-enum Lane {
+/// What carries the load of an arm: a gateway, or none.
+enum Runner {
     Gateway(Running),
     Direct,
 }
 
-impl Lane {
+impl Runner {
     fn facts(&self) -> Arm {
         match self {
-            Self::Direct => Arm { name: DIRECT.to_owned(), version: String::new(), config: String::new() },
-            Self::Gateway(running) => {
-                Arm { name: running.name.clone(), version: running.version.clone(), config: running.config.clone() }
+            Self::Direct => {
+                Arm { name: DIRECT.to_owned(), version: String::new(), command: String::new(), config: String::new() }
             }
+            Self::Gateway(running) => Arm {
+                name: running.name.clone(),
+                version: running.version.clone(),
+                command: running.command.clone(),
+                config: running.config.clone(),
+            },
         }
     }
 }
@@ -205,17 +227,17 @@ impl Lane {
 /// All arms, started once and kept: during the runs only the load moves.
 struct Fleet {
     stage: Stage,
-    lanes: Vec<Lane>,
+    runners: Vec<Runner>,
     missing: Vec<Missing>,
 }
 
 impl Fleet {
     fn start(request: &Request, stage: Stage) -> Result<Self> {
-        let mut lanes = vec![Lane::Gateway(stage.start_gateway(&Peer::weir())?)];
+        let mut runners = vec![Runner::Gateway(stage.start_gateway(&Peer::weir())?)];
         let mut missing = Vec::new();
         for peer in &request.peers {
             match stage.start_gateway(peer) {
-                Ok(running) => lanes.push(Lane::Gateway(running)),
+                Ok(running) => runners.push(Runner::Gateway(running)),
                 Err(error) => {
                     // An interrupt is not a missing peer.
                     interrupt::check()?;
@@ -223,21 +245,33 @@ impl Fleet {
                 }
             }
         }
-        lanes.extend(request.is_direct.then_some(Lane::Direct));
-        Ok(Self { stage, lanes, missing })
+        runners.extend(request.is_direct.then_some(Runner::Direct));
+        Ok(Self { stage, runners, missing })
+    }
+
+    /// What generator and back end can do without a gateway: closer to it than the rules allow, a run shows the lab.
+    fn direct_ceiling(&self, request: &Request) -> Result<(f64, StepRecord)> {
+        let phase = Phase { name: "direct".to_owned(), rate: None, warmup: CEILING_WARMUP, duration: CEILING_WINDOW };
+        let scenario = Scenario { mode: Mode::Closed, phases: vec![phase], ..request.scenario.clone() };
+        let subject = Subject { target: self.stage.behind(), gateway: None, origin: self.stage.origin() };
+        let (trial, record) = trial::run(&scenario, &subject, &request.rules)?;
+        match judge_ceiling(&trial, &request.rules, true) {
+            Verdict::Invalid(found) => bail!("the direct ceiling could not be measured: {}", found.reason),
+            _ => Ok((trial.completed_rate(), record)),
+        }
     }
 
     fn run(&mut self, scenario: &Scenario, index: usize, rules: &Rules) -> Result<(Trial, StepRecord)> {
-        let (target, gateway) = match &self.lanes[index] {
-            Lane::Gateway(running) => (front_of(running), Some(running.process.id())),
-            Lane::Direct => (self.stage.behind().clone(), None),
+        let (target, gateway) = match &self.runners[index] {
+            Runner::Gateway(running) => (front_of(running), Some(running.process.id())),
+            Runner::Direct => (self.stage.behind().clone(), None),
         };
         let subject = Subject { target: &target, gateway, origin: self.stage.origin() };
         let outcome = trial::run(scenario, &subject, rules);
         // A program that ended says more than the load that failed on it.
-        let ended = match &mut self.lanes[index] {
-            Lane::Gateway(running) => running.process.check_running(),
-            Lane::Direct => Ok(()),
+        let ended = match &mut self.runners[index] {
+            Runner::Gateway(running) => running.process.check_running(),
+            Runner::Direct => Ok(()),
         };
         self.stage.check()?;
         ended?;

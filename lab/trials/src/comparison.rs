@@ -6,19 +6,20 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use weir_knee::judge::failed_checks;
 use weir_knee::ratio::median;
-use weir_knee::{Check, Ratio, Rules, Trial, Verdict, cell};
+use weir_knee::{Backend, Check, Ratio, Rules, Trial, Verdict, cell};
 use weir_load::record::Host;
 use weir_load::recorder::{Percentile, Summary, Tail};
 use weir_load::scenario::Phase;
 use weir_load::{Recorder, StepRecord};
 
 use crate::placement::Placement;
+use crate::watch::STEAL_MAX;
 
 /// Name and version of the file; a changed meaning gets a new number.
 pub const SCHEMA: &str = "weir.lab.comparison/1";
 
-/// Steal of a run above which its whole block is left out of ratios, 0 to 1.
-const STEAL_MAX: f64 = 0.01;
+/// Runs of an arm in a block: there and back.
+const RUNS_PER_BLOCK: usize = 2;
 
 /// One comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,8 @@ pub struct Comparison {
     pub name: String,
     /// What stood behind the gateways.
     pub behind: String,
+    /// Whether that was an origin of the lab.
+    pub backend: Backend,
     /// Who ran where.
     pub placement: Placement,
     /// The machine.
@@ -47,10 +50,18 @@ pub struct Comparison {
     pub arms: Vec<Arm>,
     /// Those that did not.
     pub missing: Vec<Missing>,
-    /// Those that ended, or refused the load, and where.
-    pub failed: Vec<String>,
+    /// Those that ended, or refused the load.
+    pub failed: Vec<Failed>,
+    /// Requests per second without a gateway, closed loop: what generator and back end can do.
+    pub direct_ceiling: f64,
     /// One per rate.
     pub rows: Vec<Row>,
+    /// Thresholds by which runs were judged.
+    pub rules: Rules,
+    /// Of the order of the runs, and of what they sent.
+    pub seed: u64,
+    /// Of the resampling.
+    pub bootstrap_seed: u64,
 }
 
 /// One side.
@@ -60,6 +71,8 @@ pub struct Arm {
     pub name: String,
     /// As the program tells it.
     pub version: String,
+    /// The command that started it; empty without a gateway.
+    pub command: String,
     /// Its configuration, whole.
     pub config: String,
 }
@@ -73,6 +86,17 @@ pub struct Missing {
     pub reason: String,
 }
 
+/// An arm that ended, or refused the load. It was not run again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// Its name.
+    pub arm: String,
+    /// In which row.
+    pub at: String,
+    /// Why.
+    pub reason: String,
+}
+
 /// All runs at one rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -80,6 +104,8 @@ pub struct Row {
     pub phase: String,
     /// Requests per second; `None` in a closed loop.
     pub offered: Option<f64>,
+    /// Load before each window, seconds.
+    pub warmup_s: f64,
     /// Measured window of each run, seconds.
     pub window_s: f64,
     /// In the order in which they ran.
@@ -116,10 +142,8 @@ pub struct Sample {
     /// What it was worth, in words.
     pub verdict: String,
     /// Which of its figures count.
-    pub counts: Counts,
-    /// CPU microseconds of the gateway per completed request.
-    pub cpu_us: Option<f64>,
-    /// Of it, the share in the kernel: sampled.
+    pub worth: Worth,
+    /// Of the CPU time of the gateway, the share in the kernel: sampled.
     pub kernel_share: Option<f64>,
     /// Busy microseconds of all CPUs per completed request.
     pub box_us: Option<f64>,
@@ -132,7 +156,7 @@ pub struct Sample {
 /// Which figures of a run count. An order: each counts what the ones before it do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Counts {
+pub enum Worth {
     /// The lab was not fit.
     Nothing,
     /// The generator sent all that was asked for, but late: what it cost is right, how long it took is not.
@@ -141,29 +165,32 @@ pub enum Counts {
     All,
 }
 
-impl Counts {
-    /// Of a run and what it was judged to be. Overload is unsteady by its nature, and still says who carries what.
+impl Worth {
+    /// Of a run and what it was judged to be. Overload is unsteady by its nature, and connections that a gateway drops are
+    /// its own: both still say who carries what.
     pub(crate) fn of(trial: &Trial, verdict: Verdict, rules: &Rules) -> Self {
-        let is_only_late = || failed_checks(trial, rules).iter().all(|found| found.reason == Check::GeneratorLag);
+        if !matches!(verdict, Verdict::Invalid(_)) {
+            return Self::All;
+        }
+        // A stall is another load: what waited for it went out in a burst, and shares its system calls.
+        let is_sent = trial.skipped_generator == 0 && trial.latency.lag_max_us <= rules.lag_max_us;
+        let failed = failed_checks(trial, rules);
+        let is_only = |checks: &[Check]| failed.iter().all(|found| checks.contains(&found.reason));
         match verdict {
-            Verdict::Clean | Verdict::NotClean(_) | Verdict::Unsteady => Self::All,
-            Verdict::Invalid(found)
-                if found.reason == Check::GeneratorLag && trial.skipped_generator == 0 && is_only_late() =>
-            {
-                Self::Cost
-            }
-            Verdict::Invalid(_) => Self::Nothing,
+            Verdict::Invalid(found) if found.reason == Check::Samples => Self::Cost,
+            _ if is_only(&[Check::Connections]) => Self::All,
+            _ if is_sent && is_only(&[Check::Connections, Check::GeneratorLag]) => Self::Cost,
+            _ => Self::Nothing,
         }
     }
 }
 
 impl Sample {
-    pub(crate) fn new(trial: Trial, verdict: Verdict, counts: Counts, record: &StepRecord) -> Self {
+    pub(crate) fn new(trial: Trial, verdict: Verdict, worth: Worth, record: &StepRecord) -> Self {
         let gateway = record.resources.parties.get("gateway");
         Self {
             verdict: verdict.to_string(),
-            counts,
-            cpu_us: gateway.and_then(|gateway| gateway.cpu_us_per_req),
+            worth,
             kernel_share: gateway.and_then(|gateway| gateway.kernel_share),
             box_us: record.resources.box_us_per_req,
             rss_max: gateway.and_then(|gateway| gateway.rss_max),
@@ -181,7 +208,7 @@ pub struct Metric {
     /// Reads it.
     pub figure: fn(&Sample) -> Option<f64>,
     /// Of which runs it counts.
-    pub needs: Counts,
+    pub needs: Worth,
     /// Whether more of it is better.
     pub is_more_better: bool,
 }
@@ -190,7 +217,7 @@ impl Metric {
     /// Of a run, if it counts.
     #[must_use]
     pub fn of(&self, sample: &Sample) -> Option<f64> {
-        (self.figure)(sample).filter(|_| sample.counts >= self.needs)
+        (self.figure)(sample).filter(|_| sample.worth >= self.needs)
     }
 }
 
@@ -207,7 +234,8 @@ impl Block {
     fn mean(&self, arm: &str, metric: &Metric) -> Option<f64> {
         let runs = self.runs.get(arm)?;
         let figures: Vec<f64> = runs.iter().map(|sample| metric.of(sample)).collect::<Option<_>>()?;
-        (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
+        // One alone has no mirror image.
+        (figures.len() == RUNS_PER_BLOCK).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
     }
 }
 
@@ -216,6 +244,7 @@ impl Row {
         Self {
             phase: phase.name.clone(),
             offered: phase.rate.map(|rate| rate.as_per_second()),
+            warmup_s: phase.warmup.as_secs_f64(),
             window_s: phase.duration.as_secs_f64(),
             blocks: Vec::new(),
             sojourn: BTreeMap::new(),
@@ -231,7 +260,7 @@ impl Row {
     }
 
     pub(crate) fn add_latency(&mut self, arm: &str, sample: &Sample, record: &StepRecord) -> Result<()> {
-        if sample.counts == Counts::All {
+        if sample.worth == Worth::All {
             let sojourn =
                 Recorder::from_summary(&record.latency.sojourn).map_err(|error| anyhow::anyhow!("{error}"))?;
             self.merging.0.entry(arm.to_owned()).or_default().merge(&sojourn);
@@ -285,10 +314,13 @@ impl Row {
         let arms: BTreeSet<&String> = self.blocks.iter().flat_map(|block| block.runs.keys()).collect();
         for arm in arms {
             let all = self.runs(arm).count();
-            for (counts, what) in [(Counts::Nothing, "do not count"), (Counts::Cost, "count for cost, not for latency")]
-            {
+            let silent = self.runs(arm).filter(|sample| sample.trial.completed == 0).count();
+            if silent > 0 {
+                caveats.push(format!("{arm}: {silent} of {all} runs completed nothing, and have no ratio"));
+            }
+            for (worth, what) in [(Worth::Nothing, "do not count"), (Worth::Cost, "count for cost, not for latency")] {
                 let reasons: Vec<&str> =
-                    self.runs(arm).filter(|sample| sample.counts == counts).map(|sample| &*sample.verdict).collect();
+                    self.runs(arm).filter(|sample| sample.worth == worth).map(|sample| &*sample.verdict).collect();
                 if let Some(reason) = reasons.first() {
                     caveats.push(format!("{arm}: {} of {all} runs {what} ({reason})", reasons.len()));
                 }
@@ -315,11 +347,12 @@ mod tests {
     use super::*;
 
     fn sample(cpu_us: f64) -> Sample {
+        let mut trial = Trial { completed: 1_000, ..Trial::default() };
+        trial.parties.gateway_cpu_us_per_req = Some(cpu_us);
         Sample {
-            trial: Trial::default(),
+            trial,
             verdict: "clean".to_owned(),
-            counts: Counts::All,
-            cpu_us: Some(cpu_us),
+            worth: Worth::All,
             kernel_share: None,
             box_us: None,
             rss_max: None,
@@ -341,8 +374,12 @@ mod tests {
         row
     }
 
-    const CPU: Metric =
-        Metric { name: "CPU", figure: |sample| sample.cpu_us, needs: Counts::Cost, is_more_better: false };
+    const CPU: Metric = Metric {
+        name: "CPU",
+        figure: |sample| sample.trial.parties.gateway_cpu_us_per_req,
+        needs: Worth::Cost,
+        is_more_better: false,
+    };
 
     #[test]
     fn a_ratio_pairs_the_means_of_a_block() {
@@ -359,7 +396,7 @@ mod tests {
     fn a_run_that_does_not_count_takes_its_pair_out_and_is_told() {
         let mut row = row(&[[1.0, 2.0], [9.0, 1.0]]);
         let spoiled = &mut row.blocks[1].runs.get_mut("a").expect("it ran")[1];
-        (spoiled.counts, spoiled.verdict) = (Counts::Nothing, "invalid: steal".to_owned());
+        (spoiled.worth, spoiled.verdict) = (Worth::Nothing, "invalid: steal".to_owned());
         let ratio = row.ratio("a", "b", &CPU).expect("one pair");
         assert!((ratio.median - 0.5).abs() < 1e-9 && ratio.blocks == 1);
         assert_eq!(row.caveats(), ["a: 1 of 4 runs do not count (invalid: steal)"]);
@@ -372,19 +409,26 @@ mod tests {
         let mut trial = Trial { offered: 100.0, window_s: 10.0, intended: 1_000, completed: 1_000, ..Trial::default() };
         trial.integrity.checked = 1_000;
         trial.parties.origin_core_busiest = Some(0.1);
-        let counts = |trial: &Trial| Counts::of(trial, judge(trial, &rules), &rules);
+        let worth = |trial: &Trial| Worth::of(trial, judge(trial, &rules), &rules);
         trial.is_steady = true;
-        assert_eq!(counts(&trial), Counts::All);
+        assert_eq!(worth(&trial), Worth::All);
         trial.latency.lag_p99_us = 5_000;
-        assert_eq!(counts(&trial), Counts::Cost);
+        assert_eq!(worth(&trial), Worth::Cost);
         let skipped = Trial { skipped_generator: 1, ..trial.clone() };
-        assert_eq!(counts(&skipped), Counts::Nothing, "then it was another load");
+        assert_eq!(worth(&skipped), Worth::Nothing, "then it was another load");
+        let mut stalled = trial.clone();
+        stalled.latency.lag_max_us = 90_000;
+        assert_eq!(worth(&stalled), Worth::Nothing, "also with a stall");
+        let mut dropped = trial.clone();
+        dropped.latency.lag_p99_us = 0;
+        dropped.resources.sockets_asked = 10;
+        assert_eq!(worth(&dropped), Worth::All, "connections that a gateway drops are its own");
         trial.parties.origin_core_busiest = Some(0.99);
-        assert_eq!(counts(&trial), Counts::Nothing, "also another reason");
+        assert_eq!(worth(&trial), Worth::Nothing, "also another reason");
         let row = row(&[[1.0, 2.0]]);
         let mut late = row.clone();
-        late.blocks[0].runs.get_mut("a").expect("it ran").iter_mut().for_each(|run| run.counts = Counts::Cost);
-        let slow = Metric { needs: Counts::All, ..CPU };
+        late.blocks[0].runs.get_mut("a").expect("it ran").iter_mut().for_each(|run| run.worth = Worth::Cost);
+        let slow = Metric { needs: Worth::All, ..CPU };
         assert!(late.ratio("a", "b", &CPU).is_some() && late.ratio("a", "b", &slow).is_none());
     }
 }

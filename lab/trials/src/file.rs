@@ -7,6 +7,9 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+/// Ending of a file that is being written.
+const PARTIAL: &str = "partial";
+
 /// Why a text is no result.
 #[derive(Debug)]
 pub enum FileError {
@@ -54,21 +57,22 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str, wanted: &'static str) -> Res
     serde_json::from_str(text).map_err(FileError::Json)
 }
 
-/// Whether a result can be written to `path`, asked before any load so that no result is lost for want of a place. An
-/// earlier result stays until there is a new one.
+/// Whether a result can be written to `path`, asked before any load so that no result is lost for want of a place.
 ///
 /// # Errors
 /// It cannot.
-pub fn reserve(path: &Path) -> io::Result<()> {
-    fs::OpenOptions::new().append(true).create(true).open(path).map(drop)
+pub fn try_write(path: &Path) -> io::Result<()> {
+    let partial = path.with_extension(PARTIAL);
+    fs::write(&partial, "")?;
+    fs::remove_file(&partial)
 }
 
 /// Writes a result, whole or not at all.
 ///
 /// # Errors
-/// The file or its neighbour `.partial` cannot be written.
+/// The file, or its neighbour that it is first written to, cannot be written.
 pub fn write(path: &Path, result: &impl Serialize) -> io::Result<()> {
-    let partial = path.with_extension("partial");
+    let partial = path.with_extension(PARTIAL);
     fs::write(&partial, serde_json::to_string(result)? + "\n")?;
     fs::rename(&partial, path)
 }

@@ -7,25 +7,31 @@
 //! | file | concept |
 //! |---|---|
 //! | [`placement`] | which CPUs the gateway, the origin and the generator get |
-//! | [`stage`] | the programs of a search: origin, sink, gateway |
+//! | [`stage`] | the programs of a measurement: origin, sink, gateways |
 //! | `watch` | CPU, descriptors and kernel counters over one window, second by second |
 //! | `trial` | one trial: load and watch, as plain figures |
 //! | [`mod@knee`] | the search from the first calibration to the last rung |
 //! | [`mod@compare`] | gateways side by side, interleaved |
 //! | [`comparison`] | the file of a comparison, and the ratios in it |
 //! | [`file`] | result files: schema first, written whole or not at all |
-//! | [`markdown`] | results as Markdown |
 //! | [`result`](mod@result) | the file of a search, which `weir plan` reads |
+//! | [`side_by_side`] | a comparison as a page |
+//! | [`report`] | a folder of results as one page: Markdown and HTML |
+//! | `document`, `html`, `chart` | parts of a page, and how they are written and drawn |
 //! | [`table`] | the rows that people read |
 #![forbid(unsafe_code)]
 
+mod chart;
 pub mod compare;
 pub mod comparison;
+mod document;
 pub mod file;
+mod html;
 pub mod knee;
-pub mod markdown;
 pub mod placement;
+pub mod report;
 pub mod result;
+pub mod side_by_side;
 pub mod stage;
 pub mod table;
 mod trial;
@@ -35,5 +41,6 @@ pub use compare::compare;
 pub use comparison::Comparison;
 pub use knee::{Progress, Request, knee};
 pub use placement::{NotRun, Placement};
+pub use report::Report;
 pub use result::KneeResult;
 pub use stage::Behind;

@@ -15,6 +15,9 @@ use crate::placement::Placement;
 /// Name and version of the file; a changed meaning gets a new number.
 pub const SCHEMA: &str = "weir.lab.result/1";
 
+/// At the end of the row of a search that is nothing to size from.
+pub const QUICK: &str = ", quick look";
+
 /// One search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KneeResult {
@@ -77,7 +80,7 @@ pub fn shape_of(scenario: &Scenario, budget: u32, backend: Backend, is_quick: bo
         Backend::Real => "real",
         Backend::Synthetic => "synthetic",
     };
-    let quick = if is_quick { ", quick look" } else { "" };
+    let quick = if is_quick { QUICK } else { "" };
     Shape {
         row: format!(
             "{name}: {}, {payload}, {connections} connections, pipeline {pipeline}, {arrival}, {} keys {:?}{}, p99 \

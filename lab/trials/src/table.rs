@@ -18,7 +18,7 @@ pub fn begins(run: &Run) -> String {
     };
     let retry = if run.is_retry { format!(", again, {} shards", run.shards) } else { String::new() };
     let seconds = run.length.warmup_s + run.length.window_s;
-    format!("{:<12} {rate:<22} {seconds:.0} s{retry}", name(run.purpose))
+    format!("{:<12} {rate:<22} {seconds:.0} s{retry}", self::purpose(run.purpose))
 }
 
 /// A trial that is over: what came of it, and who was how busy.
@@ -29,7 +29,7 @@ pub fn ended(run: &Run, trial: &Trial, verdict: &Verdict) -> String {
     let cost = parties.gateway_cpu_us_per_req.map_or(String::new(), |cost| format!(", {cost:.2} us/request"));
     format!(
         "{:<12} {:>8}/s done  p99 {:>7} us  gateway {}{cost}  origin {}  generator {}  {verdict}",
-        name(run.purpose),
+        self::purpose(run.purpose),
         short(trial.completed_rate()),
         trial.latency.sojourn_p99_us,
         share(parties.gateway_core_busiest),
@@ -50,10 +50,17 @@ pub fn ran(arm: &str, trial: &Trial, verdict: &Verdict) -> String {
 #[must_use]
 pub fn result(row: &str, knee: &Knee) -> String {
     let mut text = format!("{row}\n");
-    let mut line = |name: &str, value: String| {
+    for (name, value) in facts(knee) {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  {name:<NAME_WIDTH$} {value}");
-    };
+    }
+    text
+}
+
+/// What was found, by name.
+pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    let mut line = |name, value| facts.push((name, value));
     let between = match (&knee.clean, &knee.not_clean) {
         (Some(clean), Some(above)) => format!(
             "  ({} of {} trials clean; at {} {} of {})",
@@ -94,10 +101,10 @@ pub fn result(row: &str, knee: &Knee) -> String {
     let (sink, direct) = (short(ceilings.null_sink), short(ceilings.direct));
     line("ceilings", format!("generator {sink}/s, direct {direct}/s, offered at most {}/s", short(knee.ceiling)));
     line("trials", knee.seen.len().to_string());
-    text
+    facts
 }
 
-fn name(purpose: Purpose) -> &'static str {
+pub(crate) fn purpose(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::NullSink => "generator",
         Purpose::Direct => "direct",

@@ -92,7 +92,7 @@ fn charge(resources: &mut Resources, watched: &Watched, answered: f64) {
     for (party, name) in [(Party::Gateway, "gateway"), (Party::Origin, "origin")] {
         let Some(used) = watched.parties.get(&party) else { continue };
         let cost = record::Party {
-            cpu_us_per_req: each(used.cpu_s * 1e6),
+            cpu_us_per_req: used.cpu_s.and_then(|seconds| each(seconds * 1e6)),
             kernel_share: used.kernel_share,
             busiest_core: Some(busiest(used)),
             rss_max: Some(used.rss_max),
@@ -121,7 +121,8 @@ fn fill(trial: &mut Trial, watched: &Watched, subject: &Subject<'_>) -> Result<(
         trial.parties.gateway_core_busiest = Some(busiest(gateway));
         trial.parties.gateway_core_mean = mean_of_busy(&gateway.threads);
         let answered = trial.completed_rate() * trial.window_s;
-        trial.parties.gateway_cpu_us_per_req = (answered > 0.0).then(|| gateway.cpu_s * 1e6 / answered);
+        trial.parties.gateway_cpu_us_per_req =
+            gateway.cpu_s.filter(|_| answered > 0.0).map(|seconds| seconds * 1e6 / answered);
     }
     trial.parties.generator_wait = watched.parties.get(&Party::Generator).map(|generator| generator.wait);
     trial.parties.origin_core_busiest = watched.parties.get(&Party::Origin).map(busiest);

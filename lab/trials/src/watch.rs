@@ -12,8 +12,8 @@ use weir_parties::{BoxTime, BoxUse, CpuTime, ThreadTimes};
 
 /// Length of a slice.
 const SLICE: Duration = Duration::from_secs(1);
-/// Steal of a slice above which it does not count, 0 to 1.
-const STEAL_MAX: f64 = 0.01;
+/// Steal of a slice, or of a run that is compared, above which it does not count, 0 to 1.
+pub(crate) const STEAL_MAX: f64 = 0.01;
 
 /// A party that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,8 +26,8 @@ pub(crate) enum Party {
 /// What one party used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PartyUse {
-    /// CPU seconds of all threads.
-    pub(crate) cpu_s: f64,
+    /// CPU seconds of all threads; `None` if processes came or went, whose time nobody knows.
+    pub(crate) cpu_s: Option<f64>,
     /// Of each thread, as a share of one core.
     pub(crate) threads: Vec<f64>,
     /// Share of the window that one thread, the one that did so most, was ready and waited for a CPU.
@@ -74,46 +74,57 @@ struct Member {
 }
 
 impl Member {
-    fn new(party: Party, id: u32) -> Self {
-        // The generator is this process, and the other parties are its children.
-        let processes = if party == Party::Generator { vec![id] } else { family(id) };
-        Self { party, processes, fds: Descriptors::default(), rss_max: 0 }
+    fn new(party: Party, id: u32) -> Result<Self> {
+        Ok(Self { party, processes: processes_of(party, id)?, fds: Descriptors::default(), rss_max: 0 })
     }
 
-    /// Memory and descriptors, once a second.
+    /// Memory and descriptors, once a second. Only the first process must be there: others may come and go.
     fn look(&mut self) -> Result<()> {
-        for process in &self.processes {
-            let now = Descriptors::of(*process)?;
-            if now.share() >= self.fds.share() {
-                self.fds = now;
+        let mut resident = 0;
+        for (index, process) in self.processes.iter().enumerate() {
+            match (Descriptors::of(*process), resident_bytes(*process)) {
+                (Ok(now), Ok(bytes)) => {
+                    resident += bytes;
+                    if now.share() >= self.fds.share() {
+                        self.fds = now;
+                    }
+                }
+                (Err(error), _) | (_, Err(error)) if index == 0 => return Err(error),
+                _ => {}
             }
         }
-        let resident: u64 = self.processes.iter().map(|process| resident_bytes(*process)).sum::<Result<u64>>()?;
         self.rss_max = self.rss_max.max(resident);
         Ok(())
     }
+
+    /// The same processes as at the beginning: one that ended took its CPU time with it.
+    fn is_whole(&self) -> Result<bool> {
+        Ok(processes_of(self.party, self.processes[0])? == self.processes)
+    }
+}
+
+fn processes_of(party: Party, id: u32) -> Result<Vec<u32>> {
+    // The generator is this process, and the other parties are its children.
+    if party == Party::Generator { Ok(vec![id]) } else { family(id) }
 }
 
 /// CPU time and counters at one instant.
 struct Look {
     at: Time,
-    cpu: Vec<(ThreadTimes, CpuTime)>,
+    cpu: Vec<(CpuTime, ThreadTimes)>,
     machine: BoxTime,
     kernel: KernelCounters,
 }
 
 impl Look {
     fn now(members: &[Member]) -> Result<Self> {
-        let cpu = members
-            .iter()
-            .map(|member| Ok((ThreadTimes::of(&member.processes)?, CpuTime::of(&member.processes)?)))
-            .collect::<Result<_>>()?;
+        let cpu = members.iter().map(|member| CpuTime::with_threads(&member.processes)).collect::<Result<_>>()?;
         Ok(Self { at: Time::now(), cpu, machine: BoxTime::now()?, kernel: KernelCounters::now()? })
     }
 }
 
 fn watch(parties: &[(Party, u32)], begins: Time, ends: Time) -> Result<Watched> {
-    let mut members: Vec<Member> = parties.iter().map(|(party, id)| Member::new(*party, *id)).collect();
+    let mut members: Vec<Member> = parties.iter().map(|(party, id)| Member::new(*party, *id)).collect::<Result<_>>()?;
     sleep_until(begins);
     let first = Look::now(&members)?;
     let mut watched = Watched::default();
@@ -133,11 +144,13 @@ fn watch(parties: &[(Party, u32)], begins: Time, ends: Time) -> Result<Watched> 
     watched.machine = last.machine.since(first.machine);
     watched.kernel = last.kernel.since(first.kernel);
     for (member, (before, after)) in members.iter().zip(first.cpu.iter().zip(&last.cpu)) {
-        let threads = after.0.since(&before.0);
-        let cpu = after.1.since(before.1);
+        let threads = after.1.since(&before.1);
+        let cpu = after.0.since(before.0);
         let sampled = cpu.user_us + cpu.system_us;
+        // The looks may be a little late, and the window is that of the load.
+        let run: f64 = threads.iter().map(|thread| thread.run.as_secs_f64()).sum();
         let used = PartyUse {
-            cpu_s: threads.iter().map(|thread| thread.run.as_secs_f64()).sum(),
+            cpu_s: member.is_whole()?.then(|| run * ends.since(begins).as_secs_f64() / window),
             wait: threads.iter().map(|thread| thread.wait.as_secs_f64() / window).fold(0.0, f64::max),
             threads: threads.iter().map(|thread| thread.run.as_secs_f64() / window).collect(),
             kernel_share: (sampled > 0.0).then(|| cpu.system_us / sampled),
@@ -170,7 +183,7 @@ mod tests {
         let busiest = own.threads.iter().copied().fold(0.0, f64::max);
         // Other tests run on the same machine; how much of a core is left is theirs to say.
         assert!(busiest > 0.05 && busiest < 1.1, "{own:?}");
-        assert!(own.cpu_s > 0.01 && own.fds.open > 2, "{own:?}");
+        assert!(own.cpu_s > Some(0.01) && own.fds.open > 2, "{own:?}");
         assert_eq!(watched.slices, 1);
         assert!(watched.machine.busy_us > 0.0);
     }

@@ -77,7 +77,7 @@ impl Bench<'_> {
     }
 
     fn look(&self, arm: &Arm) -> Result<Look> {
-        let gateway = arm.process.as_ref().map(|process| CpuTime::of(&family(process.id()))).transpose();
+        let gateway = arm.process.as_ref().map(|process| CpuTime::of(&family(process.id())?)).transpose();
         Ok(Look {
             at: Instant::now(),
             gateway: gateway.with_context(|| format!("{} is gone", arm.name))?,

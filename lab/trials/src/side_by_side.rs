@@ -1,0 +1,290 @@
+//! A comparison as a page: figures, ratios, and under which conditions.
+
+use weir_knee::markdown::{Table, number};
+use weir_knee::ratio::{BLOCKS_MIN, Ratio};
+use weir_knee::{Backend, Trial, cell};
+use weir_load::record::Host;
+use weir_load::recorder::Tail;
+
+use crate::chart::{Axis, Chart, Field, Forest, Interval, Series};
+use crate::comparison::{Comparison, Metric, Row, Sample, Worth};
+use crate::document::{Document, Part};
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+const CPU: Metric = Metric {
+    name: "CPU per request",
+    figure: |sample| sample.trial.parties.gateway_cpu_us_per_req,
+    needs: Worth::Cost,
+    is_more_better: false,
+};
+const COMPLETED: Metric = Metric {
+    name: "completed/s",
+    figure: |sample| Some(sample.trial.completed_rate()),
+    needs: Worth::All,
+    is_more_better: true,
+};
+const P50: Metric = Metric {
+    name: "p50",
+    figure: |sample| enough(sample, Tail::P50).then_some(sample.trial.latency.sojourn_p50_us as f64),
+    needs: Worth::All,
+    is_more_better: false,
+};
+const P99: Metric = Metric {
+    name: "p99",
+    figure: |sample| enough(sample, Tail::P99).then_some(sample.trial.latency.sojourn_p99_us as f64),
+    ..P50
+};
+const KERNEL: Metric = Metric { name: "in the kernel", figure: |sample| sample.kernel_share, ..CPU };
+const BOX: Metric = Metric { name: "box CPU per request", figure: |sample| sample.box_us, ..CPU };
+const RSS: Metric = Metric { name: "RSS MiB", figure: |sample| sample.rss_max.map(|bytes| bytes as f64 / MIB), ..CPU };
+
+/// A percentile of fewer samples is no percentile.
+fn enough(sample: &Sample, tail: Tail) -> bool {
+    sample.trial.completed >= tail.samples_min()
+}
+
+/// Compared by ratio.
+const METRICS: [Metric; 4] = [CPU, P50, P99, COMPLETED];
+
+/// A comparison as Markdown.
+#[must_use]
+pub fn markdown(comparison: &Comparison) -> String {
+    document(comparison).markdown()
+}
+
+/// A comparison: per rate the figures of each arm, then the ratios, then who they were and where.
+pub(crate) fn document(comparison: &Comparison) -> Document {
+    let mut page = Document::default();
+    page.add(Part::Heading(1, format!("{}: side by side", comparison.name)));
+    caveats(comparison).into_iter().for_each(|caveat| page.add(Part::Caveat(caveat)));
+    for row in &comparison.rows {
+        page.add(Part::Heading(2, row.title()));
+        page.add(Part::Table(figures(comparison, row)));
+        let (blocks, window) = (row.blocks.len(), row.window_s);
+        page.add(Part::Text(format!(
+            "{blocks} blocks, each arm twice in each, {window:.0} s a run; medians over the runs, percentiles over all their \
+             requests."
+        )));
+        let ratios = ratios(comparison, row);
+        if !ratios.is_empty() {
+            page.add(Part::Table(ratios));
+        }
+        row.caveats().into_iter().for_each(|caveat| page.add(Part::Caveat(format!("{caveat}."))));
+    }
+    charts(comparison).into_iter().for_each(|chart| page.add(Part::Chart(chart)));
+    page.add(Part::Heading(2, "Conditions".to_owned()));
+    page.add(Part::List(conditions(comparison)));
+    page.add(Part::Code("Scenario".to_owned(), comparison.scenario.clone()));
+    for arm in comparison.arms.iter().filter(|arm| !arm.config.is_empty()) {
+        page.add(Part::Code(format!("Configuration of {}", arm.name), arm.config.clone()));
+    }
+    page
+}
+
+/// CPU and latency against load, and the ratios with their intervals.
+fn charts(comparison: &Comparison) -> Vec<Chart> {
+    let Some((ours, others)) = comparison.arms.split_first() else { return Vec::new() };
+    let field = |what: &str, label, is_log, figure: &dyn Fn(&Row, &str) -> Option<f64>| {
+        let of = |name: &str| Series {
+            name: name.to_owned(),
+            points: comparison.rows.iter().filter_map(|row| Some((row.offered?, figure(row, name)?))).collect(),
+            is_joined: true,
+        };
+        let series = comparison.arms.iter().map(|arm| of(&arm.name)).filter(|series| !series.points.is_empty());
+        Chart::Field(Field {
+            title: format!("{}: {what}", comparison.name),
+            x: Axis { label: "offered, requests per second", is_log: false },
+            y: Axis { label, is_log },
+            series: series.collect(),
+            marks: Vec::new(),
+        })
+    };
+    let cpu = field("CPU per request against load", "gateway CPU, us", false, &|row, arm| row.median(arm, &CPU));
+    let p99 = field("latency against load", "p99 sojourn, ms", true, &|row, arm| {
+        Some(row.percentile(arm, Tail::P99)?.micros()? as f64 / 1e3)
+    });
+    let lines = comparison.rows.iter().flat_map(|row| {
+        others.iter().filter_map(move |other| {
+            let Ratio { median, interval: (low, high), .. } = row.ratio(&ours.name, &other.name, &CPU)?;
+            Some(Interval { label: format!("{}, {}", other.name, row.title()), median, low, high })
+        })
+    });
+    let title = format!("{}: CPU per request, {} to the others", comparison.name, ours.name);
+    vec![cpu, p99, Chart::Forest(Forest { title, lines: lines.collect() })]
+}
+
+fn caveats(comparison: &Comparison) -> Vec<String> {
+    let mut caveats = Vec::new();
+    let blocks = comparison.rows.iter().map(|row| row.blocks.len()).min().unwrap_or(0);
+    if blocks < BLOCKS_MIN {
+        caveats.push(format!("{blocks} blocks: a look and no claim, which takes {BLOCKS_MIN}."));
+    }
+    if comparison.backend == Backend::Synthetic && comparison.placement.is_shared() {
+        caveats.push("Origin and generator share a CPU.".to_owned());
+    }
+    if comparison.host.pmu != Some(true) {
+        caveats.push("Cycles and instructions per request: not measurable on this host.".to_owned());
+    }
+    caveats.extend(comparison.missing.iter().map(|missing| {
+        format!(
+            "Not compared: {}. {}",
+            missing.name,
+            missing.reason.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+        )
+    }));
+    caveats.extend(comparison.failed.iter().map(|failed| {
+        format!("Failed, and not run again: {} at {}: {}", failed.arm, failed.at, failed.reason.replace('\n', " "))
+    }));
+    caveats
+}
+
+/// One line per arm. CPU seconds per million requests are microseconds per request.
+fn figures(comparison: &Comparison, row: &Row) -> Table {
+    let mut table = Table::new(&[
+        "arm",
+        "completed/s",
+        "shed",
+        "errors",
+        "skipped",
+        "p50 ms",
+        "p99 ms",
+        "p99.9 ms",
+        "CPU-s per million",
+        "in the kernel",
+        "box CPU-s per million",
+        "RSS MiB",
+    ]);
+    for arm in &comparison.arms {
+        let name = &*arm.name;
+        let count = |figure: fn(&Trial) -> u64| {
+            let all: Vec<u64> = row.runs(name).map(|run| figure(&run.trial)).collect();
+            if all.is_empty() { "-".to_owned() } else { all.iter().sum::<u64>().to_string() }
+        };
+        let millis = |tail| {
+            row.percentile(name, tail).map_or("-".to_owned(), |percentile| match percentile.micros() {
+                Some(micros) => format!("{:.3}", micros as f64 / 1e3),
+                None => percentile.to_string(),
+            })
+        };
+        let kernel = row.median(name, &KERNEL);
+        table.row(vec![
+            name.to_owned(),
+            row.median(name, &COMPLETED).map_or("-".to_owned(), cell::short),
+            count(|trial| trial.shed),
+            count(|trial| trial.errors.total()),
+            count(|trial| trial.skipped_backlog),
+            millis(Tail::P50),
+            millis(Tail::P99),
+            millis(Tail::P999),
+            number(row.median(name, &CPU), 2),
+            kernel.map_or("-".to_owned(), |share| format!("~{:.0} %", share * 1e2)),
+            number(row.median(name, &BOX), 2),
+            number(row.median(name, &RSS), 1),
+        ]);
+    }
+    table
+}
+
+/// The gateway of this project against each other arm.
+fn ratios(comparison: &Comparison, row: &Row) -> Table {
+    let Some((ours, others)) = comparison.arms.split_first() else { return Table::new(&[]) };
+    let heads: Vec<String> = [format!("{} against", ours.name)]
+        .into_iter()
+        .chain(METRICS.iter().map(|metric| metric.name.to_owned()))
+        .collect();
+    let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
+    for other in others {
+        let is_tail_claim = [ours, other].iter().all(|arm| {
+            let samples = row.runs(&arm.name).filter(|run| run.worth == Worth::All).map(|run| run.trial.completed);
+            samples.sum::<u64>() >= Tail::P99.samples_claim()
+        });
+        let cells = METRICS.iter().map(|metric| {
+            let ratio = row.ratio(&ours.name, &other.name, metric);
+            let is_claim = metric.name != P99.name || is_tail_claim;
+            ratio.map_or("-".to_owned(), |ratio| read(&ratio, metric.is_more_better, is_claim))
+        });
+        table.row([other.name.clone()].into_iter().chain(cells).collect());
+    }
+    table
+}
+
+/// `0.610 (0.590 to 0.630) better`. Of too few blocks, or too few samples for a tail, the figures and their number alone.
+fn read(ratio: &Ratio, is_more_better: bool, is_claim: bool) -> String {
+    let Ratio { median, interval: (low, high), blocks, .. } = ratio;
+    let figures = format!("{median:.3} ({low:.3} to {high:.3})");
+    if *blocks < BLOCKS_MIN || !is_claim {
+        return format!("{figures}, {blocks} blocks: no claim");
+    }
+    let word = match (ratio.is_difference(), (*median > 1.0) == is_more_better) {
+        (false, _) => "no difference shown",
+        (true, true) => "better",
+        (true, false) => "worse",
+    };
+    format!("{figures} {word}")
+}
+
+fn conditions(comparison: &Comparison) -> Vec<String> {
+    let mut points = vec![
+        format!("made by `{}`, weir {}", comparison.command, comparison.build),
+        match comparison.backend {
+            Backend::Synthetic => format!("{}; behind the gateways {}", comparison.placement, comparison.behind),
+            Backend::Real => format!(
+                "{}; behind the gateways {}, on whatever CPU it has",
+                comparison.placement.without_origin(),
+                comparison.behind
+            ),
+        },
+        host(&comparison.host),
+        format!("{}/s without a gateway, closed loop", cell::short(comparison.direct_ceiling)),
+    ];
+    let gateways = comparison.arms.iter().filter(|arm| !arm.command.is_empty());
+    points.extend(gateways.map(|arm| format!("{}: {}, `{}`", arm.name, arm.version, arm.command)));
+    let is_open = comparison.rows.iter().all(|row| row.offered.is_some());
+    points.push(match is_open {
+        true => "open loop; sojourn counts from the instant that the schedule gave to a request until its reply was \
+                 checked; what is late is sent late, and skipped beyond the late limit"
+            .to_owned(),
+        false => "closed loop: the next request leaves after the reply, so a stall hides".to_owned(),
+    });
+    points.extend(
+        [
+            "CPU: accumulated run time of all threads over the window per completed request; `~`: sampled by the kernel",
+            "ratio: median of the ratios paired by block, with its 95 % bootstrap interval; a difference is shown if the \
+             interval excludes 1 and the effect exceeds 2 %",
+        ]
+        .map(str::to_owned),
+    );
+    points
+}
+
+/// Kernel, CPU and what else decides how far figures carry.
+pub(crate) fn host(host: &Host) -> String {
+    let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "unknown".to_owned());
+    format!(
+        "kernel {}, {} x {}, guest of {}, clock {}",
+        word(&host.kernel),
+        host.cpus.map_or("?".to_owned(), |cpus| cpus.to_string()),
+        word(&host.cpu_model),
+        word(&host.virt),
+        word(&host.clocksource)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_read_by_what_is_better() {
+        let ratio = |median: f64, interval| Ratio { median, spread: interval, interval, blocks: 8 };
+        assert_eq!(read(&ratio(0.6, (0.55, 0.65)), false, true), "0.600 (0.550 to 0.650) better");
+        assert_eq!(read(&ratio(0.6, (0.55, 0.65)), true, true), "0.600 (0.550 to 0.650) worse");
+        assert_eq!(read(&ratio(1.2, (1.1, 1.3)), true, true), "1.200 (1.100 to 1.300) better");
+        assert_eq!(read(&ratio(0.9, (0.7, 1.1)), false, true), "0.900 (0.700 to 1.100) no difference shown");
+        // One block has an interval without width.
+        let single = Ratio { blocks: 1, ..ratio(0.6, (0.6, 0.6)) };
+        assert_eq!(read(&single, false, true), "0.600 (0.600 to 0.600), 1 blocks: no claim");
+        assert_eq!(read(&ratio(0.6, (0.55, 0.65)), false, false), "0.600 (0.550 to 0.650), 8 blocks: no claim");
+    }
+}
