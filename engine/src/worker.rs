@@ -207,12 +207,13 @@ where
                 cpu_sampled = now;
                 state.cpu_nanos.store(net::thread_cpu_nanos(), Ordering::Relaxed);
             }
-            let wait = if has_more { Some(Duration::ZERO) } else { next_wait(runtime, &deadlines) };
+            let timer = runtime.current_timeout();
+            let wait = if has_more { Some(Duration::ZERO) } else { next_wait(timer, &deadlines) };
             state.is_parked.store(true, Ordering::Relaxed);
             if !has_more {
                 coalesce.wait(now);
             }
-            waiting.wait(wait);
+            waiting.wait(wait, timer == Some(Duration::ZERO));
             state.is_parked.store(false, Ordering::Relaxed);
         }
         drop(handle);
@@ -271,9 +272,10 @@ impl Waiting<'_> {
     /// Waits at most `limit`, then wakes whoever waited for what happened.
     ///
     /// A worker whose sockets are busy looks at the driver, which has timers and wakes from other threads but no request,
-    /// only every few turns: that saves its system calls.
-    fn wait(&mut self, limit: Option<Duration>) {
-        if self.turns_without_driver < TURNS_WITHOUT_DRIVER_MAX && self.sockets.wake() > 0 {
+    /// only when a timer is due and every few turns: that saves its system calls.
+    fn wait(&mut self, limit: Option<Duration>, is_timer_due: bool) {
+        let may_skip = !is_timer_due && self.turns_without_driver < TURNS_WITHOUT_DRIVER_MAX;
+        if may_skip && self.sockets.wake() > 0 {
             self.turns_without_driver += 1;
             return;
         }
@@ -284,9 +286,9 @@ impl Waiting<'_> {
 }
 
 /// How long the worker may sleep; `None` for as long as nothing happens.
-fn next_wait(runtime: &Runtime, deadlines: &Deadlines) -> Option<Duration> {
+fn next_wait(timer: Option<Duration>, deadlines: &Deadlines) -> Option<Duration> {
     let due = deadlines.next_deadline().map(|due| due.since(Time::now()));
-    match (runtime.current_timeout(), due) {
+    match (timer, due) {
         (Some(timer), Some(due)) => Some(timer.min(due)),
         (timer, due) => timer.or(due),
     }
