@@ -64,6 +64,13 @@ pub(crate) struct Interval {
 }
 
 impl Chart {
+    pub(crate) fn title(&self) -> &str {
+        match self {
+            Self::Field(field) => &field.title,
+            Self::Forest(forest) => &forest.title,
+        }
+    }
+
     pub(crate) fn svg(&self) -> String {
         match self {
             Self::Field(field) => field.svg(),

@@ -28,7 +28,10 @@ pub(crate) fn page(title: &str, document: &Document) -> String {
                 escaped(name),
                 escaped(code.trim_end())
             ),
-            Part::Chart(chart) => writeln!(body, "<figure>{}</figure>", chart.svg()),
+            Part::Chart(chart) => {
+                let (title, svg) = (escaped(chart.title()), chart.svg());
+                writeln!(body, "<figure><figcaption>{title}</figcaption>{svg}</figure>")
+            }
         };
     }
     format!(

@@ -214,7 +214,7 @@ fn read(ratio: &Ratio, is_more_better: bool, is_claim: bool) -> String {
     let Ratio { median, interval: (low, high), blocks, .. } = ratio;
     let figures = format!("{median:.3} ({low:.3} to {high:.3})");
     if *blocks < BLOCKS_MIN || !is_claim {
-        return format!("{figures}, {blocks} blocks: no claim");
+        return format!("{figures}, n = {blocks}: no claim");
     }
     let word = match (ratio.is_difference(), (*median > 1.0) == is_more_better) {
         (false, _) => "no difference shown",
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(read(&ratio(0.9, (0.7, 1.1)), false, true), "0.900 (0.700 to 1.100) no difference shown");
         // One block has an interval without width.
         let single = Ratio { blocks: 1, ..ratio(0.6, (0.6, 0.6)) };
-        assert_eq!(read(&single, false, true), "0.600 (0.600 to 0.600), 1 blocks: no claim");
-        assert_eq!(read(&ratio(0.6, (0.55, 0.65)), false, false), "0.600 (0.550 to 0.650), 8 blocks: no claim");
+        assert_eq!(read(&single, false, true), "0.600 (0.600 to 0.600), n = 1: no claim");
+        assert_eq!(read(&ratio(0.6, (0.55, 0.65)), false, false), "0.600 (0.550 to 0.650), n = 8: no claim");
     }
 }
