@@ -101,7 +101,7 @@ fn the_line_has_the_groups_and_names_of_the_schema() {
     assert_eq!(keys(&json["latency"]["sojourn"]), names("min mean p50 p90 p99 p999 max n over_range hist"));
     assert_eq!(keys(&json["counts"]["errors"]), names("transport protocol status timeout payload"));
     assert_eq!(keys(&json["counts"]["integrity"]), names("checked failed race_suspect"));
-    let party = "cpu_us_per_req busiest_core rss_max fds_max threads throttled";
+    let party = "cpu_us_per_req kernel_share busiest_core rss_max fds_max threads throttled";
     assert_eq!(keys(&json["resources"]["parties"]["gateway"]), names(party));
     assert_eq!(json["schema"], SCHEMA);
     assert_eq!(json["seed"], u64::MAX);
