@@ -166,10 +166,6 @@ fn tell(progress: &Progress<'_>) {
 
 fn result_of(request: &Request, compared: Compared, scenario: String) -> Comparison {
     let Compared { placement, arms, missing, failed, direct_ceiling, rows, last } = compared;
-    let behind = match &request.behind {
-        Behind::Origin => "an origin of the lab".to_owned(),
-        Behind::Server(address) => address.to_string(),
-    };
     Comparison {
         schema: comparison::SCHEMA.to_owned(),
         run_id: last.identity.run_id,
@@ -178,7 +174,7 @@ fn result_of(request: &Request, compared: Compared, scenario: String) -> Compari
         build: last.identity.build,
         scenario,
         name: request.scenario.name.clone(),
-        behind,
+        behind: request.behind.to_string(),
         backend: request.behind.backend(),
         placement,
         host: last.host,

@@ -59,10 +59,6 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
         scenario,
     };
     let found = weir_trials::knee(&request, tell).map_err(|failure| failure.to_string())?;
-    if let Some(path) = &args.json {
-        let result = result_of(args, &request, &found, source);
-        file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
     if args.quick {
         println!("A quick look: short trials, 10 % precision. Nothing to size from.");
     }
@@ -71,6 +67,11 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
         Some(address) => println!("{}; behind it {address}, on whatever CPU it has", found.placement.without_origin()),
     }
     print!("{}", table::result(&request.scenario.name, &found.knee));
+    // After what cannot fail: a full disk costs the file and not the figures.
+    if let Some(path) = &args.json {
+        let result = result_of(args, &request, &found, source);
+        file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     match found.knee.capacity() {
         Some(_) => Ok(()),
         None => Err(format!("no knee was found: {}", found.knee.clean_cell("req/s"))),
@@ -97,7 +98,7 @@ pub fn show_quick() -> Result<(), String> {
         rules: Rules::quick(),
     };
     println!(
-        "how much does one core of this machine carry? a quick look with p99 up to {} ms, about two minutes (weir lab knee --quick)",
+        "how much does one core of this machine carry? a quick look with p99 up to {} ms, about two minutes",
         DEMO_SLO_P99.as_millis()
     );
     let found = weir_trials::knee(&request, |progress| {
@@ -106,9 +107,16 @@ pub fn show_quick() -> Result<(), String> {
         }
     });
     match found {
-        Ok(found) => print!("{}\n{}", found.placement, table::result(&request.scenario.name, &found.knee)),
+        Ok(found) => {
+            println!("{}", found.placement);
+            print!("{}", table::result(&request.scenario.name, &found.knee));
+            println!("nothing to size from: see weir lab knee");
+        }
         Err(Failure::NotRun(why)) => println!("{why}"),
-        Err(Failure::Other(error)) => return Err(format!("{error:#}")),
+        Err(Failure::Other(error)) => {
+            weir_parties::interrupt::check().map_err(|error| error.to_string())?;
+            println!("the search did not come to its end: {error:#}");
+        }
     }
     Ok(())
 }
@@ -131,6 +139,8 @@ fn result_of(args: &KneeArgs, request: &Request, found: &Found, scenario: String
         ended: result::seconds_since_epoch(),
         shape: result::shape_of(&request.scenario, request.budget, request.behind.backend(), args.quick),
         command: std::env::args().collect::<Vec<_>>().join(" "),
+        build: found.build.clone(),
+        behind: request.behind.to_string(),
         scenario,
         gateway_config: found.config.clone(),
         placement: found.placement.clone(),

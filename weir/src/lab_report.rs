@@ -31,14 +31,10 @@ pub fn run(args: &ReportArgs) -> Result<(), String> {
     let mut report = Report::default();
     for path in json_files(&args.folder).map_err(|error| shown(&args.folder, error))? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let length = fs::metadata(&path).map_err(|error| shown(&path, error))?.len();
-        if length > FILE_BYTES_MAX {
-            return Err(format!(
-                "{}: more than {FILE_BYTES_MAX} bytes; no result of the lab is so large",
-                path.display()
-            ));
+        match text_of(&path) {
+            Ok(text) => report.add(&name, &text),
+            Err(why) => report.add_unread(&name, why),
         }
-        report.add(&name, &fs::read_to_string(&path).map_err(|error| shown(&path, error))?);
     }
     for (name, why) in report.unread() {
         eprintln!("not read: {name}: {why}");
@@ -58,6 +54,14 @@ pub fn run(args: &ReportArgs) -> Result<(), String> {
         println!("{}", path.display());
     }
     Ok(())
+}
+
+fn text_of(path: &Path) -> Result<String, String> {
+    let length = fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(format!("more than {FILE_BYTES_MAX} bytes; no result of the lab is so large"));
+    }
+    fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
 fn json_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {

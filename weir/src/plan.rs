@@ -194,6 +194,8 @@ phase = [{ rate = 1000, duration = "1s" }]
             ended: result::seconds_since_epoch() - 7_300,
             shape: result::shape_of(&scenario, 1, Backend::Real, is_quick),
             command: "weir lab knee scenario.toml".to_owned(),
+            build: String::new(),
+            behind: String::new(),
             scenario: SCENARIO.to_owned(),
             gateway_config: String::new(),
             placement: Placement { gateway: vec![0], origin: vec![1], generator: vec![1] },

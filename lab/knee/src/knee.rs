@@ -109,6 +109,9 @@ pub struct Seen {
     pub is_overload: bool,
     /// Completed per second.
     pub completed_rate: f64,
+    /// Completed in all: too few make no percentile.
+    #[serde(default)]
+    pub completed: u64,
     /// p99 sojourn, microseconds.
     pub sojourn_p99_us: u64,
     /// CPU of the gateway per completed request, microseconds.

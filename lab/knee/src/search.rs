@@ -208,6 +208,7 @@ impl Search {
             verdict,
             is_overload,
             completed_rate,
+            completed: trial.completed,
             sojourn_p99_us: trial.latency.sojourn_p99_us,
             gateway_cpu_us_per_req: trial.parties.gateway_cpu_us_per_req.filter(|cost| cost.is_finite()),
         });

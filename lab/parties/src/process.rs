@@ -105,9 +105,11 @@ impl Process {
     /// Whether it has ended, and how. What it started ends with it: the group is ended before its number can be another's.
     fn ended(&mut self) -> Result<Option<ExitStatus>> {
         let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        if let Some(group) = self.group()
-            && matches!(waitid(WaitId::Pid(group), peek), Ok(Some(_)))
-        {
+        if let Some(group) = self.group() {
+            // Asked for only once its group has been ended: between the two calls it may end.
+            if matches!(waitid(WaitId::Pid(group), peek), Ok(None)) {
+                return Ok(None);
+            }
             // Nobody may be left in it.
             let _ = kill_process_group(group, Signal::KILL);
         }

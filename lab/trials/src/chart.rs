@@ -13,7 +13,7 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 46.0;
 /// Height of one line of a forest plot.
-const LINE: f64 = 26.0;
+const LINE: f64 = 44.0;
 /// Colours that the page has for series; beyond them they repeat.
 pub(crate) const COLOURS: usize = 6;
 
@@ -64,6 +64,14 @@ pub(crate) struct Interval {
 }
 
 impl Chart {
+    /// There is nothing to see.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Field(field) => field.series.iter().all(|series| series.points.is_empty()),
+            Self::Forest(forest) => forest.lines.is_empty(),
+        }
+    }
+
     pub(crate) fn title(&self) -> &str {
         match self {
             Self::Field(field) => &field.title,
@@ -115,6 +123,9 @@ impl Scale {
             let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
             let all = decades.flat_map(|decade| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powi(decade)));
             let ticks: Vec<f64> = all.filter(within).collect();
+            if ticks.len() < 2 {
+                return vec![self.low, self.high];
+            }
             let is_wide = ticks.len() > 8;
             return ticks.into_iter().filter(|tick| !is_wide || tick.log10().fract().abs() < 1e-9).collect();
         }
@@ -189,7 +200,8 @@ impl Field {
 
 impl Series {
     fn draw(&self, svg: &mut String, colour: usize, x: &Scale, y: &Scale) {
-        let mut points = self.points.clone();
+        let is_shown = |(_, value): &&(f64, f64)| !y.is_log || *value > 0.0;
+        let mut points: Vec<(f64, f64)> = self.points.iter().filter(is_shown).copied().collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         if self.is_joined && points.len() > 1 {
             let path: Vec<String> =
@@ -213,7 +225,7 @@ impl Series {
 impl Forest {
     fn svg(&self) -> String {
         let height = TOP + LINE * self.lines.len() as f64 + BOTTOM;
-        let left = 200.0;
+        let left = 20.0;
         let values = self.lines.iter().flat_map(|line| [line.low, line.median, line.high]).chain([1.0]);
         let x = Scale::of(values, true, (left, WIDTH - RIGHT));
         let mut svg = open(&self.title, height);
@@ -222,8 +234,9 @@ impl Forest {
             let at = x.place(tick);
             let _ = write!(
                 svg,
-                r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{bottom:.1}"/><text x="{at:.1}" y="{:.1}" text-anchor="middle">{tick}</text>"#,
-                bottom + 16.0
+                r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{bottom:.1}"/><text x="{at:.1}" y="{:.1}" text-anchor="middle">{}</text>"#,
+                bottom + 16.0,
+                short(tick)
             );
         }
         let one = x.place(1.0);
@@ -234,13 +247,13 @@ impl Forest {
             height - 8.0
         );
         for (index, line) in self.lines.iter().enumerate() {
-            let at = TOP + LINE * (index as f64 + 0.5);
+            // Below its label.
+            let at = TOP + LINE * (index as f64 + 0.75);
             let Interval { label, median, low, high } = line;
             let _ = write!(
                 svg,
-                r#"<text x="{:.1}" y="{:.1}" text-anchor="end">{}</text><line class="line s0" x1="{:.1}" x2="{:.1}" y1="{at:.1}" y2="{at:.1}"/><circle class="dot s0" cx="{:.1}" cy="{at:.1}" r="4"><title>{median:.3} ({low:.3} to {high:.3})</title></circle>"#,
-                left - 8.0,
-                at + 4.0,
+                r#"<text x="{left}" y="{:.1}">{}</text><line class="line s0" x1="{:.1}" x2="{:.1}" y1="{at:.1}" y2="{at:.1}"/><circle class="dot s0" cx="{:.1}" cy="{at:.1}" r="4"><title>{median:.3} ({low:.3} to {high:.3})</title></circle>"#,
+                at - 12.0,
                 escaped(label),
                 x.place(*low),
                 x.place(*high),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
-use weir_knee::judge::failed_checks;
+use weir_knee::judge::{IGNORED_BY_CEILINGS, failed_checks};
 use weir_knee::ratio::median;
 use weir_knee::{Backend, Check, Ratio, Rules, Trial, Verdict, cell};
 use weir_load::record::Host;
@@ -174,7 +174,9 @@ impl Worth {
         }
         // A stall is another load: what waited for it went out in a burst, and shares its system calls.
         let is_sent = trial.skipped_generator == 0 && trial.latency.lag_max_us <= rules.lag_max_us;
-        let failed = failed_checks(trial, rules);
+        let is_closed = trial.offered == 0.0;
+        let mut failed = failed_checks(trial, rules);
+        failed.retain(|found| !is_closed || !IGNORED_BY_CEILINGS.contains(&found.reason));
         let is_only = |checks: &[Check]| failed.iter().all(|found| checks.contains(&found.reason));
         match verdict {
             Verdict::Invalid(found) if found.reason == Check::Samples => Self::Cost,

@@ -62,6 +62,9 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str, wanted: &'static str) -> Res
 /// # Errors
 /// It cannot.
 pub fn try_write(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
     let partial = path.with_extension(PARTIAL);
     fs::write(&partial, "")?;
     fs::remove_file(&partial)

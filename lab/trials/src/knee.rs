@@ -69,6 +69,8 @@ pub struct Found {
     pub config: String,
     /// Of the last trial; plans cite it.
     pub run_id: String,
+    /// Version and profile of the build.
+    pub build: String,
     /// The machine.
     pub host: Host,
 }
@@ -112,16 +114,16 @@ pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Fo
     told(&Progress::Started { placement: &placement, config: &gateway.config });
     let config = gateway.config.clone();
     let mut driver = Driver { scenario: &request.scenario, rules: &request.rules, stage, gateway, sink: None };
-    let (mut run_id, mut host) = (String::new(), Host::default());
+    let (mut run_id, mut build, mut host) = (String::new(), String::new(), Host::default());
     let mut command = search.next(None);
     loop {
         let run = match command {
-            Command::Done(knee) => return Ok(Found { knee: *knee, placement, config, run_id, host }),
+            Command::Done(knee) => return Ok(Found { knee: *knee, placement, config, run_id, build, host }),
             Command::Run(run) => run,
         };
         told(&Progress::Begins(&run));
         let (trial, record) = driver.run(&run)?;
-        (run_id, host) = (record.identity.run_id, record.host);
+        (run_id, build, host) = (record.identity.run_id, record.identity.build, record.host);
         let observation = Observation { run, trial };
         command = search.next(Some(&observation));
         if let Some(last) = search.seen().last() {

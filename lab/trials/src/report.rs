@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use weir_knee::command::Rate;
 use weir_knee::knee::Seen;
 use weir_knee::markdown::{Table, number};
+use weir_knee::plan::Shape;
 use weir_knee::ratio::median;
-use weir_knee::{Purpose, Verdict, cell};
+use weir_knee::{Purpose, StopReason, Verdict, cell};
+use weir_load::recorder::Tail;
 
 use crate::chart::{Axis, Chart, Field, Series};
 use crate::comparison::Comparison;
@@ -15,6 +17,8 @@ use crate::file::FileError;
 use crate::result::{KneeResult, QUICK};
 use crate::{comparison, file, html, result, side_by_side, table};
 
+/// In the row of a search before a server that was there.
+const REAL: &str = "real back end";
 /// Budgets of the public knee table; others come behind them.
 const BUDGETS: [u32; 4] = [1, 2, 4, 8];
 
@@ -49,6 +53,11 @@ impl Report {
         }
     }
 
+    /// Takes note of a file that could not be read.
+    pub fn add_unread(&mut self, name: &str, why: String) {
+        self.unread.push((name.to_owned(), why));
+    }
+
     /// Whether there is nothing to report.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -71,7 +80,7 @@ impl Report {
         let mut page = Document::default();
         page.add(Part::Heading(1, title.to_owned()));
         page.add(Part::Text(
-            "Made by weir lab report. Open loop: latency counts from the instant that the schedule gave to a request. \
+            "Made by weir lab report. In an open loop latency counts from the instant that the schedule gave to a request. \
              Nothing is extrapolated."
                 .to_owned(),
         ));
@@ -80,7 +89,7 @@ impl Report {
             page.add(Part::Table(self.knee_table()));
         }
         for (name, found) in &self.knees {
-            page.extend(knee_chapter(name, found));
+            page.extend(knee_chapter(name, found, &self.title(found)));
         }
         for (name, compared) in &self.comparisons {
             page.extend(side_by_side::document(compared).nested());
@@ -93,11 +102,21 @@ impl Report {
         Rendered { markdown: page.markdown(), html: html::page(title, &page) }
     }
 
+    /// What tells a row from the others: its name, and the run if others have the same name.
+    fn title(&self, found: &KneeResult) -> String {
+        let title = row_title(&found.shape.row);
+        let is_same = |other: &KneeResult| row_title(&other.shape.row) == title && row_of(other) != row_of(found);
+        match self.knees.iter().any(|(_, other)| is_same(other)) {
+            true => format!("{title} (run {})", found.run_id),
+            false => title,
+        }
+    }
+
     /// One line per workload, in the columns of the public comparator table.
     fn knee_table(&self) -> Table {
-        let mut rows: BTreeMap<&str, Vec<&KneeResult>> = BTreeMap::new();
+        let mut rows: BTreeMap<String, Vec<&KneeResult>> = BTreeMap::new();
         for (_, found) in &self.knees {
-            rows.entry(&found.shape.row).or_default().push(found);
+            rows.entry(row_of(found)).or_default().push(found);
         }
         let mut budgets: Vec<u32> = BUDGETS.to_vec();
         budgets.extend(self.knees.iter().map(|(_, found)| budget_of(found)));
@@ -105,24 +124,31 @@ impl Report {
         budgets.dedup();
         let mut heads = vec!["workload".to_owned()];
         heads.extend(budgets.iter().map(|budget| format!("{budget} vCPU")));
-        heads.extend(["first overload", "peak completed", "of budget", "planning read"].map(str::to_owned));
+        heads.extend(["first overload", "peak completed", "of them the last", "planning read"].map(str::to_owned));
         let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
-        for (row, results) in rows {
+        for results in rows.values() {
             let of =
                 |budget: u32| results.iter().copied().filter(|found| budget_of(found) == budget).collect::<Vec<_>>();
-            let mut cells = vec![row_title(row)];
+            let Some(last) = results.iter().copied().max_by_key(|found| (budget_of(found), found.ended)) else {
+                continue;
+            };
+            let mut cells = vec![self.title(last)];
             cells.extend(budgets.iter().map(|budget| knee_cell(&of(*budget))));
-            let largest = results.iter().copied().max_by_key(|found| (budget_of(found), found.ended));
-            if let Some(largest) = largest {
-                cells.push(largest.knee.overload_cell("req/s").to_string());
-                cells.push(largest.knee.peak_cell("req/s").to_string());
-                cells.push(format!("{} vCPU", budget_of(largest)));
-                cells.push(largest.knee.planning_read());
-            }
+            cells.push(last.knee.overload_cell("req/s").to_string());
+            cells.push(last.knee.peak_cell("req/s").to_string());
+            cells.push(format!("{} vCPU, run {}", budget_of(last), last.run_id));
+            cells.push(last.knee.planning_read());
             table.row(cells);
         }
         table
     }
+}
+
+/// What makes searches repeats of each other: all but the budget, which has a column of its own.
+fn row_of(found: &KneeResult) -> String {
+    let Shape { row, budget_vcpu: _, budget_kind, driver, tls, telemetry } = &found.shape;
+    let KneeResult { build, behind, host, .. } = found;
+    format!("{row}|{budget_kind}|{driver}|{tls}|{telemetry}|{build}|{behind}|{host:?}")
 }
 
 fn budget_of(found: &KneeResult) -> u32 {
@@ -132,32 +158,36 @@ fn budget_of(found: &KneeResult) -> u32 {
 /// Of a row's long description what tells it from others in a table.
 fn row_title(row: &str) -> String {
     let name = row.split(':').next().unwrap_or(row);
-    let back_end = if row.contains("real back end") { "real back end" } else { "synthetic" };
+    let back_end = if row.contains(REAL) { REAL } else { "synthetic" };
     let quick = if row.ends_with(QUICK) { QUICK } else { "" };
     format!("{name}, {back_end}{quick}")
 }
 
-/// Several searches of one row: their median and how far they are apart.
+/// Several searches of one row: their median and how far they are apart, and how many found a knee. One that was told
+/// where to stop found none of its own.
 fn knee_cell(results: &[&KneeResult]) -> String {
     let Some(last) = results.last() else { return cell::Cell::NotRun.to_string() };
-    let rates: Vec<f64> = results.iter().filter_map(|found| found.knee.capacity()).collect();
-    if rates.len() < 2 || rates.len() < results.len() {
+    let is_asked = |found: &KneeResult| found.knee.stop.as_ref().is_some_and(|stop| stop.reason == StopReason::Asked);
+    let rates: Vec<f64> =
+        results.iter().filter(|found| !is_asked(found)).filter_map(|found| found.knee.capacity()).collect();
+    if results.len() == 1 || rates.is_empty() {
         return last.knee.clean_cell("req/s").to_string();
     }
     let middle = median(rates.iter().copied()).unwrap_or(0.0);
     let (low, high) =
         rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), rate| (low.min(*rate), high.max(*rate)));
-    let (low, high) = (cell::short(low), cell::short(high));
-    format!("{} req/s ({} searches, {low} to {high})", cell::short(middle), rates.len())
+    let (middle, low, high) = (cell::short(middle), cell::short(low), cell::short(high));
+    format!("{middle} req/s ({} of {} searches, {low} to {high})", rates.len(), results.len())
 }
 
-fn knee_chapter(name: &str, found: &KneeResult) -> Document {
+fn knee_chapter(name: &str, found: &KneeResult, title: &str) -> Document {
     let mut page = Document::default();
-    page.add(Part::Heading(2, format!("{}, {} vCPU", row_title(&found.shape.row), found.shape.budget_vcpu)));
+    let is_real = found.shape.row.contains(REAL);
+    page.add(Part::Heading(2, format!("{title}, {} vCPU", found.shape.budget_vcpu)));
     if found.shape.row.ends_with(QUICK) {
         page.add(Part::Caveat("A quick look: short trials, wide steps. Nothing to size from.".to_owned()));
     }
-    if found.placement.is_shared() {
+    if !is_real && found.placement.is_shared() {
         page.add(Part::Caveat("Origin and generator share a CPU.".to_owned()));
     }
     let all = &found.knee.seen;
@@ -167,13 +197,17 @@ fn knee_chapter(name: &str, found: &KneeResult) -> Document {
         page.add(Part::Caveat(caveat));
     }
     page.add(Part::List(table::facts(&found.knee).iter().map(|(what, value)| format!("{what}: {value}")).collect()));
-    for chart in knee_charts(found) {
+    for chart in knee_charts(found).into_iter().filter(|chart| !chart.is_empty()) {
         page.add(Part::Chart(chart));
     }
     page.add(Part::Table(trials(found)));
     page.add(Part::List(vec![
         found.shape.row.clone(),
-        format!("{}; TLS {}, telemetry {}", found.placement, found.shape.tls, found.shape.telemetry),
+        match is_real {
+            true => format!("{}; behind it {}, on whatever CPU it has", found.placement.without_origin(), found.behind),
+            false => found.placement.to_string(),
+        },
+        format!("TLS {}, telemetry {}, weir {}", found.shape.tls, found.shape.telemetry, found.build),
         side_by_side::host(&found.host),
         format!("run {} in {name}", found.run_id),
     ]));
@@ -198,6 +232,11 @@ fn offered(found: &KneeResult) -> impl Iterator<Item = (f64, &Seen)> {
         Rate::Offered(rate) => Some((rate, seen)),
         Rate::Saturate => None,
     })
+}
+
+/// Of enough requests for a p99.
+fn p99_millis(seen: &Seen) -> Option<f64> {
+    (seen.completed >= Tail::P99.samples_min()).then_some(seen.sojourn_p99_us as f64 / 1e3)
 }
 
 fn knee_charts(found: &KneeResult) -> Vec<Chart> {
@@ -228,7 +267,7 @@ fn knee_charts(found: &KneeResult) -> Vec<Chart> {
         })
     };
     vec![
-        chart("latency against offered load", "p99 sojourn, ms", true, |seen| Some(seen.sojourn_p99_us as f64 / 1e3)),
+        chart("latency against offered load", "p99 sojourn, ms", true, p99_millis),
         chart("completed against offered load", "completed per second", false, |seen| Some(seen.completed_rate)),
         chart("CPU per request against load", "gateway CPU, us", false, |seen| seen.gateway_cpu_us_per_req),
     ]
@@ -245,10 +284,81 @@ fn trials(found: &KneeResult) -> Table {
             table::purpose(seen.run.purpose).to_owned(),
             rate,
             cell::short(seen.completed_rate),
-            format!("{:.3}", seen.sojourn_p99_us as f64 / 1e3),
+            match seen.run.rate {
+                // Of a closed loop, which has no sojourn to compare.
+                Rate::Saturate => "-".to_owned(),
+                Rate::Offered(_) => {
+                    p99_millis(seen).map_or_else(|| format!("n/a (n = {})", seen.completed), |p99| format!("{p99:.3}"))
+                }
+            },
             number(seen.gateway_cpu_us_per_req, 2),
             seen.verdict.to_string(),
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A quick search as the program wrote it: clean up to 45.9k.
+    const FOUND: &str = include_str!("testdata/knee.json");
+
+    fn found(change: impl FnOnce(&mut KneeResult)) -> String {
+        let mut result = KneeResult::from_json(FOUND).expect("a result");
+        change(&mut result);
+        serde_json::to_string(&result).expect("JSON")
+    }
+
+    fn rendered(texts: &[String]) -> Rendered {
+        let mut report = Report::default();
+        texts.iter().enumerate().for_each(|(index, text)| report.add(&format!("{index}.json"), text));
+        report.render()
+    }
+
+    #[test]
+    fn repeats_stand_in_one_cell_with_those_that_found_nothing() {
+        let higher = found(|result| result.knee.clean.as_mut().expect("clean").rate *= 1.1);
+        let none = found(|result| result.knee.outcome = weir_knee::Outcome::Unsteady);
+        let page = rendered(&[FOUND.to_owned(), higher, none]).markdown;
+        assert!(page.contains("48.2k req/s (2 of 3 searches, 45.9k to 50.5k)"), "{page}");
+    }
+
+    #[test]
+    fn another_build_or_machine_is_another_row_with_another_name() {
+        let texts = [
+            FOUND.to_owned(),
+            found(|result| (result.build, result.run_id) = ("0.2.0 release".to_owned(), "later".to_owned())),
+        ];
+        let page = rendered(&texts).markdown;
+        assert!(!page.contains("searches,") && page.contains("quick look (run later)"), "{page}");
+    }
+
+    #[test]
+    fn a_real_server_is_not_said_to_share_the_generators_cpu() {
+        let real = found(|result| {
+            result.shape.row = result.shape.row.replace("synthetic back end", REAL);
+            result.behind = "127.0.0.1:6379".to_owned();
+        });
+        let page = rendered(&[real]).markdown;
+        assert!(page.contains("behind it 127.0.0.1:6379") && !page.contains("share a CPU"), "{page}");
+    }
+
+    #[test]
+    fn charts_and_tables_leave_out_what_has_too_few_samples() {
+        let few = found(|result| result.knee.seen.iter_mut().for_each(|seen| seen.completed = 7));
+        let Rendered { markdown, html } = rendered(&[few]);
+        assert!(markdown.contains("n/a (n = 7)"), "{markdown}");
+        assert!(!html.contains("latency against offered load") && html.contains("CPU per request against load"));
+    }
+
+    #[test]
+    fn what_is_no_result_is_named() {
+        let page = rendered(&[FOUND.to_owned(), "{\"schema\": \"other/1\"}".to_owned(), "no JSON".to_owned()]).markdown;
+        assert!(
+            page.contains("- 1.json: schema is \"other/1\"") && page.contains("- 2.json: no result of the lab"),
+            "{page}"
+        );
+    }
 }

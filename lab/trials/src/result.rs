@@ -31,6 +31,12 @@ pub struct KneeResult {
     pub shape: Shape,
     /// The command that repeats it.
     pub command: String,
+    /// Version and profile of the build.
+    #[serde(default)]
+    pub build: String,
+    /// What stood behind the gateway.
+    #[serde(default)]
+    pub behind: String,
     /// The scenario, whole.
     pub scenario: String,
     /// The gateway's configuration, whole.

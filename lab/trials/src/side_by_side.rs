@@ -72,7 +72,8 @@ pub(crate) fn document(comparison: &Comparison) -> Document {
         }
         row.caveats().into_iter().for_each(|caveat| page.add(Part::Caveat(format!("{caveat}."))));
     }
-    charts(comparison).into_iter().for_each(|chart| page.add(Part::Chart(chart)));
+    let charts = charts(comparison).into_iter().filter(|chart| !chart.is_empty());
+    charts.for_each(|chart| page.add(Part::Chart(chart)));
     page.add(Part::Heading(2, "Conditions".to_owned()));
     page.add(Part::List(conditions(comparison)));
     page.add(Part::Code("Scenario".to_owned(), comparison.scenario.clone()));
@@ -106,7 +107,9 @@ fn charts(comparison: &Comparison) -> Vec<Chart> {
     });
     let lines = comparison.rows.iter().flat_map(|row| {
         others.iter().filter_map(move |other| {
-            let Ratio { median, interval: (low, high), .. } = row.ratio(&ours.name, &other.name, &CPU)?;
+            // Of fewer blocks the interval is narrower than the truth.
+            let ratio = row.ratio(&ours.name, &other.name, &CPU).filter(|ratio| ratio.blocks >= BLOCKS_MIN)?;
+            let Ratio { median, interval: (low, high), .. } = ratio;
             Some(Interval { label: format!("{}, {}", other.name, row.title()), median, low, high })
         })
     });

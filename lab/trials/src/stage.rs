@@ -26,6 +26,16 @@ pub enum Behind {
     Server(Address),
 }
 
+/// As results name it.
+impl std::fmt::Display for Behind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Origin => f.write_str("an origin of the lab"),
+            Self::Server(address) => address.fmt(f),
+        }
+    }
+}
+
 impl Behind {
     /// Which ceiling bounds the search, and what a plan may be made for.
     #[must_use]
