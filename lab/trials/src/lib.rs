@@ -13,7 +13,7 @@
 //! | [`mod@knee`] | the search from the first calibration to the last rung |
 //! | [`mod@compare`] | gateways side by side, interleaved |
 //! | [`comparison`] | the file of a comparison, and the ratios in it |
-//! | [`file`] | result files: schema first, written whole or not at all |
+//! | [`mod@file`] | result files: schema first, written whole or not at all |
 //! | [`result`](mod@result) | the file of a search, which `weir plan` reads |
 //! | [`side_by_side`] | a comparison as a page |
 //! | [`report`] | a folder of results as one page: Markdown and HTML |
