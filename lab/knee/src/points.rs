@@ -74,11 +74,11 @@ impl Points {
         self.0.iter().filter(|point| !point.is_clean).map(|point| point.rate).reduce(f64::min)
     }
 
-    /// Highest clean rate below every failed one. A clean rate above a failed one is not trusted: load passes through
-    /// every lower rate on its way up.
+    /// Highest clean rate below every failed one, and below `reach` if there is one. A clean rate above a failed one is not
+    /// trusted: load passes through every lower rate on its way up.
     #[must_use]
-    pub fn best(&self) -> Option<f64> {
-        let bound = self.worst().unwrap_or(f64::INFINITY);
+    pub fn best(&self, reach: Option<f64>) -> Option<f64> {
+        let bound = self.worst().into_iter().chain(reach).fold(f64::INFINITY, f64::min);
         self.0.iter().filter(|point| point.is_clean && point.rate < bound).map(|point| point.rate).reduce(f64::max)
     }
 

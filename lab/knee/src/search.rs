@@ -11,11 +11,13 @@
 //! | Overload | `overload.rs` | x 1.1, 1.25, 1.5, 2 of first overload | completed fell twice, or the ladder ends |
 //!
 //! In every state an invalid or unsteady trial is run once more with more shards, and a clean rate above a failed one
-//! makes both run again before anything else.
+//! makes both run again before anything else. A rate that the lab itself could not offer twice bounds the search from then
+//! on (`reach.rs`).
 
 mod climb;
 mod end;
 mod overload;
+mod reach;
 mod stage;
 mod verify;
 
@@ -29,6 +31,7 @@ use crate::points::{NonMonotone, Points};
 use crate::rules::{BadRule, Rules};
 use crate::stop::{Ceilings, Stop, stop_reason};
 use crate::trial::{Backend, Trial};
+use reach::Reach;
 pub use stage::State;
 use stage::{Again, Stage, Then};
 
@@ -65,6 +68,7 @@ pub struct Search {
     ceilings: Ceilings,
     base: Option<Base>,
     points: Points,
+    reach: Option<Reach>,
     seen: Vec<Seen>,
     trail: Vec<Transition>,
     non_monotone: Vec<NonMonotone>,
@@ -100,6 +104,7 @@ impl Search {
             ceilings: Ceilings::default(),
             base: None,
             points: Points::default(),
+            reach: None,
             seen: Vec::new(),
             trail: Vec::new(),
             non_monotone: Vec::new(),
@@ -221,6 +226,9 @@ impl Search {
             }
             Verdict::NotClean(_) => self.accept(run, &trial, false),
             Verdict::Invalid(_) | Verdict::Unsteady if !run.is_retry => self.retry(run),
+            Verdict::Invalid(_) | Verdict::Unsteady if self.is_out_of_reach(run, &verdict) => {
+                self.bound_by(run.rate.offered(), &trial, &verdict);
+            }
             Verdict::Invalid(_) | Verdict::Unsteady => self.give_up(&trial, verdict),
         }
     }

@@ -20,10 +20,15 @@ impl Search {
         (ceiling > 0.0).then_some(ceiling)
     }
 
-    /// Highest load that the search offers.
-    pub(super) fn ceiling(&self) -> f64 {
+    /// Highest load that the search may offer.
+    pub(super) fn allowed(&self) -> f64 {
         let valid = self.rules.ceiling_share_max * self.validity_ceiling().unwrap_or(0.0);
         floor(valid.min(self.asked.rate_max.unwrap_or(f64::INFINITY)))
+    }
+
+    /// The same, as far as the lab reaches.
+    pub(super) fn ceiling(&self) -> f64 {
+        self.allowed().min(self.reach_rate().unwrap_or(f64::INFINITY))
     }
 
     /// 5 % of what the lab can offer without the gateway, or of what the scenario allows.
@@ -95,17 +100,19 @@ impl Search {
         }
     }
 
-    /// The state that the points call for: no failed rate asks for a ramp, a wide bracket for a bisection, a narrow one
-    /// for verification.
+    /// The state that the points call for: neither a failed rate nor one out of reach asks for a ramp, a wide bracket for a
+    /// bisection, a narrow one for verification.
     pub(super) fn settle(&mut self) {
-        match (self.points.best(), self.points.worst()) {
-            (None, worst) => self.below(worst.unwrap_or(0.0)),
-            (Some(best), None) => self.ramp_from(best, self.rules.ramp_factor_backlog),
-            (Some(best), Some(worst)) => {
-                let middle = round(f64::midpoint(best, worst));
-                let is_narrow = worst - best <= self.rules.precision * best * (1.0 + ROUNDING);
-                if is_narrow || middle <= best || middle >= worst {
-                    self.enter(Stage::Verify(Round::new(best, Some(worst))));
+        let (worst, reach) = (self.points.worst(), self.reach_rate());
+        let Some(best) = self.points.best(reach) else { return self.below(worst.unwrap_or(0.0)) };
+        match worst.into_iter().chain(reach).reduce(f64::min) {
+            None => self.ramp_from(best, self.rules.ramp_factor_backlog),
+            Some(bound) => {
+                let middle = round(f64::midpoint(best, bound));
+                let is_narrow = bound - best <= self.rules.precision * best * (1.0 + ROUNDING);
+                if is_narrow || middle <= best || middle >= bound {
+                    // What cannot be offered is no step above.
+                    self.enter(Stage::Verify(Round::new(best, worst.filter(|worst| *worst <= bound))));
                 } else {
                     self.enter(Stage::Bisect { rate: middle });
                 }

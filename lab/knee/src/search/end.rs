@@ -29,7 +29,7 @@ impl Search {
             stop,
             base: self.base,
             ceilings: self.ceilings,
-            ceiling: self.ceiling(),
+            ceiling: self.allowed(),
             is_quota_shaped: self.is_quota_shaped,
             non_monotone: self.non_monotone.clone(),
             seen: self.seen.clone(),

@@ -106,7 +106,10 @@ impl Search {
     /// Verified at the highest load that could be offered: there is nothing above to climb.
     pub(super) fn finish_at_ceiling(&mut self) {
         let ceiling = self.ceiling();
-        let stop = stop_at_ceiling(&self.ceilings, ceiling, self.asked.rate_max, &self.rules);
+        let stop = match &self.reach {
+            Some(reach) => reach.stop.clone(),
+            None => stop_at_ceiling(&self.ceilings, ceiling, self.asked.rate_max, &self.rules),
+        };
         self.finish(Outcome::AtCeiling, Some(stop));
     }
 }

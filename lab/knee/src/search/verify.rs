@@ -29,6 +29,11 @@ impl Round {
         Self { knee, above, knee_clean: 0, above_clean: 0, above_failed: 0, second: None }
     }
 
+    /// The step above cannot be offered.
+    pub(super) fn leave_out_above(&mut self) {
+        (self.above, self.second) = (None, None);
+    }
+
     /// Rate, repeat and purpose of the next trial. Trials come in pairs, so that drift meets both sides alike.
     pub(super) fn wanted(&mut self, rng: &mut Rng) -> (f64, u32, Purpose) {
         let purpose = match (self.above, self.second.take()) {
@@ -84,7 +89,7 @@ impl Search {
     }
 
     /// Whether the repeats so far decide.
-    fn weigh(&mut self) {
+    pub(super) fn weigh(&mut self) {
         let Stage::Verify(round) = &self.stage else { return };
         // A pair is finished before it is weighed.
         if round.second.is_some() || round.knee_clean < self.rules.verify_repeats {

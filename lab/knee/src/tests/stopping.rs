@@ -3,7 +3,7 @@
 use super::systems::{DIRECT, NULL_SINK, capped, drive, healthy, search};
 use crate::stop::{Ceilings, stop_reason};
 use crate::trial::{Refused, Used};
-use crate::{Asked, Check, Length, Outcome, Purpose, Rate, Rules, Run, Stop, StopReason, Trial, judge};
+use crate::{Asked, Length, Outcome, Purpose, Rate, Rules, Run, Stop, StopReason, Trial, judge};
 
 fn stopped(change: impl FnOnce(&mut Trial)) -> Stop {
     let rules = Rules::default();
@@ -68,24 +68,59 @@ fn a_generator_that_lags_is_named_and_more_shards_help_while_there_are_any() {
         trial
     };
     let small = drive(Asked::default(), Rules { shards_max: 2, ..Rules::default() }, 1, lagging);
-    assert_eq!(small.outcome, Outcome::Invalid { check: Check::GeneratorCpu });
+    assert_eq!(small.outcome, Outcome::AtCeiling);
     assert_eq!(small.stop.as_ref().unwrap().reason, StopReason::Generator);
-    assert_eq!(small.clean_cell("req/s").to_string(), "invalid: generator-cpu");
-    assert_eq!(small.capacity(), None);
+    let rate = small.capacity().unwrap();
+    assert!((114_000.0..=120_000.0).contains(&rate), "{rate}");
+    assert!(small.planning_read().ends_with("the gateway may carry more"), "{}", small.planning_read());
     let large = search(lagging);
     let rate = large.capacity().unwrap();
     assert!((190_000.0..=200_000.0).contains(&rate), "{rate}");
 }
 
 #[test]
-fn a_generator_that_only_lags_is_invalid_too() {
+fn a_generator_that_only_lags_bounds_the_search_and_ends_it_where_nothing_lower_was_clean() {
+    let lagging = |from: f64| {
+        search(|run| {
+            let mut trial = healthy(run);
+            trial.skipped_generator = u64::from(run.rate.offered() > from);
+            trial
+        })
+    };
+    let knee = lagging(100_000.0);
+    let rate = knee.capacity().unwrap();
+    assert!((95_000.0..=100_000.0).contains(&rate), "{rate}");
+    assert_eq!((knee.outcome, knee.stop.unwrap().reason), (Outcome::AtCeiling, StopReason::Generator));
+    assert_eq!(knee.first_overload, None);
+    assert!(knee.ceiling >= knee.seen.iter().map(|seen| seen.run.rate.offered()).fold(0.0, f64::max));
+    let never = lagging(1_000.0);
+    assert_eq!(never.clean_cell("req/s").to_string(), "invalid: generator-lag");
+    assert_eq!((never.capacity(), never.stop.unwrap().reason), (None, StopReason::Generator));
+}
+
+#[test]
+fn a_step_above_that_cannot_be_offered_leaves_the_repeats_of_the_knee() {
+    // In long trials only: the short ones found the bracket of a cap.
     let knee = search(|run| {
-        let mut trial = healthy(run);
-        trial.skipped_generator = u64::from(run.rate.offered() > 100_000.0);
+        let mut trial = capped(run, 130_000.0);
+        trial.skipped_generator = u64::from(run.purpose == Purpose::VerifyAbove);
         trial
     });
-    assert_eq!(knee.clean_cell("req/s").to_string(), "invalid: generator-lag");
+    assert_eq!((knee.outcome, knee.not_clean), (Outcome::AtCeiling, None));
+    assert_eq!(knee.clean.unwrap().repeats, 3);
     assert_eq!(knee.stop.unwrap().reason, StopReason::Generator);
+}
+
+#[test]
+fn a_knee_that_cannot_be_offered_again_is_sought_lower() {
+    let knee = search(|run| {
+        let mut trial = capped(run, 130_000.0);
+        trial.skipped_generator = u64::from(run.purpose == Purpose::VerifyKnee && run.rate.offered() > 110_000.0);
+        trial
+    });
+    let rate = knee.capacity().unwrap();
+    assert!((90_000.0..=110_000.0).contains(&rate), "{rate}");
+    assert_eq!(knee.outcome, Outcome::AtCeiling);
 }
 
 #[test]
@@ -106,8 +141,9 @@ fn an_origin_slower_than_the_gateway_is_named() {
     assert!(knee.planning_read().contains("behind the gateway"));
     // The same origin burns more CPU behind the gateway's many connections than it did in the direct row.
     let hot = search(|run| slow(run, 1.3));
-    assert_eq!(hot.clean_cell("req/s").to_string(), "invalid: origin-cpu");
-    assert_eq!(hot.stop.unwrap().reason, StopReason::Backend);
+    let rate = hot.capacity().unwrap();
+    assert!((62_000.0..=65_400.0).contains(&rate), "85 % of 100k / 1.3: {rate}");
+    assert_eq!((hot.outcome, hot.stop.unwrap().reason), (Outcome::AtCeiling, StopReason::Backend));
 }
 
 #[test]
