@@ -153,7 +153,36 @@ fn a_generator_starved_of_cpu_is_named_as_the_reason() {
     let (told, result) = bench.knee(&[], &["--behind", &behind]);
     let result = result.unwrap_or_else(|| panic!("no result:\n{told}"));
     assert_eq!(word(&result, "/knee/stop/reason"), "generator", "{told}");
-    assert!(result.pointer("/knee/clean").is_some_and(Value::is_null), "no knee from such a lab: {told}");
+    assert_ne!(word(&result, "/knee/outcome"), "verified", "such a lab sees no knee: {told}");
+}
+
+#[test]
+fn a_share_of_a_cpu_bounds_the_gateway_and_marks_the_result() {
+    let bench = Bench::new(SCENARIO);
+    let (told, result) = fit(|| bench.knee(&[], &["--budget", "0.2", "--telemetry", "off"]));
+    assert!(told.contains("level = \"off\""), "{told}");
+    assert_eq!((word(&result, "/shape/budget_kind"), word(&result, "/shape/telemetry")), ("quota", "off"));
+    assert_eq!(number(&result, "/shape/budget_vcpu"), 0.2);
+    assert_eq!(result.pointer("/knee/is_quota_shaped"), Some(&Value::Bool(true)), "{told}");
+    // Nothing used more than its share, and a twentieth more for the edges of the window.
+    let trials = result.pointer("/knee/seen").and_then(Value::as_array).expect("trials");
+    let used = |trial: &Value| {
+        Some(trial.get("gateway_cpu_us_per_req")?.as_f64()? * trial.get("completed_rate")?.as_f64()? / 1e6)
+    };
+    let most = trials.iter().filter_map(used).fold(0.0, f64::max);
+    assert!(most > 0.02 && most < 0.25, "{most} of 0.2\n{told}");
+}
+
+#[test]
+fn telemetry_is_a_row_of_its_own_and_costs_what_it_costs() {
+    let bench = Bench::new(SCENARIO);
+    let words = ["lab", "compare", "scenario.toml", "--quick", "--peers", "weir-telemetry-off,weir-capture-all"];
+    let output = bench.weir(&[], &words);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    for line in ["\n| weir-telemetry-off", "\n| weir-capture-all", "level = \"off\"", "sample = 1.0"] {
+        assert!(told.contains(line), "{line} is not in\n{told}");
+    }
 }
 
 #[test]

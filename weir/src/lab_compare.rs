@@ -6,9 +6,12 @@ use clap::Args;
 use weir_engine::settings::Address;
 use weir_knee::{Rules, ratio::BLOCKS_MIN};
 use weir_load::Scenario;
-use weir_parties::{Peer, peer::DIRECT};
+use weir_parties::{
+    Peer,
+    peer::{DIRECT, Telemetry},
+};
 use weir_trials::{
-    Behind, Comparison,
+    Behind, Budget, Comparison,
     compare::{Compared, Progress, Request, compare},
     comparison, file,
     result::seconds_since_epoch,
@@ -34,7 +37,8 @@ pub struct CompareArgs {
     #[arg(value_name = "SCENARIO.toml", required_unless_present = "show_peer")]
     scenario: Option<PathBuf>,
 
-    /// With whom: envoy, haproxy, twemproxy, direct (no gateway), or a peer's TOML file.
+    /// With whom: envoy, haproxy, twemproxy, weir-telemetry-off, weir-capture-all, direct (no gateway), or a peer's TOML
+    /// file.
     #[arg(
         long,
         value_name = "NAME|FILE.toml",
@@ -43,9 +47,9 @@ pub struct CompareArgs {
     )]
     peers: Vec<String>,
 
-    /// CPUs of each gateway, one worker each.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    budget: u32,
+    /// CPUs of each gateway, one worker each, or a share of one such as 0.5, kept by a quota.
+    #[arg(long, default_value = "1", value_parser = Budget::from_str)]
+    budget: Budget,
 
     /// A server that runs already, to stand behind the gateways; without it the lab starts its own origin.
     #[arg(long, value_name = "HOST:PORT|unix:/path", value_parser = Address::from_str)]
@@ -143,7 +147,7 @@ fn peers(words: &[String]) -> Result<(Vec<Peer>, bool), String> {
 }
 
 fn no_peer(word: &str) -> String {
-    let ours = Peer::weir().name;
+    let ours = Peer::weir(Telemetry::On).name;
     let known: Vec<String> = Peer::all_built_in().map(|peer| peer.name).filter(|name| *name != ours).collect();
     format!("no peer `{word}`; there are {}, {DIRECT}, or a file that ends in .toml", known.join(", "))
 }
@@ -202,7 +206,7 @@ mod tests {
         let refusal = peers(&words(&["nginx"])).expect_err("it is not");
         assert_eq!(
             refusal,
-            "no peer `nginx`; there are envoy, haproxy, twemproxy, direct, or a file that ends in .toml"
+            "no peer `nginx`; there are weir-telemetry-off, weir-capture-all, envoy, haproxy, twemproxy, direct, or a file that ends in .toml"
         );
         assert!(peers(&words(&["/no/such.toml"])).is_err_and(|error| error.starts_with("/no/such.toml")));
     }

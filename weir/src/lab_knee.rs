@@ -2,16 +2,39 @@
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use weir_engine::settings::Address;
 use weir_knee::Rules;
+use weir_parties::peer::Telemetry;
 use weir_trials::{
-    Behind, KneeResult, Progress, Request, file,
+    Behind, Budget, KneeResult, Progress, Request, file,
     knee::{Failure, Found},
-    result, table,
+    result::{self, Conditions},
+    table,
 };
 
 use crate::lab_load;
+
+/// [`Telemetry`] on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TelemetryName {
+    /// Nothing but gauges.
+    Off,
+    /// As it is delivered.
+    On,
+    /// Every stage timed, every request in the access log (written to nowhere).
+    CaptureAll,
+}
+
+impl TelemetryName {
+    fn level(self) -> Telemetry {
+        match self {
+            Self::Off => Telemetry::Off,
+            Self::On => Telemetry::On,
+            Self::CaptureAll => Telemetry::CaptureAll,
+        }
+    }
+}
 
 /// Find the clean knee: the highest load that this build carries without an error, a refusal or a lost request, verified
 /// by repeats, and what stops it there. Starts gateway and origin itself, on CPUs of their own.
@@ -24,9 +47,13 @@ pub struct KneeArgs {
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
 
-    /// CPUs of the gateway, one worker each.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    budget: u32,
+    /// CPUs of the gateway, one worker each, or a share of one such as 0.5, kept by a quota.
+    #[arg(long, default_value = "1", value_parser = Budget::from_str)]
+    budget: Budget,
+
+    /// How much the gateway observes of itself: another level is another row.
+    #[arg(long, value_enum, default_value = "on")]
+    telemetry: TelemetryName,
 
     /// A server that runs already, to stand behind the gateway; without it the lab starts its own origin.
     #[arg(long, value_name = "HOST:PORT|unix:/path", value_parser = Address::from_str)]
@@ -54,6 +81,7 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
         behind: args.behind.clone().map_or(Behind::Origin, Behind::Server),
         budget: args.budget,
+        telemetry: args.telemetry.level(),
         rate_max: args.rate_max,
         rules: if args.quick { Rules::quick() } else { Rules::default() },
         scenario,
@@ -93,7 +121,8 @@ pub fn show_quick() -> Result<(), String> {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
         scenario,
         behind: Behind::Origin,
-        budget: 1,
+        budget: Budget::Cpus(1),
+        telemetry: Telemetry::On,
         rate_max: None,
         rules: Rules::quick(),
     };
@@ -133,11 +162,13 @@ fn tell(progress: &Progress<'_>) {
 }
 
 fn result_of(args: &KneeArgs, request: &Request, found: &Found, scenario: String) -> KneeResult {
+    let Request { budget, telemetry, .. } = *request;
+    let conditions = Conditions { budget, backend: request.behind.backend(), telemetry, is_quick: args.quick };
     KneeResult {
         schema: result::SCHEMA.to_owned(),
         run_id: found.run_id.clone(),
         ended: result::seconds_since_epoch(),
-        shape: result::shape_of(&request.scenario, request.budget, request.behind.backend(), args.quick),
+        shape: result::shape_of(&request.scenario, &conditions),
         command: std::env::args().collect::<Vec<_>>().join(" "),
         build: found.build.clone(),
         behind: request.behind.to_string(),

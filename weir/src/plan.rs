@@ -4,6 +4,7 @@ use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 use clap::{Args, ValueEnum};
@@ -12,7 +13,11 @@ use weir_knee::{
     cell::short,
     plan::{Demand, Dimension, FAILOVER_DEFAULT, HEADROOM_DEFAULT, Measured},
 };
-use weir_trials::{KneeResult, result};
+use weir_parties::peer::Telemetry;
+use weir_trials::{
+    Budget, KneeResult,
+    result::{self, Conditions},
+};
 
 use crate::lab_load;
 
@@ -48,9 +53,9 @@ pub struct PlanArgs {
     #[arg(long, default_value_t = FAILOVER_DEFAULT)]
     failover: u32,
 
-    /// CPUs of one instance.
-    #[arg(long, default_value_t = 1)]
-    budget: u32,
+    /// CPUs of one instance: a whole number, or a share of one such as 0.5.
+    #[arg(long, default_value = "1", value_parser = Budget::from_str)]
+    budget: Budget,
 
     /// What stands behind the gateway.
     #[arg(long, value_enum, default_value = "real")]
@@ -69,7 +74,7 @@ pub fn run(args: &PlanArgs) -> Result<(), String> {
     };
     let demand = Demand {
         command: command(args),
-        shape: result::shape_of(&scenario, args.budget, backend, false),
+        shape: result::shape_of(&scenario, &conditions(args.budget, backend, false)),
         peak: vec![(Dimension::Requests, args.demand)],
         headroom: args.headroom,
         failover: args.failover,
@@ -78,6 +83,11 @@ pub fn run(args: &PlanArgs) -> Result<(), String> {
     let plan = weir_knee::plan(&demand, &measured).map_err(|refusal| format!("no plan: {refusal}"))?;
     print!("{}", text_of(&plan, &demand));
     Ok(())
+}
+
+/// Instances observe themselves as they are delivered.
+fn conditions(budget: Budget, backend: Backend, is_quick: bool) -> Conditions {
+    Conditions { budget, backend, telemetry: Telemetry::On, is_quick }
 }
 
 /// What would find the knee that is missing.
@@ -164,7 +174,7 @@ phase = [{ rate = 1000, duration = "1s" }]
             demand,
             headroom: HEADROOM_DEFAULT,
             failover: FAILOVER_DEFAULT,
-            budget: 1,
+            budget: Budget::Cpus(1),
             backend: BackendName::Real,
             results: folder.to_owned(),
         }
@@ -192,7 +202,7 @@ phase = [{ rate = 1000, duration = "1s" }]
             schema: result::SCHEMA.to_owned(),
             run_id: "r1".to_owned(),
             ended: result::seconds_since_epoch() - 7_300,
-            shape: result::shape_of(&scenario, 1, Backend::Real, is_quick),
+            shape: result::shape_of(&scenario, &conditions(Budget::Cpus(1), Backend::Real, is_quick)),
             command: "weir lab knee scenario.toml".to_owned(),
             build: String::new(),
             behind: String::new(),
@@ -220,7 +230,7 @@ phase = [{ rate = 1000, duration = "1s" }]
         let scenario = lab_load::read(&args.scenario).expect("a right scenario");
         let demand = Demand {
             command: String::new(),
-            shape: result::shape_of(&scenario, 1, Backend::Real, false),
+            shape: result::shape_of(&scenario, &conditions(Budget::Cpus(1), Backend::Real, false)),
             peak: vec![(Dimension::Requests, 900_000.0)],
             headroom: 0.3,
             failover: 1,

@@ -117,6 +117,9 @@ pub struct Seen {
     /// CPU of the gateway per completed request, microseconds.
     #[serde(default)]
     pub gateway_cpu_us_per_req: Option<f64>,
+    /// Gb/s of the generator, both directions.
+    #[serde(default)]
+    pub wire_gigabits: f64,
 }
 
 /// A change of state.

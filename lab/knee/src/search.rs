@@ -216,6 +216,7 @@ impl Search {
             completed: trial.completed,
             sojourn_p99_us: trial.latency.sojourn_p99_us,
             gateway_cpu_us_per_req: trial.parties.gateway_cpu_us_per_req.filter(|cost| cost.is_finite()),
+            wire_gigabits: trial.wire_gigabits(),
         });
         self.is_quota_shaped |= trial.host.is_quota;
         match verdict {

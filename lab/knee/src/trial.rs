@@ -31,6 +31,8 @@ pub struct Trial {
     /// Right replies per second that came within the window, whenever they were intended; `None`: not known, and
     /// `completed` stands for it. Under overload the two differ: what was intended early is answered late.
     pub answered_rate: Option<f64>,
+    /// Sent and received by the generator within the window, all of the protocol.
+    pub wire_bytes: u64,
     /// Never sent because all connection slots were busy until past the late limit.
     pub skipped_backlog: u64,
     /// Never sent because the generator itself was behind.
@@ -68,6 +70,12 @@ impl Trial {
     pub fn completed_rate(&self) -> f64 {
         let intended = if self.window_s > 0.0 { self.completed as f64 / self.window_s } else { 0.0 };
         self.answered_rate.unwrap_or(intended)
+    }
+
+    /// Gb/s of the generator, both directions; 0 for an empty window.
+    #[must_use]
+    pub fn wire_gigabits(&self) -> f64 {
+        if self.window_s > 0.0 { self.wire_bytes as f64 * 8.0 / 1e9 / self.window_s } else { 0.0 }
     }
 }
 

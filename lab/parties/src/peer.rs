@@ -20,6 +20,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
+use crate::cgroup::Group;
 use crate::place::free_port;
 use crate::process::{Launch, Process};
 
@@ -33,14 +34,55 @@ const VERSION_UNKNOWN: &str = "version unknown";
 /// How long a program may take to tell its version.
 const VERSION_SECONDS: &str = "5";
 
-const BUILT_IN: [&str; 4] = [
-    include_str!("peers/weir.toml"),
-    include_str!("peers/envoy.toml"),
-    include_str!("peers/haproxy.toml"),
-    include_str!("peers/twemproxy.toml"),
-];
+const WEIR: &str = include_str!("peers/weir.toml");
+const OTHERS: [&str; 3] =
+    [include_str!("peers/envoy.toml"), include_str!("peers/haproxy.toml"), include_str!("peers/twemproxy.toml")];
 const WORDS: [&str; 8] =
     ["{port}", "{admin_port}", "{origin}", "{origin_host}", "{origin_port}", "{workers}", "{connections}", "{config}"];
+
+/// How much the gateway of this project observes of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Telemetry {
+    /// Nothing but gauges.
+    Off,
+    /// As it is delivered.
+    #[default]
+    On,
+    /// The stages of every exchange timed, and a line of the access log for each, written to nowhere.
+    CaptureAll,
+}
+
+impl Telemetry {
+    /// Every level.
+    pub const ALL: [Self; 3] = [Self::Off, Self::On, Self::CaptureAll];
+
+    /// As results name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+            Self::CaptureAll => "capture-all",
+        }
+    }
+
+    /// The peer's name, and what its `[telemetry]` has more.
+    const fn variant(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Off => ("weir-telemetry-off", "level = \"off\"\n"),
+            Self::On => ("weir", ""),
+            Self::CaptureAll => {
+                ("weir-capture-all", "stage_sample = 1.0\naccess_log = { target = \"file:/dev/null\", sample = 1.0 }\n")
+            }
+        }
+    }
+
+    fn text(self) -> String {
+        let (name, more) = self.variant();
+        WEIR.replace("name = \"weir\"", &format!("name = \"{name}\""))
+            .replace("[telemetry]\n", &format!("[telemetry]\n{more}"))
+    }
+}
 
 /// A gateway that can be started.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -86,6 +128,8 @@ pub struct Setting<'a> {
     pub connections: u32,
     /// CPUs as `taskset -c` reads them; `None`: wherever the scheduler likes.
     pub cpus: Option<&'a str>,
+    /// Of one CPU, 0.1 to 1; `None`: all of those that it has.
+    pub share: Option<f64>,
     /// The program; `None`: it is looked for.
     pub program: Option<&'a Path>,
 }
@@ -96,6 +140,8 @@ pub struct Running {
     pub name: String,
     /// Its first process.
     pub process: Process,
+    /// Of one CPU, what it may use; `None`: all of those that it has.
+    pub share: Option<f64>,
     /// On 127.0.0.1, for clients.
     pub port: u16,
     /// The first line that it tells of itself.
@@ -112,8 +158,14 @@ impl Peer {
     /// # Panics
     /// Its file, which is part of this crate, is wrong.
     #[must_use]
-    pub fn weir() -> Self {
-        Self::built_in("weir").expect("it is in the list")
+    pub fn weir(telemetry: Telemetry) -> Self {
+        Self::of_built_in(&telemetry.text())
+    }
+
+    /// Whether it is the gateway of this project, whatever it observes.
+    #[must_use]
+    pub fn is_weir(&self) -> bool {
+        Telemetry::ALL.iter().any(|telemetry| *self == Self::weir(*telemetry))
     }
 
     /// One of those that the lab knows.
@@ -130,13 +182,13 @@ impl Peer {
     /// # Panics
     /// A file that is part of this crate is wrong.
     pub fn all_built_in() -> impl Iterator<Item = Self> {
-        BUILT_IN.iter().map(|text| Self::of_built_in(text))
+        built_in_texts().map(|text| Self::of_built_in(&text))
     }
 
     /// The file of one of those that the lab knows: a pattern for others.
     #[must_use]
-    pub fn built_in_text(name: &str) -> Option<&'static str> {
-        BUILT_IN.iter().copied().find(|text| Self::of_built_in(text).name == name)
+    pub fn built_in_text(name: &str) -> Option<String> {
+        built_in_texts().find(|text| Self::of_built_in(text).name == name)
     }
 
     fn of_built_in(text: &str) -> Self {
@@ -229,10 +281,16 @@ impl Peer {
             self.arguments.iter().map(|argument| filled.fill(argument)).collect::<Result<_>>()?;
         let command = format!("{} {}", program.display(), arguments.join(" "));
         let words = [program.clone().into_os_string()].into_iter().chain(arguments.into_iter().map(OsString::from));
-        let mut process = Process::start(&Launch::new(name, setting.cpus, words), folder)?;
+        // Without one the CPU time comes from the threads of the process.
+        let group = match Group::create(name, setting.share) {
+            Err(error) if setting.share.is_some() => return Err(error),
+            made => made.ok(),
+        };
+        let launch = Launch { group, ..Launch::new(name, setting.cpus, words) };
+        let mut process = Process::start(launch, folder)?;
         process.wait_for_port(port)?;
         let version = self.version_of(&program);
-        Ok(Running { name: name.clone(), process, port, version, command, config })
+        Ok(Running { name: name.clone(), process, share: setting.share, port, version, command, config })
     }
 
     fn version_of(&self, program: &Path) -> String {
@@ -246,6 +304,10 @@ impl Peer {
             _ => line,
         }
     }
+}
+
+fn built_in_texts() -> impl Iterator<Item = String> {
+    Telemetry::ALL.into_iter().map(Telemetry::text).chain(OTHERS.map(str::to_owned))
 }
 
 /// A program on the PATH, in the active Python environment, or where Debian keeps servers.
@@ -333,7 +395,10 @@ arguments = ["{port}", "{origin}"]
     #[test]
     fn the_built_in_peers_are_right_and_have_names_of_their_own() {
         let names: Vec<String> = Peer::all_built_in().map(|peer| peer.name).collect();
-        assert_eq!(names, ["weir", "envoy", "haproxy", "twemproxy"]);
+        assert_eq!(names, ["weir-telemetry-off", "weir", "weir-capture-all", "envoy", "haproxy", "twemproxy"]);
+        assert!(Peer::weir(Telemetry::Off).is_weir() && !Peer::built_in("envoy").expect("it is there").is_weir());
+        let text = Peer::built_in_text("weir-capture-all").expect("it is there");
+        assert!(text.contains("sample = 1.0"), "{text}");
         assert_eq!(Peer::built_in("nginx"), None);
     }
 
@@ -364,7 +429,8 @@ arguments = ["{port}", "{origin}"]
 
     #[test]
     fn words_are_filled_in_and_braces_of_the_format_stay() {
-        let setting = Setting { origin: "[::1]:6379", workers: 2, connections: 50, cpus: None, program: None };
+        let setting =
+            Setting { origin: "[::1]:6379", workers: 2, connections: 50, cpus: None, share: None, program: None };
         let filled = Filled::new(&setting, 7_000).expect("free ports");
         let text = filled.fill("{ port: {port} } {origin_host} {origin_port} {workers} {connections} {origin}");
         assert_eq!(text.expect("all known"), "{ port: 7000 } ::1 6379 2 50 [::1]:6379");
@@ -376,7 +442,8 @@ arguments = ["{port}", "{origin}"]
     #[test]
     fn what_is_not_there_is_named_with_how_to_get_it() {
         let folder = std::env::temp_dir();
-        let setting = Setting { origin: "127.0.0.1:1", workers: 1, connections: 1, cpus: None, program: None };
+        let setting =
+            Setting { origin: "127.0.0.1:1", workers: 1, connections: 1, cpus: None, share: None, program: None };
         let absent =
             Peer::parse("x", &ECHO.replace("program = \"echo\"", "program = \"no-such-gateway\"")).expect("right");
         let told = |peer: &Peer, setting| peer.start(setting, &folder).map(|_| ()).expect_err("it cannot").to_string();

@@ -13,12 +13,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
+use crate::cgroup::{Account, Group};
 use crate::{exists, interrupt};
 
 /// How long a server may take until it accepts connections.
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// Lines of a child's output that an error message carries.
 const TAIL_LINES: usize = 12;
+/// Joins the groups named before `--`, then becomes the program behind it. 0 stands for the process that writes it.
+const ENTER: &str = r#"while [ "$1" != -- ]; do echo 0 > "$1" || exit 126; shift; done; shift; exec "$@""#;
 
 /// What to start, and where.
 pub struct Launch {
@@ -28,6 +31,8 @@ pub struct Launch {
     pub words: Vec<OsString>,
     /// CPUs as `taskset -c` reads them; `None`: wherever the scheduler likes.
     pub cpus: Option<String>,
+    /// In which it runs from its first instruction on; removed behind it.
+    pub group: Option<Group>,
 }
 
 impl Launch {
@@ -37,15 +42,21 @@ impl Launch {
             name: name.to_owned(),
             words: words.into_iter().map(Into::into).collect(),
             cpus: cpus.map(str::to_owned),
+            group: None,
         }
     }
 
-    /// The command with its wrappers. Both replace themselves by the program, so the process id stays the program's.
+    /// The command with its wrappers. All replace themselves by the program, so the process id stays the program's.
     fn command(&self) -> Command {
         let mut words: Vec<OsString> = Vec::new();
         // The kernel then ends the child even if this process is killed outright.
         if exists("setpriv") {
             words.extend(["setpriv", "--pdeathsig", "KILL", "--"].map(OsString::from));
+        }
+        if let Some(group) = &self.group {
+            words.extend(["sh", "-c", ENTER, "enter"].map(OsString::from));
+            words.extend(group.doors().into_iter().map(OsString::from));
+            words.push("--".into());
         }
         if let Some(cpus) = &self.cpus {
             words.extend(["taskset".into(), "-c".into(), OsString::from(cpus)]);
@@ -62,11 +73,13 @@ pub struct Process {
     name: String,
     child: Child,
     output: PathBuf,
+    /// Behind the child, so that it is empty when it is removed.
+    group: Option<Group>,
 }
 
 impl Process {
     /// Starts it; standard output and error go to `<folder>/<name>.log`.
-    pub fn start(launch: &Launch, folder: &Path) -> Result<Self> {
+    pub fn start(launch: Launch, folder: &Path) -> Result<Self> {
         let output = folder.join(format!("{}.log", launch.name));
         let file = File::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
         let mut command = launch.command();
@@ -78,7 +91,12 @@ impl Process {
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {} ({command:?})", launch.name))?;
-        Ok(Self { name: launch.name.clone(), child, output })
+        Ok(Self { name: launch.name, child, output, group: launch.group })
+    }
+
+    /// What its control group uses, if it has one.
+    pub fn account(&self) -> Option<Account> {
+        self.group.as_ref().map(Group::account)
     }
 
     /// Process id.

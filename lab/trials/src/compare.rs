@@ -14,9 +14,9 @@ use weir_load::scenario::{Mode, Phase};
 use weir_load::{Scenario, StepRecord};
 use weir_parties::Peer;
 use weir_parties::interrupt;
-use weir_parties::peer::{DIRECT, Running};
-use weir_parties::place::allowed_cpus;
+use weir_parties::peer::{DIRECT, Running, Telemetry};
 
+use crate::budget::Budget;
 use crate::comparison::{Arm, Block, Failed, Missing, Row, Sample, Worth};
 use crate::knee::Failure;
 use crate::placement::Placement;
@@ -37,8 +37,8 @@ pub struct Request {
     pub scenario: Scenario,
     /// What stands behind the gateways.
     pub behind: Behind,
-    /// CPUs of each gateway, one worker each.
-    pub budget: u32,
+    /// CPUs of each gateway.
+    pub budget: Budget,
     /// Those that are compared with the gateway of this project.
     pub peers: Vec<Peer>,
     /// Also without any gateway.
@@ -113,10 +113,11 @@ pub struct Compared {
 /// A budget that this host does not have; an origin or a gateway of this project that does not start; Ctrl-C. A peer that
 /// does not start, or ends, is named in the result, and the others are compared.
 pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Compared, Failure> {
-    let placement = Placement::divide(&allowed_cpus()?, request.budget).map_err(Failure::NotRun)?;
+    let placement = Placement::of(request.budget)?;
     check(request)?;
     placement.enter_generator()?;
-    let stage = Stage::start(&request.weir, &request.behind, &placement, request.scenario.connections)?;
+    let stage =
+        Stage::start(&request.weir, &request.behind, &placement, request.budget.share(), request.scenario.connections)?;
     let mut fleet = Fleet::start(request, stage)?;
     let arms: Vec<Arm> = fleet.runners.iter().map(Runner::facts).collect();
     told(&Progress::Started { placement: &placement, arms: &arms, missing: &fleet.missing });
@@ -180,7 +181,7 @@ pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result
 
 fn check(request: &Request) -> Result<()> {
     // Results and files are told apart by name.
-    let ours = [Peer::weir().name, "origin".to_owned()];
+    let ours = [Peer::weir(Telemetry::On).name, "origin".to_owned()];
     let mut names: Vec<&str> =
         request.peers.iter().map(|peer| &*peer.name).chain(ours.iter().map(|name| &**name)).collect();
     names.sort_unstable();
@@ -211,7 +212,7 @@ fn order(arms: usize, rng: &mut Rng) -> Vec<usize> {
 
 /// What carries the load of an arm: a gateway, or none.
 enum Runner {
-    Gateway(Running),
+    Gateway(Box<Running>),
     Direct,
 }
 
@@ -240,11 +241,11 @@ struct Fleet {
 
 impl Fleet {
     fn start(request: &Request, stage: Stage) -> Result<Self> {
-        let mut runners = vec![Runner::Gateway(stage.start_gateway(&Peer::weir())?)];
+        let mut runners = vec![Runner::Gateway(Box::new(stage.start_gateway(&Peer::weir(Telemetry::On))?))];
         let mut missing = Vec::new();
         for peer in &request.peers {
             match stage.start_gateway(peer) {
-                Ok(running) => runners.push(Runner::Gateway(running)),
+                Ok(running) => runners.push(Runner::Gateway(Box::new(running))),
                 Err(error) => {
                     // An interrupt is not a missing peer.
                     interrupt::check()?;
@@ -277,7 +278,7 @@ impl Fleet {
 
     fn run(&mut self, scenario: &Scenario, index: usize, rules: &Rules) -> Result<(Trial, StepRecord)> {
         let (target, gateway) = match &self.runners[index] {
-            Runner::Gateway(running) => (front_of(running), Some(running.process.id())),
+            Runner::Gateway(running) => (front_of(running), Some(&**running)),
             Runner::Direct => (self.stage.behind().clone(), None),
         };
         let subject = Subject { target: &target, gateway, origin: self.stage.origin() };

@@ -11,9 +11,9 @@ use weir_load::record::Host;
 use weir_load::scenario::{Mode, Phase};
 use weir_load::{Scenario, StepRecord};
 use weir_parties::Process;
-use weir_parties::peer::{Peer, Running};
-use weir_parties::place::allowed_cpus;
+use weir_parties::peer::{Peer, Running, Telemetry};
 
+use crate::budget::Budget;
 use crate::placement::{NotRun, Placement};
 use crate::stage::{Behind, Stage, front_of};
 use crate::trial::{self, Subject};
@@ -27,8 +27,10 @@ pub struct Request {
     pub scenario: Scenario,
     /// What stands behind the gateway.
     pub behind: Behind,
-    /// CPUs of the gateway, one worker each.
-    pub budget: u32,
+    /// CPUs of the gateway.
+    pub budget: Budget,
+    /// How much the gateway observes of itself.
+    pub telemetry: Telemetry,
     /// Highest rate to offer, requests per second.
     pub rate_max: Option<f64>,
     /// Thresholds and lengths.
@@ -106,11 +108,12 @@ impl From<anyhow::Error> for Failure {
 /// # Errors
 /// A budget that this host does not have; programs that do not start; a target that cannot be reached; Ctrl-C.
 pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Found, Failure> {
-    let placement = Placement::divide(&allowed_cpus()?, request.budget).map_err(Failure::NotRun)?;
+    let placement = Placement::of(request.budget)?;
     let mut search = search_of(request, &placement)?;
     placement.enter_generator()?;
-    let stage = Stage::start(&request.weir, &request.behind, &placement, request.scenario.connections)?;
-    let gateway = stage.start_gateway(&Peer::weir())?;
+    let stage =
+        Stage::start(&request.weir, &request.behind, &placement, request.budget.share(), request.scenario.connections)?;
+    let gateway = stage.start_gateway(&Peer::weir(request.telemetry))?;
     told(&Progress::Started { placement: &placement, config: &gateway.config });
     let config = gateway.config.clone();
     let mut driver = Driver { scenario: &request.scenario, rules: &request.rules, stage, gateway, sink: None };
@@ -209,7 +212,7 @@ impl Driver<'_> {
         trial::run(scenario, &subject, self.rules)
     }
 
-    fn through<'a>(&self, target: &'a Address) -> Subject<'a> {
-        Subject { target, gateway: Some(self.gateway.process.id()), origin: self.stage.origin() }
+    fn through<'a>(&'a self, target: &'a Address) -> Subject<'a> {
+        Subject { target, gateway: Some(&self.gateway), origin: self.stage.origin() }
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `budget` | how much CPU a gateway gets: whole CPUs, or a share of one |
 //! | [`placement`] | which CPUs the gateway, the origin and the generator get |
 //! | [`stage`] | the programs of a measurement: origin, sink, gateways |
 //! | `watch` | CPU, descriptors and kernel counters over one window, second by second |
@@ -21,6 +22,7 @@
 //! | [`table`] | the rows that people read |
 #![forbid(unsafe_code)]
 
+mod budget;
 mod chart;
 pub mod compare;
 pub mod comparison;
@@ -37,6 +39,7 @@ pub mod table;
 mod trial;
 mod watch;
 
+pub use budget::{Budget, BudgetError};
 pub use compare::compare;
 pub use comparison::Comparison;
 pub use knee::{Progress, Request, knee};

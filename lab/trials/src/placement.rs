@@ -1,11 +1,15 @@
-//! Who gets which CPU. Whole CPUs only: a budget that the host cannot give is not run, never guessed.
+//! Who gets which CPU. A budget that the host cannot give is not run, never guessed.
 
 use std::fmt;
 
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
-use weir_parties::interrupt;
+use weir_parties::place::allowed_cpus;
+use weir_parties::{Group, interrupt};
+
+use crate::budget::Budget;
+use crate::knee::Failure;
 
 /// CPUs of the parties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,41 +23,67 @@ pub struct Placement {
 }
 
 /// Why a budget cannot be measured here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotRun {
-    /// CPUs asked for the gateway.
-    pub budget: u32,
-    /// CPUs that this process may use.
-    pub available: usize,
+#[derive(Clone, Debug, PartialEq)]
+pub enum NotRun {
+    /// Too few CPUs.
+    Cpus {
+        /// CPUs asked for the gateway.
+        budget: u32,
+        /// CPUs that this process may use.
+        available: usize,
+    },
+    /// No quota can be set.
+    Quota {
+        /// The share asked for.
+        share: f64,
+        /// What the system says.
+        reason: String,
+    },
 }
 
 impl fmt::Display for NotRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { budget, available } = self;
-        write!(
-            f,
-            "not run: a budget of {budget} CPUs needs at least {} (one for origin and generator), and this process may \
-             use {available}",
-            budget + 1
-        )
+        match self {
+            Self::Cpus { budget, available } => write!(
+                f,
+                "not run: a budget of {budget} CPUs needs at least {} (one for origin and generator), and this process \
+                 may use {available}",
+                u64::from(*budget) + 1
+            ),
+            Self::Quota { share, reason } => write!(
+                f,
+                "not run: a budget of {share} CPUs needs a control group with a quota, and this user cannot make one \
+                 ({reason}); run as root, or in a delegated group (systemd-run --user --scope -p Delegate=yes)"
+            ),
+        }
     }
 }
 
 impl std::error::Error for NotRun {}
 
 impl Placement {
-    /// Gives the gateway the first `budget` of `cpus`; origin and generator halve the rest, or share it if it is one.
+    /// Gives the gateway as many of `cpus` as its budget needs; origin and generator halve the rest, or share it if it is
+    /// one.
     ///
     /// # Errors
     /// Nothing would be left for the others.
-    pub fn divide(cpus: &[u32], budget: u32) -> std::result::Result<Self, NotRun> {
-        let count = budget as usize;
-        if budget == 0 || cpus.len() <= count {
-            return Err(NotRun { budget, available: cpus.len() });
+    pub fn divide(cpus: &[u32], budget: Budget) -> std::result::Result<Self, NotRun> {
+        let count = budget.cpus() as usize;
+        if count == 0 || cpus.len() <= count {
+            return Err(NotRun::Cpus { budget: budget.cpus(), available: cpus.len() });
         }
         let (gateway, rest) = cpus.split_at(count);
         let (origin, generator) = if rest.len() == 1 { (rest, rest) } else { rest.split_at(rest.len() / 2) };
         Ok(Self { gateway: gateway.to_vec(), origin: origin.to_vec(), generator: generator.to_vec() })
+    }
+
+    /// As [`Placement::divide`], of the CPUs that this process may use, once it is known that a share can be kept.
+    pub(crate) fn of(budget: Budget) -> std::result::Result<Self, Failure> {
+        if let Some(share) = budget.share() {
+            let tried = Group::create("quota", Some(share));
+            tried.map_err(|error| NotRun::Quota { share, reason: format!("{error:#}") }).map_err(Failure::NotRun)?;
+        }
+        Self::divide(&allowed_cpus()?, budget).map_err(Failure::NotRun)
     }
 
     /// Makes this process the generator: on its CPUs, with as many descriptors as it may have, and with Ctrl-C as an error
@@ -109,14 +139,18 @@ mod tests {
 
     #[test]
     fn cpus_are_divided_and_never_invented() {
-        let two = Placement::divide(&[0, 1], 1).expect("one each");
+        let two = Placement::divide(&[0, 1], Budget::Cpus(1)).expect("one each");
         assert!(two.is_shared());
         assert_eq!(two.without_origin(), "gateway on CPU 0, generator on CPU 1");
         assert_eq!(two.to_string(), "gateway on CPU 0, origin on CPU 1, generator on CPU 1 (shared)");
-        let eight = Placement::divide(&[0, 1, 2, 3, 4, 5, 6, 7], 4).expect("enough");
+        let eight = Placement::divide(&[0, 1, 2, 3, 4, 5, 6, 7], Budget::Cpus(4)).expect("enough");
         assert_eq!((eight.gateway, eight.origin, eight.generator), (vec![0, 1, 2, 3], vec![4, 5], vec![6, 7]));
-        let refusal = Placement::divide(&[0, 1], 2).expect_err("nothing left");
+        let refusal = Placement::divide(&[0, 1], Budget::Cpus(2)).expect_err("nothing left");
         assert!(refusal.to_string().starts_with("not run: a budget of 2 CPUs needs at least 3"), "{refusal}");
-        assert!(Placement::divide(&[0, 1], 0).is_err() && Placement::divide(&[], 1).is_err());
+        assert!(
+            Placement::divide(&[0, 1], Budget::Cpus(0)).is_err() && Placement::divide(&[], Budget::Cpus(1)).is_err()
+        );
+        let share = Placement::divide(&[0, 1], Budget::Share(0.5)).expect("a CPU of its own");
+        assert_eq!(share, two);
     }
 }

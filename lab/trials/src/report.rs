@@ -19,8 +19,8 @@ use crate::{comparison, file, html, result, side_by_side, table};
 
 /// In the row of a search before a server that was there.
 const REAL: &str = "real back end";
-/// Budgets of the public knee table; others come behind them.
-const BUDGETS: [u32; 4] = [1, 2, 4, 8];
+/// Budgets of the public knee table, in thousandths of a CPU; others stand among them.
+const BUDGETS: [u32; 4] = [1_000, 2_000, 4_000, 8_000];
 
 /// Results of a folder.
 #[derive(Debug, Default)]
@@ -104,8 +104,8 @@ impl Report {
 
     /// What tells a row from the others: its name, and the run if others have the same name.
     fn title(&self, found: &KneeResult) -> String {
-        let title = row_title(&found.shape.row);
-        let is_same = |other: &KneeResult| row_title(&other.shape.row) == title && row_of(other) != row_of(found);
+        let title = title_of(&found.shape);
+        let is_same = |other: &KneeResult| title_of(&other.shape) == title && row_of(other) != row_of(found);
         match self.knees.iter().any(|(_, other)| is_same(other)) {
             true => format!("{title} (run {})", found.run_id),
             false => title,
@@ -123,7 +123,7 @@ impl Report {
         budgets.sort_unstable();
         budgets.dedup();
         let mut heads = vec!["workload".to_owned()];
-        heads.extend(budgets.iter().map(|budget| format!("{budget} vCPU")));
+        heads.extend(budgets.iter().map(|budget| format!("{} vCPU", f64::from(*budget) / 1e3)));
         heads.extend(["first overload", "peak completed", "of them the last", "planning read"].map(str::to_owned));
         let mut table = Table::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
         for results in rows.values() {
@@ -136,7 +136,7 @@ impl Report {
             cells.extend(budgets.iter().map(|budget| knee_cell(&of(*budget))));
             cells.push(last.knee.overload_cell("req/s").to_string());
             cells.push(last.knee.peak_cell("req/s").to_string());
-            cells.push(format!("{} vCPU, run {}", budget_of(last), last.run_id));
+            cells.push(format!("{} vCPU, run {}", last.shape.budget_vcpu, last.run_id));
             cells.push(last.knee.planning_read());
             table.row(cells);
         }
@@ -146,21 +146,27 @@ impl Report {
 
 /// What makes searches repeats of each other: all but the budget, which has a column of its own.
 fn row_of(found: &KneeResult) -> String {
-    let Shape { row, budget_vcpu: _, budget_kind, driver, tls, telemetry } = &found.shape;
+    let Shape { row, budget_vcpu: _, budget_kind: _, driver, tls, telemetry } = &found.shape;
     let KneeResult { build, behind, host, .. } = found;
-    format!("{row}|{budget_kind}|{driver}|{tls}|{telemetry}|{build}|{behind}|{host:?}")
+    format!("{row}|{driver}|{tls}|{telemetry}|{build}|{behind}|{host:?}")
 }
 
+/// In thousandths of a CPU.
 fn budget_of(found: &KneeResult) -> u32 {
-    found.shape.budget_vcpu as u32
+    (found.shape.budget_vcpu * 1e3).round() as u32
 }
 
-/// Of a row's long description what tells it from others in a table.
-fn row_title(row: &str) -> String {
+/// Of a shape what tells it from others in a table.
+fn title_of(shape: &Shape) -> String {
+    let row = &shape.row;
     let name = row.split(':').next().unwrap_or(row);
     let back_end = if row.contains(REAL) { REAL } else { "synthetic" };
     let quick = if row.ends_with(QUICK) { QUICK } else { "" };
-    format!("{name}, {back_end}{quick}")
+    let telemetry = match &*shape.telemetry {
+        "on" => String::new(),
+        other => format!(", telemetry {other}"),
+    };
+    format!("{name}, {back_end}{telemetry}{quick}")
 }
 
 /// Several searches of one row: their median and how far they are apart, and how many found a knee. One that was told
@@ -189,6 +195,9 @@ fn knee_chapter(name: &str, found: &KneeResult, title: &str) -> Document {
     }
     if !is_real && found.placement.is_shared() {
         page.add(Part::Caveat("Origin and generator share a CPU.".to_owned()));
+    }
+    if found.knee.is_quota_shaped {
+        page.add(Part::Caveat("Quota-shaped: latency has steps of the length of a period.".to_owned()));
     }
     let all = &found.knee.seen;
     let spoiled = all.iter().filter(|seen| !matches!(seen.verdict, Verdict::Clean | Verdict::NotClean(_))).count();
@@ -242,7 +251,7 @@ fn p99_millis(seen: &Seen) -> Option<f64> {
 fn knee_charts(found: &KneeResult) -> Vec<Chart> {
     let marks: Vec<(f64, String)> =
         found.knee.capacity().map(|rate| (rate, "clean knee".to_owned())).into_iter().collect();
-    let title = row_title(&found.shape.row);
+    let title = title_of(&found.shape);
     let series = |figure: fn(&Seen) -> Option<f64>| -> Vec<Series> {
         ["clean", "not clean", "does not count"]
             .into_iter()

@@ -8,7 +8,9 @@ use weir_knee::{Backend, Knee};
 use weir_load::Scenario;
 use weir_load::record::Host;
 use weir_load::scenario::{CommandKind, Mode};
+use weir_parties::peer::Telemetry;
 
+use crate::budget::Budget;
 use crate::file::{self, FileError};
 use crate::placement::Placement;
 
@@ -71,9 +73,23 @@ impl KneeResult {
     }
 }
 
+/// What is not in the scenario and makes a search another row.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions {
+    /// CPUs of the gateway.
+    pub budget: Budget,
+    /// What stands behind it.
+    pub backend: Backend,
+    /// How much it observes of itself.
+    pub telemetry: Telemetry,
+    /// A look, and nothing to size from.
+    pub is_quick: bool,
+}
+
 /// The shape of a search. Of the scenario all that shapes the load is in the row, whatever its name.
 #[must_use]
-pub fn shape_of(scenario: &Scenario, budget: u32, backend: Backend, is_quick: bool) -> Shape {
+pub fn shape_of(scenario: &Scenario, conditions: &Conditions) -> Shape {
+    let Conditions { budget, backend, telemetry, is_quick } = *conditions;
     let Scenario { name, payload, connections, pipeline, commands, mode, slo_p99, keys, late_limit, .. } = scenario;
     let mix: Vec<String> =
         commands.iter().map(|command| format!("{} x {}", kind_of(&command.kind), command.weight)).collect();
@@ -97,11 +113,11 @@ pub fn shape_of(scenario: &Scenario, budget: u32, backend: Backend, is_quick: bo
             if keys.preload { "" } else { " not preloaded" },
             late_limit.as_micros()
         ),
-        budget_vcpu: f64::from(budget),
-        budget_kind: "cpuset".to_owned(),
+        budget_vcpu: budget.vcpu(),
+        budget_kind: budget.kind().to_owned(),
         driver: "auto".to_owned(),
         tls: "off".to_owned(),
-        telemetry: "on".to_owned(),
+        telemetry: telemetry.name().to_owned(),
     }
 }
 

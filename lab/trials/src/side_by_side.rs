@@ -36,6 +36,12 @@ const P99: Metric = Metric {
     ..P50
 };
 const KERNEL: Metric = Metric { name: "in the kernel", figure: |sample| sample.kernel_share, ..CPU };
+const WIRE: Metric = Metric {
+    name: "Gb/s",
+    figure: |sample| Some(sample.trial.wire_gigabits()),
+    needs: Worth::Cost,
+    is_more_better: true,
+};
 const BOX: Metric = Metric { name: "box CPU per request", figure: |sample| sample.box_us, ..CPU };
 const RSS: Metric = Metric { name: "RSS MiB", figure: |sample| sample.rss_max.map(|bytes| bytes as f64 / MIB), ..CPU };
 
@@ -147,6 +153,7 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
     let mut table = Table::new(&[
         "arm",
         "completed/s",
+        "Gb/s",
         "shed",
         "errors",
         "skipped",
@@ -174,6 +181,7 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
         table.row(vec![
             name.to_owned(),
             row.median(name, &COMPLETED).map_or("-".to_owned(), cell::short),
+            number(row.median(name, &WIRE), 2),
             count(|trial| trial.shed),
             count(|trial| trial.errors.total()),
             count(|trial| trial.skipped_backlog),

@@ -52,15 +52,22 @@ pub(crate) struct Stage {
     weir: PathBuf,
     folder: TempDir,
     placement: Placement,
+    share: Option<f64>,
     connections: u32,
     origin: Option<Process>,
     behind: Address,
 }
 
 impl Stage {
-    /// Starts the origin with the program `weir`, or reaches for the server that is there. `connections` is the most that
-    /// clients will make.
-    pub(crate) fn start(weir: &Path, behind: &Behind, placement: &Placement, connections: u32) -> Result<Self> {
+    /// Starts the origin with the program `weir`, or reaches for the server that is there. Gateways get `share` of their CPU;
+    /// `connections` is the most that clients will make.
+    pub(crate) fn start(
+        weir: &Path,
+        behind: &Behind,
+        placement: &Placement,
+        share: Option<f64>,
+        connections: u32,
+    ) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("weir-lab-").tempdir()?;
         let (origin, behind) = match behind {
             Behind::Server(address) => {
@@ -72,7 +79,7 @@ impl Stage {
                 (Some(process), address)
             }
         };
-        Ok(Self { weir: weir.to_owned(), folder, placement: placement.clone(), connections, origin, behind })
+        Ok(Self { weir: weir.to_owned(), folder, placement: placement.clone(), share, connections, origin, behind })
     }
 
     /// Starts a gateway in front of it, on its CPUs.
@@ -82,8 +89,9 @@ impl Stage {
             workers: self.placement.gateway.len() as u32,
             connections: self.connections + CONNECTIONS_SPARE,
             cpus: Some(&list_of(&self.placement.gateway)),
+            share: self.share,
             // This very build, whatever else is installed.
-            program: (*peer == Peer::weir()).then_some(&*self.weir),
+            program: peer.is_weir().then_some(&*self.weir),
         };
         peer.start(&setting, self.folder.path())
     }
@@ -128,7 +136,7 @@ fn start_origin(weir: &Path, name: &str, cpus: &[u32], folder: &Path) -> Result<
     let bind = format!("127.0.0.1:{port}");
     let words: [&std::ffi::OsStr; 6] =
         [weir.as_os_str(), "lab".as_ref(), "origin".as_ref(), "redis".as_ref(), "--bind".as_ref(), bind.as_ref()];
-    let mut process = Process::start(&Launch::new(name, Some(&list_of(cpus)), words), folder)?;
+    let mut process = Process::start(Launch::new(name, Some(&list_of(cpus)), words), folder)?;
     process.wait_for_port(port)?;
     Ok((process, loopback(port)))
 }

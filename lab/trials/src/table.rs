@@ -80,6 +80,14 @@ pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
     let spread = knee.peak.and_then(|peak| peak.completed.interval());
     let spread = spread.map_or(String::new(), |(low, high)| format!("  (95 % {} to {})", short(low), short(high)));
     line("peak completed", format!("{}{spread}", knee.peak_cell("req/s")));
+    if let Some(clean) = knee.clean {
+        let at_knee = wire_gigabits(knee, |rate| rate == clean.rate);
+        let most = wire_gigabits(knee, |_| true);
+        line(
+            "wire",
+            format!("{at_knee:.2} Gb/s at the knee, {most:.2} Gb/s at most (both directions, at the clients)"),
+        );
+    }
     line("planning read", knee.planning_read());
     if let Some(stop) = &knee.stop {
         let evidence: Vec<String> = stop
@@ -102,6 +110,13 @@ pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
     line("ceilings", format!("generator {sink}/s, direct {direct}/s, offered at most {}/s", short(knee.ceiling)));
     line("trials", knee.seen.len().to_string());
     facts
+}
+
+/// Most of the valid trials at such rates.
+fn wire_gigabits(knee: &Knee, is_meant: impl Fn(f64) -> bool) -> f64 {
+    let meant = knee.seen.iter().filter(|seen| seen.verdict.is_valid() && is_meant(seen.run.rate.offered()));
+    let through = meant.filter(|seen| seen.run.rate.offered() > 0.0);
+    through.map(|seen| seen.wire_gigabits).fold(0.0, f64::max)
 }
 
 pub(crate) fn purpose(purpose: Purpose) -> &'static str {

@@ -13,8 +13,9 @@ use weir_load::scenario::CommandKind;
 use weir_load::{Event, Scenario, StepRecord};
 use weir_parties::interrupt;
 use weir_parties::limits::ephemeral_ports;
+use weir_parties::peer::Running;
 
-use crate::watch::{Party, PartyUse, Watch, Watched};
+use crate::watch::{Party, PartyUse, Watch, Watched, Watchee};
 
 /// Pause between two looks at Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
@@ -26,7 +27,7 @@ const STEADY_SIGMAS: f64 = 4.0;
 /// What to load, and whom to watch.
 pub(crate) struct Subject<'a> {
     pub(crate) target: &'a Address,
-    pub(crate) gateway: Option<u32>,
+    pub(crate) gateway: Option<&'a Running>,
     pub(crate) origin: Option<u32>,
 }
 
@@ -98,7 +99,7 @@ fn charge(resources: &mut Resources, watched: &Watched, answered: f64) {
             rss_max: Some(used.rss_max),
             fds_max: Some(used.fds.open),
             threads: Some(used.threads.len() as u32),
-            throttled: None,
+            throttled: used.throttled,
         };
         resources.parties.insert(name.to_owned(), cost);
     }
@@ -110,16 +111,23 @@ fn busiest(used: &PartyUse) -> f64 {
     used.threads.iter().copied().fold(0.0, f64::max)
 }
 
-fn parties(subject: &Subject<'_>) -> Vec<(Party, u32)> {
-    let gateway = subject.gateway.map(|id| (Party::Gateway, id));
-    let origin = subject.origin.map(|id| (Party::Origin, id));
-    gateway.into_iter().chain(origin).chain([(Party::Generator, std::process::id())]).collect()
+fn parties(subject: &Subject<'_>) -> Vec<Watchee> {
+    let watchee = |party, id, account| Watchee { party, id, account };
+    let gateway =
+        subject.gateway.map(|running| watchee(Party::Gateway, running.process.id(), running.process.account()));
+    let origin = subject.origin.map(|id| watchee(Party::Origin, id, None));
+    gateway.into_iter().chain(origin).chain([watchee(Party::Generator, std::process::id(), None)]).collect()
 }
 
 fn fill(trial: &mut Trial, watched: &Watched, subject: &Subject<'_>) -> Result<()> {
     if let Some(gateway) = watched.parties.get(&Party::Gateway) {
-        trial.parties.gateway_core_busiest = Some(busiest(gateway));
-        trial.parties.gateway_core_mean = mean_of_busy(&gateway.threads);
+        // Full is what uses up its share.
+        let share = subject.gateway.and_then(|running| running.share);
+        let of_budget = |core: f64| core / share.unwrap_or(1.0);
+        trial.parties.gateway_core_busiest = Some(of_budget(busiest(gateway)));
+        trial.parties.gateway_core_mean = mean_of_busy(&gateway.threads).map(of_budget);
+        trial.host.throttled_periods = gateway.throttled.unwrap_or(0);
+        trial.host.is_quota = share.is_some();
         let answered = trial.completed_rate() * trial.window_s;
         trial.parties.gateway_cpu_us_per_req =
             gateway.cpu_s.filter(|_| answered > 0.0).map(|seconds| seconds * 1e6 / answered);

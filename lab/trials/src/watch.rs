@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use weir_base::Time;
+use weir_parties::cgroup::{Account, GroupTime};
 use weir_parties::cpu::family;
 use weir_parties::limits::{Descriptors, KernelCounters, resident_bytes};
 use weir_parties::{BoxTime, BoxUse, CpuTime, ThreadTimes};
@@ -23,11 +24,24 @@ pub(crate) enum Party {
     Generator,
 }
 
+/// Whom to watch.
+#[derive(Clone, Debug)]
+pub(crate) struct Watchee {
+    pub(crate) party: Party,
+    /// Its first process.
+    pub(crate) id: u32,
+    /// Of its control group, if it has one.
+    pub(crate) account: Option<Account>,
+}
+
 /// What one party used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PartyUse {
-    /// CPU seconds of all threads; `None` if processes came or went, whose time nobody knows.
+    /// CPU seconds of its control group, or of all threads; `None` without a group if processes came or went, whose time
+    /// nobody knows then.
     pub(crate) cpu_s: Option<f64>,
+    /// Periods in which its quota stopped it; `None`: it has no group.
+    pub(crate) throttled: Option<u64>,
     /// Of each thread, as a share of one core.
     pub(crate) threads: Vec<f64>,
     /// Share of the window that one thread, the one that did so most, was ready and waited for a CPU.
@@ -54,8 +68,8 @@ pub(crate) struct Watched {
 pub(crate) struct Watch(JoinHandle<Result<Watched>>);
 
 impl Watch {
-    /// Looks at `parties`, each the id of its first process, from `begins` to `ends`.
-    pub(crate) fn start(parties: Vec<(Party, u32)>, begins: Time, ends: Time) -> Self {
+    /// Looks at `parties` from `begins` to `ends`.
+    pub(crate) fn start(parties: Vec<Watchee>, begins: Time, ends: Time) -> Self {
         Self(thread::spawn(move || watch(&parties, begins, ends)))
     }
 
@@ -68,14 +82,16 @@ impl Watch {
 /// A party and its processes.
 struct Member {
     party: Party,
+    account: Option<Account>,
     processes: Vec<u32>,
     fds: Descriptors,
     rss_max: u64,
 }
 
 impl Member {
-    fn new(party: Party, id: u32) -> Result<Self> {
-        Ok(Self { party, processes: processes_of(party, id)?, fds: Descriptors::default(), rss_max: 0 })
+    fn new(watchee: &Watchee) -> Result<Self> {
+        let Watchee { party, id, account } = watchee.clone();
+        Ok(Self { party, account, processes: processes_of(party, id)?, fds: Descriptors::default(), rss_max: 0 })
     }
 
     /// Memory and descriptors, once a second. Only the first process must be there: others may come and go.
@@ -112,6 +128,7 @@ fn processes_of(party: Party, id: u32) -> Result<Vec<u32>> {
 struct Look {
     at: Time,
     cpu: Vec<(CpuTime, ThreadTimes)>,
+    groups: Vec<Option<GroupTime>>,
     machine: BoxTime,
     kernel: KernelCounters,
 }
@@ -119,12 +136,14 @@ struct Look {
 impl Look {
     fn now(members: &[Member]) -> Result<Self> {
         let cpu = members.iter().map(|member| CpuTime::with_threads(&member.processes)).collect::<Result<_>>()?;
-        Ok(Self { at: Time::now(), cpu, machine: BoxTime::now()?, kernel: KernelCounters::now()? })
+        let group = |member: &Member| member.account.as_ref().map(Account::now).transpose();
+        let groups = members.iter().map(group).collect::<Result<_>>()?;
+        Ok(Self { at: Time::now(), cpu, groups, machine: BoxTime::now()?, kernel: KernelCounters::now()? })
     }
 }
 
-fn watch(parties: &[(Party, u32)], begins: Time, ends: Time) -> Result<Watched> {
-    let mut members: Vec<Member> = parties.iter().map(|(party, id)| Member::new(*party, *id)).collect::<Result<_>>()?;
+fn watch(parties: &[Watchee], begins: Time, ends: Time) -> Result<Watched> {
+    let mut members: Vec<Member> = parties.iter().map(Member::new).collect::<Result<_>>()?;
     sleep_until(begins);
     let first = Look::now(&members)?;
     let mut watched = Watched::default();
@@ -143,14 +162,22 @@ fn watch(parties: &[(Party, u32)], begins: Time, ends: Time) -> Result<Watched> 
     let window = last.at.since(first.at).as_secs_f64();
     watched.machine = last.machine.since(first.machine);
     watched.kernel = last.kernel.since(first.kernel);
-    for (member, (before, after)) in members.iter().zip(first.cpu.iter().zip(&last.cpu)) {
+    // The looks may be a little late, and the window is that of the load.
+    let in_window = |seconds: f64| seconds * ends.since(begins).as_secs_f64() / window;
+    for (index, member) in members.iter().enumerate() {
+        let (before, after) = (&first.cpu[index], &last.cpu[index]);
+        let group = first.groups[index].zip(last.groups[index]);
         let threads = after.1.since(&before.1);
         let cpu = after.0.since(before.0);
         let sampled = cpu.user_us + cpu.system_us;
-        // The looks may be a little late, and the window is that of the load.
         let run: f64 = threads.iter().map(|thread| thread.run.as_secs_f64()).sum();
+        let cpu_s = match group {
+            Some((before, after)) => Some((after.run - before.run).as_secs_f64()),
+            None => member.is_whole()?.then_some(run),
+        };
         let used = PartyUse {
-            cpu_s: member.is_whole()?.then(|| run * ends.since(begins).as_secs_f64() / window),
+            cpu_s: cpu_s.map(in_window),
+            throttled: group.map(|(before, after)| after.throttled - before.throttled),
             wait: threads.iter().map(|thread| thread.wait.as_secs_f64() / window).fold(0.0, f64::max),
             threads: threads.iter().map(|thread| thread.run.as_secs_f64() / window).collect(),
             kernel_share: (sampled > 0.0).then(|| cpu.system_us / sampled),
@@ -174,7 +201,8 @@ mod tests {
     fn a_busy_thread_is_seen_with_its_share_of_a_core() {
         let begins = Time::now().saturating_add(Duration::from_millis(20));
         let ends = begins.saturating_add(Duration::from_millis(300));
-        let watch = Watch::start(vec![(Party::Generator, std::process::id())], begins, ends);
+        let own = Watchee { party: Party::Generator, id: std::process::id(), account: None };
+        let watch = Watch::start(vec![own], begins, ends);
         while Time::now() < ends {
             std::hint::spin_loop();
         }

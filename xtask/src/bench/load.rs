@@ -45,7 +45,7 @@ pub(crate) fn run(row: &Row, goal: &Goal, requests: u64, cpu: &str, folder: &Pat
     if let Some(ca) = &goal.tls_ca {
         words.extend(["--tls".into(), "--cacert".into(), ca.to_string_lossy().into_owned()]);
     }
-    let mut process = Process::start(&Launch::new("redis-benchmark", Some(cpu), words), folder)?;
+    let mut process = Process::start(Launch::new("redis-benchmark", Some(cpu), words), folder)?;
     let status = process.wait(time_limit(requests, row)).map_err(|error| anyhow!("{error:#}; {}", process.tail()))?;
     let output = process.output();
     // The error stands behind the progress line, which has no line end of its own.

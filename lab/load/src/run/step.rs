@@ -48,7 +48,13 @@ impl Run {
             threads: Some(parts.len() as u32),
             ..Party::default()
         };
-        let trial = trial(scenario, phase, &outcome, lost, busiest);
+        let wire = Wire {
+            tx_bytes: parts.iter().map(|part| part.used.tx_bytes).sum(),
+            rx_bytes: parts.iter().map(|part| part.used.rx_bytes).sum(),
+            ..Wire::default()
+        };
+        let trial =
+            Trial { wire_bytes: wire.tx_bytes + wire.rx_bytes, ..trial(scenario, phase, &outcome, lost, busiest) };
         let record = StepRecord {
             identity: self.identity(scenario, index, started),
             host: self.host.clone(),
@@ -59,11 +65,7 @@ impl Run {
                 parties: BTreeMap::from([("generator".to_owned(), generator)]),
                 ..Resources::default()
             },
-            wire: Wire {
-                tx_bytes: parts.iter().map(|part| part.used.tx_bytes).sum(),
-                rx_bytes: parts.iter().map(|part| part.used.rx_bytes).sum(),
-                ..Wire::default()
-            },
+            wire,
             verdict: verdict(&trial),
             counts: outcome.counts,
         };

@@ -16,7 +16,7 @@ pub(crate) fn start(place: &Place, origin: u16) -> Result<Arm> {
     let port = free_port()?;
     let words = ["relay", "--listen", &port.to_string(), "--origin", &origin.to_string()].map(Into::into);
     let words = [program.into_os_string()].into_iter().chain(words);
-    let mut process = Process::start(&Launch::new(name::FLOOR, Some(&place.gateway_cpu), words), place.path())?;
+    let mut process = Process::start(Launch::new(name::FLOOR, Some(&place.gateway_cpu), words), place.path())?;
     process.wait_for_port(port)?;
     Ok(Arm {
         name: name::FLOOR,

@@ -47,7 +47,7 @@ impl Origin {
         let name = format!("redis-server-{}", std::fs::read_dir(place.path())?.count());
         let mut words = vec![program.as_str(), "--port", &port_word, "--bind", "127.0.0.1"];
         words.extend(["--save", "", "--appendonly", "no", "--maxclients", "20000"]);
-        let mut process = Process::start(&Launch::new(&name, Some(&place.origin_cpu), words), place.path())?;
+        let mut process = Process::start(Launch::new(&name, Some(&place.origin_cpu), words), place.path())?;
         process.wait_for_port(port)?;
         Ok(Self { process, port, version: version_line(&program, &["--version"]) })
     }

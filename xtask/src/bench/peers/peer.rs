@@ -26,6 +26,7 @@ pub(crate) fn start(
         workers: 1,
         connections: CONNECTIONS,
         cpus: Some(&place.gateway_cpu),
+        share: None,
         program,
     };
     let running = peer.start(&setting, place.path())?;

@@ -123,7 +123,7 @@ impl Program {
             let word = word.replace("{config}", &config.to_string_lossy());
             word.replace("{port}", &settings.port.to_string()).replace("{origin}", &settings.origin.to_string())
         };
-        let mut process = Process::start(&Launch::new(name, cpus, self.0.split_whitespace().map(fill)), folder)?;
+        let mut process = Process::start(Launch::new(name, cpus, self.0.split_whitespace().map(fill)), folder)?;
         if self.is_configurable() {
             // The port alone does not tell: with SO_REUSEPORT another instance may answer on it.
             interrupt::wait_until(&format!("{name} to be ready"), READY_LIMIT, || {

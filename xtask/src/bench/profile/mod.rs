@@ -70,7 +70,7 @@ fn record(place: &Place, gateway: u32, load: impl FnOnce() -> Result<()>) -> Res
     let file = place.path().join("perf.data").to_string_lossy().into_owned();
     let target = gateway.to_string();
     let words = [&*perf, "record", "-e", event, "-F", FREQUENCY, "-p", &target, "-o", &file];
-    let mut recorder = Process::start(&Launch::new("perf", Some(&place.load_cpu), words), place.path())?;
+    let mut recorder = Process::start(Launch::new("perf", Some(&place.load_cpu), words), place.path())?;
     interrupt::sleep(Duration::from_millis(500))?;
     recorder.check_running().context("perf does not run; see /proc/sys/kernel/perf_event_paranoid")?;
     load()?;
