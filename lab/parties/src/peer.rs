@@ -267,19 +267,24 @@ impl Peer {
         let program = program.with_context(|| format!("{} is not installed: {}", self.program, self.install))?;
         let port = free_port()?;
         let mut filled = Filled::new(setting, port)?;
+        // As results tell it: where a file of this run lay helps nobody.
+        let mut named = filled.clone();
         let config = match &self.config {
             None => String::new(),
             Some(Config { file, text }) => {
                 let text = filled.fill(text.trim_start()).with_context(|| name.clone())?;
-                let path = folder.join(format!("{name}-{file}"));
+                let file = format!("{name}-{file}");
+                let path = folder.join(&file);
+                named.words.push(("{config}", file));
                 std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
                 filled.words.push(("{config}", path.to_string_lossy().into_owned()));
                 text
             }
         };
-        let arguments: Vec<String> =
-            self.arguments.iter().map(|argument| filled.fill(argument)).collect::<Result<_>>()?;
-        let command = format!("{} {}", program.display(), arguments.join(" "));
+        let all =
+            |filled: &Filled| self.arguments.iter().map(|argument| filled.fill(argument)).collect::<Result<Vec<_>>>();
+        let (arguments, shown) = (all(&filled)?, all(&named)?);
+        let command = format!("{} {}", self.program, shown.join(" "));
         let words = [program.clone().into_os_string()].into_iter().chain(arguments.into_iter().map(OsString::from));
         // Without one the CPU time comes from the threads of the process.
         let group = match Group::create(name, setting.share) {
@@ -333,6 +338,7 @@ pub fn version_line<W: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[W]
 }
 
 /// What the words become.
+#[derive(Clone)]
 struct Filled {
     words: Vec<(&'static str, String)>,
 }

@@ -139,8 +139,42 @@ impl Report {
             cells.push(format!("{} vCPU, run {}", last.shape.budget_vcpu, last.run_id));
             cells.push(last.knee.planning_read());
             table.row(cells);
+            if let Some(published) = published(&last.shape) {
+                table.row(published.cells(&budgets));
+            }
         }
         table
+    }
+}
+
+/// Figures that others published for a workload: their machine, their build, open loop.
+struct Published {
+    /// Before a server of its own, or a synthetic origin.
+    is_real: bool,
+    /// Clean knee with 1, 2, 4 and 8 vCPU.
+    knees: [&'static str; 4],
+    first_overload: &'static str,
+    peak: &'static str,
+}
+
+/// Eden, "Gateway Capacity Planning": Redis, mixed GET and SET.
+const EDEN: [Published; 2] = [
+    Published { is_real: true, knees: ["200k", "400k", "400k", "400k"], first_overload: "500k", peak: "501k" },
+    Published { is_real: false, knees: ["below 400k", "500k", "550k", "600k"], first_overload: "650k", peak: "616k" },
+];
+
+fn published(shape: &Shape) -> Option<&'static Published> {
+    let is_mixed = shape.row.contains("GET x") && shape.row.contains("SET x");
+    EDEN.iter().find(|published| is_mixed && published.is_real == shape.row.contains(REAL))
+}
+
+impl Published {
+    fn cells(&self, budgets: &[u32]) -> Vec<String> {
+        let knee = |budget: &u32| BUDGETS.iter().position(|known| known == budget).map_or("-", |at| self.knees[at]);
+        let mut cells = vec!["published by Eden, 8 vCPU, another machine".to_owned()];
+        cells.extend(budgets.iter().map(|budget| knee(budget).to_owned()));
+        cells.extend([self.first_overload, self.peak, "8 vCPU", "-"].map(str::to_owned));
+        cells
     }
 }
 
@@ -360,6 +394,33 @@ mod tests {
         let Rendered { markdown, html } = rendered(&[few]);
         assert!(markdown.contains("n/a (n = 7)"), "{markdown}");
         assert!(!html.contains("latency against offered load") && html.contains("CPU per request against load"));
+    }
+
+    /// The pages of a search and of a comparison, whole. `WEIR_BLESS=1` writes them anew; read the difference.
+    #[test]
+    fn the_pages_are_as_committed() {
+        let Rendered { markdown, html } =
+            rendered(&[FOUND.to_owned(), include_str!("testdata/compared.json").to_owned()]);
+        for (name, page) in [("report.md", markdown), ("report.html", html)] {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/testdata").join(name);
+            if std::env::var_os("WEIR_BLESS").is_some() {
+                std::fs::write(&path, &page).expect("written");
+            }
+            let committed = std::fs::read_to_string(&path).expect("the page is there");
+            assert!(
+                committed == page,
+                "{name} is another page: run this test with WEIR_BLESS=1 and read the difference"
+            );
+        }
+    }
+
+    #[test]
+    fn the_published_figures_stand_below_a_row_of_their_workload_and_no_other() {
+        let page = rendered(&[FOUND.to_owned()]).markdown;
+        let mixed = FOUND.contains("GET x") && FOUND.contains("SET x");
+        assert_eq!(page.contains("published by"), mixed, "{page}");
+        let other = found(|result| result.shape.row = result.shape.row.replace("SET x", "INCR x"));
+        assert!(!rendered(&[other]).markdown.contains("published by"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! and block one [`measure`]d [`load`] per arm → [`results`] → ratios and [`target`] → [`report`].
 
 mod fleet;
+mod lab;
 mod load;
 mod machine;
 mod measure;
@@ -30,6 +31,7 @@ pub fn run(words: &[&str]) -> Result<()> {
     }
     match words {
         ["redis", rest @ ..] => redis::run(rest),
+        ["lab", rest @ ..] => lab::run(rest),
         ["profile", rest @ ..] => profile::run(rest),
         _ => bail!("unknown benchmark `{}`\n\n{}", words.join(" "), options::USAGE),
     }

@@ -1,16 +1,19 @@
 //! The command line of `bench`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use super::peers::name;
 use super::row::Row;
+use crate::workspace::Workspace;
 
 pub(crate) const USAGE: &str = "\
 cargo xtask bench redis [option ...]     gateways side by side in front of one Redis server
 cargo xtask bench profile [option ...]   where Weir's time goes in the row get-64-c50-p1
+cargo xtask bench lab [--repeats N] [--seconds N] [--quick] [--out FILE]
+                                         the lab against redis-benchmark: rate, cost, and a server that stalls
 
   --rows WORDS         rows whose id holds one of these words, divided by commas (default: all)
   --arms WORDS         only these arms: weir envoy twemproxy haproxy-tcp floor direct
@@ -82,6 +85,45 @@ impl Options {
         }
         Ok(options)
     }
+}
+
+/// What was asked of `bench lab`.
+#[derive(Clone, Debug)]
+pub(crate) struct LabOptions {
+    /// Blocks per row.
+    pub(crate) blocks: usize,
+    /// Length of one measurement.
+    pub(crate) window: Duration,
+    out: Option<PathBuf>,
+}
+
+impl LabOptions {
+    /// Reads the words behind the subcommand: a part of those of `bench redis`, with the same meaning.
+    pub(crate) fn parse(words: &[&str]) -> Result<Self> {
+        let known = ["--repeats", "--seconds", "--quick", "--out"];
+        if let Some(word) = words.iter().find(|word| word.starts_with("--") && !known.contains(word)) {
+            bail!("unknown option `{word}`\n\n{USAGE}");
+        }
+        let Options { blocks, run_length, out, .. } = Options::parse(words)?;
+        Ok(Self { blocks, window: run_length, out })
+    }
+
+    /// See [`publish`].
+    pub(crate) fn publish(&self, workspace: &Workspace, text: &str) -> Result<()> {
+        publish(workspace, self.out.as_deref(), text)
+    }
+}
+
+/// Prints a report, and writes it to `out` if that is given.
+pub(crate) fn publish(workspace: &Workspace, out: Option<&Path>, text: &str) -> Result<()> {
+    println!("{text}");
+    if let Some(out) = out {
+        let path = workspace.root.join(out);
+        std::fs::create_dir_all(path.parent().context("--out names no file")?)?;
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        eprintln!("bench: written to {}", path.display());
+    }
+    Ok(())
 }
 
 fn arms(words: &str) -> Result<Vec<&'static str>> {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::fleet::{Fleet, is_weir};
 use super::load;
 use super::machine;
 use super::measure::Bench;
-use super::options::Options;
+use super::options::{Options, publish};
 use super::peers::origin::Origin;
 use super::peers::weir::Program;
 use super::place::Place;
@@ -48,13 +48,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         results,
     };
     let text = report.markdown();
-    println!("{text}");
-    if let Some(out) = &options.out {
-        let path = workspace.root.join(out);
-        std::fs::create_dir_all(path.parent().context("--out names no file")?)?;
-        std::fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("bench: written to {}", path.display());
-    }
+    publish(&workspace, options.out.as_deref(), &text)?;
     if !failures.is_empty() {
         bail!("{} arms failed:\n  {}", failures.len(), failures.join("\n  "));
     }

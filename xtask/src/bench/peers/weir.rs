@@ -93,15 +93,20 @@ impl Settings {
     }
 }
 
+/// A fresh release build of the program.
+pub(crate) fn release_build(workspace: &Workspace) -> Result<PathBuf> {
+    let words = ["cargo", "build", "--release", "--locked", "--package", "weir"];
+    command::run(&mut command::command(&workspace.root, &words)).context("cannot build weir")?;
+    Ok(workspace.target.join("release/weir"))
+}
+
 impl Program {
     /// The given command, or `weir run` of a fresh release build.
     pub(crate) fn find(workspace: &Workspace, command: Option<&str>) -> Result<Self> {
         if let Some(command) = command {
             return Ok(Self(command.to_owned()));
         }
-        let words = ["cargo", "build", "--release", "--locked", "--package", "weir"];
-        command::run(&mut command::command(&workspace.root, &words)).context("cannot build weir")?;
-        Ok(Self(format!("{} run --config {{config}}", workspace.target.join("release/weir").display())))
+        Ok(Self(format!("{} run --config {{config}}", release_build(workspace)?.display())))
     }
 
     /// Whether it reads the configuration at all; a stand-in may not.
