@@ -171,7 +171,7 @@ fn published(shape: &Shape) -> Option<&'static Published> {
 impl Published {
     fn cells(&self, budgets: &[u32]) -> Vec<String> {
         let knee = |budget: &u32| BUDGETS.iter().position(|known| known == budget).map_or("-", |at| self.knees[at]);
-        let mut cells = vec!["published by Eden, 8 vCPU, another machine".to_owned()];
+        let mut cells = vec!["published by Eden, on another machine".to_owned()];
         cells.extend(budgets.iter().map(|budget| knee(budget).to_owned()));
         cells.extend([self.first_overload, self.peak, "8 vCPU", "-"].map(str::to_owned));
         cells

@@ -125,7 +125,7 @@ impl Bench<'_> {
             table.row(line(&case, &pairs)?);
         }
         Ok(format!(
-            "## The same load, closed loop\n\nGET of 64 B, and BITCOUNT of 64 KiB, which keeps the server busy. Rates are counted by the server; the lab checks every reply, \
+            "## The same load, closed loop\n\nGET of 64 B, and BITCOUNT of 64 KiB, which keeps the server busy. Rates are counted by the server; the lab checks every reply to GET, \
              redis-benchmark none. Goals: rates within {:.0} %, cost at most {COST_RATIO_MAX:.2}.\n\n{}\n{} blocks of \
              {:.0} s each; medians, ratios paired by block with 95 % bootstrap intervals.\n",
             RATE_TOLERANCE * 1e2,
@@ -265,11 +265,12 @@ fn scenario(mode: &str, case: &Case, phase: &str) -> String {
     let command = if *is_slow { format!("words = {SLOW:?}") } else { "name = \"GET\"".to_owned() };
     format!(
         "name = \"check\"\nprotocol = \"redis\"\nmode = \"{mode}\"\nconnections = {}\npipeline = {}\n\
-         keys = {{ count = 1, preload = true }}\npayload = {{ size = \"{}B\" }}\ncommand = [{{ {command} }}]\n\
+         keys = {{ count = 1, preload = true }}\npayload = {{ size = \"{}B\" }}\ncommand = [{{ {command} }}]\nintegrity = {}\n\
          phase = [{{ warmup = \"{}ms\", {phase} }}]\n",
         row.connections,
         row.pipeline,
         row.bytes,
+        !is_slow,
         WARM_UP.as_millis(),
     )
 }
