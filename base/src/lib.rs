@@ -8,6 +8,7 @@
 //! | [`time`] | monotonic process time and the cached time of a loop turn |
 //! | [`permit`] | process-wide [`permit::Budget`], per-core [`permit::LocalBudget`], RAII permits |
 //! | [`lease`] | [`lease::ByteLease`]: a core's share of the process byte budget |
+//! | [`rate`] | [`rate::LocalRate`]: at most so many per second on one core |
 //! | [`limits`] | default of every limit, its worst case and the relations between them |
 //! | [`violation`] | a peer broke a rule or a limit: one value, from which counter, log line and refusal derive |
 //! | [`error`] | whose fault, and whether a retry is safe |
@@ -20,6 +21,7 @@ pub mod error;
 pub mod lease;
 pub mod limits;
 pub mod permit;
+pub mod rate;
 pub mod rng;
 pub mod secret;
 pub mod size;
@@ -28,6 +30,7 @@ pub mod violation;
 
 pub use error::{Culprit, Retry};
 pub use permit::{Budget, ByteLease, BytesPermit, LocalBudget, LocalPermit, Permit};
+pub use rate::LocalRate;
 pub use rng::Rng;
 pub use secret::Secret;
 pub use size::ByteSize;
