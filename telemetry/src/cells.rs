@@ -164,17 +164,35 @@ impl Registry {
     /// Takes every series whose label `label` is `value` out of every family; see the module for what becomes of the
     /// cells. Returns how many series went. Call it when a removed listener or upstream has drained.
     pub fn retire(&self, label: &str, value: &str) -> usize {
-        let mut retired = Vec::new();
-        for family in catalog::ALL {
-            let Some(position) = family.labels.iter().position(|name| *name == label) else {
-                continue;
-            };
-            let mut entry = lock(&self.0.families[family.index]);
-            let gone = entry.series.extract_if(.., |labels, _| labels[position].as_ref() == value);
-            retired.extend(gone.map(|(_, series)| series));
-        }
-        // Dropped here, outside the locks of the families.
+        catalog::ALL.iter().map(|family| self.retire_from(family, label, value)).sum()
+    }
+
+    /// As [`Registry::retire`], out of one family: what it told is no longer known, while the listener or upstream stays.
+    pub fn retire_from(&self, family: &'static Family, label: &str, value: &str) -> usize {
+        let Some(position) = family.labels.iter().position(|name| *name == label) else { return 0 };
+        let mut entry = lock(&self.0.families[family.index]);
+        let gone = entry.series.extract_if(.., |labels, _| labels[position].as_ref() == value);
+        let retired: Vec<_> = gone.collect();
+        drop(entry);
+        // Dropped here, outside the lock of the family.
         retired.len()
+    }
+
+    /// The sum of the counters of one family whose label `label` is `value`, as [`Registry::read`] would tell it without
+    /// reading everything else; `None` if there is none.
+    #[must_use]
+    pub fn sum(&self, family: &'static Family, label: &str, value: &str) -> Option<u64> {
+        let position = family.labels.iter().position(|name| *name == label)?;
+        let listed: Vec<Arc<Series>> = {
+            let entry = lock(&self.0.families[family.index]);
+            let fitting = entry.series.values().filter(|series| series.labels[position].as_ref() == value);
+            fitting.cloned().collect()
+        };
+        let count = |series: &Arc<Series>| match read_series(family, series).value {
+            Value::Counter(count) => Some(count),
+            _ => None,
+        };
+        listed.iter().filter_map(count).reduce(u64::wrapping_add)
     }
 
     /// Reads every cell. Holds no lock that a worker's recording needs; each family is locked only to list its series.

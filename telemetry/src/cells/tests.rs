@@ -155,6 +155,37 @@ fn retired_series_disappear_and_their_cells_are_used_again() {
 }
 
 #[test]
+fn a_family_forgets_one_name_while_the_others_keep_it() {
+    let registry = Registry::new();
+    let (core, shared) = (registry.core(0), registry.shared());
+    core.counter(&REQUESTS_TOTAL, &["cache", "read"]).inc();
+    for name in ["cache", "other"] {
+        shared.gauge(&CONNECTIONS_OPEN, &[name]).set(4);
+    }
+    assert_eq!(registry.retire_from(&CONNECTIONS_OPEN, "listener", "cache"), 1);
+    assert_eq!(registry.retire_from(&CONNECTIONS_OPEN, "no such label", "other"), 0);
+    let snapshot = registry.read();
+    assert_eq!(snapshot.gauge("weir_connections_open", &[("listener", "cache")]), None);
+    assert_eq!(snapshot.gauge("weir_connections_open", &[("listener", "other")]), Some(4));
+    assert_eq!(snapshot.counter("weir_requests_total", &[("listener", "cache")]), Some(1));
+}
+
+#[test]
+fn a_sum_over_one_family_is_that_of_a_full_read() {
+    let registry = Registry::new();
+    for id in 0..3 {
+        let core = registry.core(id);
+        core.counter(&REQUESTS_TOTAL, &["cache", "read"]).add(5);
+        core.counter(&REQUESTS_TOTAL, &["cache", "write"]).add(u64::from(id));
+        core.counter(&REQUESTS_TOTAL, &["other", "read"]).add(1_000);
+    }
+    let read = registry.read().counter("weir_requests_total", &[("listener", "cache")]);
+    assert_eq!((registry.sum(&REQUESTS_TOTAL, "listener", "cache"), read), (Some(18), Some(18)));
+    assert_eq!(registry.sum(&REQUESTS_TOTAL, "listener", "nobody"), None);
+    assert_eq!(registry.sum(&CONNECTIONS_OPEN, "listener", "cache"), None, "a gauge is no count");
+}
+
+#[test]
 fn shared_handles_count_exactly_from_many_threads() {
     let registry = Registry::new();
     let counter = registry.shared().counter(&SHED, &["cache", "full"]);
