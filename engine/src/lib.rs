@@ -8,6 +8,7 @@
 //! | `settings` | what an operator may choose: workers, driver, TLS files, addresses |
 //! | `driver` | io_uring or polling: the flag ladder and the honest answer which one runs |
 //! | `worker` | the thread: loop turns, CPU pinning, heartbeat, mailbox |
+//! | `host` | kernel and processor, which figures of capacity belong to |
 //! | `net` | sockets: bind, accept, connect, limits on descriptors |
 //! | `accept` | the accept loop, error classes, hand-off to the least-loaded worker |
 //! | `socket` | a data socket: direct calls, and the epoll instance that says when |
@@ -24,6 +25,7 @@
 pub mod accept;
 pub mod chunk;
 pub mod driver;
+pub mod host;
 pub mod mailbox;
 pub mod net;
 pub mod output;

@@ -8,11 +8,10 @@ use crate::record::Host;
 /// What can be read without privileges; `None` where it cannot.
 pub(super) fn facts() -> Host {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let field = |name: &'static str| cpuinfo.lines().filter(move |line| line.starts_with(name));
-    let cpus = field("processor").count() as u32;
+    let cpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count() as u32;
     Host {
-        kernel: line_of("/proc/sys/kernel/osrelease"),
-        cpu_model: field("model name").next().and_then(|line| Some(line.split_once(':')?.1.trim().to_owned())),
+        kernel: weir_engine::host::kernel(),
+        cpu_model: weir_engine::host::cpu_model(),
         cpus: (cpus > 0).then_some(cpus),
         nofile: nofile(),
         somaxconn: line_of("/proc/sys/net/core/somaxconn").and_then(|text| text.parse().ok()),
