@@ -209,6 +209,9 @@ pub struct ListenerSettings {
     pub half_close_timeout: Duration,
     /// Share of exchanges in the access log, 0.0 to 1.0; see [`ACCESS_LOG_SAMPLE`].
     pub access_log_sample: f64,
+    /// Requests per second on each worker; further ones are refused. Default `None`: as many as come. Set where the
+    /// capacity was measured and an operator wants it kept.
+    pub requests_per_second_per_core: Option<f64>,
 }
 
 impl ListenerSettings {
@@ -231,6 +234,7 @@ impl ListenerSettings {
             idle_timeout: None,
             half_close_timeout: HALF_CLOSE_TIMEOUT,
             access_log_sample: ACCESS_LOG_SAMPLE,
+            requests_per_second_per_core: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use weir_analysis::redis::{self, Args, Class, Command, Resolved};
 use crate::{
     io::{Io, Sample, Ticket},
     ordering::ReplyMode,
+    refusal,
     session::{Request, State},
 };
 
@@ -85,6 +86,13 @@ impl State {
         }
         io.begin_command(Sample::default());
         Batch::count(last, io);
+        // `batch_room` was not above what the rate of the listener leaves, and nobody else was asked since.
+        if !io.admit(count) {
+            return (0..count).for_each(|_| {
+                io.count_shed(refusal::KNEE_REASON);
+                self.error(io, refusal::KNEE);
+            });
+        }
         let ticket = Ticket { count, ..Ticket::new(self.order.next_number()) };
         match io.forward(self.key(), &input[begin..end], ticket) {
             Ok(()) => self.order.sent_many(count),

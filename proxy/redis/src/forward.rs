@@ -5,7 +5,7 @@ use weir_resp::encode;
 use weir_upstream::{FrameKind, Refusal};
 
 use crate::{
-    io::{Full, Io, Ticket},
+    io::{Io, Ticket},
     ordering::ReplyMode,
     pin::PinReason,
     refusal,
@@ -16,7 +16,7 @@ impl State {
     /// Sends a stateless command: on the shared lane, or behind the others on the client's own.
     #[inline]
     pub(crate) fn forward(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
-        if let Err(taken) = self.need_room(io) {
+        if let Err(taken) = self.may_go(Some(command), io) {
             return taken;
         }
         let ticket = Ticket::new(self.order.next_number());
@@ -43,25 +43,51 @@ impl State {
         }
     }
 
+    /// Makes sure that the command may go to the server: there is room for it, and the listener is below its knee.
+    #[inline]
+    pub(crate) fn may_go(&mut self, command: Option<&'static Command>, io: &impl Io) -> Result<(), Taken> {
+        self.need_room(command, io)?;
+        match self.is_below_knee(io) {
+            true => Ok(()),
+            false => Err(self.refuse_at_knee(command, io)),
+        }
+    }
+
     /// Makes sure that the core has room for one more exchange: waits a little; if that was in vain, refuses.
     #[inline]
-    pub(crate) fn need_room(&mut self, io: &impl Io) -> Result<(), Taken> {
+    pub(crate) fn need_room(&mut self, command: Option<&'static Command>, io: &impl Io) -> Result<(), Taken> {
         let Some(full) = io.full() else { return Ok(()) };
-        Err(match self.waits_in_vain(full, io) {
-            true => self.error(io, full.text()),
+        Err(match self.waits_in_vain() {
+            true => {
+                io.count_refused(command, full.name());
+                self.error(io, full.text())
+            }
             false => Taken::Held,
         })
     }
 
     /// Holds the command until there is room. True if it has waited long enough and must be refused.
     #[cold]
-    pub(crate) fn waits_in_vain(&mut self, full: Full, io: &impl Io) -> bool {
-        if std::mem::take(&mut self.is_room_refused) {
-            io.count_shed(full.name());
-            return true;
+    pub(crate) fn waits_in_vain(&mut self) -> bool {
+        let is_refused = std::mem::take(&mut self.is_room_refused);
+        if !is_refused {
+            self.hold = Some(Hold::Room);
         }
-        self.hold = Some(Hold::Room);
-        false
+        is_refused
+    }
+
+    /// The command at the front of the input is within the rate of the listener. Asked once, however often the command
+    /// is held and looked at again. What is beyond does not wait: a queue at the knee only grows.
+    #[inline]
+    pub(crate) fn is_below_knee(&mut self, io: &impl Io) -> bool {
+        self.is_admitted = self.is_admitted || io.admit(1);
+        self.is_admitted
+    }
+
+    #[cold]
+    fn refuse_at_knee(&mut self, command: Option<&'static Command>, io: &impl Io) -> Taken {
+        io.count_refused(command, refusal::KNEE_REASON);
+        self.error(io, refusal::KNEE)
     }
 
     /// Sends a command on the client's own lane, getting one first.
@@ -77,7 +103,8 @@ impl State {
             self.is_closing = true;
             return Taken::Yes;
         }
-        if let Err(taken) = self.need_room(io).and_then(|()| self.need_pin(reason, self.key(), io)) {
+        let may_go = self.may_go(Some(command), io);
+        if let Err(taken) = may_go.and_then(|()| self.need_pin(reason, self.key(), Some(command), io)) {
             return taken;
         }
         if self.tunnel.is_some() {

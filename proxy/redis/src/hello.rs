@@ -72,7 +72,7 @@ impl State {
         }
         // A guess must not cost an upstream connection: the password is judged first.
         let logs_in = hello.login.is_none_or(|(user, password)| self.knows(user, password));
-        let info = if logs_in { self.server_info(version, request, io) } else { Ok(Default::default()) };
+        let info = if logs_in { self.server_info(version, command, request, io) } else { Ok(Default::default()) };
         let info = match info {
             Ok(info) => info,
             Err(taken) => return taken,
@@ -100,6 +100,7 @@ impl State {
     fn server_info(
         &mut self,
         version: Version,
+        command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
     ) -> Result<std::rc::Rc<ServerInfo>, Taken> {
@@ -113,7 +114,7 @@ impl State {
             redis::text::unknown_command(&mut text, request);
             return Err(self.error_line(io, &text));
         }
-        self.need_pin(PinReason::Greeting, key, io)?;
+        self.need_pin(PinReason::Greeting, key, Some(command), io)?;
         let info = io.server(key).unwrap_or_default();
         self.settle_pin(io);
         Ok(info)

@@ -91,6 +91,8 @@ pub trait Io {
     fn is_congested(&self) -> bool;
     /// What keeps one more exchange from being taken on this core, if anything does.
     fn full(&self) -> Option<Full>;
+    /// Takes the right to `count` more requests within the rate of this listener, or none: it is at its knee.
+    fn admit(&self, count: u64) -> bool;
     /// The last byte of a streamed command has been written: from now on its reply may be late.
     fn request_complete(&self) {}
     /// Draws what becomes of the next command besides being served.
@@ -132,8 +134,10 @@ pub trait Io {
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64;
     /// Counts a command that came `times` times in a row.
     fn count(&self, command: Option<&'static Command>, times: u64);
-    /// Counts a refusal before work.
+    /// Counts a refusal before work, of a command that is counted or is a part of one.
     fn count_shed(&self, reason: &'static str);
+    /// Counts a command that is refused before work, and the refusal.
+    fn count_refused(&self, command: Option<&'static Command>, reason: &'static str);
     /// Counts a failed login.
     fn count_auth_failure(&self);
     /// Counts an error reply by its first word.

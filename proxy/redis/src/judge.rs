@@ -56,7 +56,7 @@ impl State {
             Class::Shared | Class::Cluster => self.forward(command, request, io),
             Class::Admin if self.settings.admin_commands => self.forward(command, request, io),
             Class::Admin => {
-                io.count_shed("admin_command");
+                io.count_refused(Some(command), "admin_command");
                 self.error(io, &refusal::admin(command.name))
             }
             Class::Blocking if command.name.starts_with("wait") => {
@@ -74,7 +74,7 @@ impl State {
             Class::Monitor => self.monitor(command, request, io),
             Class::Local(local) => self.local_command(command, local, request, io),
             Class::Replication | Class::Refused => {
-                io.count_shed("unsupported_command");
+                io.count_refused(Some(command), "unsupported_command");
                 self.error(io, &refusal::unsupported(command.name))
             }
             Class::CrossProtocol => {
@@ -122,8 +122,8 @@ impl State {
         if self.transaction.is_some() {
             return self.queue_stateful(request, io);
         }
-        let pinned = self.need_room(io).and_then(|()| self.need_pin(PinReason::Unknown, self.key(), io));
-        if let Err(taken) = pinned {
+        let may_go = self.may_go(None, io);
+        if let Err(taken) = may_go.and_then(|()| self.need_pin(PinReason::Unknown, self.key(), None, io)) {
             return taken;
         }
         io.count(None, 1);

@@ -89,7 +89,7 @@ impl State {
         if self.tunnel.is_some() {
             return self.error(io, "ERR weir: SELECT is not possible while subscribed");
         }
-        if let Err(taken) = self.need_room(io) {
+        if let Err(taken) = self.need_room(Some(command), io) {
             return taken;
         }
         io.count(Some(command), 1);

@@ -64,6 +64,10 @@ pub(crate) struct ListenerMetrics {
     pub(crate) written_bytes: Counter,
     requests: [Counter; 6],
     commands: RefCell<Vec<Option<Counter>>>,
+    /// By reason, as they are met: past a limit a refusal must cost less than what it refuses.
+    sheds: RefCell<Vec<(&'static str, Counter)>>,
+    /// By [`ERROR_KINDS`], `other` last.
+    errors: RefCell<[Option<Counter>; ERROR_KINDS.len() + 1]>,
     request: Histogram,
     upstream: Histogram,
     overhead: Histogram,
@@ -82,6 +86,8 @@ impl ListenerMetrics {
             written_bytes: core.counter(&catalog::CLIENT_WRITTEN_BYTES, &[listener]),
             requests: CLASSES.map(|class| core.counter(&catalog::REQUESTS_TOTAL, &[listener, class])),
             commands: RefCell::new(vec![None; COMMANDS.len()]),
+            sheds: RefCell::default(),
+            errors: RefCell::default(),
             request: core.histogram(&catalog::REQUEST_DURATION, &[listener]),
             upstream: core.histogram(&catalog::REQUEST_UPSTREAM_DURATION, &[listener]),
             overhead: core.histogram(&catalog::REQUEST_OVERHEAD_DURATION, &[listener]),
@@ -145,8 +151,14 @@ impl ListenerMetrics {
         self.core.counter(&catalog::CONNECTIONS_CLOSED, &[&self.listener, reason]).inc();
     }
 
-    pub(crate) fn shed(&self, reason: &str) {
-        self.core.counter(&catalog::SHED, &[&self.listener, reason]).inc();
+    pub(crate) fn shed(&self, reason: &'static str) {
+        let mut sheds = self.sheds.borrow_mut();
+        if let Some((_, cell)) = sheds.iter().find(|(known, _)| *known == reason) {
+            return cell.inc();
+        }
+        let cell = self.core.counter(&catalog::SHED, &[&self.listener, reason]);
+        cell.inc();
+        sheds.push((reason, cell));
     }
 
     pub(crate) fn auth_failed(&self) {
@@ -156,9 +168,11 @@ impl ListenerMetrics {
     pub(crate) fn error_reply(&self, reply: &[u8]) {
         let word = reply.get(1..).unwrap_or_default().split(|byte| byte.is_ascii_whitespace()).next();
         let word = word.unwrap_or_default();
-        let kind = ERROR_KINDS.iter().find(|kind| word.eq_ignore_ascii_case(kind.as_bytes()));
-        let kind = kind.copied().unwrap_or("other");
-        self.core.counter(&catalog::REPLY_ERRORS, &[&self.listener, kind]).inc();
+        let known = ERROR_KINDS.iter().position(|kind| word.eq_ignore_ascii_case(kind.as_bytes()));
+        let place = known.unwrap_or(ERROR_KINDS.len());
+        let kind = known.map_or("other", |known| ERROR_KINDS[known]);
+        let cell = &mut self.errors.borrow_mut()[place];
+        cell.get_or_insert_with(|| self.core.counter(&catalog::REPLY_ERRORS, &[&self.listener, kind])).inc();
     }
 
     pub(crate) fn violation(&self, violation: &Violation) {

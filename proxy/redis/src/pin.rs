@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use weir_analysis::redis::Command;
 use weir_resp::encode;
 use weir_upstream::{LossCause, Refusal};
 
@@ -151,15 +152,24 @@ impl fmt::Display for Pins {
 }
 
 impl State {
-    /// Makes sure that the client has a lane of its own, for `reason`; a refusal is its command's answer.
-    pub(crate) fn need_pin(&mut self, reason: PinReason, key: LaneKey, io: &impl Io) -> Result<(), Taken> {
+    /// Makes sure that the client has a lane of its own, for `reason`; a refusal is the answer to `command`.
+    pub(crate) fn need_pin(
+        &mut self,
+        reason: PinReason,
+        key: LaneKey,
+        command: Option<&'static Command>,
+        io: &impl Io,
+    ) -> Result<(), Taken> {
         self.ask_pin(reason, key, io).map_err(|none| match none {
             NoPin::Yet => Taken::Held,
             NoPin::TooManyBlocked => {
-                io.count_shed("blocked_clients");
+                io.count_refused(command, "blocked_clients");
                 self.error(io, refusal::BLOCKED_CLIENTS)
             }
-            NoPin::Refused(refusal) => self.refuse(refusal, io),
+            NoPin::Refused(refusal) => {
+                io.count_refused(command, refusal.name());
+                self.error(io, &refusal::refused(refusal))
+            }
         })
     }
 

@@ -25,6 +25,10 @@ pub(crate) const NOT_IN_MULTI: &str = "ERR Command not allowed inside a transact
 pub(crate) const TRANSACTION_FULL: &str = "ERR weir: transaction too large";
 /// As many exchanges as the core may have.
 pub(crate) const IN_FLIGHT: &str = "ERR weir: too many requests in flight";
+/// As many requests per second as the listener is known to carry.
+pub(crate) const KNEE: &str = "ERR weir: too many requests per second";
+/// The label value of [`KNEE`].
+pub(crate) const KNEE_REASON: &str = "knee";
 /// As many bytes buffered as the process may hold.
 pub(crate) const BUFFERED: &str = "ERR weir: buffered bytes limit reached";
 /// More blocked clients than the listener may have.

@@ -11,6 +11,7 @@ use std::{
 use slab::Slab;
 use weir_base::{
     permit::{ByteLease, LocalBudget},
+    rate::LocalRate,
     rng::Rng,
     time::{Time, turn},
     violation::Violation,
@@ -67,6 +68,8 @@ pub const DRAIN_GAP: Duration = Duration::from_millis(20);
 pub struct Service {
     pub(crate) core: CoreShare,
     pub(crate) metrics: Rc<ListenerMetrics>,
+    /// What this worker may send to the server per second.
+    pub(crate) rate: LocalRate,
     name: Arc<str>,
     listener: RefCell<Rc<ListenerSettings>>,
     redis: RefCell<Rc<RedisListenerSettings>>,
@@ -93,6 +96,7 @@ impl Service {
         Rc::new(Self {
             metrics: Rc::new(ListenerMetrics::new(&core.metrics, &listener.name)),
             name: listener.name.clone(),
+            rate: LocalRate::new(listener.requests_per_second_per_core, turn::now()),
             access: RefCell::new(Share::new(listener.access_log_sample, rng)),
             listener: RefCell::new(Rc::new(listener)),
             redis: RefCell::new(Rc::new(redis)),
@@ -107,9 +111,11 @@ impl Service {
         })
     }
 
-    /// New settings. Open sessions keep their rules and move to the new upstream in their first quiet moment.
+    /// New settings. Open sessions keep their rules and move to the new upstream in their first quiet moment; the limit on
+    /// the rate is the listener's and holds at once.
     pub fn update(&self, listener: ListenerSettings, redis: RedisListenerSettings, upstream: Rc<RedisUpstream>) {
         let rng = Rng::new(Time::now().as_nanos());
+        self.rate.set(listener.requests_per_second_per_core, turn::now());
         *self.access.borrow_mut() = Share::new(listener.access_log_sample, rng);
         *self.listener.borrow_mut() = Rc::new(listener);
         *self.redis.borrow_mut() = Rc::new(redis);

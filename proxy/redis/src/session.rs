@@ -120,6 +120,8 @@ pub(crate) struct State {
     pub(crate) pin_answer: Option<Result<(), Refusal>>,
     /// The command at the front of the input has waited for room long enough.
     pub(crate) is_room_refused: bool,
+    /// The command at the front of the input has been counted against the rate of the listener.
+    pub(crate) is_admitted: bool,
     /// The lane with the watched keys was lost: EXEC must not succeed.
     pub(crate) is_watch_broken: bool,
     pub(crate) transaction: Option<Box<Transaction>>,
@@ -165,6 +167,7 @@ impl Session {
                 pins: None,
                 pin_answer: None,
                 is_room_refused: false,
+                is_admitted: false,
                 is_watch_broken: false,
                 transaction: None,
                 changes_db: None,
@@ -524,6 +527,7 @@ impl State {
     #[inline]
     pub(crate) fn forget_wait(&mut self, io: &impl Io) {
         self.is_room_refused = false;
+        self.is_admitted = false;
         if let Some(Ok(())) = self.pin_answer.take() {
             io.unpin(true);
         }
@@ -532,7 +536,7 @@ impl State {
     /// The command at the front of the input has waited for something that has come, or will not.
     #[inline]
     pub(crate) fn has_waited(&self) -> bool {
-        self.is_room_refused || self.pin_answer.is_some()
+        self.is_room_refused || self.is_admitted || self.pin_answer.is_some()
     }
 
     fn release_hold(&mut self, io: &impl Io) {

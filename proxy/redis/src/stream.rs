@@ -105,10 +105,15 @@ impl State {
             return 0;
         }
         if let Some(full) = io.full() {
-            return match self.waits_in_vain(full, io) {
-                true => self.refuse_stream(held, full.text().into(), io),
-                false => 0,
-            };
+            if !self.waits_in_vain() {
+                return 0;
+            }
+            io.count_shed(full.name());
+            return self.refuse_stream(held, full.text().into(), io);
+        }
+        if !self.is_below_knee(io) {
+            io.count_shed(refusal::KNEE_REASON);
+            return self.refuse_stream(held, refusal::KNEE.into(), io);
         }
         match self.ask_pin(reason, self.key(), io) {
             Ok(()) => {}
@@ -123,6 +128,7 @@ impl State {
         let ticket = Ticket { has_deadline: false, ..Ticket::new(self.order.next_number()) };
         io.forward_pinned(&input[..held], ticket);
         self.order.sent();
+        self.is_admitted = false;
         self.streaming = Some(Box::new(Streaming::Flowing));
         held
     }

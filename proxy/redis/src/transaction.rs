@@ -141,17 +141,22 @@ impl State {
             self.local(io, |out| out.extend_from_slice(b"*0\r\n"));
             return Taken::Yes;
         }
-        if self.tunnel.is_none()
-            && let Some(full) = io.full()
-        {
-            return match self.waits_in_vain(full, io) {
-                true => self.refuse_exec(full.text(), io),
-                false => Taken::Held,
-            };
+        if self.tunnel.is_none() {
+            if let Some(full) = io.full() {
+                if !self.waits_in_vain() {
+                    return Taken::Held;
+                }
+                io.count_refused(Some(command), full.name());
+                return self.refuse_exec(full.text(), io);
+            }
+            if !self.is_below_knee(io) {
+                io.count_refused(Some(command), refusal::KNEE_REASON);
+                return self.refuse_exec(refusal::KNEE, io);
+            }
         }
         if is_stateful {
             // On a shared lane the others would find themselves in another database.
-            match self.need_pin(PinReason::Transaction, self.key(), io) {
+            match self.need_pin(PinReason::Transaction, self.key(), Some(command), io) {
                 Ok(()) => {}
                 Err(Taken::Held) => return Taken::Held,
                 Err(Taken::Yes) => {
@@ -246,7 +251,7 @@ impl State {
         let is_watching = self.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Watch));
         if is_watching
             && self.tunnel.is_none()
-            && let Err(taken) = self.need_room(io)
+            && let Err(taken) = self.need_room(Some(command), io)
         {
             return taken;
         }

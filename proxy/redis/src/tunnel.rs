@@ -229,10 +229,10 @@ impl State {
         let held = self.tunnel.as_ref().map_or(0, |tunnel| tunnel.subscriptions.iter().sum());
         let asked = request.argc() as u64 - 1;
         if class == Class::Subscribe && held + asked > u64::from(self.settings.subscriptions_max) {
-            io.count_shed("subscriptions");
+            io.count_refused(Some(command), "subscriptions");
             return self.error(io, refusal::SUBSCRIPTIONS);
         }
-        if let Err(taken) = self.need_pin(PinReason::Subscribe, self.key(), io) {
+        if let Err(taken) = self.need_pin(PinReason::Subscribe, self.key(), Some(command), io) {
             return taken;
         }
         io.count(Some(command), 1);
@@ -249,7 +249,7 @@ impl State {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
         }
-        if let Err(taken) = self.need_pin(PinReason::Monitor, self.key(), io) {
+        if let Err(taken) = self.need_pin(PinReason::Monitor, self.key(), Some(command), io) {
             return taken;
         }
         io.count(Some(command), 1);

@@ -66,6 +66,7 @@ fn listener(
         idle_timeout: section.idle_timeout.as_ref().map(|timeout| timeout.value.0),
         half_close_timeout: section.half_close_timeout.value.0,
         access_log_sample: section.access_log_sample.as_ref().unwrap_or(default_sample).value.0,
+        requests_per_second_per_core: None,
     };
     let protocol = match settings.protocol {
         Protocol::Redis => ListenerProtocol::Redis(Arc::new(redis)),

@@ -122,10 +122,15 @@ impl Io for Connection {
     fn batch_room(&self, key: LaneKey) -> u64 {
         match &*self.shared.borrow() {
             Some(shared) if shared.key == key && self.full().is_none() && !self.must_settle() => {
-                self.service.core.flight.room().min(shared.lane.room())
+                self.service.core.flight.room().min(shared.lane.room()).min(self.service.rate.room(turn::now()))
             }
             _ => 0,
         }
+    }
+
+    #[inline]
+    fn admit(&self, count: u64) -> bool {
+        self.service.rate.try_take(count, turn::now())
     }
 
     fn request_complete(&self) {
@@ -255,6 +260,11 @@ impl Io for Connection {
     }
 
     fn count_shed(&self, reason: &'static str) {
+        self.service.metrics.shed(reason);
+    }
+
+    fn count_refused(&self, command: Option<&'static Command>, reason: &'static str) {
+        self.service.metrics.command(command, 1);
         self.service.metrics.shed(reason);
     }
 

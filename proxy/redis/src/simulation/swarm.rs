@@ -309,7 +309,8 @@ impl<'a, C: Choice> Run<'a, C> {
             }
             4 if self.faults.shortage => {
                 let full = [None, Some(Full::InFlight), Some(Full::Buffered)][self.choice.below(3) as usize];
-                self.simulation.world.set(|policy| policy.full = full);
+                let admits = [u64::MAX, 0, 2][self.choice.below(3) as usize];
+                self.simulation.world.set(|policy| (policy.full, policy.admits) = (full, admits));
                 self.simulation.poke();
             }
             5 if self.faults.shortage => self.simulation.refuse_held(),
@@ -413,6 +414,7 @@ impl<'a, C: Choice> Run<'a, C> {
     fn calm_down(&mut self) {
         self.simulation.world.set(|policy| {
             (policy.full, policy.refusal, policy.is_stalled) = (None, None, false);
+            policy.admits = u64::MAX;
             policy.pinning = Pinning::Later;
         });
         for _ in 0..1000 {

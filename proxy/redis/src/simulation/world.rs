@@ -33,6 +33,8 @@ pub struct Policy {
     pub pinning: Pinning,
     /// What the core is short of.
     pub full: Option<Full>,
+    /// Requests that the rate of the listener still lets pass.
+    pub admits: u64,
     /// Answer to requests on the shared lane.
     pub refusal: Option<Refusal>,
     /// The client has shown valid credentials, or needs none.
@@ -46,7 +48,8 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         let (full, refusal) = (None, None);
-        Self { pinning: Pinning::Later, full, refusal, is_trusted: true, is_stalled: false, logs_every: 0 }
+        let (is_trusted, is_stalled) = (true, false);
+        Self { pinning: Pinning::Later, full, admits: u64::MAX, refusal, is_trusted, is_stalled, logs_every: 0 }
     }
 }
 
@@ -251,7 +254,7 @@ impl World {
         self.logged.borrow().clone()
     }
 
-    fn admit(&self, ticket: Ticket) {
+    fn carry(&self, ticket: Ticket) {
         let policy = self.policy.get();
         assert!(policy.is_trusted, "a request before authentication");
         assert!(policy.full.is_none(), "a request although the core is full: it would get no permit");
@@ -283,7 +286,15 @@ impl Io for World {
 
     fn batch_room(&self, _key: LaneKey) -> u64 {
         let policy = self.policy.get();
-        if policy.full.is_some() || self.must_settle() { 0 } else { BATCH_MAX }
+        if policy.full.is_some() || self.must_settle() { 0 } else { BATCH_MAX.min(policy.admits) }
+    }
+
+    fn admit(&self, count: u64) -> bool {
+        let left = self.policy.get().admits.checked_sub(count);
+        if let Some(left) = left {
+            self.set(|policy| policy.admits = left);
+        }
+        left.is_some()
     }
 
     fn must_settle(&self) -> bool {
@@ -292,7 +303,7 @@ impl Io for World {
 
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
         assert!(!self.is_pinned(), "a request on a shared lane beside the pinned one");
-        self.admit(ticket);
+        self.carry(ticket);
         if let Some(refusal) = self.policy.get().refusal {
             return Err(refusal);
         }
@@ -332,7 +343,7 @@ impl Io for World {
     }
 
     fn forward_pinned(&self, request: &[u8], ticket: Ticket) {
-        self.admit(ticket);
+        self.carry(ticket);
         self.next_number.set(ticket.number + ticket.count);
         self.pinned.borrow_mut().as_mut().expect("a lane of the client's own").send(request, ticket);
     }
@@ -397,6 +408,10 @@ impl Io for World {
 
     fn count_shed(&self, reason: &'static str) {
         self.shed.borrow_mut().push(reason);
+    }
+
+    fn count_refused(&self, _command: Option<&'static Command>, reason: &'static str) {
+        self.count_shed(reason);
     }
 
     fn count_auth_failure(&self) {}

@@ -1,6 +1,7 @@
 //! The session against the simulated world: scenes first, then random runs.
 
 mod ends;
+mod knee;
 mod limits;
 mod login;
 mod losses;
