@@ -3,6 +3,7 @@
 //! A check that needs a value which was already reported as wrong is skipped: its message would be noise.
 
 mod binds;
+mod knee;
 mod listener;
 mod tls;
 mod upstream;

@@ -259,6 +259,11 @@ impl<'a> Problems<'a> {
         self.found.iter().any(|one| one.path.starts_with(key))
     }
 
+    /// True if something about `key` itself was reported.
+    pub(crate) fn is_refused(&self, key: &str) -> bool {
+        self.found.iter().any(|one| one.path == key)
+    }
+
     /// The line of a place, from 1: for remedies that point at another place.
     pub(crate) fn line(&self, span: &Span) -> u32 {
         self.lines.partition_point(|start| *start <= span.start) as u32

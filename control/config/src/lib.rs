@@ -20,7 +20,7 @@
 //! | `section` | the `section!` macro: one declaration per key |
 //! | `sections` | the declarations: what may stand in `weir.toml` |
 //! | `value`, `numbers`, `texts` | the types a key can have |
-//! | `secret`, `pem` | values that stand outside the file |
+//! | `secret`, `pem`, `knee` | values that stand outside the file |
 //! | `checks` | relations between keys, and the step from sections to settings |
 //! | `snapshot` | the result |
 //! | `change` | what differs between two snapshots and what needs a restart |
@@ -32,6 +32,7 @@ mod change;
 mod checks;
 mod diagnostic;
 mod document;
+mod knee;
 mod load;
 mod numbers;
 mod pem;
@@ -49,10 +50,11 @@ mod value;
 
 pub use change::{Change, diff};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
-pub use load::{FILE_BYTES_MAX, check, load};
+pub use knee::KNEE_BYTES_MAX;
+pub use load::{FILE_BYTES_MAX, check, load, reload};
 pub use reference::reference;
 pub use schema::schema;
 pub use snapshot::{
-    AccessLogFormat, AccessLogSettings, AdminSettings, Listener, ListenerProtocol, LogFormat, LogLevel, LogTarget,
-    Snapshot, TelemetrySettings, Upstream, UpstreamProtocol, redacted,
+    AccessLogFormat, AccessLogSettings, AdminSettings, Knee, KneeAction, Listener, ListenerProtocol, LogFormat,
+    LogLevel, LogTarget, Snapshot, TelemetrySettings, Upstream, UpstreamProtocol, redacted,
 };

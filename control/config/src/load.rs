@@ -10,7 +10,7 @@ use crate::reader::{Reader, TableReader};
 use crate::section::Section as _;
 use crate::sections::FileSection;
 use crate::snapshot::Snapshot;
-use crate::surroundings::{Machine, Surroundings};
+use crate::surroundings::{Machine, Running, Surroundings};
 
 /// Bytes of a configuration file. Default 1 MiB: thousands of listeners fit; what is larger is not a configuration.
 pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -22,7 +22,18 @@ pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// # Errors
 /// Every mistake that was found, with its place and its remedy.
 pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Snapshot, Diagnostics> {
-    let machine = Machine::new(env);
+    read(path, &Machine::new(env))
+}
+
+/// As [`load`], for a gateway that runs: what needs a restart is checked as it is, not as it is written.
+///
+/// # Errors
+/// As [`load`].
+pub fn reload(path: &Path, env: &dyn Fn(&str) -> Option<String>, running: Running) -> Result<Snapshot, Diagnostics> {
+    read(path, &Machine::new(env).under(running))
+}
+
+fn read(path: &Path, machine: &Machine<'_>) -> Result<Snapshot, Diagnostics> {
     let name = path.display().to_string();
     let contents = machine.file(path, FILE_BYTES_MAX).map_err(|error| {
         let help = match error.kind() {
@@ -39,7 +50,7 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Snapsho
         Diagnostics::whole_file(&name, message, "save it as UTF-8, which TOML demands")
     })?;
     let directory = path.parent().unwrap_or(Path::new(""));
-    check(&source, &name, directory, &machine)
+    check(&source, &name, directory, machine)
 }
 
 /// Checks a text: the pure core of [`load`]. `name` stands in diagnostics; relative paths in the text start at `directory`.

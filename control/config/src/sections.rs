@@ -16,11 +16,14 @@ use weir_telemetry::Level;
 use weir_upstream::settings as upstreams;
 
 use crate::document::At;
+use crate::knee::KneeFile;
 use crate::numbers::{Period, Ratio};
 use crate::pem::{Certificates, PemFile, PrivateKey};
 use crate::secret::SecretRef;
 use crate::section::section;
-use crate::snapshot::{ADMIN_PORT, AccessLogFormat, LogFormat, LogLevel, LogTarget, STAGE_SAMPLE};
+use crate::snapshot::{
+    ADMIN_PORT, AccessLogFormat, KNEE_WARN, KneeAction, LogFormat, LogLevel, LogTarget, STAGE_SAMPLE,
+};
 use crate::texts::{AdminBind, Bind, Choice, Endpoint, Name, Word};
 
 /// Highest number that a count may have; far above every sensible one, far below an overflow.
@@ -175,6 +178,15 @@ section! {
         default half_close_timeout: Period = Period(listening::HALF_CLOSE_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
         /// Share of exchanges in the access log. Absent: as `telemetry.access_log.sample`.
         optional access_log_sample: Ratio;
+        /// Result of `weir lab knee --json`, found with as many CPUs as there are workers: how much this listener
+        /// carries. Read at start and at a reload only. A relative path starts at this file's directory. Absent: nobody
+        /// has said.
+        optional knee: KneeFile;
+        /// Share of the knee from which the load is warned about, above 0.0.
+        default knee_warn: Ratio = Ratio(KNEE_WARN);
+        /// What happens at the knee: `observe` (it is told), `unready` (`/readyz` fails until the load has fallen) or
+        /// `shed` (each worker refuses what is beyond its share).
+        default knee_action: KneeAction = KneeAction::Observe;
         /// TLS towards clients. Absent: clear text.
         optional_table tls: ListenerTlsSection;
         /// What only Redis listeners have.
@@ -360,6 +372,11 @@ impl Choice for ClientAuth {
 impl Choice for ProxyProtocol {
     const WORDS: &'static [(&'static str, Self)] =
         &[("off", Self::Off), ("v1", Self::V1), ("v2", Self::V2), ("any", Self::Any)];
+}
+
+impl Choice for KneeAction {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("observe", Self::Observe), ("unready", Self::Unready), ("shed", Self::Shed)];
 }
 
 impl Choice for UnknownCommands {

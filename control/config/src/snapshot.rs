@@ -23,6 +23,10 @@ pub(crate) const ADMIN_PORT: u16 = 9900;
 /// pipelined GET costs, so timing each one would be felt; one in sixteen is not, and fills a histogram within seconds.
 pub(crate) const STAGE_SAMPLE: f64 = 0.0625;
 
+/// Share of its knee from which the load of a listener is warned about. Default 0.8: what is left is what the lab's
+/// steps and the unevenness of real load take, and time to start another instance.
+pub(crate) const KNEE_WARN: f64 = 0.8;
+
 /// A checked configuration. It never changes; the next one is another value with a higher generation.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -98,6 +102,49 @@ pub struct Listener {
     pub protocol: ListenerProtocol,
     /// Name of an upstream of the same snapshot.
     pub upstream: Arc<str>,
+    /// How much it carries; `None`: nobody has said.
+    pub knee: Option<Arc<Knee>>,
+}
+
+/// How much a listener carries, as `weir lab knee` found it with as many workers as run here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Knee {
+    /// The clean knee, above zero.
+    pub requests_per_second: f64,
+    /// Share of it from which the load is warned about, above 0 and at most 1.
+    pub warn_ratio: f64,
+    /// What happens at it.
+    pub action: KneeAction,
+    /// The result it stands in.
+    pub file: PathBuf,
+    /// The search that found it.
+    pub run_id: String,
+    /// End of that search, seconds since 1970.
+    pub measured_at: u64,
+    /// In what the measurement differs from what runs here, in sentences.
+    pub caveats: Vec<String>,
+}
+
+/// What a listener does at its knee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KneeAction {
+    /// Tell.
+    Observe,
+    /// Ask balancers for less: readiness is false.
+    Unready,
+    /// Refuse what is beyond.
+    Shed,
+}
+
+impl KneeAction {
+    /// The word in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::Unready => "unready",
+            Self::Shed => "shed",
+        }
+    }
 }
 
 /// Settings of one protocol, towards clients.

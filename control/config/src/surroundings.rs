@@ -8,6 +8,8 @@ use std::path::Path;
 
 use weir_engine::settings::{TlsClientSettings, TlsServerSettings};
 use weir_engine::tls::{self, TlsConfigError};
+use weir_engine::{host, net};
+use weir_telemetry::Level;
 
 /// Contents of a file, and who may read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +20,15 @@ pub struct FileContents {
     pub mode: Option<u32>,
     /// True if the superuser owns it.
     pub is_root_owned: bool,
+}
+
+/// What a reload cannot change of the process that asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Worker threads.
+    pub workers: usize,
+    /// What is measured.
+    pub level: Level,
 }
 
 /// Everything outside the text.
@@ -33,6 +44,18 @@ pub trait Surroundings {
 
     /// Bytes of memory that this process may use; `None` if there is no limit to be found.
     fn memory_limit(&self) -> Option<u64>;
+
+    /// Cores that this process may use: its workers, if the file names no number.
+    fn cores(&self) -> usize;
+
+    /// The gateway that will run the file; `None`: it is not started yet.
+    fn running(&self) -> Option<Running>;
+
+    /// Release of the kernel, if it can be told.
+    fn kernel(&self) -> Option<String>;
+
+    /// Model of the processor, if it can be told.
+    fn cpu_model(&self) -> Option<String>;
 
     /// Builds the TLS context of a listener and throws it away, to learn whether it can be built.
     ///
@@ -50,12 +73,19 @@ pub trait Surroundings {
 /// This machine, with the environment behind a function: the caller may layer its own.
 pub struct Machine<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,
+    running: Option<Running>,
 }
 
 impl<'a> Machine<'a> {
     /// `env` answers for environment variables; usually `&|name| std::env::var(name).ok()`.
     pub fn new(env: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { env }
+        Self { env, running: None }
+    }
+
+    /// The same for a gateway that runs already.
+    #[must_use]
+    pub fn under(self, running: Running) -> Self {
+        Self { running: Some(running), ..self }
     }
 }
 
@@ -81,6 +111,22 @@ impl Surroundings for Machine<'_> {
 
     fn memory_limit(&self) -> Option<u64> {
         memory_limit(&|path| std::fs::read_to_string(path).ok())
+    }
+
+    fn cores(&self) -> usize {
+        net::allowed_cpus().len()
+    }
+
+    fn running(&self) -> Option<Running> {
+        self.running
+    }
+
+    fn kernel(&self) -> Option<String> {
+        host::kernel()
+    }
+
+    fn cpu_model(&self) -> Option<String> {
+        host::cpu_model()
     }
 
     fn tls_server(&self, settings: &TlsServerSettings) -> Result<(), TlsConfigError> {

@@ -8,7 +8,7 @@ use weir_listener::settings::{
 };
 use weir_redis::settings::{BLOCKING_MAX, RedisListenerSettings};
 
-use crate::checks::{Lowest, error_at, is_public, table_header, tls};
+use crate::checks::{Lowest, error_at, is_public, knee, table_header, tls};
 use crate::document::At;
 use crate::reader::Reader;
 use crate::sections::{FileSection, ListenerRedisSection, ListenerSection, UpstreamSection};
@@ -40,6 +40,7 @@ fn listener(
     let tls = section.tls.as_ref().map(|tls| tls::server(tls, &tls_path, reader));
     let redis = redis(&section.redis, upstream, &format!("{path}.redis"), reader);
     warn_clear_password(section, &path, reader);
+    let knee = knee::knee(file, section, upstream, &path, reader);
     let connections_max = within(&section.connections_max, &file.limits.connections, &path, "connections_max", reader);
     let per_source = "connections_per_source_max";
     let connections_per_source_max =
@@ -66,12 +67,13 @@ fn listener(
         idle_timeout: section.idle_timeout.as_ref().map(|timeout| timeout.value.0),
         half_close_timeout: section.half_close_timeout.value.0,
         access_log_sample: section.access_log_sample.as_ref().unwrap_or(default_sample).value.0,
-        requests_per_second_per_core: None,
+        requests_per_second_per_core: knee.as_ref().and_then(|knee| knee::rate_per_core(knee, section)),
     };
     let protocol = match settings.protocol {
         Protocol::Redis => ListenerProtocol::Redis(Arc::new(redis)),
     };
-    Some(Listener { settings: Arc::new(settings), protocol, upstream: Arc::clone(&section.upstream.as_ref()?.value.0) })
+    let upstream = Arc::clone(&section.upstream.as_ref()?.value.0);
+    Some(Listener { settings: Arc::new(settings), protocol, upstream, knee })
 }
 
 /// The upstream that the listener names.

@@ -4,9 +4,14 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use weir_config::surroundings::{FileContents, Surroundings};
+use serde_json::json;
+use weir_config::surroundings::{FileContents, Running, Surroundings};
 use weir_engine::settings::{TlsClientSettings, TlsServerSettings};
 use weir_engine::tls::TlsConfigError;
+
+use self::knee::knee;
+
+pub mod knee;
 
 /// Environment variables and files by name. TLS contexts are not built: their files hold no real keys.
 #[derive(Clone, Default)]
@@ -14,6 +19,7 @@ pub struct Memory {
     pub variables: HashMap<&'static str, String>,
     pub files: HashMap<&'static str, FileContents>,
     pub memory: Option<u64>,
+    pub running: Option<Running>,
 }
 
 impl Memory {
@@ -38,8 +44,26 @@ impl Memory {
                 ("ca.crt", file("authorities", 0o644)),
                 ("password", file("from a file\n", 0o400)),
                 ("group-password", file("x", 0o640)),
+                ("knee.json", file(&knee(|_| ()), 0o644)),
+                (
+                    "knee-quick.json",
+                    file(&knee(|it| it["shape"]["row"] = json!("cache, real back end, quick look")), 0o644),
+                ),
+                (
+                    "knee-none.json",
+                    file(&knee(|it| it["knee"]["outcome"] = json!({ "below": { "rate": 9.0 } })), 0o644),
+                ),
+                ("knee-no-side.json", file(&knee(|it| it["knee"]["clean"] = json!(null)), 0o644)),
+                ("knee-postgres.json", file(&knee(|it| it["scenario"] = json!("protocol = \"postgres\"")), 0o644)),
+                ("knee-of-4.json", file(&knee(|it| it["shape"]["budget_vcpu"] = json!(4.0)), 0o644)),
+                ("knee-of-half.json", file(&knee(|it| it["shape"]["budget_vcpu"] = json!(0.5)), 0o644)),
+                ("knee-no-scenario.json", file(&knee(|it| it["scenario"] = json!("mode = \"open\"")), 0o644)),
+                ("comparison.json", file("{ \"schema\": \"weir.lab.compare/1\" }", 0o644)),
+                ("something.json", file("{ \"a\": [1, 2] }", 0o644)),
+                ("half.json", file("{ \"schema\": \"weir.lab", 0o644)),
             ]),
             memory: Some(8 << 30),
+            running: None,
         }
     }
 }
@@ -60,6 +84,22 @@ impl Surroundings for Memory {
 
     fn memory_limit(&self) -> Option<u64> {
         self.memory
+    }
+
+    fn cores(&self) -> usize {
+        2
+    }
+
+    fn running(&self) -> Option<Running> {
+        self.running
+    }
+
+    fn kernel(&self) -> Option<String> {
+        Some("6.18.1".to_owned())
+    }
+
+    fn cpu_model(&self) -> Option<String> {
+        Some("Slow 2000".to_owned())
     }
 
     fn tls_server(&self, _: &TlsServerSettings) -> Result<(), TlsConfigError> {
