@@ -46,7 +46,7 @@ pub enum Unit {
     Seconds,
     /// Microseconds; cells count nanoseconds. Only where a name known elsewhere asks for it.
     Microseconds,
-    /// A share between 0 and 1; cells count millionths.
+    /// A share, usually between 0 and 1; cells count millionths.
     Ratio,
 }
 

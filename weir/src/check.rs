@@ -66,3 +66,94 @@ fn show(diagnostics: &weir_config::Diagnostics, as_json: bool) {
         eprintln!("{diagnostics}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use weir_config::{Diagnostics, Snapshot};
+    use weir_knee::{Backend, judge::Check, knee::Outcome};
+    use weir_trials::{KneeResult, result};
+
+    const FOUND: &str = include_str!("../../lab/trials/src/testdata/knee.json");
+    const CONFIG: &str = include_str!("../../examples/weir.toml");
+
+    /// What the lab found, as it would write it for this kind of search.
+    fn found(backend: Backend, is_quick: bool) -> KneeResult {
+        let mut found = KneeResult::from_json(FOUND).expect("a result");
+        let scenario = weir_load::scenario::parse("scenario.toml", &found.scenario).expect("a scenario");
+        found.shape = result::shape_of(&scenario, 1, backend, is_quick);
+        found
+    }
+
+    /// What the gateway makes of it, with this many workers.
+    fn judged(folder: &Path, found: &KneeResult, workers: u32) -> Result<Snapshot, Diagnostics> {
+        fs::write(folder.join("knee.json"), serde_json::to_string(found).expect("plain figures")).expect("written");
+        let config = CONFIG.replacen("\n[[upstream]]", "knee = \"knee.json\"\n\n[[upstream]]", 1);
+        let file = folder.join("weir.toml");
+        fs::write(&file, format!("{config}\n[runtime]\nworkers = {workers}\n")).expect("written");
+        weir_config::load(&file, &|_| None)
+    }
+
+    /// Control may not use the lab, so it reads the result by the names of its fields: they must be the lab's.
+    #[test]
+    fn a_result_of_the_lab_is_understood_by_the_configuration() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let written = found(Backend::Real, false);
+        let snapshot = judged(folder.path(), &written, 1).expect("a good file");
+        let knee = snapshot.listeners[0].knee.as_ref().expect("a knee");
+        assert_eq!(Some(knee.requests_per_second), written.knee.capacity());
+        assert_eq!((&knee.run_id, knee.measured_at), (&written.run_id, written.ended));
+        let told = |words: &str| knee.caveats.iter().any(|caveat| caveat.contains(words));
+        assert!(told("not below"), "that result is at the ceiling: {:?}", knee.caveats);
+        assert!(!told("own back end") && !told("TLS"), "{:?}", knee.caveats);
+        let synthetic = judged(folder.path(), &found(Backend::Synthetic, false), 1).expect("a good file");
+        let caveats = &synthetic.listeners[0].knee.as_ref().expect("a knee").caveats;
+        assert!(caveats.iter().any(|caveat| caveat.contains("own back end")), "{caveats:?}");
+        let refusal = judged(folder.path(), &written, 2).expect_err("another budget").to_string();
+        assert!(refusal.contains("found with 1 vCPU") && refusal.contains("2 workers"), "{refusal}");
+        let quick = judged(folder.path(), &found(Backend::Real, true), 1).expect_err("a quick look").to_string();
+        assert!(quick.contains("weir.toml:") && quick.contains("nothing to size from"), "{quick}");
+    }
+
+    #[test]
+    fn the_machine_of_a_result_is_compared_with_this_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut here = found(Backend::Real, false);
+        here.host.kernel = weir_engine::host::kernel();
+        here.host.cpu_model = weir_engine::host::cpu_model();
+        let mut there = here.clone();
+        there.host.kernel = Some("1.0.0".to_owned());
+        for (result, is_told) in [(here, false), (there, true)] {
+            let snapshot = judged(folder.path(), &result, 1).expect("a good file");
+            let caveats = &snapshot.listeners[0].knee.as_ref().expect("a knee").caveats;
+            assert_eq!(caveats.iter().any(|caveat| caveat.contains("another kernel")), is_told, "{caveats:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_capacity_for_the_lab_has_none_for_the_gateway() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let check = Check::GeneratorLag;
+        let outcomes = [
+            Outcome::Verified,
+            Outcome::AtCeiling,
+            Outcome::Below { rate: 9.0 },
+            Outcome::Unstable,
+            Outcome::Invalid { check },
+            Outcome::Unsteady,
+            Outcome::TooFewSamples { n: 3 },
+            Outcome::MixUp,
+            Outcome::TrialLimit,
+        ];
+        for outcome in outcomes {
+            let mut result = found(Backend::Real, false);
+            result.knee.outcome = outcome;
+            let judged = judged(folder.path(), &result, 1);
+            assert_eq!(judged.is_ok(), result.knee.capacity().is_some(), "{outcome:?}");
+        }
+        let mut sideless = found(Backend::Real, false);
+        sideless.knee.clean = None;
+        assert!(judged(folder.path(), &sideless, 1).is_err());
+    }
+}

@@ -40,7 +40,7 @@ catalog! {
     }
     "Requests" {
         REQUESTS_IN_FLIGHT = gauge "weir_requests_in_flight" ["listener"] "Exchanges between head complete and end of reply.";
-        REQUESTS_TOTAL = counter "weir_requests_total" ["listener", "class"] "Requests received, by class of command.";
+        REQUESTS_TOTAL = counter "weir_requests_total" ["listener", "class"] "Requests received, by class of command, refused ones too; what is queued between MULTI and EXEC is a part of its EXEC.";
         COMMAND_CALLS = counter "weir_command_calls_total" ["listener", "command"] "Requests by command; unknown commands are `unknown`.";
         REPLY_ERRORS = counter "weir_reply_errors_total" ["listener", "kind"] "Error replies sent to clients, by the first word of the error.";
         REQUEST_DURATION = histogram "weir_request_duration_seconds" ["listener"] "From the last byte of a request's head to its last reply byte handed to the socket.", buckets(Buckets::REQUEST);
@@ -55,6 +55,11 @@ catalog! {
         BUFFERED_BYTES = gauge "weir_buffered_bytes" [] "Bytes buffered under the aggregate budget.";
         BUFFERED_LEASED_BYTES = gauge "weir_buffered_leased_bytes" [] "Bytes of the aggregate budget that workers hold, used or not.";
         BUFFERED_LIMIT_BYTES = gauge "weir_buffered_limit_bytes" [] "The aggregate budget.", merged(Merge::Max);
+    }
+    "Load and knee" {
+        LISTENER_OFFERED = gauge "weir_listener_offered_requests_per_second" ["listener"] "Requests that arrived per second, refused ones too, over the last 2 s; only of listeners with a `knee`.", merged(Merge::Max);
+        LISTENER_KNEE = gauge "weir_listener_knee_requests_per_second" ["listener"] "The clean knee in the file that `knee` names.", merged(Merge::Max);
+        LISTENER_KNEE_LOAD = gauge "weir_listener_knee_load_ratio" ["listener"] "Offered load as a share of the knee; above 1 past it.", merged(Merge::Max);
     }
     "Upstreams" {
         LANES_OPEN = gauge "weir_lanes_open" ["upstream", "kind"] "Upstream connections open now.";

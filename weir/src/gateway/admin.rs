@@ -17,7 +17,7 @@ use weir_listener::ConnectionEntry;
 use weir_telemetry::{HistogramSnapshot, Registry, Snapshot};
 use weir_upstream::EndpointState;
 
-use super::{Gateway, Phase, Reloaded, lock, watch};
+use super::{Gateway, Phase, Reloaded, knee, lock, watch};
 
 impl weir_admin::Gateway for Gateway {
     fn liveness(&self) -> Vec<Check> {
@@ -46,6 +46,12 @@ impl weir_admin::Gateway for Gateway {
             // A gateway whose server is down is still the right one to ask: it answers with an error at once. So this is
             // shown, and does not take the gateway out of a balancer.
             checks.push(Check::new(format!("upstream_{name}"), true, detail));
+        }
+        let loads = lock(&self.loads);
+        for listener in &plan.snapshot.listeners {
+            let name = &listener.settings.name;
+            let load = loads.get(name).copied().unwrap_or_default();
+            checks.extend(listener.knee.as_ref().map(|knee| knee::check(name, knee, load)));
         }
         checks
     }
@@ -198,6 +204,10 @@ impl Gateway {
             sent_bytes_total: sum("weir_client_written_bytes_total"),
             request_seconds: quantiles(cells, "weir_request_duration_seconds", &own),
             overhead_seconds: quantiles(cells, "weir_request_overhead_duration_seconds", &own),
+            knee: listener.knee.as_ref().map(|knee| {
+                let load = lock(&self.loads).get(name).copied().unwrap_or_default();
+                knee::status(knee, load)
+            }),
         }
     }
 

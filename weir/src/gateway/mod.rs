@@ -3,6 +3,7 @@
 mod admin;
 mod core;
 mod door;
+mod knee;
 mod log;
 mod plan;
 mod watch;
@@ -24,7 +25,7 @@ use weir_base::{
     limits,
     permit::{Budget, ByteLease, LocalBudget},
 };
-use weir_config::{Change, Diagnostics, Snapshot, diff};
+use weir_config::{Change, Diagnostics, Snapshot, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, net};
 use weir_listener::{Admission, ConnectionTable};
 use weir_redis::{CoreShare, Drain};
@@ -75,6 +76,8 @@ pub struct Gateway {
     /// Who may ask the admin server; set once it runs.
     access: OnceLock<weir_admin::AdminAccess>,
     descriptors: u64,
+    /// How near the listeners are to their knees; written by the watch thread, read by the admin thread.
+    loads: Mutex<knee::Loads>,
     /// What the process was started with.
     first: Arc<Snapshot>,
 }
@@ -157,6 +160,7 @@ impl Gateway {
             generation,
             access: OnceLock::new(),
             descriptors,
+            loads: Mutex::default(),
             first: snapshot,
             registry,
         });
@@ -235,7 +239,8 @@ impl Gateway {
 
     fn try_reload(&self) -> Reloaded {
         let Some(path) = &self.source else { return Reloaded::Unchanged };
-        let next = match weir_config::load(path, &|name| std::env::var(name).ok()) {
+        let running = Running { workers: self.mailboxes.len(), level: self.registry.level() };
+        let next = match weir_config::reload(path, &|name| std::env::var(name).ok(), running) {
             Ok(next) => next,
             Err(diagnostics) => return Reloaded::Rejected(diagnostics),
         };

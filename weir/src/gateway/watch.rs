@@ -1,4 +1,4 @@
-//! The control thread's look at the workers: processor time, stalls.
+//! The control thread's look at the workers: processor time, stalls, load.
 
 use std::{
     sync::atomic::Ordering,
@@ -9,7 +9,7 @@ use std::{
 use weir_base::time::Time;
 use weir_telemetry::{SharedCounter, SharedGauge, catalog};
 
-use super::Gateway;
+use super::{Gateway, knee::KneeWatch, lock};
 
 const LOOK: Duration = Duration::from_millis(250);
 /// A loop turn longer than this is a stalled worker: thousands of connections wait for it.
@@ -50,12 +50,15 @@ pub fn run(gateway: &Gateway) {
         })
         .collect();
     let mut peak = 0;
+    let mut knees = KneeWatch::default();
     while !gateway.stopping.load(Ordering::Relaxed) {
         shared.gauge(&catalog::CONNECTIONS_LIMIT, &[]).set(gateway.snapshot().limits.connections.into());
         shared.gauge(&catalog::BUFFERED_LIMIT_BYTES, &[]).set(gateway.bytes.limit() as i64);
         for (id, cells) in cells.iter_mut().enumerate() {
             look(gateway, id, cells);
         }
+        let loads = knees.look(&gateway.registry, &gateway.snapshot(), Time::now());
+        *lock(&gateway.loads) = loads;
         let connections = gateway.connections();
         peak = peak.max(connections);
         if peak >= PEAK_MIN && connections < peak / 2 {

@@ -13,7 +13,7 @@ use weir_admin::status::{Breaker, Health, ListenerState, Verdict};
 use super::format;
 use super::state::{Section, SortKey, State};
 use super::table::{self, Column, Content, number, share_out, text};
-use super::view::{EndpointRow, ListenerRow, RefusalRow, Time, View, WorkerRow};
+use super::view::{EndpointRow, KneeLoad, ListenerRow, RefusalRow, Time, View, WorkerRow};
 
 /// Lines above the tables: identity, sums, alert.
 const HEADER_LINES: u16 = 3;
@@ -202,6 +202,7 @@ const LISTENERS: &[Column<ListenerRow>] = &[
     number("CONNS", 6, |row| format::count(row.connections as f64).into()),
     number("ACC/S", 6, |row: &ListenerRow| rate(row.accepts_per_second)).from(130),
     number("REQ/S", 6, |row| rate(row.requests_per_second)),
+    number("KNEE%", 6, |row: &ListenerRow| knee(row.knee)).from(90),
     number("P50", 7, |row| time(row.p50)),
     number("P99", 7, |row| time(row.p99)),
     number("P99.9", 7, |row| time(row.p999)),
@@ -285,6 +286,17 @@ fn cpu(share: Option<f64>) -> Span<'static> {
     };
     let text = share.map_or_else(|| NOTHING.to_owned(), |share| format!("{:.1}", share * 100.0));
     Span::styled(text, style)
+}
+
+/// Load in percent of the knee; the mark says without colours that it is past `knee_warn`.
+fn knee(load: Option<KneeLoad>) -> Span<'static> {
+    let Some(KneeLoad { share: Some(share), is_warned, is_reached }) = load else { return NOTHING.into() };
+    let percent = share * 100.0;
+    match (is_reached, is_warned) {
+        (true, _) => Span::styled(format!("{percent:.0}!"), bad()),
+        (_, true) => Span::styled(format!("{percent:.0}!"), warning()),
+        _ => format!("{percent:.0}").into(),
+    }
 }
 
 fn waiters(count: u64) -> Span<'static> {

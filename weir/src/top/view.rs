@@ -8,6 +8,7 @@ use weir_admin::status::{
 
 use super::client::Sample;
 use super::exposition::{ACQUIRE_WAIT, MAX_FDS, OPEN_FDS, OVERHEAD_TIME, REQUEST_TIME, RESIDENT_BYTES};
+use super::format;
 use super::state::{Sort, SortKey};
 
 /// Everything that a frame shows, apart from the state of the connection to the server.
@@ -65,6 +66,18 @@ pub(super) struct ListenerRow {
     pub(super) p99: Time,
     pub(super) p999: Time,
     pub(super) overhead_p99: Time,
+    pub(super) knee: Option<KneeLoad>,
+}
+
+/// The load of a listener as a share of what it carries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct KneeLoad {
+    /// 1.0: at the knee; `None`: not known yet.
+    pub(super) share: Option<f64>,
+    /// Past `knee_warn`.
+    pub(super) is_warned: bool,
+    /// At the knee or past it.
+    pub(super) is_reached: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -203,6 +216,11 @@ fn listener_row(listener: &ListenerStatus, current: &Sample, window: Option<&Win
         p99: request[1],
         p999: request[2],
         overhead_p99: overhead[0],
+        knee: listener.knee.as_ref().map(|knee| KneeLoad {
+            share: knee.load_ratio,
+            is_warned: knee.warned,
+            is_reached: knee.reached,
+        }),
     }
 }
 
@@ -307,6 +325,13 @@ fn alerts(current: &Sample) -> Vec<String> {
             let detail = check.detail.as_deref().unwrap_or("no detail");
             alerts.push(format!("not ready: {}: {detail}", check.name));
         }
+    }
+    for listener in &current.listeners {
+        let Some(knee) = listener.knee.as_ref().filter(|knee| knee.warned || knee.reached) else { continue };
+        let Some(share) = knee.load_ratio else { continue };
+        let (offered, most) =
+            (format::count(share * knee.requests_per_second), format::count(knee.requests_per_second));
+        alerts.push(format!("{} at {:.0} % of its knee: {offered} of {most} req/s", listener.name, share * 100.0));
     }
     for upstream in &current.upstreams {
         for endpoint in &upstream.endpoints {

@@ -36,6 +36,45 @@ pub enum ListenerState {
     Closed,
 }
 
+/// What a listener does at its knee.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KneeAction {
+    /// Tells.
+    Observe,
+    /// Makes the gateway unready.
+    Unready,
+    /// Refuses what is beyond.
+    Shed,
+}
+
+/// How much a listener carries, as the lab found it, and how near its load is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KneeStatus {
+    /// The clean knee, requests per second.
+    pub requests_per_second: f64,
+    /// Requests per second that arrived over the last two seconds, refused ones too; absent in the first second.
+    pub offered_requests_per_second: Option<f64>,
+    /// Offered load as a share of the knee; above 1 past it.
+    pub load_ratio: Option<f64>,
+    /// Share of the knee from which the load is warned about.
+    pub warn_ratio: f64,
+    /// The load is at `warn_ratio`, or has not been clearly below it for ten seconds yet.
+    pub warned: bool,
+    /// The load is at the knee, or has not been clearly below it for ten seconds yet.
+    pub reached: bool,
+    /// What happens at the knee.
+    pub action: KneeAction,
+    /// The result it was read from, at start or at a reload.
+    pub file: String,
+    /// The search that found it.
+    pub run_id: String,
+    /// End of that search, seconds since 1970.
+    pub measured_at: u64,
+    /// In what the measurement differs from what runs here.
+    pub caveats: Vec<String>,
+}
+
 /// One listener.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListenerStatus {
@@ -75,6 +114,8 @@ pub struct ListenerStatus {
     pub request_seconds: Quantiles,
     /// The gateway's own share of it.
     pub overhead_seconds: Quantiles,
+    /// How much it carries and how near it is to that; absent: the configuration names no knee.
+    pub knee: Option<KneeStatus>,
 }
 
 /// Answer of `/api/v1/listeners`.

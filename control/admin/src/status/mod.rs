@@ -10,7 +10,7 @@ mod upstream;
 mod worker;
 
 pub use connection::{ConnectionAnswer, ConnectionPage, ConnectionQuery, ConnectionState, ConnectionStatus};
-pub use listener::{ListenerList, ListenerState, ListenerStatus, Quantiles};
+pub use listener::{KneeAction, KneeStatus, ListenerList, ListenerState, ListenerStatus, Quantiles};
 pub use operation::{Diagnostic, DrainState, DrainStatus, Outcome, ReloadOutcome, Severity, VersionStatus};
 pub use probe::{Check, CheckResult, ProbeAnswer, Verdict};
 pub use upstream::{Breaker, EndpointStatus, Health, UpstreamList, UpstreamStatus};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weir_admin::status::{
     Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
-    DrainStatus, EndpointStatus, Health, ListenerState, ListenerStatus, Outcome, Quantiles, ReloadOutcome, Severity,
-    UpstreamStatus, VersionStatus, WorkerStatus,
+    DrainStatus, EndpointStatus, Health, KneeAction, KneeStatus, ListenerState, ListenerStatus, Outcome, Quantiles,
+    ReloadOutcome, Severity, UpstreamStatus, VersionStatus, WorkerStatus,
 };
 use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
 use weir_telemetry::{Registry, catalog};
@@ -142,6 +142,19 @@ impl Gateway for FakeGateway {
             sent_bytes_total: 2,
             request_seconds: Quantiles { count: 9000, p50: Some(0.0001), p99: Some(0.0009), p999: Some(0.002) },
             overhead_seconds: Quantiles::default(),
+            knee: Some(KneeStatus {
+                requests_per_second: 9_500.0,
+                offered_requests_per_second: Some(8_550.0),
+                load_ratio: Some(0.9),
+                warn_ratio: 0.8,
+                warned: true,
+                reached: false,
+                action: KneeAction::Unready,
+                file: "results/redis-real.json".to_owned(),
+                run_id: "r1".to_owned(),
+                measured_at: 1_795_310_822,
+                caveats: vec!["it was found without TLS".to_owned()],
+            }),
         }]
     }
 

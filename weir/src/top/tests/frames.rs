@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_admin::status::{Breaker, Health, ListenerState, Verdict};
 
-use super::{listener, sample, screen, state_of, upstream, words};
+use super::{knee, listener, sample, screen, state_of, upstream, words};
 use crate::top::exposition::Exposition;
 use crate::top::render;
 
@@ -131,6 +131,32 @@ fn trouble_is_told_on_the_alert_line_the_worst_first() {
 }
 
 #[test]
+fn the_load_is_shown_as_a_share_of_the_knee_and_marked_past_its_warning() {
+    let start = Instant::now();
+    let at = |offered: Option<f64>, warned, reached| {
+        let mut cache = listener("cache", 100);
+        cache.knee = Some(knee(offered, warned, reached));
+        state_of([sample(start, 0.0, vec![cache, listener("other", 50)])])
+    };
+    for (offered, warned, reached, shown) in [
+        (None, false, false, "-"),
+        (Some(5_000.0), false, false, "50"),
+        (Some(8_500.0), true, false, "85!"),
+        (Some(12_000.0), true, true, "120!"),
+    ] {
+        let mut state = at(offered, warned, reached);
+        let wide = screen(&mut state, 120, 24, start);
+        assert_eq!(words(&wide, "LISTENER")[6], "KNEE%");
+        assert_eq!(words(&wide, "cache")[6], shown, "{wide:#?}");
+        assert_eq!(words(&wide, "other")[6], "-", "it has no knee");
+        let alert = &screen(&mut state, 80, 24, start)[2];
+        assert_eq!(alert.is_empty(), !warned, "{alert}");
+    }
+    let lines = screen(&mut at(Some(8_500.0), true, false), 80, 24, start);
+    assert_eq!(lines[2], "! cache at 85 % of its knee: 8500 of 10.0k req/s", "narrow screens have the alert line");
+}
+
+#[test]
 fn an_open_breaker_of_a_healthy_endpoint_shows_at_every_width() {
     let start = Instant::now();
     let mut open = sample(start, 0.0, vec![listener("cache", 100)]);
@@ -186,8 +212,8 @@ fn wide_screens_show_more_columns_and_narrow_ones_do_not_panic() {
     assert_eq!(
         words(&wide, "LISTENER"),
         [
-            "LISTENER", "PROTOCOL", "BIND", "STATE", "CONNS", "ACC/S", "REQ/S", "P50", "P99", "P99.9", "OWN", "P99",
-            "INFL", "SHED/S", "IN/S", "OUT/S"
+            "LISTENER", "PROTOCOL", "BIND", "STATE", "CONNS", "ACC/S", "REQ/S", "KNEE%", "P50", "P99", "P99.9", "OWN",
+            "P99", "INFL", "SHED/S", "IN/S", "OUT/S"
         ]
     );
     for (width, height) in [(1, 1), (10, 3), (30, 5), (79, 10), (80, 4), (400, 2)] {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use weir_admin::status::{
-    Breaker, CheckResult, EndpointStatus, Health, ListenerState, ListenerStatus, ProbeAnswer, Quantiles,
-    UpstreamStatus, Verdict, VersionStatus, WorkerStatus,
+    Breaker, CheckResult, EndpointStatus, Health, KneeAction, KneeStatus, ListenerState, ListenerStatus, ProbeAnswer,
+    Quantiles, UpstreamStatus, Verdict, VersionStatus, WorkerStatus,
 };
 
 use super::client::Sample;
@@ -40,6 +40,24 @@ fn listener(name: &str, requests: u64) -> ListenerStatus {
         sent_bytes_total: requests * 70,
         request_seconds: Quantiles { count: requests, p50: Some(0.0005), p99: Some(0.0025), p999: Some(0.0125) },
         overhead_seconds: Quantiles::default(),
+        knee: None,
+    }
+}
+
+/// A knee of 10,000 requests per second.
+fn knee(offered: Option<f64>, warned: bool, reached: bool) -> KneeStatus {
+    KneeStatus {
+        requests_per_second: 10_000.0,
+        offered_requests_per_second: offered,
+        load_ratio: offered.map(|offered| offered / 10_000.0),
+        warn_ratio: 0.8,
+        warned,
+        reached,
+        action: KneeAction::Observe,
+        file: "knee.json".to_owned(),
+        run_id: "r1".to_owned(),
+        measured_at: 1,
+        caveats: Vec::new(),
     }
 }
 
