@@ -6,6 +6,7 @@ mod access;
 mod admin;
 mod drain;
 mod integrity;
+mod knee;
 mod parity;
 mod pins;
 mod pipelining;
