@@ -22,7 +22,7 @@ pub mod process;
 pub use cgroup::Group;
 pub use cpu::{BoxTime, BoxUse, CpuTime, CpuUse, ThreadTimes};
 pub use peer::Peer;
-pub use process::{Launch, Process};
+pub use process::{Launch, Pipes, Process};
 
 /// Whether a program of that name is on the PATH.
 #[must_use]

@@ -287,11 +287,11 @@ impl Peer {
         let command = format!("{} {}", self.program, shown.join(" "));
         let words = [program.clone().into_os_string()].into_iter().chain(arguments.into_iter().map(OsString::from));
         // Without one the CPU time comes from the threads of the process.
-        let group = match Group::create(name, setting.share) {
+        let cgroup = match Group::create(name, setting.share) {
             Err(error) if setting.share.is_some() => return Err(error),
             made => made.ok(),
         };
-        let launch = Launch { group, ..Launch::new(name, setting.cpus, words) };
+        let launch = Launch { cgroup, ..Launch::new(name, setting.cpus, words) };
         let mut process = Process::start(launch, folder)?;
         process.wait_for_port(port)?;
         let version = self.version_of(&program);

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -32,7 +32,7 @@ pub struct Launch {
     /// CPUs as `taskset -c` reads them; `None`: wherever the scheduler likes.
     pub cpus: Option<String>,
     /// In which it runs from its first instruction on; removed behind it.
-    pub group: Option<Group>,
+    pub cgroup: Option<Group>,
 }
 
 impl Launch {
@@ -42,7 +42,7 @@ impl Launch {
             name: name.to_owned(),
             words: words.into_iter().map(Into::into).collect(),
             cpus: cpus.map(str::to_owned),
-            group: None,
+            cgroup: None,
         }
     }
 
@@ -53,7 +53,7 @@ impl Launch {
         if exists("setpriv") {
             words.extend(["setpriv", "--pdeathsig", "KILL", "--"].map(OsString::from));
         }
-        if let Some(group) = &self.group {
+        if let Some(group) = &self.cgroup {
             words.extend(["sh", "-c", ENTER, "enter"].map(OsString::from));
             words.extend(group.doors().into_iter().map(OsString::from));
             words.push("--".into());
@@ -73,30 +73,57 @@ pub struct Process {
     name: String,
     child: Child,
     output: PathBuf,
+    /// Once it has been waited for: its number may then be another's.
+    status: Option<ExitStatus>,
     /// Behind the child, so that it is empty when it is removed.
-    group: Option<Group>,
+    cgroup: Option<Group>,
+}
+
+/// What is said to a child, and what it answers.
+pub struct Pipes {
+    /// Its standard input. Dropped, it reads the end.
+    pub input: ChildStdin,
+    /// Its standard output.
+    pub output: ChildStdout,
 }
 
 impl Process {
     /// Starts it; standard output and error go to `<folder>/<name>.log`.
     pub fn start(launch: Launch, folder: &Path) -> Result<Self> {
+        Self::spawn(launch, folder, Stdio::null(), None)
+    }
+
+    /// As [`Process::start`], with pipes to its standard input and output; the file gets standard error.
+    pub fn start_piped(launch: Launch, folder: &Path) -> Result<(Self, Pipes)> {
+        let mut process = Self::spawn(launch, folder, Stdio::piped(), Some(Stdio::piped()))?;
+        let pipes = process.child.stdin.take().zip(process.child.stdout.take());
+        let (input, output) = pipes.context("a child without its pipes")?;
+        Ok((process, Pipes { input, output }))
+    }
+
+    /// Without `stdout` it goes where standard error goes.
+    fn spawn(launch: Launch, folder: &Path, stdin: Stdio, stdout: Option<Stdio>) -> Result<Self> {
         let output = folder.join(format!("{}.log", launch.name));
         let file = File::create(&output).with_context(|| format!("cannot write {}", output.display()))?;
         let mut command = launch.command();
+        let stdout = match stdout {
+            Some(stdout) => stdout,
+            None => file.try_clone()?.into(),
+        };
         let child = command
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
+            .stdin(stdin)
+            .stdout(stdout)
             .stderr(file)
             // A group of its own: Ctrl-C reaches this process, which then ends its children in order.
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {} ({command:?})", launch.name))?;
-        Ok(Self { name: launch.name, child, output, group: launch.group })
+        Ok(Self { name: launch.name, child, output, status: None, cgroup: launch.cgroup })
     }
 
     /// What its control group uses, if it has one.
     pub fn account(&self) -> Option<Account> {
-        self.group.as_ref().map(Group::account)
+        self.cgroup.as_ref().map(Group::account)
     }
 
     /// Process id.
@@ -122,6 +149,9 @@ impl Process {
 
     /// Whether it has ended, and how. What it started ends with it: the group is ended before its number can be another's.
     fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        if self.status.is_some() {
+            return Ok(self.status);
+        }
         let peek = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Some(group) = self.group() {
             // Asked for only once its group has been ended: between the two calls it may end.
@@ -131,7 +161,8 @@ impl Process {
             // Nobody may be left in it.
             let _ = kill_process_group(group, Signal::KILL);
         }
-        Ok(self.child.try_wait()?)
+        self.status = self.child.try_wait()?;
+        Ok(self.status)
     }
 
     fn group(&self) -> Option<Pid> {
