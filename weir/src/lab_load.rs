@@ -1,8 +1,7 @@
 //! `weir lab load`: one scenario against one target.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write},
+    fs,
     path::{Path, PathBuf},
     str::FromStr,
     sync::mpsc,
@@ -11,11 +10,11 @@ use std::{
 
 use clap::Args;
 use weir_engine::settings::Address;
-use weir_load::{
-    Event, Recorder, RunError, Scenario, Second, Stage, StepRecord,
-    recorder::{HistogramError, Summary, Tail},
-    scenario,
-};
+use weir_load::{Event, RunError, Scenario, scenario};
+
+use self::show::{JsonLines, line, show};
+
+pub mod show;
 
 /// Send a scenario's load to a target and report what became of it: latency from the intended time, open loop.
 #[derive(Debug, Args)]
@@ -43,20 +42,24 @@ pub struct LoadArgs {
 pub fn run(args: &LoadArgs) -> Result<(), String> {
     let scenario = read(&args.scenario)?;
     let mut json = args.json.as_deref().map(JsonLines::create).transpose()?;
+    let mut written = Ok(());
+    let mut tell = |event| match event {
+        Event::Preloading(keys) if !args.quiet => eprintln!("writing {keys} keys"),
+        Event::Second(second) if !args.quiet => eprintln!("{}", line(&second)),
+        Event::Step { phase, record, .. } => {
+            let shown = show(&phase, &record, json.as_mut());
+            if written.is_ok() {
+                written = shown;
+            }
+        }
+        Event::Preloading(_) | Event::Second(_) | Event::Phase { .. } => {}
+    };
     // A scenario with many connections needs more than a shell's default.
     weir_engine::net::raise_descriptor_limit().map_err(|error| format!("the limit of open files: {error}"))?;
     let (events, told) = mpsc::channel();
     let target = args.target.clone();
     let run = thread::spawn(move || weir_load::run(&scenario, &target, &events));
-    let mut written = Ok(());
-    for event in told {
-        match event {
-            Event::Preloading(keys) if !args.quiet => eprintln!("writing {keys} keys"),
-            Event::Second(second) if !args.quiet => eprintln!("{}", line(&second)),
-            Event::Step { phase, record, .. } => written = written.and(show(&phase, &record, json.as_mut())),
-            Event::Preloading(_) | Event::Second(_) | Event::Phase { .. } => {}
-        }
-    }
+    told.into_iter().for_each(&mut tell);
     let outcome = run.join().unwrap_or(Err(RunError::Panicked));
     outcome.map_err(|error| error.to_string())?;
     written
@@ -80,109 +83,11 @@ pub fn read_with_source(path: &Path) -> Result<(Scenario, String), String> {
     Ok((scenario, source))
 }
 
-/// Where records go.
-struct JsonLines {
-    out: Box<dyn Write>,
-    is_stdout: bool,
-}
-
-impl JsonLines {
-    /// Before any load, so that no result is lost for want of a place.
-    fn create(path: &Path) -> Result<Self, String> {
-        if path == Path::new("-") {
-            return Ok(Self { out: Box::new(io::stdout()), is_stdout: true });
-        }
-        let file = File::create(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self { out: Box::new(file), is_stdout: false })
-    }
-
-    fn write(&mut self, record: &StepRecord) -> Result<(), String> {
-        let line = record.to_line().map_err(|error| error.to_string())?;
-        writeln!(self.out, "{line}").and_then(|()| self.out.flush()).map_err(|error| format!("--json: {error}"))
-    }
-}
-
-fn show(phase: &str, record: &StepRecord, json: Option<&mut JsonLines>) -> Result<(), String> {
-    let mut has_table = true;
-    if let Some(json) = json {
-        json.write(record)?;
-        has_table = !json.is_stdout;
-    }
-    if has_table {
-        let table = table(phase, record).map_err(|error| error.to_string())?;
-        // A closed pipe is how `head` says that it has seen enough.
-        let _ = io::stdout().write_all(table.as_bytes());
-    }
-    Ok(())
-}
-
-/// One second, for people.
-fn line(second: &Second) -> String {
-    let Second { phase, stage, completed, failed, p50, p99, lag_p99, left } = second;
-    let stage = match stage {
-        Stage::Warmup => "warm-up, ",
-        Stage::Window => "",
-        Stage::Drain => "draining, ",
-    };
-    let left = left.as_secs();
-    format!("{phase}: {stage}{left} s left  {completed}/s  p50 {p50}  p99 {p99}  lag p99 {lag_p99}  failed {failed}")
-}
-
-/// The result of a phase, for people.
-fn table(phase: &str, record: &StepRecord) -> Result<String, HistogramError> {
-    let StepRecord { counts, load, latency, resources, verdict, .. } = record;
-    let percentile =
-        |summary: &Summary, tail| Recorder::from_summary(summary).map(|all| all.percentile(tail).to_string());
-    let per_second = |count: u64| format!("{:.0}/s", count as f64 / load.window_s);
-    let errors = &counts.errors;
-    let shed = match counts.shed.is_empty() {
-        true => "0".to_owned(),
-        false => {
-            let reasons: Vec<String> = counts.shed.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-            format!("{} ({})", counts.shed_total(), reasons.join(", "))
-        }
-    };
-    let generator = resources.parties.get("generator");
-    let cpu = generator.and_then(|party| party.cpu_us_per_req);
-    let worth = match (&verdict.invalid_reason, &verdict.not_clean_reason) {
-        (Some(reason), _) => format!("INVALID: {reason}"),
-        (None, Some(reason)) => format!("not clean: {reason}"),
-        (None, None) => "clean".to_owned(),
-    };
-    let rows = [
-        ("verdict", worth),
-        ("offered", load.offered.map_or("as fast as it answers".to_owned(), |rate| format!("{rate}/s"))),
-        ("sent", format!("{} ({})", counts.sent, per_second(counts.sent))),
-        ("completed", format!("{} ({})", counts.completed, per_second(counts.completed))),
-        ("late", counts.late.to_string()),
-        ("skipped", format!("{} backlog, {} generator", counts.skipped_backlog, counts.skipped_generator)),
-        ("shed", shed),
-        (
-            "errors",
-            format!(
-                "{} connection, {} protocol, {} status, {} timeout, {} integrity",
-                errors.transport, errors.protocol, errors.status, errors.timeout, errors.payload
-            ),
-        ),
-        ("checked", format!("{} ({} race-suspect)", counts.integrity.checked, counts.integrity.race_suspect)),
-        ("sojourn p50", percentile(&latency.sojourn, Tail::P50)?),
-        ("sojourn p99", percentile(&latency.sojourn, Tail::P99)?),
-        ("sojourn p99.9", percentile(&latency.sojourn, Tail::P999)?),
-        ("service p99", percentile(&latency.service, Tail::P99)?),
-        ("lag p99", percentile(&latency.generator_lag, Tail::P99)?),
-        ("generator CPU", cpu.map_or("n/a".to_owned(), |micros| format!("{micros:.2} us per request"))),
-    ];
-    let mut text = format!("{} / {phase}: {} loop, {:.1} s\n", record.identity.row, load.mode, load.window_s);
-    for (name, value) in rows {
-        text.push_str(&format!("  {name:<14} {value}\n"));
-    }
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
+    use weir_load::StepRecord;
     use weir_origin::redis::{OriginSettings, start};
 
     use super::*;
@@ -199,7 +104,8 @@ phase = [{ name = "one", rate = 2000, warmup = "100ms", duration = "1s" }]
     fn args(directory: &Path, source: &str, target: Address) -> LoadArgs {
         let scenario = directory.join("scenario.toml");
         fs::write(&scenario, source).expect("written");
-        LoadArgs { scenario, target, json: Some(directory.join("out.jsonl")), quiet: true }
+        let json = Some(directory.join("out.jsonl"));
+        LoadArgs { scenario, target, json, quiet: true }
     }
 
     #[test]
@@ -211,7 +117,7 @@ phase = [{ name = "one", rate = 2000, warmup = "100ms", duration = "1s" }]
         let lines = fs::read_to_string(args.json.expect("given")).expect("written");
         let record = StepRecord::from_line(lines.trim_end()).expect("one record");
         assert_eq!(record.counts.completed, record.counts.intended);
-        let table = table("one", &record).expect("whole histograms");
+        let table = show::table("one", &record).expect("whole histograms");
         for row in
             ["small / one: open loop, 1.0 s", "offered        2000/s", "0 connection, 0 protocol", "generator CPU"]
         {
@@ -232,22 +138,5 @@ phase = [{ name = "one", rate = 2000, warmup = "100ms", duration = "1s" }]
         let refusal = run(&args(directory.path(), &wrong, dead)).expect_err("two mistakes");
         assert!(refusal.contains("scenario.toml:4:1") && refusal.ends_with("2 errors; nothing was sent"), "{refusal}");
         assert!(begun.elapsed() < Duration::from_secs(5), "no load was made");
-    }
-
-    #[test]
-    fn a_second_names_its_stage_and_the_time_left() {
-        use weir_load::recorder::Percentile;
-        let second = Second {
-            phase: "low".to_owned(),
-            stage: Stage::Warmup,
-            completed: 2_000,
-            failed: 3,
-            p50: Percentile::Micros(70),
-            p99: Percentile::Micros(2_100),
-            lag_p99: Percentile::TooFew { n: 5 },
-            left: Duration::from_secs(7),
-        };
-        let expected = "low: warm-up, 7 s left  2000/s  p50 70 us  p99 2.10 ms  lag p99 n/a (n = 5)  failed 3";
-        assert_eq!(line(&second), expected);
     }
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`scenario`] | the TOML file of one workload, checked as a whole before any load |
 //! | [`shard`] | one of n generator shards, its part of the connections, its own random streams |
+//! | [`part`] | which shards are those of one of several processes |
 //! | [`arrivals`] | intended times: a pure function of seed, shard and rate |
 //! | [`keys`] | which key: uniform or Zipf |
 //! | [`values`] | what a key holds: a keyed hash, so that every reply can be verified without a table |
@@ -12,7 +13,9 @@
 //! | [`answer`] | an error reply: the overload answer of a gateway, or a failure |
 //! | [`recorder`] | one latency histogram, 1 us to 60 s, and the sample-size rule |
 //! | [`outcome`] | the counters and histograms of a shard, merged by adding |
+//! | `measured` | what shards measured in a phase, added up, and its verdict |
 //! | [`record`] | the result line `weir.lab.step/1` |
+//! | [`mod@merge`] | the records of all parts become the record of the run |
 //! | [`run`](mod@run) | the engine-driven part: connections, sending, stamps, a record for each phase |
 //!
 //! Words, as everywhere in the lab: *intended time* is the instant the schedule gives to a request, *ready* the instant
@@ -25,7 +28,10 @@
 pub mod answer;
 pub mod arrivals;
 pub mod keys;
+mod measured;
+pub mod merge;
 pub mod outcome;
+pub mod part;
 pub mod record;
 pub mod recorder;
 pub mod requests;
@@ -35,10 +41,12 @@ pub mod shard;
 pub mod values;
 
 pub use arrivals::{Arrival, Rate, Schedule};
+pub use merge::{MergeError, Named, merge};
 pub use outcome::{ErrorClass, Outcome, Stamps};
+pub use part::Part;
 pub use record::StepRecord;
 pub use recorder::Recorder;
 pub use requests::{Integrity, Requests};
-pub use run::{Event, RunError, Second, Stage, run};
+pub use run::{Barrier, Event, RunError, Second, Stage, Start, run, run_part};
 pub use scenario::Scenario;
 pub use shard::Shard;

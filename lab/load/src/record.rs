@@ -22,6 +22,9 @@ pub struct StepRecord {
     /// Which step of which run; at the top level of the object.
     #[serde(flatten)]
     pub identity: Identity,
+    /// Set if this is a part of a run that goes on in several processes: the figures are those of the part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartOfRun>,
     /// The machine.
     pub host: Host,
     /// Who ran where.
@@ -63,6 +66,29 @@ pub struct Identity {
     pub seed: u64,
     /// RFC 3339, UTC.
     pub started: String,
+}
+
+/// What a record of a part has for the merge: what all parts have in common, and sums that its figures were made from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PartOfRun {
+    /// Which, from 1.
+    pub index: u32,
+    /// Of how many.
+    pub of: u32,
+    /// Name of the phase.
+    pub phase: String,
+    /// Fingerprint of the whole scenario.
+    pub scenario: String,
+    /// When the phase began with its warm-up, in microseconds since 1970.
+    pub begins_unix_us: u64,
+    /// What was asked of all parts together.
+    pub load: Load,
+    /// The latency target of the scenario.
+    pub slo_p99_us: Option<u64>,
+    /// CPU nanoseconds of the generator's threads within the window.
+    pub cpu_ns: u64,
+    /// Connections that ended during the phase without being told to.
+    pub connections_lost: u32,
 }
 
 /// The machine.
@@ -295,7 +321,7 @@ impl StepRecord {
         serde_json::from_str(line).map_err(RecordError::Json)
     }
 
-    /// The outcome behind the record, so that those of several processes can be merged.
+    /// The outcome behind the record, so that those of several processes can be merged: see [`merge()`](crate::merge()).
     ///
     /// # Errors
     /// A histogram that cannot be read.

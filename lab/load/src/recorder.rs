@@ -146,7 +146,7 @@ impl Recorder {
 
     /// Adds all samples of `other`: the result equals one recorder that saw both.
     pub fn merge(&mut self, other: &Self) {
-        // Both have the bounds of `new`, so this cannot fail; `from_base64` checks them.
+        // Both have the same bounds, so this cannot fail; `read` checks them.
         let added = self.histogram.add(&other.histogram);
         debug_assert!(added.is_ok());
         self.over_range += other.over_range;
@@ -208,12 +208,24 @@ impl Recorder {
     /// # Errors
     /// No base64, no histogram, or one with other bounds, which could not be merged without loss.
     pub fn from_summary(summary: &Summary) -> Result<Self, HistogramError> {
+        Self::read(summary, DIGITS)
+    }
+
+    /// As [`Self::from_summary`], for one that was made by [`Self::live`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn live_from_summary(summary: &Summary) -> Result<Self, HistogramError> {
+        Self::read(summary, DIGITS_SHOWN)
+    }
+
+    fn read(summary: &Summary, digits: u8) -> Result<Self, HistogramError> {
         let bytes = BASE64.decode(&summary.hist).map_err(|error| HistogramError(format!("no base64: {error}")))?;
         let histogram: Histogram<u64> = Deserializer::new()
             .deserialize(&mut &bytes[..])
             .map_err(|error| HistogramError(format!("no V2 histogram: {error}")))?;
         let bounds = (histogram.low(), histogram.high(), histogram.sigfig());
-        if bounds != (MICROS_MIN, MICROS_MAX, DIGITS) {
+        if bounds != (MICROS_MIN, MICROS_MAX, digits) {
             let (low, high, digits) = bounds;
             return Err(HistogramError(format!("bounds are {low} to {high} us with {digits} digits")));
         }

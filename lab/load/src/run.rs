@@ -7,14 +7,14 @@
 //! | `connection`, `replies` | one connection: made, read, made again; whole replies out of chunks |
 //! | `dispatch`, `bell` | when a request is sent: by the schedule (open) or by a reply (closed) |
 //! | `tally` | what is counted: the window, and the running second |
-//! | `step`, `host` | the record of a phase and its verdict; the machine |
+//! | `second` | seconds for the live view, added up over shards and processes |
+//! | `barrier` | where the processes of one run wait for each other |
+//! | `step`, `host`, `calendar` | the record of a phase; the machine; dates |
+//! | `error` | why there are no further records |
 //!
 //! Latency never comes from the clock of the loop's turn: each stamp reads the clock. `sent` is the instant at which the
 //! writer hands the bytes to the kernel, `completed` the one at which the last byte of the reply was parsed.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::io;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -24,25 +24,34 @@ use weir_engine::{Mailbox, Worker, mailbox};
 use weir_knee::Trial;
 
 use self::step::Run;
-use self::tally::Slice;
 use self::worker::{Job, Order, Report, Reporter};
+use crate::part::Part;
 use crate::record::StepRecord;
-use crate::recorder::{Percentile, Tail};
-use crate::scenario::{Phase, Scenario};
-use crate::shard::Shard;
+use crate::requests::Preload;
+use crate::scenario::Scenario;
 
+mod barrier;
 mod bell;
+mod calendar;
 mod connection;
 mod dispatch;
+mod error;
 mod generator;
 mod host;
 mod replies;
+mod second;
 mod step;
 mod tally;
 mod worker;
 
-/// From the order to the begin of a schedule: time for every shard to get ready.
-const START_DELAY: Duration = Duration::from_millis(20);
+pub use barrier::{Alone, Barrier, ByClock, Start, unix_micros};
+pub use calendar::{instant, rfc3339};
+pub use error::RunError;
+pub use host::run_id;
+pub use second::{Second, Seconds, Slice, Stage};
+
+/// The longest that a process waits before a phase for connections that were lost to be made again.
+pub const GATHER_MAX: Duration = connection::CONNECT_TIMEOUT;
 
 /// What a run tells while it goes on.
 #[derive(Debug)]
@@ -58,7 +67,7 @@ pub enum Event {
         ends: Time,
     },
     /// A second of a phase is over.
-    Second(Second),
+    Second(Box<Second>),
     /// A phase is over.
     Step {
         /// Its name.
@@ -70,158 +79,67 @@ pub enum Event {
     },
 }
 
-/// One second of a phase over all shards, of whatever requests ended in it.
-#[derive(Clone, Debug)]
-pub struct Second {
-    /// Name of the phase.
-    pub phase: String,
-    /// The part of the phase in which it ended.
-    pub stage: Stage,
-    /// Completed requests per second.
-    pub completed: u64,
-    /// Shed, failed and skipped.
-    pub failed: u64,
-    /// Median sojourn.
-    pub p50: Percentile,
-    /// Sojourn.
-    pub p99: Percentile,
-    /// Of the generator behind its schedule.
-    pub lag_p99: Percentile,
-    /// Until the window ends; zero while the step drains.
-    pub left: Duration,
-}
-
-/// The parts of a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Load that is not recorded.
-    Warmup,
-    /// The window that is measured.
-    Window,
-    /// Nothing new is wanted; what is late or under way ends.
-    Drain,
-}
-
-/// Why there are no further records.
-#[derive(Debug)]
-pub enum RunError {
-    /// A worker could not be started.
-    Worker(io::Error),
-    /// The target takes no connection. Nothing was sent.
-    Unreachable {
-        /// The target.
-        target: String,
-        /// Why.
-        error: io::Error,
-    },
-    /// The keys could not be written. No load was made.
-    Preload {
-        /// The target.
-        target: String,
-        /// What it did instead.
-        reply: String,
-    },
-    /// Connections were gone before a phase and did not come back. The phase did not begin.
-    Connections {
-        /// So many are wanted.
-        wanted: u32,
-        /// So many do not stand.
-        missing: u32,
-    },
-    /// A worker panicked; its message is on standard error.
-    Panicked,
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Worker(error) => write!(f, "cannot start a generator core: {error}; fewer `shards` need less"),
-            Self::Unreachable { target, error } => write!(
-                f,
-                "cannot reach {target}: {error}; nothing was sent. Start the target, or mend the address, or raise the \
-                 limit of open files (ulimit -n) if the scenario has many `connections`"
-            ),
-            Self::Preload { target, reply } => write!(
-                f,
-                "cannot write the keys to {target}: {reply}; no load was made. The target must be Redis without a \
-                 password that takes SET; or write `preload = false` under [keys]"
-            ),
-            Self::Connections { wanted, missing } => write!(
-                f,
-                "connections: {missing} of {wanted} do not stand, so the phase was not begun. Check the connection limit \
-                 of the target, or lower `connections`"
-            ),
-            Self::Panicked => {
-                f.write_str("a generator core failed; this is a bug of the lab, its message stands above")
-            }
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
 /// Runs all phases of `scenario` against `target`, and tells `events` of each second and each result. Blocks until the
 /// last phase is over. Nobody needs to listen.
 ///
 /// # Errors
 /// See [`RunError`]. Results that were told before it are whole.
 pub fn run(scenario: &Scenario, target: &Address, events: &mpsc::Sender<Event>) -> Result<(), RunError> {
+    run_part(scenario, target, Part::WHOLE, run_id(), &mut Alone, events)
+}
+
+/// As [`run()`], but only the shards of `part`, together with the processes behind `barrier` that run the others. `run_id` is
+/// the same for all of them. Events and records are those of the part.
+///
+/// # Errors
+/// See [`RunError`].
+pub fn run_part(
+    scenario: &Scenario,
+    target: &Address,
+    part: Part,
+    run_id: String,
+    barrier: &mut dyn Barrier,
+    events: &mpsc::Sender<Event>,
+) -> Result<(), RunError> {
+    part.check(scenario).map_err(RunError::Shards)?;
     let scenario = Arc::new(scenario.clone());
-    let crew = Crew::start(&scenario, target)?;
+    let crew = Crew::start(&scenario, target, part)?;
     // A listener that is gone changes nothing about the run.
     let tell = |event| drop(events.send(event));
     crew.until_done()?;
+    barrier.connected().map_err(RunError::Barrier)?;
     if scenario.keys.preload {
-        tell(Event::Preloading(scenario.keys.count));
+        let keys = part.shards(scenario.shards).map(|shard| Preload::new(&scenario, shard).left()).sum();
+        tell(Event::Preloading(keys));
         crew.order(|| Order::Preload);
         crew.until_done()?;
     }
-    let run = Run::new(target.to_string());
+    let run = Run::new(run_id, target.to_string(), part);
     for (index, phase) in scenario.phases.iter().enumerate() {
-        crew.gather(scenario.connections)?;
-        let started = host::timestamp();
-        let begins = Time::now().saturating_add(START_DELAY);
-        let measures = begins.saturating_add(phase.warmup);
+        crew.gather(part.connections(&scenario))?;
+        let start = barrier.ready(index).map_err(RunError::Barrier)?;
+        let measures = start.at().saturating_add(phase.warmup);
         tell(Event::Phase { measures, ends: measures.saturating_add(phase.duration) });
-        crew.order(|| Order::Phase { index, begins });
-        let parts = crew.until_ended(|second, slice| tell(Event::Second(summed(phase, second, slice))))?;
-        let (record, trial) = run.record(&scenario, index, started, &parts);
+        crew.order(|| Order::Phase { index, begins: start.at() });
+        let shards =
+            crew.until_ended(|second, slice| tell(Event::Second(Box::new(Second::new(phase, second, slice)))))?;
+        let (record, trial) = run.record(&scenario, index, start, shards);
         tell(Event::Step { phase: phase.name.clone(), record: Box::new(record), trial: Box::new(trial) });
     }
     Ok(())
 }
 
-fn summed(phase: &Phase, second: u32, slice: &Slice) -> Second {
-    let ended = Duration::from_secs(u64::from(second));
-    let length = phase.warmup + phase.duration;
-    let stage = match ended {
-        _ if ended <= phase.warmup => Stage::Warmup,
-        _ if ended <= length => Stage::Window,
-        _ => Stage::Drain,
-    };
-    Second {
-        phase: phase.name.clone(),
-        stage,
-        completed: slice.completed,
-        failed: slice.failed,
-        p50: slice.sojourn.percentile(Tail::P50),
-        p99: slice.sojourn.percentile(Tail::P99),
-        lag_p99: slice.generator_lag.percentile(Tail::P99),
-        left: length.saturating_sub(ended),
-    }
-}
-
-/// The workers of all shards. Dropped, they end.
+/// The workers of the shards of this process. Dropped, they end.
 struct Crew {
     members: Vec<(Worker, Mailbox<Order>)>,
     reports: mpsc::Receiver<Report>,
 }
 
 impl Crew {
-    fn start(scenario: &Arc<Scenario>, target: &Address) -> Result<Self, RunError> {
+    fn start(scenario: &Arc<Scenario>, target: &Address, part: Part) -> Result<Self, RunError> {
         let (reporter, reports) = mpsc::channel();
         let mut crew = Self { members: Vec::new(), reports };
-        for shard in Shard::all(scenario.shards) {
+        for shard in part.shards(scenario.shards) {
             let job = Job { scenario: scenario.clone(), shard, target: target.clone() };
             let (orders, inbox) = mailbox();
             let reporter = Reporter(reporter.clone());
@@ -270,19 +188,15 @@ impl Crew {
     }
 
     /// Until every worker has ended the phase. `each` gets the seconds of which all shards have told.
-    fn until_ended(&self, mut each: impl FnMut(u32, &Slice)) -> Result<Vec<worker::ShardStep>, RunError> {
+    fn until_ended(&self, mut each: impl FnMut(u32, Slice)) -> Result<Vec<worker::ShardStep>, RunError> {
         let mut parts = Vec::new();
-        let mut seconds: BTreeMap<u32, (usize, Slice)> = BTreeMap::new();
+        let mut seconds = Seconds::new(self.members.len());
         while parts.len() < self.members.len() {
             match self.next()? {
                 Report::Ended(part) => parts.push(*part),
                 Report::Slice(second, slice) => {
-                    let (told, sum) = seconds.entry(second).or_default();
-                    *told += 1;
-                    sum.merge(&slice);
-                    if *told == self.members.len() {
+                    if let Some(sum) = seconds.add(second, &slice) {
                         each(second, sum);
-                        seconds.remove(&second);
                     }
                 }
                 _ => {}

@@ -50,7 +50,7 @@ mod read;
 mod table;
 
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
-pub use read::{FILE_BYTES_MAX, parse};
+pub use read::{FILE_BYTES_MAX, PHASES_MAX, parse};
 
 /// Connections of one run. Default 1,000,000: beyond the ports that one address has.
 pub const CONNECTIONS_MAX: u32 = 1_000_000;
@@ -116,6 +116,18 @@ impl Scenario {
     pub fn late_limit_for(slo_p99: Option<Duration>) -> Duration {
         let of_slo = slo_p99.unwrap_or_default().saturating_mul(LATE_LIMIT_PER_SLO);
         of_slo.clamp(LATE_LIMIT_MIN, LATENCY_MAX)
+    }
+
+    /// 16 hexadecimal digits, the same for the same scenario and, but for chance, for no other. Comments, spaces and keys
+    /// that only say the default change nothing. Compare those of one build: another may know other keys.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        // FNV-1a over the derived text, in which no field can be forgotten.
+        let text = format!("{self:?}");
+        let hash = text
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        format!("{hash:016x}")
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> 
         interrupt::check()?;
         match told.recv_timeout(LOOK) {
             Ok(Event::Phase { measures, ends }) => watch = Some(Watch::start(parties(subject), measures, ends)),
-            Ok(Event::Second(second)) => rates.push(second.completed as f64),
+            Ok(Event::Second(second)) => rates.push(second.slice.completed as f64),
             Ok(Event::Step { record, trial, .. }) => step = Some((*trial, *record)),
             Ok(Event::Preloading(_)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,

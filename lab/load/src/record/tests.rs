@@ -49,6 +49,7 @@ fn record(outcome: &Outcome) -> StepRecord {
             seed: u64::MAX,
             started: "2026-01-02T03:04:05Z".to_owned(),
         },
+        part: None,
         host: Host { cpus: Some(2), ..Host::default() },
         placement: Placement { budget_vcpu: Some(0.5), budget_kind: Some(BudgetKind::Quota), ..Placement::default() },
         load: Load::of(&scenario, &scenario.phases[0]),

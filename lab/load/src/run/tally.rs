@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::second::Slice;
 use crate::answer::{Answer, classify};
 use crate::outcome::{ErrorClass, Outcome, Stamps, Turn};
-use crate::recorder::Recorder;
 use crate::requests::{Integrity, Requests};
 
 /// A request on its way. Times are nanoseconds since the process began.
@@ -54,31 +54,6 @@ impl Fate {
 
     fn is_good(&self) -> bool {
         matches!(self, Self::Value(None | Some(Integrity::Ok | Integrity::RaceSuspect)))
-    }
-}
-
-/// One second of one shard, warm-up and drain included; for the live view.
-#[derive(Debug)]
-pub(super) struct Slice {
-    pub(super) completed: u64,
-    /// Shed, failed and skipped.
-    pub(super) failed: u64,
-    pub(super) sojourn: Recorder,
-    pub(super) generator_lag: Recorder,
-}
-
-impl Default for Slice {
-    fn default() -> Self {
-        Self { completed: 0, failed: 0, sojourn: Recorder::live(), generator_lag: Recorder::live() }
-    }
-}
-
-impl Slice {
-    pub(super) fn merge(&mut self, other: &Self) {
-        self.completed += other.completed;
-        self.failed += other.failed;
-        self.sojourn.merge(&other.sojourn);
-        self.generator_lag.merge(&other.generator_lag);
     }
 }
 

@@ -19,8 +19,10 @@ use crate::shard::SHARDS_MAX;
 /// Bytes of a scenario file. Default 256 KiB: hundreds of phases; what is larger is no scenario.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
 
-/// Phases of one scenario, and bytes of a name or a key prefix.
-const PHASES_MAX: usize = 1_000;
+/// Phases of one scenario. Default 1,000: days of load.
+pub const PHASES_MAX: usize = 1_000;
+
+/// Bytes of a name or a key prefix.
 const NAME_BYTES_MAX: usize = 64;
 const PREFIX_BYTES_MAX: usize = 256;
 

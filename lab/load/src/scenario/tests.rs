@@ -259,3 +259,16 @@ fn floods_and_broken_syntax_are_survived() {
     assert!(found.to_string().ends_with("500 errors; nothing was sent"));
     assert!(mistakes("").len() >= 4, "everything that must be there is missing");
 }
+
+#[test]
+fn a_fingerprint_sees_every_key_and_no_comment() {
+    let of = |source: &str| parse("s.toml", source).expect("right").fingerprint();
+    let whole = of(WHOLE);
+    assert_eq!(whole.len(), 16);
+    assert_eq!(of(&format!("# a comment\n{WHOLE}\n")), whole);
+    for (key, other) in
+        [("seed = 7", "seed = 8"), ("count = 1_000", "count = 1_001"), ("weight = 7", "weight = 6"), ("100ms", "101ms")]
+    {
+        assert_ne!(of(&WHOLE.replacen(key, other, 1)), whole, "{other}");
+    }
+}

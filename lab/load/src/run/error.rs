@@ -1,0 +1,70 @@
+//! Why a run ends before its last record.
+
+use std::fmt;
+use std::io;
+
+use crate::part::TooFewShards;
+
+/// Why there are no further records.
+#[derive(Debug)]
+pub enum RunError {
+    /// The scenario cannot be run in so many parts.
+    Shards(TooFewShards),
+    /// A worker could not be started.
+    Worker(io::Error),
+    /// The target takes no connection. Nothing was sent.
+    Unreachable {
+        /// The target.
+        target: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The keys could not be written. No load was made.
+    Preload {
+        /// The target.
+        target: String,
+        /// What it did instead.
+        reply: String,
+    },
+    /// Connections were gone before a phase and did not come back. The phase did not begin.
+    Connections {
+        /// So many are wanted.
+        wanted: u32,
+        /// So many do not stand.
+        missing: u32,
+    },
+    /// The other processes of the run will not come, or this one came too late; a sentence for people.
+    Barrier(String),
+    /// A worker panicked; its message is on standard error.
+    Panicked,
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shards(error) => error.fmt(f),
+            Self::Worker(error) => write!(f, "cannot start a generator core: {error}; fewer `shards` need less"),
+            Self::Unreachable { target, error } => write!(
+                f,
+                "cannot reach {target}: {error}; nothing was sent. Start the target, or mend the address, or raise the \
+                 limit of open files (ulimit -n) if the scenario has many `connections`"
+            ),
+            Self::Preload { target, reply } => write!(
+                f,
+                "cannot write the keys to {target}: {reply}; no load was made. The target must be Redis without a \
+                 password that takes SET; or write `preload = false` under [keys]"
+            ),
+            Self::Connections { wanted, missing } => write!(
+                f,
+                "connections: {missing} of {wanted} do not stand, so the phase was not begun. Check the connection limit \
+                 of the target, or lower `connections`"
+            ),
+            Self::Barrier(why) => f.write_str(why),
+            Self::Panicked => {
+                f.write_str("a generator core failed; this is a bug of the lab, its message stands above")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
