@@ -10,6 +10,9 @@ use serde_json::Value;
 use weir_tests::gateway::program;
 use weir_tests::server::{Kind, Server};
 
+#[path = "lab/together.rs"]
+mod together;
+
 const SCENARIO: &str = r#"
 name = "small"
 protocol = "redis"

@@ -10,7 +10,13 @@ use std::{
 
 use clap::Args;
 use weir_engine::settings::Address;
-use weir_load::{Event, RunError, Scenario, scenario};
+use weir_load::{
+    Event, Part, RunError, Scenario,
+    run::{Alone, Barrier, ByClock, instant, run_id},
+    run_part, scenario,
+    shard::SHARDS_MAX,
+};
+use weir_trials::together::conductor::{self, conduct};
 
 use self::show::{JsonLines, line, show};
 
@@ -19,7 +25,7 @@ pub mod show;
 /// Send a scenario's load to a target and report what became of it: latency from the intended time, open loop.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab load examples/lab/redis-mixed.toml --target 127.0.0.1:6379\n  weir lab load scenario.toml --target unix:/run/redis.sock --quiet --json results.jsonl\n\nStandard error has a line per second, standard output a table per phase. Exit: 0 the run is complete, 1 it is not, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab load examples/lab/redis-mixed.toml --target 127.0.0.1:6379\n  weir lab load scenario.toml --target unix:/run/redis.sock --quiet --json results.jsonl\n  weir lab load scenario.toml --target 10.0.0.5:6379 --processes 4\n  weir lab load scenario.toml --target 10.0.0.5:6379 --part 1/2 --start-at 2026-01-02T03:04:05Z --json one.jsonl\n\nStandard error has a line per second, standard output a table per phase. Exit: 0 the run is complete, 1 it is not, 2 the command line is wrong."
 )]
 pub struct LoadArgs {
     /// The scenario, a TOML file.
@@ -37,10 +43,25 @@ pub struct LoadArgs {
     /// No line per second.
     #[arg(long)]
     quiet: bool,
+
+    /// Send it from so many processes of this machine, which begin together and end in one record. They share the shards of
+    /// the scenario, at least one each.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "part",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
+    processes: u32,
+
+    /// Send only this part of it, such as 2/4; other machines send the others. `weir lab merge` makes one record of them.
+    #[arg(long, value_name = "PART", requires_all = ["start_at", "json"], value_parser = Part::from_str)]
+    part: Option<Part>,
+
+    /// When the first phase of all parts begins, with its warm-up: RFC 3339, or seconds since 1970. The clocks of the machines
+    /// must agree. Until then this part connects and writes its keys.
+    #[arg(long, value_name = "TIME", requires = "part", value_parser = instant)]
+    start_at: Option<u64>,
 }
 
 pub fn run(args: &LoadArgs) -> Result<(), String> {
-    let scenario = read(&args.scenario)?;
+    let (scenario, source) = read_with_source(&args.scenario)?;
     let mut json = args.json.as_deref().map(JsonLines::create).transpose()?;
     let mut written = Ok(());
     let mut tell = |event| match event {
@@ -54,11 +75,31 @@ pub fn run(args: &LoadArgs) -> Result<(), String> {
         }
         Event::Preloading(_) | Event::Second(_) | Event::Phase { .. } => {}
     };
+    if args.processes > 1 {
+        let request = conductor::Request {
+            weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
+            scenario,
+            source,
+            target: args.target.clone(),
+            processes: args.processes,
+        };
+        conduct(&request, tell).map_err(|error| format!("{error:#}"))?;
+        return written;
+    }
+    let (part, run_id, mut barrier): (Part, String, Box<dyn Barrier + Send>) = match args.part.zip(args.start_at) {
+        None => (Part::WHOLE, run_id(), Box::new(Alone)),
+        Some((part, start)) => {
+            part.check(&scenario).map_err(|error| error.to_string())?;
+            // The same for all parts, whose processes cannot ask each other.
+            let run_id = format!("{start:x}-{}", scenario.fingerprint());
+            (part, run_id, Box::new(ByClock::new(&scenario, start)?))
+        }
+    };
     // A scenario with many connections needs more than a shell's default.
     weir_engine::net::raise_descriptor_limit().map_err(|error| format!("the limit of open files: {error}"))?;
     let (events, told) = mpsc::channel();
     let target = args.target.clone();
-    let run = thread::spawn(move || weir_load::run(&scenario, &target, &events));
+    let run = thread::spawn(move || run_part(&scenario, &target, part, run_id, &mut *barrier, &events));
     told.into_iter().for_each(&mut tell);
     let outcome = run.join().unwrap_or(Err(RunError::Panicked));
     outcome.map_err(|error| error.to_string())?;
@@ -105,7 +146,7 @@ phase = [{ name = "one", rate = 2000, warmup = "100ms", duration = "1s" }]
         let scenario = directory.join("scenario.toml");
         fs::write(&scenario, source).expect("written");
         let json = Some(directory.join("out.jsonl"));
-        LoadArgs { scenario, target, json, quiet: true }
+        LoadArgs { scenario, target, json, quiet: true, processes: 1, part: None, start_at: None }
     }
 
     #[test]

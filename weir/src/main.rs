@@ -10,6 +10,7 @@ mod gateway;
 mod lab_compare;
 mod lab_knee;
 mod lab_load;
+mod lab_merge;
 mod lab_report;
 mod origin;
 mod plan;
@@ -53,6 +54,10 @@ enum Lab {
     #[command(subcommand)]
     Origin(Origin),
     Load(lab_load::LoadArgs),
+    /// One of the processes of `weir lab load --processes`, which starts it and talks to it.
+    #[command(hide = true)]
+    LoadPart,
+    Merge(lab_merge::MergeArgs),
     Knee(lab_knee::KneeArgs),
     Compare(lab_compare::CompareArgs),
     Report(lab_report::ReportArgs),
@@ -74,6 +79,8 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Lab(Lab::Origin(Origin::Redis(args))) => origin::run(&args),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
+        Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),
+        Command::Lab(Lab::Merge(args)) => lab_merge::run(&args),
         Command::Lab(Lab::Knee(args)) => lab_knee::run(&args),
         Command::Lab(Lab::Compare(args)) => lab_compare::run(&args),
         Command::Lab(Lab::Report(args)) => lab_report::run(&args),

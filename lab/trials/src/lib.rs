@@ -11,6 +11,7 @@
 //! | [`stage`] | the programs of a measurement: origin, sink, gateways |
 //! | `watch` | CPU, descriptors and kernel counters over one window, second by second |
 //! | `trial` | one trial: load and watch, as plain figures |
+//! | [`together`] | one load from several processes, begun together and merged |
 //! | [`mod@knee`] | the search from the first calibration to the last rung |
 //! | [`mod@compare`] | gateways side by side, interleaved |
 //! | [`comparison`] | the file of a comparison, and the ratios in it |
@@ -36,6 +37,7 @@ pub mod result;
 pub mod side_by_side;
 pub mod stage;
 pub mod table;
+pub mod together;
 mod trial;
 mod watch;
 

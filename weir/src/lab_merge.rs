@@ -1,0 +1,97 @@
+//! `weir lab merge`: the parts of one run, sent by several machines, become one result.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use weir_load::{Named, StepRecord, merge, scenario::PHASES_MAX};
+use weir_trials::together::protocol::LINE_BYTES_MAX;
+
+use crate::lab_load::show::{JsonLines, show};
+
+/// Make one record per phase of those that the parts of a run wrote (`weir lab load --part`): counts are summed, histograms
+/// added, and the verdict judged again. What does not belong together is refused.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  weir lab merge one.jsonl two.jsonl\n  weir lab merge part-*.jsonl --json whole.jsonl\n\nThe files must be of the same run: same scenario, target, build and start, and every part once. Exit: 0 merged, 1 refused, 2 the command line is wrong."
+)]
+pub struct MergeArgs {
+    /// What each part wrote with --json.
+    #[arg(value_name = "PART.jsonl", required = true)]
+    files: Vec<PathBuf>,
+
+    /// Write one JSON line per phase, with whole histograms; - is standard output, without tables.
+    #[arg(long, value_name = "FILE|-")]
+    json: Option<PathBuf>,
+}
+
+pub fn run(args: &MergeArgs) -> Result<(), String> {
+    let mut phases: BTreeMap<u32, Vec<(String, StepRecord)>> = BTreeMap::new();
+    for path in &args.files {
+        for (name, record) in read(path)? {
+            phases.entry(record.identity.step).or_default().push((name, record));
+        }
+    }
+    if phases.is_empty() {
+        return Err("no records in these files; did the parts end with an error?".to_owned());
+    }
+    let merged = phases.iter().map(|(step, parts)| {
+        let named: Vec<Named<'_>> = parts.iter().map(|(name, record)| Named { name, record }).collect();
+        let (record, _) = merge(&named).map_err(|error| format!("phase {}: {error}", step + 1))?;
+        let phase = parts.iter().find_map(|(_, record)| Some(record.part.as_ref()?.phase.clone()));
+        Ok((phase.unwrap_or_default(), record))
+    });
+    // Nothing is written, and no file emptied, before all is known to be right.
+    let merged: Vec<(String, StepRecord)> = merged.collect::<Result<_, String>>()?;
+    let mut json = args.json.as_deref().map(JsonLines::create).transpose()?;
+    merged.iter().try_for_each(|(phase, record)| show(phase, record, json.as_mut()))
+}
+
+/// Every record of a file with its name for messages: file and line.
+fn read(path: &Path) -> Result<Vec<(String, StepRecord)>, String> {
+    let shown = path.display();
+    let mut input = BufReader::new(File::open(path).map_err(|error| format!("{shown}: {error}"))?);
+    let mut records = Vec::new();
+    for number in 1.. {
+        let (name, mut line) = (format!("{shown}:{number}"), String::new());
+        let length =
+            input.by_ref().take(LINE_BYTES_MAX).read_line(&mut line).map_err(|error| format!("{name}: {error}"))?;
+        if length == 0 {
+            break;
+        }
+        if records.len() == PHASES_MAX {
+            return Err(format!("{shown}: more than {PHASES_MAX} records; no scenario has so many phases"));
+        }
+        records.push((name.clone(), StepRecord::from_line(&line).map_err(|error| format!("{name}: {error}"))?));
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_record_is_refused_with_its_line_and_nothing_is_overwritten() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.jsonl");
+        let refusal = |text: &str| {
+            fs::write(&path, text).expect("written");
+            let args = MergeArgs { files: vec![path.clone()], json: Some(path.clone()) };
+            let refusal = run(&args).expect_err("no records of parts");
+            assert_eq!(fs::read_to_string(&path).expect("still there"), text);
+            refusal
+        };
+        assert!(refusal("").starts_with("no records in these files"));
+        assert!(refusal("{\"schema\":\"weir.lab.knee/1\"}\n").contains("a.jsonl:1: schema is \"weir.lab.knee/1\""));
+        assert!(refusal("text\n").contains("a.jsonl:1: no record of a step"));
+        let absent = MergeArgs { files: vec![folder.path().join("absent.jsonl")], json: None };
+        assert!(run(&absent).is_err_and(|error| error.contains("absent.jsonl: ")));
+    }
+}
