@@ -73,7 +73,11 @@ mod tests {
 
     use weir_config::{Diagnostics, Snapshot};
     use weir_knee::{Backend, judge::Check, knee::Outcome};
-    use weir_trials::{KneeResult, result};
+    use weir_parties::peer::Telemetry;
+    use weir_trials::{
+        Budget, KneeResult,
+        result::{Conditions, shape_of},
+    };
 
     const FOUND: &str = include_str!("../../lab/trials/src/testdata/knee.json");
     const CONFIG: &str = include_str!("../../examples/weir.toml");
@@ -82,7 +86,8 @@ mod tests {
     fn found(backend: Backend, is_quick: bool) -> KneeResult {
         let mut found = KneeResult::from_json(FOUND).expect("a result");
         let scenario = weir_load::scenario::parse("scenario.toml", &found.scenario).expect("a scenario");
-        found.shape = result::shape_of(&scenario, 1, backend, is_quick);
+        let telemetry = Telemetry::On;
+        found.shape = shape_of(&scenario, &Conditions { budget: Budget::Cpus(1), backend, telemetry, is_quick });
         found
     }
 

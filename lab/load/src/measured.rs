@@ -82,6 +82,7 @@ impl Measured {
             window_s: load.window_s,
             intended: counts.intended,
             completed: counts.completed,
+            wire_bytes: self.tx_bytes + self.rx_bytes,
             skipped_backlog: counts.skipped_backlog,
             skipped_generator: counts.skipped_generator,
             shed: counts.shed_total(),

@@ -119,7 +119,7 @@ impl Crew {
             let name = format!("process-{}", part.index() + 1);
             let words = [request.weir.as_os_str(), "lab".as_ref(), "load-part".as_ref()];
             // Not pinned, as the shards of one process are not: its CPUs are for whoever started this one to say.
-            let (process, pipes) = Process::start_piped(&Launch::new(&name, None, words), folder.path())?;
+            let (process, pipes) = Process::start_piped(Launch::new(&name, None, words), folder.path())?;
             let told = told.clone();
             let index = members.len();
             thread::spawn(move || listen(index, pipes.output, &told));
