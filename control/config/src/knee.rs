@@ -56,6 +56,8 @@ pub(crate) struct Measured {
     pub(crate) is_at_ceiling: bool,
     pub(crate) is_synthetic: bool,
     pub(crate) has_tls: bool,
+    /// How much the gateway observed of itself: `off`, `on` or `capture-all`.
+    pub(crate) telemetry: &'static str,
     pub(crate) kernel: Option<String>,
     pub(crate) cpu_model: Option<String>,
 }
@@ -143,6 +145,7 @@ fn measured(bytes: &[u8]) -> Result<Measured, Unusable> {
         is_at_ceiling,
         is_synthetic: row.ends_with(SYNTHETIC),
         has_tls: text(&file, "/shape/tls")? != "off",
+        telemetry: telemetry(&text(&file, "/shape/telemetry")?)?,
         kernel: file["host"]["kernel"].as_str().map(str::to_owned),
         cpu_model: file["host"]["cpu_model"].as_str().map(str::to_owned),
     })
@@ -151,6 +154,11 @@ fn measured(bytes: &[u8]) -> Result<Measured, Unusable> {
 fn text(file: &Json, pointer: &str) -> Result<String, Unusable> {
     let found = file.pointer(pointer).and_then(Json::as_str);
     found.map(str::to_owned).ok_or_else(|| lacks(pointer))
+}
+
+fn telemetry(level: &str) -> Result<&'static str, Unusable> {
+    let known = ["off", "on", "capture-all"].into_iter().find(|known| *known == level);
+    known.ok_or_else(|| lacks("/shape/telemetry: off, on or capture-all"))
 }
 
 fn lacks(pointer: &str) -> Unusable {

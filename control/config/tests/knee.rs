@@ -59,18 +59,25 @@ fn a_measurement_that_differs_in_what_may_differ_is_used_and_the_difference_told
     let surroundings = holding(|it| {
         it["host"] = json!({ "kernel": "6.1.0", "cpu_model": "Fast 9000" });
         it["shape"]["row"] = json!("cache, synthetic back end");
+        it["shape"]["telemetry"] = json!("off");
         it["knee"]["outcome"] = json!("at_ceiling");
     });
     let source = with("knee = \"knee.json\"") + "[upstream.tls]\n";
     let snapshot = judged(&source, &surroundings).expect("a good file");
     let caveats = &snapshot.listeners[0].knee.as_ref().expect("a knee").caveats;
-    let words =
-        ["\"Fast 9000\" there, \"Slow 2000\" here", "\"6.1.0\" there", "without TLS", "own back end", "not below"];
+    let words = [
+        "\"Fast 9000\" there, \"Slow 2000\" here",
+        "\"6.1.0\" there",
+        "without TLS",
+        "telemetry off",
+        "own back end",
+        "not below",
+    ];
     assert_eq!(caveats.len(), words.len(), "{caveats:?}");
     for (caveat, words) in caveats.iter().zip(words) {
         assert!(caveat.contains(words), "{caveat}");
     }
-    assert_eq!(snapshot.warnings.warnings(), 5);
+    assert_eq!(snapshot.warnings.warnings(), 6);
     assert!(snapshot.warnings.iter().all(|one| one.path == "listener[0].knee" && one.line > 0));
     let same = holding(|it| it["host"] = json!({ "kernel": "6.18.1", "cpu_model": "Slow 2000" }));
     let snapshot = judged(&with("knee = \"knee.json\""), &same).expect("a good file");

@@ -264,7 +264,7 @@ pub fn failed_checks(trial: &Trial, rules: &Rules) -> Vec<Finding<Check>> {
 }
 
 /// Whether a valid trial is overload: any error, shed or skip, or completed far below offered, or p99 far above that of
-/// the low load. A trial that only misses its SLO is not clean, but not yet overload.
+/// the low load, both without the generator's lag. A trial that only misses its SLO is not clean, but not yet overload.
 #[must_use]
 pub fn is_overload(trial: &Trial, low_load_p99_us: u64, rules: &Rules) -> bool {
     let has_refusals = trial.errors.total() > 0 || trial.shed > 0 || trial.skipped_backlog > 0;
@@ -272,7 +272,7 @@ pub fn is_overload(trial: &Trial, low_load_p99_us: u64, rules: &Rules) -> bool {
     let p99_limit = rules.overload_p99_ratio * low_load_p99_us as f64;
     has_refusals
         || (trial.completed as f64) < rules.overload_completed_share * trial.intended as f64
-        || (has_p99 && trial.latency.sojourn_p99_us as f64 > p99_limit)
+        || (has_p99 && trial.latency.own_p99_us() as f64 > p99_limit)
 }
 
 /// What keeps a valid trial from being clean, latency apart.

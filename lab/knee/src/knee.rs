@@ -81,6 +81,9 @@ pub struct Base {
     pub sojourn_p50_us: u64,
     /// p99 sojourn, microseconds.
     pub sojourn_p99_us: u64,
+    /// The same without the lag of the generator: what overload is held against.
+    #[serde(default)]
+    pub own_p99_us: u64,
     /// CPU of the gateway per request, microseconds.
     pub gateway_cpu_us_per_req: Option<f64>,
 }
@@ -93,6 +96,7 @@ impl Base {
             rate,
             sojourn_p50_us: trial.latency.sojourn_p50_us,
             sojourn_p99_us: trial.latency.sojourn_p99_us,
+            own_p99_us: trial.latency.own_p99_us(),
             gateway_cpu_us_per_req: trial.parties.gateway_cpu_us_per_req.filter(|cost| cost.is_finite()),
         }
     }
@@ -114,6 +118,9 @@ pub struct Seen {
     pub completed: u64,
     /// p99 sojourn, microseconds.
     pub sojourn_p99_us: u64,
+    /// Of the generator behind its schedule, p99, microseconds: a part of the sojourn that is not the gateway's.
+    #[serde(default)]
+    pub lag_p99_us: u64,
     /// CPU of the gateway per completed request, microseconds.
     #[serde(default)]
     pub gateway_cpu_us_per_req: Option<f64>,

@@ -206,7 +206,7 @@ impl Search {
         trial.ceiling = self.validity_ceiling();
         let verdict = self.verdict(run, &trial);
         let is_overload =
-            verdict.is_valid() && self.base.is_some_and(|base| is_overload(&trial, base.sojourn_p99_us, &self.rules));
+            verdict.is_valid() && self.base.is_some_and(|base| is_overload(&trial, base.own_p99_us, &self.rules));
         let completed_rate = if trial.completed_rate().is_finite() { trial.completed_rate() } else { 0.0 };
         self.seen.push(Seen {
             run: *run,
@@ -215,6 +215,7 @@ impl Search {
             completed_rate,
             completed: trial.completed,
             sojourn_p99_us: trial.latency.sojourn_p99_us,
+            lag_p99_us: trial.latency.lag_p99_us,
             gateway_cpu_us_per_req: trial.parties.gateway_cpu_us_per_req.filter(|cost| cost.is_finite()),
             wire_gigabits: trial.wire_gigabits(),
         });
@@ -256,11 +257,7 @@ impl Search {
 
     /// The second failure of a trial ends the search with its reason.
     fn give_up(&mut self, trial: &Trial, verdict: Verdict) {
-        let outcome = match verdict {
-            Verdict::Invalid(found) if found.reason == Check::Samples => Outcome::TooFewSamples { n: trial.completed },
-            Verdict::Invalid(found) => Outcome::Invalid { check: found.reason },
-            Verdict::Unsteady | Verdict::Clean | Verdict::NotClean(_) => Outcome::Unsteady,
-        };
+        let outcome = outcome_of(trial, &verdict);
         let stop = stop_reason(trial, &verdict, &self.ceilings, &self.rules);
         self.end_with(outcome, Some(stop));
     }
@@ -311,6 +308,15 @@ impl Search {
         if let Stage::Done(knee) = &mut self.stage {
             knee.trail.clone_from(&self.trail);
         }
+    }
+}
+
+/// Of a search that ends with a trial that does not count.
+fn outcome_of(trial: &Trial, verdict: &Verdict) -> Outcome {
+    match verdict {
+        Verdict::Invalid(found) if found.reason == Check::Samples => Outcome::TooFewSamples { n: trial.completed },
+        Verdict::Invalid(found) => Outcome::Invalid { check: found.reason },
+        Verdict::Unsteady | Verdict::Clean | Verdict::NotClean(_) => Outcome::Unsteady,
     }
 }
 

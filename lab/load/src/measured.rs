@@ -45,8 +45,8 @@ impl Measured {
         self.outcome.merge(outcome);
         self.cpu_nanos += cpu_nanos;
         self.busiest_core = self.busiest_core.max(*busiest_core);
-        self.threads += threads;
-        self.connections_lost += connections_lost;
+        self.threads = self.threads.saturating_add(*threads);
+        self.connections_lost = self.connections_lost.saturating_add(*connections_lost);
         self.tx_bytes += tx_bytes;
         self.rx_bytes += rx_bytes;
     }

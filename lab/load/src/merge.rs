@@ -5,8 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use weir_knee::Trial;
+use weir_knee::trial::Errors;
 
 use crate::measured::{Measured, verdict};
+use crate::outcome::Counts;
 use crate::part::Part;
 use crate::record::{Host, PartOfRun, Placement, RecordError, StepRecord};
 
@@ -46,6 +48,9 @@ pub fn merge(parts: &[Named<'_>]) -> Result<(StepRecord, Trial), MergeError> {
     Ok((record, trial))
 }
 
+/// Largest figure of a record. 2^55: 400 days of CPU time, and the sum over 256 parts, which is the most, is still a number.
+const FIGURE_MAX: u64 = 1 << 55;
+
 type Checked<'a> = (&'a str, &'a StepRecord, &'a PartOfRun);
 
 /// In the order of the parts, if they are all of one phase.
@@ -56,6 +61,9 @@ fn checked<'a>(parts: &[Named<'a>]) -> Result<Vec<Checked<'a>>, MergeError> {
         if part.index.checked_sub(1).and_then(|index| Part::new(index, part.of)).is_none() {
             let part = format!("{}/{}", part.index, part.of);
             return Err(MergeError::Impossible { name: (*name).to_owned(), part });
+        }
+        if let Some(figure) = implausible(record, part) {
+            return Err(MergeError::Implausible { name: (*name).to_owned(), figure });
         }
         if let Some(first) = all.first()
             && let Some(what) = difference(first, &(name, record, part))
@@ -80,12 +88,25 @@ fn checked<'a>(parts: &[Named<'a>]) -> Result<Vec<Checked<'a>>, MergeError> {
     }
 }
 
+/// A figure that no run reaches; sums of those below stay far within their range.
+fn implausible(record: &StepRecord, part: &PartOfRun) -> Option<u64> {
+    let Counts { intended, sent, completed, late, skipped_backlog, skipped_generator, shed, errors, integrity } =
+        &record.counts;
+    let Errors { transport, protocol, status, timeout, payload } = *errors;
+    let plain = [*intended, *sent, *completed, *late, *skipped_backlog, *skipped_generator];
+    let failed = [transport, protocol, status, timeout, payload];
+    let checked = [integrity.checked, integrity.failed, integrity.race_suspect];
+    let used = [part.cpu_ns, part.connections_lost.into(), record.wire.tx_bytes, record.wire.rx_bytes];
+    let mut all = plain.into_iter().chain(failed).chain(checked).chain(used).chain(shed.values().copied());
+    all.find(|figure| *figure > FIGURE_MAX)
+}
+
 /// What two records differ in, though parts of one phase of one run do not.
 fn difference(first: &Checked<'_>, second: &Checked<'_>) -> Option<String> {
     let ((_, a, a_part), (_, b, b_part)) = (first, second);
     let (one, other) = (&a.identity, &b.identity);
     let (load, other_load) = (&a_part.load, &b_part.load);
-    let phase = |(_, record, part): &Checked<'_>| format!("{} ({})", part.phase, record.identity.step + 1);
+    let phase = |(_, record, part): &Checked<'_>| format!("{} ({})", part.phase, u64::from(record.identity.step) + 1);
     let rate = |rate: Option<f64>| rate.map_or("a closed loop".to_owned(), |rate| format!("{rate}/s"));
     // From what a user recognises to what only says that something differs.
     let facts: [(&str, String, String); 14] = [
@@ -160,6 +181,13 @@ pub enum MergeError {
         /// Such as `3/2`.
         part: String,
     },
+    /// A figure is beyond any run.
+    Implausible {
+        /// Of which record.
+        name: String,
+        /// The figure.
+        figure: u64,
+    },
     /// Two records are not of one phase of one run.
     Differ {
         /// Which.
@@ -201,6 +229,9 @@ impl fmt::Display for MergeError {
                 "{name}: this is a whole run, or was merged already; only records of `weir lab load --part` are merged"
             ),
             Self::Impossible { name, part } => write!(f, "{name}: there is no part {part}; the file is damaged"),
+            Self::Implausible { name, figure } => {
+                write!(f, "{name}: no run makes a figure of {figure}; the file is damaged")
+            }
             Self::Differ { one, other, what } => write!(
                 f,
                 "{one} and {other} are not parts of one run; they differ in {what}. Give each part the same scenario, \

@@ -149,7 +149,7 @@ impl Recorder {
         // Both have the same bounds, so this cannot fail; `read` checks them.
         let added = self.histogram.add(&other.histogram);
         debug_assert!(added.is_ok());
-        self.over_range += other.over_range;
+        self.over_range = self.over_range.saturating_add(other.over_range);
     }
 
     /// Samples.

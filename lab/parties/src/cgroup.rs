@@ -1,6 +1,8 @@
 //! A control group for one party: the CPU time of everything that it ever started, and, if asked, a share of one CPU.
 //!
-//! Controllers are looked for one by one: hosts with v1 controllers beside an empty unified hierarchy exist.
+//! Controllers are looked for one by one: hosts with v1 controllers beside an empty unified hierarchy exist. With v1 a group
+//! is made below that of this process. With v2, where a group with processes cannot have children with controllers, it is
+//! made at the root, and nothing there is changed.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -49,7 +51,7 @@ pub struct GroupTime {
 }
 
 impl Group {
-    /// A new group called `name` below that of this process, limited to `share` of one CPU.
+    /// A new group called `name`, limited to `share` of one CPU.
     ///
     /// # Errors
     /// No controller for CPU time is mounted, or this user may not make groups.
@@ -59,19 +61,27 @@ impl Group {
     pub fn create(name: &str, share: Option<f64>) -> Result<Self> {
         assert!(share.is_none_or(|share| (SHARE_MIN..=1.0).contains(&share)), "a share of a CPU");
         let read = |path: &str| fs::read_to_string(path).with_context(|| path.to_owned());
-        let parent = Folders::of_this_process(&read("/proc/self/mounts")?, &read("/proc/self/cgroup")?)?;
-        parent.each(remove_left_over);
+        let parent = Folders::of_parent(&read("/proc/self/mounts")?, &read("/proc/self/cgroup")?)?;
+        let stat = parent.bandwidth.join("cpu.stat");
+        ensure!(stat.exists(), "{} is not there", stat.display());
+        parent.all().for_each(remove_left_over);
         let name = format!("{PREFIX}{}-{name}", std::process::id());
         let folders = parent.join(&name);
         if parent.is_v2 && share.is_some() {
-            // Where it is on already, or this process may not, the group's own file tells.
-            let _ = fs::write(parent.bandwidth.join("cgroup.subtree_control"), "+cpu");
+            let path = parent.bandwidth.join("cgroup.subtree_control");
+            let controllers = read(&path.to_string_lossy())?;
+            let has_cpu = controllers.split_whitespace().any(|word| word == "cpu");
+            ensure!(has_cpu, "{} has no cpu; write +cpu there", path.display());
         }
-        folders.each_mut(|folder| match fs::create_dir(folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error).with_context(|| shown(folder)),
-            _ => Ok(()),
-        })?;
         let group = Self { folders };
+        for folder in group.folders.all() {
+            fs::create_dir(folder).with_context(|| shown(folder))?;
+        }
+        if group.folders.is_v2 {
+            // In a container the root is a group like others, and may take no processes below it.
+            let kind = read(&group.folders.bandwidth.join("cgroup.type").to_string_lossy())?;
+            ensure!(kind.trim() == "domain", "a group made here would be \"{}\"", kind.trim());
+        }
         if let Some(share) = share {
             group.limit(share)?;
         }
@@ -95,9 +105,7 @@ impl Group {
     /// Files into which a process writes 0 to join the group.
     #[must_use]
     pub fn doors(&self) -> Vec<PathBuf> {
-        let mut doors = Vec::new();
-        self.folders.each(|folder| doors.push(folder.join("cgroup.procs")));
-        doors
+        self.folders.all().map(|folder| folder.join("cgroup.procs")).collect()
     }
 
     /// What it uses.
@@ -109,7 +117,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        self.folders.each(|folder| {
+        for folder in self.folders.all() {
             // The kernel lets go of ended processes a little later.
             for _ in 0..REMOVE_ATTEMPTS {
                 match fs::remove_dir(folder) {
@@ -117,7 +125,7 @@ impl Drop for Group {
                     _ => break,
                 }
             }
-        });
+        }
     }
 }
 
@@ -146,8 +154,8 @@ impl Account {
 }
 
 impl Folders {
-    /// Of this process, from the texts of `/proc/self/mounts` and `/proc/self/cgroup`.
-    fn of_this_process(mounts: &str, own: &str) -> Result<Self> {
+    /// In which groups are made, from the texts of `/proc/self/mounts` and `/proc/self/cgroup`.
+    fn of_parent(mounts: &str, own: &str) -> Result<Self> {
         let v1 = |controller: &str| {
             let mount = mounts.lines().find_map(|line| {
                 let [_, folder, kind, options, ..] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
@@ -166,10 +174,7 @@ impl Folders {
             let [_, folder, kind, ..] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
             (kind == "cgroup2").then_some(folder)
         });
-        let path = own.lines().find_map(|line| line.strip_prefix("0::"));
-        let (mount, path) = mount.zip(path).context("no control groups are mounted")?;
-        let folder = Path::new(mount).join(path.trim_start_matches('/'));
-        ensure!(folder.join("cpu.stat").exists() || cfg!(test), "{} has no cpu.stat", folder.display());
+        let folder = PathBuf::from(mount.context("no control groups are mounted")?);
         Ok(Self { accounting: folder.clone(), bandwidth: folder, is_v2: true })
     }
 
@@ -177,21 +182,9 @@ impl Folders {
         Self { accounting: self.accounting.join(name), bandwidth: self.bandwidth.join(name), is_v2: self.is_v2 }
     }
 
-    fn each(&self, mut act: impl FnMut(&Path)) {
-        act(&self.accounting);
-        if self.bandwidth != self.accounting {
-            act(&self.bandwidth);
-        }
-    }
-
-    fn each_mut(&self, mut act: impl FnMut(&Path) -> Result<()>) -> Result<()> {
-        let mut result = Ok(());
-        self.each(|folder| {
-            if result.is_ok() {
-                result = act(folder);
-            }
-        });
-        result
+    fn all(&self) -> impl Iterator<Item = &Path> {
+        let bandwidth = (self.bandwidth != self.accounting).then_some(&*self.bandwidth);
+        [&*self.accounting].into_iter().chain(bandwidth)
     }
 }
 
@@ -218,14 +211,14 @@ mod tests {
     #[test]
     fn controllers_are_found_one_by_one() {
         let v1 = "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        let found = Folders::of_this_process(v1, "4:cpu,cpuacct:/jobs/1\n0::/jobs\n").expect("v1");
+        let found = Folders::of_parent(v1, "4:cpu,cpuacct:/jobs/1\n0::/jobs\n").expect("v1");
         let folder = PathBuf::from("/sys/fs/cgroup/cpu,cpuacct/jobs/1");
         assert_eq!(found, Folders { accounting: folder.clone(), bandwidth: folder, is_v2: false });
         let apart = "cgroup /a cgroup rw,cpuacct 0 0\ncgroup /b cgroup rw,cpu 0 0\n";
-        let found = Folders::of_this_process(apart, "2:cpuacct:/\n1:cpu:/x\n").expect("v1");
+        let found = Folders::of_parent(apart, "2:cpuacct:/\n1:cpu:/x\n").expect("v1");
         assert_eq!((found.accounting, found.bandwidth), (PathBuf::from("/a"), PathBuf::from("/b/x")));
-        let v2 = Folders::of_this_process("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", "0::/user\n").expect("v2");
-        assert_eq!((v2.is_v2, v2.bandwidth), (true, PathBuf::from("/sys/fs/cgroup/user")));
-        assert!(Folders::of_this_process("proc /proc proc rw 0 0\n", "0::/\n").is_err());
+        let v2 = Folders::of_parent("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n", "0::/user\n").expect("v2");
+        assert_eq!((v2.is_v2, v2.bandwidth), (true, PathBuf::from("/sys/fs/cgroup")));
+        assert!(Folders::of_parent("proc /proc proc rw 0 0\n", "0::/\n").is_err());
     }
 }

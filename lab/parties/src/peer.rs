@@ -48,7 +48,8 @@ pub enum Telemetry {
     /// As it is delivered.
     #[default]
     On,
-    /// The stages of every exchange timed, and a line of the access log for each, written to nowhere.
+    /// The stages of every exchange timed, and a line of the access log for each, written to nowhere. What the log cannot
+    /// take is dropped, as in service.
     CaptureAll,
 }
 

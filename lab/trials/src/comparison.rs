@@ -188,6 +188,11 @@ impl Worth {
 }
 
 impl Sample {
+    /// The gateway had a share of a CPU.
+    pub(crate) fn is_quota(&self) -> bool {
+        self.trial.host.is_quota
+    }
+
     pub(crate) fn new(trial: Trial, verdict: Verdict, worth: Worth, record: &StepRecord) -> Self {
         let gateway = record.resources.parties.get("gateway");
         Self {

@@ -53,7 +53,7 @@ impl fmt::Display for NotRun {
             Self::Quota { share, reason } => write!(
                 f,
                 "not run: a budget of {share} CPUs needs a control group with a quota, and this user cannot make one \
-                 ({reason}); run as root, or in a delegated group (systemd-run --user --scope -p Delegate=yes)"
+                 ({reason}); run as root"
             ),
         }
     }

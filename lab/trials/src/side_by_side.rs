@@ -5,9 +5,11 @@ use weir_knee::ratio::{BLOCKS_MIN, Ratio};
 use weir_knee::{Backend, Trial, cell};
 use weir_load::record::Host;
 use weir_load::recorder::Tail;
+use weir_parties::Peer;
+use weir_parties::peer::Telemetry;
 
 use crate::chart::{Axis, Chart, Field, Forest, Interval, Series};
-use crate::comparison::{Comparison, Metric, Row, Sample, Worth};
+use crate::comparison::{Arm, Comparison, Metric, Row, Sample, Worth};
 use crate::document::{Document, Part};
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -131,6 +133,19 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
     }
     if comparison.backend == Backend::Synthetic && comparison.placement.is_shared() {
         caveats.push("Origin and generator share a CPU.".to_owned());
+    }
+    let is_shaped = |row: &Row| row.blocks.iter().flat_map(|block| block.runs.values()).flatten().any(Sample::is_quota);
+    if comparison.rows.iter().any(is_shaped) {
+        caveats.push(
+            "Quota-shaped: each gateway has a share of a CPU, and latency has steps of a period's length.".into(),
+        );
+    }
+    let is_capturing = |arm: &&Arm| arm.name == Peer::weir(Telemetry::CaptureAll).name;
+    if let Some(arm) = comparison.arms.iter().find(is_capturing) {
+        caveats.push(format!(
+            "{}: what the access log cannot take is dropped, as in service; beyond some 20k/s its cost is a lower bound.",
+            arm.name
+        ));
     }
     if comparison.host.pmu != Some(true) {
         caveats.push("Cycles and instructions per request: not measurable on this host.".to_owned());

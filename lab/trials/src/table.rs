@@ -28,10 +28,11 @@ pub fn ended(run: &Run, trial: &Trial, verdict: &Verdict) -> String {
     let parties = &trial.parties;
     let cost = parties.gateway_cpu_us_per_req.map_or(String::new(), |cost| format!(", {cost:.2} us/request"));
     format!(
-        "{:<12} {:>8}/s done  p99 {:>7} us  gateway {}{cost}  origin {}  generator {}  {verdict}",
+        "{:<12} {:>8}/s done  p99 {:>7} us (lag {})  gateway {}{cost}  origin {}  generator {}  {verdict}",
         self::purpose(run.purpose),
         short(trial.completed_rate()),
         trial.latency.sojourn_p99_us,
+        trial.latency.lag_p99_us,
         share(parties.gateway_core_busiest),
         share(parties.origin_core_busiest),
         share(Some(parties.generator_core_busiest)),
@@ -71,7 +72,7 @@ pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
             above.repeats
         ),
         (Some(clean), None) => {
-            format!("  ({} of {} trials clean; no higher load could be offered)", clean.clean, clean.repeats)
+            format!("  ({} of {} trials clean; no higher load could be verified)", clean.clean, clean.repeats)
         }
         _ => String::new(),
     };
@@ -109,6 +110,9 @@ pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
     let (sink, direct) = (short(ceilings.null_sink), short(ceilings.direct));
     line("ceilings", format!("generator {sink}/s, direct {direct}/s, offered at most {}/s", short(knee.ceiling)));
     line("trials", knee.seen.len().to_string());
+    if knee.is_quota_shaped {
+        line("mind", "quota-shaped: latency has steps of the length of a period".to_owned());
+    }
     facts
 }
 

@@ -40,7 +40,7 @@ catalog! {
     }
     "Requests" {
         REQUESTS_IN_FLIGHT = gauge "weir_requests_in_flight" ["listener"] "Exchanges between head complete and end of reply.";
-        REQUESTS_TOTAL = counter "weir_requests_total" ["listener", "class"] "Requests received, by class of command, refused ones too; what is queued between MULTI and EXEC is a part of its EXEC.";
+        REQUESTS_TOTAL = counter "weir_requests_total" ["listener", "class"] "Requests received, by class of command, refused ones too but those that are wrong in themselves; what is queued between MULTI and EXEC is a part of its EXEC.";
         COMMAND_CALLS = counter "weir_command_calls_total" ["listener", "command"] "Requests by command; unknown commands are `unknown`.";
         REPLY_ERRORS = counter "weir_reply_errors_total" ["listener", "kind"] "Error replies sent to clients, by the first word of the error.";
         REQUEST_DURATION = histogram "weir_request_duration_seconds" ["listener"] "From the last byte of a request's head to its last reply byte handed to the socket.", buckets(Buckets::REQUEST);

@@ -37,6 +37,7 @@ pub(super) fn knee(
         check_protocol(section, knee, path, reader),
         check_workers(file, knee, path, reader),
         check_counters(file, knee, path, reader),
+        check_action(section, knee, path, reader),
     ];
     if fits.contains(&false) {
         return None;
@@ -118,6 +119,18 @@ fn check_counters(file: &FileSection, knee: &At<KneeFile>, path: &str, reader: &
     false
 }
 
+/// A ceiling of the lab is no limit of the listener: nobody is turned away for it.
+fn check_action(section: &ListenerSection, knee: &At<KneeFile>, path: &str, reader: &mut Reader<'_>) -> bool {
+    let action = &section.knee_action;
+    if action.value == KneeAction::Observe || !knee.value.measured.is_at_ceiling {
+        return true;
+    }
+    let what = "needs a knee, and the search ended where the lab could or should offer no more";
+    let help = "search again without --rate-max and with more CPUs for the generator, or set knee_action = \"observe\"";
+    error_at(action, path, "knee_action", what, help, reader);
+    false
+}
+
 /// In what the measurement differs from what runs here, in sentences, each with what can be done.
 fn caveats(measured: &Measured, has_tls: bool, reader: &Reader<'_>) -> Vec<(String, &'static str)> {
     let mut caveats = Vec::new();
@@ -137,13 +150,17 @@ fn caveats(measured: &Measured, has_tls: bool, reader: &Reader<'_>) -> Vec<(Stri
         let what = "it was found without TLS, which this listener or its upstream has".to_owned();
         caveat(what, "the lab cannot measure TLS; keep a distance with knee_warn");
     }
+    if measured.telemetry != "on" {
+        let what = format!("it was found with telemetry {}, which costs another share of the CPU", measured.telemetry);
+        caveat(what, "search again with --telemetry on");
+    }
     if measured.is_synthetic {
         let what = "it was found in front of the lab's own back end: a real one may carry less".to_owned();
         caveat(what, "search again with --behind HOST:PORT");
     }
     if measured.is_at_ceiling {
-        let what = "the lab could offer no more: the true knee is not below".to_owned();
-        caveat(what, "use it as it is, or search again with more CPUs for the generator");
+        let what = "the lab could or should offer no more: the true knee is not below".to_owned();
+        caveat(what, "search again without --rate-max and with more CPUs for the generator");
     }
     caveats
 }

@@ -53,6 +53,7 @@ impl Memory {
                     "knee-none.json",
                     file(&knee(|it| it["knee"]["outcome"] = json!({ "below": { "rate": 9.0 } })), 0o644),
                 ),
+                ("knee-at-ceiling.json", file(&knee(|it| it["knee"]["outcome"] = json!("at_ceiling")), 0o644)),
                 ("knee-no-side.json", file(&knee(|it| it["knee"]["clean"] = json!(null)), 0o644)),
                 ("knee-postgres.json", file(&knee(|it| it["scenario"] = json!("protocol = \"postgres\"")), 0o644)),
                 ("knee-of-4.json", file(&knee(|it| it["shape"]["budget_vcpu"] = json!(4.0)), 0o644)),

@@ -89,8 +89,8 @@ impl Search {
 
     /// A first sign that requests wait.
     fn has_backlog(&self, trial: &Trial) -> bool {
-        let base = self.base.map_or(0, |base| base.sojourn_p99_us);
-        trial.latency.sojourn_p99_us as f64 > self.rules.backlog_p99_ratio * base as f64
+        let base = self.base.map_or(0, |base| base.own_p99_us);
+        trial.latency.own_p99_us() as f64 > self.rules.backlog_p99_ratio * base as f64
     }
 
     pub(super) fn on_bisect(&mut self, rate: f64, trial: &Trial, is_clean: bool) {

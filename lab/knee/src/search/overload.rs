@@ -57,11 +57,13 @@ impl Search {
 
     /// Sets the rate of the present rung, or ends the ladder: at its last rung, or where the lab could not tell.
     fn climb(&mut self) {
-        let ceiling = self.ceiling();
+        let (ceiling, allowed) = (self.ceiling(), self.allowed());
         let Stage::Overload(ladder) = &mut self.stage else { return };
         let rate = self.rules.overload_ladder.get(ladder.rung).map(|factor| round(ladder.base * factor));
-        match rate.filter(|rate| *rate <= ceiling) {
-            Some(rate) => ladder.rate = rate,
+        match rate.filter(|rate| *rate <= allowed) {
+            Some(rate) if rate <= ceiling => ladder.rate = rate,
+            // There are further rungs, and the lab cannot climb them.
+            Some(_) => self.end_ladder(self.reach_outcome()),
             None => self.end_ladder(None),
         }
     }
@@ -105,11 +107,16 @@ impl Search {
 
     /// Verified at the highest load that could be offered: there is nothing above to climb.
     pub(super) fn finish_at_ceiling(&mut self) {
-        let ceiling = self.ceiling();
-        let stop = match &self.reach {
-            Some(reach) => reach.stop.clone(),
-            None => stop_at_ceiling(&self.ceilings, ceiling, self.asked.rate_max, &self.rules),
+        let stop = match (&self.reach, self.points.worst()) {
+            // A short trial failed above the knee by itself; the lab was only not fit for long ones.
+            (Some(_), Some(worst)) if self.stop_at(worst).is_some() => self.stop_at(worst),
+            (Some(reach), _) => Some(reach.stop.clone()),
+            (None, _) => Some(stop_at_ceiling(&self.ceilings, self.ceiling(), self.asked.rate_max, &self.rules)),
         };
-        self.finish(Outcome::AtCeiling, Some(stop));
+        let ended = self.reach_outcome();
+        self.finish(Outcome::AtCeiling, stop);
+        if let Stage::Done(knee) = &mut self.stage {
+            knee.overload_ended = ended;
+        }
     }
 }

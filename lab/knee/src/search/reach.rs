@@ -3,9 +3,10 @@
 //! Such a rate ends nothing: below it the search goes on, and ends at the highest load that could be offered, with the lab
 //! as the stop reason.
 
-use super::{Search, Stage, Then};
+use super::{Search, Stage, Then, outcome_of};
 use crate::command::Run;
 use crate::judge::{Check, Verdict};
+use crate::knee::Outcome;
 use crate::stop::{Stop, stop_reason};
 use crate::trial::Trial;
 
@@ -13,6 +14,8 @@ use crate::trial::Trial;
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
     rate: f64,
+    /// As a search that ended there would have ended: what lies above was not looked at.
+    pub(super) outcome: Outcome,
     /// Why.
     pub(super) stop: Stop,
 }
@@ -23,6 +26,10 @@ const LOAD_MAKES: [Check; 3] = [Check::GeneratorCpu, Check::GeneratorLag, Check:
 impl Search {
     pub(super) fn reach_rate(&self) -> Option<f64> {
         self.reach.as_ref().map(|reach| reach.rate)
+    }
+
+    pub(super) fn reach_outcome(&self) -> Option<Outcome> {
+        self.reach.as_ref().map(|reach| reach.outcome)
     }
 
     /// A trial failed twice for want of a lab that carries its rate, and a lower one was clean.
@@ -36,7 +43,7 @@ impl Search {
     pub(super) fn bound_by(&mut self, rate: f64, trial: &Trial, verdict: &Verdict) {
         if self.reach_rate().is_none_or(|reach| rate <= reach) {
             let stop = stop_reason(trial, verdict, &self.ceilings, &self.rules);
-            self.reach = Some(Reach { rate, stop });
+            self.reach = Some(Reach { rate, outcome: outcome_of(trial, verdict), stop });
         }
         if let Some(again) = self.again.take()
             && matches!(again.then, Then::StepDown)
@@ -46,7 +53,7 @@ impl Search {
         match &mut self.stage {
             Stage::Verify(round) if round.above == Some(rate) => {
                 // The knee's own repeats stand.
-                round.leave_out_above();
+                round.lose_above();
                 self.weigh();
             }
             _ => self.settle(),

@@ -17,6 +17,8 @@ pub(super) struct Round {
     pub(super) knee: f64,
     /// The step above; `None` at the ceiling.
     pub(super) above: Option<f64>,
+    /// The step above cannot be offered any more: what was seen of it has to do.
+    is_above_lost: bool,
     knee_clean: u32,
     above_clean: u32,
     above_failed: u32,
@@ -26,18 +28,19 @@ pub(super) struct Round {
 
 impl Round {
     pub(super) fn new(knee: f64, above: Option<f64>) -> Self {
-        Self { knee, above, knee_clean: 0, above_clean: 0, above_failed: 0, second: None }
+        Self { knee, above, is_above_lost: false, knee_clean: 0, above_clean: 0, above_failed: 0, second: None }
     }
 
-    /// The step above cannot be offered.
-    pub(super) fn leave_out_above(&mut self) {
-        (self.above, self.second) = (None, None);
+    /// See `is_above_lost`.
+    pub(super) fn lose_above(&mut self) {
+        (self.is_above_lost, self.second) = (true, None);
     }
 
     /// Rate, repeat and purpose of the next trial. Trials come in pairs, so that drift meets both sides alike.
     pub(super) fn wanted(&mut self, rng: &mut Rng) -> (f64, u32, Purpose) {
         let purpose = match (self.above, self.second.take()) {
             (None, _) => Purpose::VerifyKnee,
+            _ if self.is_above_lost => Purpose::VerifyKnee,
             (Some(_), Some(second)) => second,
             (Some(_), None) => {
                 let mut pair = [Purpose::VerifyKnee, Purpose::VerifyAbove];
@@ -95,10 +98,15 @@ impl Search {
         if round.second.is_some() || round.knee_clean < self.rules.verify_repeats {
             return;
         }
-        let Some(above) = round.above else {
+        let Some(above) = round.above.filter(|_| !round.is_above_lost || round.above_failed > 0) else {
             self.finish_at_ceiling();
             return;
         };
+        if round.is_above_lost {
+            // It was offered once, and failed: that is the upper side.
+            self.enter_overload(round.knee, above);
+            return;
+        }
         let repeats = round.above_clean + round.above_failed;
         let is_majority_failed = 2 * round.above_failed > repeats;
         // One failed repeat already bars the step above; more are run only to see on which side the majority is.

@@ -3,7 +3,7 @@
 use super::systems::{DIRECT, NULL_SINK, capped, drive, healthy, search};
 use crate::stop::{Ceilings, stop_reason};
 use crate::trial::{Refused, Used};
-use crate::{Asked, Length, Outcome, Purpose, Rate, Rules, Run, Stop, StopReason, Trial, judge};
+use crate::{Asked, Check, Length, Outcome, Purpose, Rate, Rules, Run, Stop, StopReason, Trial, judge};
 
 fn stopped(change: impl FnOnce(&mut Trial)) -> Stop {
     let rules = Rules::default();
@@ -108,7 +108,37 @@ fn a_step_above_that_cannot_be_offered_leaves_the_repeats_of_the_knee() {
     });
     assert_eq!((knee.outcome, knee.not_clean), (Outcome::AtCeiling, None));
     assert_eq!(knee.clean.unwrap().repeats, 3);
-    assert_eq!(knee.stop.unwrap().reason, StopReason::Generator);
+    // The short trial that failed there tells why.
+    assert_eq!(knee.stop.as_ref().unwrap().reason, StopReason::GatewayCpu);
+    assert_eq!(knee.overload_ended, Some(Outcome::Invalid { check: Check::GeneratorLag }));
+    // One long trial that counts is the upper side.
+    let mut times = 0;
+    let knee = search(|run| {
+        let mut trial = capped(run, 130_000.0);
+        if run.purpose == Purpose::VerifyAbove {
+            times += 1;
+            trial.skipped_generator = u64::from(times > 1);
+        }
+        trial
+    });
+    let above = knee.not_clean.unwrap();
+    assert_eq!((knee.outcome, above.repeats, above.clean), (Outcome::Verified, 1, 0));
+    assert_eq!(knee.clean.unwrap().repeats, 3);
+}
+
+#[test]
+fn rungs_that_the_lab_cannot_climb_are_no_sign_that_there_is_no_overload() {
+    // Out of reach above 150k; the latency target is missed above 130k, where nothing overflows.
+    let knee = search(|run| {
+        let mut trial = healthy(run);
+        let rate = run.rate.offered();
+        trial.skipped_generator = u64::from(rate > 150_000.0);
+        trial.slo_p99_us = Some(1_000);
+        trial.latency.sojourn_p99_us = if rate > 130_000.0 { 1_500 } else { 200 };
+        trial
+    });
+    assert_eq!((knee.outcome, knee.first_overload), (Outcome::Verified, None));
+    assert_eq!(knee.overload_cell("req/s").to_string(), "invalid: generator-lag");
 }
 
 #[test]

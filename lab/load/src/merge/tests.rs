@@ -183,6 +183,16 @@ fn what_does_not_belong_together_is_refused_by_name() {
     assert!(text.contains("part 1/2 comes twice, in file 1 and in file 2"), "{text}");
     let text = refusal(&|record| part_of(record).index = 3);
     assert!(text.contains("there is no part 3/2"), "{text}");
+    let huge: [Change; 3] = [
+        |record| record.counts.intended = u64::MAX,
+        |record| part_of(record).cpu_ns = u64::MAX,
+        |record| record.wire.rx_bytes = u64::MAX,
+    ];
+    for change in huge {
+        assert!(refusal(&change).starts_with("file 2: no run makes a figure of"), "{}", refusal(&change));
+    }
+    let text = refusal(&|record| record.identity.step = u32::MAX);
+    assert!(text.contains("phase: phase-1 (1) and phase-1 (4294967296)"), "{text}");
     let text = refusal(&|record| record.part = None);
     assert!(text.starts_with("file 2: this is a whole run, or was merged already"), "{text}");
     let text = refusal(&|record| record.latency.service.hist.truncate(8));

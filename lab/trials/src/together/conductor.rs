@@ -199,7 +199,11 @@ impl Member {
             Heard::Report(Report::Step(record)) => self.record = Some(*record),
             Heard::Report(Report::Done) => self.is_done = true,
             Heard::Report(Report::Failed(why)) => bail!("{} of the generator: {why}", self.name),
-            Heard::Broken(error) => bail!("{} says what is not understood: {error}", self.name),
+            // One that was killed may have died in the middle of a line.
+            Heard::Broken(error) => {
+                let gone = self.last_words();
+                bail!("{} says what is not understood: {error}; {gone:#}", self.name)
+            }
             Heard::End if self.is_done => {}
             Heard::End => return Err(self.last_words()),
         }
