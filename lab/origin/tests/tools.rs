@@ -16,6 +16,12 @@ struct Server(Child, SocketAddr);
 
 impl Server {
     fn start() -> Self {
+        // Between being found and being bound a port may become another's.
+        (0..10).find_map(|_| Self::try_start()).expect("redis-server ended ten times; has it a port?")
+    }
+
+    /// `None` if it ended.
+    fn try_start() -> Option<Self> {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = free.local_addr().expect("an address");
         drop(free);
@@ -25,14 +31,23 @@ impl Server {
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server of the PATH: run `cargo xtask setup`");
-        let server = Self(child, address);
+        let mut server = Self(child, address);
         let begun = Instant::now();
-        while std::net::TcpStream::connect(address).is_err() {
+        while !is_listening(address) {
+            if server.0.try_wait().expect("a child").is_some() {
+                return None;
+            }
             assert!(begun.elapsed() < Duration::from_secs(30), "redis-server does not listen");
             std::thread::sleep(Duration::from_millis(10));
         }
-        server
+        server.0.try_wait().expect("a child").is_none().then_some(server)
     }
+}
+
+/// A client that the kernel gives this very port reaches itself.
+fn is_listening(address: SocketAddr) -> bool {
+    let reached = std::net::TcpStream::connect(address);
+    reached.is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address))
 }
 
 impl Drop for Server {
