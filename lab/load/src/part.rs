@@ -11,49 +11,46 @@ use crate::record::Load;
 use crate::scenario::{Phase, Scenario};
 use crate::shard::{SHARDS_MAX, Shard};
 
-/// Which part, of how many.
+/// Which part, of how many: counted as shards are, and as many at the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Part {
-    index: u32,
-    of: u32,
-}
+pub struct Part(Shard);
 
 impl Part {
     /// A process that runs all shards.
-    pub const WHOLE: Self = Self { index: 0, of: 1 };
+    pub const WHOLE: Self = Self(Shard::ONLY);
 
-    /// Part `index` (from 0) of `of`; `None` unless `index < of <= SHARDS_MAX`.
+    /// Part `index` (from 0) of `of`; `None` if there is none, see [`Shard::new`].
     #[must_use]
     pub fn new(index: u32, of: u32) -> Option<Self> {
-        (index < of && of <= SHARDS_MAX).then_some(Self { index, of })
+        Shard::new(index, of).map(Self)
     }
 
-    /// Every part of `of`, in order; none if `of` is beyond [`SHARDS_MAX`].
+    /// Every part of `of`, in order; none if there cannot be as many.
     pub fn all(of: u32) -> impl Iterator<Item = Self> {
-        (0..of).filter_map(move |index| Self::new(index, of))
+        Shard::all(of).map(Self)
     }
 
     /// From 0.
     #[must_use]
     pub const fn index(self) -> u32 {
-        self.index
+        self.0.index()
     }
 
     /// Parts of the run.
     #[must_use]
     pub const fn of(self) -> u32 {
-        self.of
+        self.0.of()
     }
 
     /// The only part there is.
     #[must_use]
     pub const fn is_whole(self) -> bool {
-        self.of == 1
+        self.of() == 1
     }
 
     /// Its shards among `shards` of the scenario. Every shard belongs to one part.
     pub fn shards(self, shards: u32) -> impl Iterator<Item = Shard> {
-        Shard::all(shards).filter(move |shard| shard.index() % self.of == self.index)
+        Shard::all(shards).filter(move |shard| shard.index() % self.of() == self.index())
     }
 
     /// Connections of its shards.
@@ -80,14 +77,14 @@ impl Part {
     /// There are fewer shards than parts.
     pub fn check(self, scenario: &Scenario) -> Result<(), TooFewShards> {
         let Scenario { shards, .. } = *scenario;
-        if shards < self.of { Err(TooFewShards { parts: self.of, shards }) } else { Ok(()) }
+        if shards < self.of() { Err(TooFewShards { parts: self.of(), shards }) } else { Ok(()) }
     }
 }
 
 /// `2/4`, counted from 1.
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.index + 1, self.of)
+        write!(f, "{}/{}", self.index() + 1, self.of())
     }
 }
 

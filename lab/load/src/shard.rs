@@ -10,7 +10,7 @@ use weir_base::{
 pub const SHARDS_MAX: u32 = 256;
 
 /// Which shard, of how many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shard {
     index: u32,
     of: u32,

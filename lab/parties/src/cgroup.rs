@@ -60,8 +60,7 @@ impl Group {
     /// A share outside [`SHARE_MIN`] to 1.
     pub fn create(name: &str, share: Option<f64>) -> Result<Self> {
         assert!(share.is_none_or(|share| (SHARE_MIN..=1.0).contains(&share)), "a share of a CPU");
-        let read = |path: &str| fs::read_to_string(path).with_context(|| path.to_owned());
-        let parent = Folders::of_parent(&read("/proc/self/mounts")?, &read("/proc/self/cgroup")?)?;
+        let parent = Folders::of_parent(&read("/proc/self/mounts".as_ref())?, &read("/proc/self/cgroup".as_ref())?)?;
         let stat = parent.bandwidth.join("cpu.stat");
         ensure!(stat.exists(), "{} is not there", stat.display());
         parent.all().for_each(remove_left_over);
@@ -69,7 +68,7 @@ impl Group {
         let folders = parent.join(&name);
         if parent.is_v2 && share.is_some() {
             let path = parent.bandwidth.join("cgroup.subtree_control");
-            let controllers = read(&path.to_string_lossy())?;
+            let controllers = read(&path)?;
             let has_cpu = controllers.split_whitespace().any(|word| word == "cpu");
             ensure!(has_cpu, "{} has no cpu; write +cpu there", path.display());
         }
@@ -79,7 +78,7 @@ impl Group {
         }
         if group.folders.is_v2 {
             // In a container the root is a group like others, and may take no processes below it.
-            let kind = read(&group.folders.bandwidth.join("cgroup.type").to_string_lossy())?;
+            let kind = read(&group.folders.bandwidth.join("cgroup.type"))?;
             ensure!(kind.trim() == "domain", "a group made here would be \"{}\"", kind.trim());
         }
         if let Some(share) = share {
@@ -136,16 +135,12 @@ impl Account {
     /// The group is gone.
     pub fn now(&self) -> Result<GroupTime> {
         let Self(folders) = self;
-        let read = |folder: &Path, name: &str| {
-            let path = folder.join(name);
-            fs::read_to_string(&path).with_context(|| shown(&path))
-        };
-        let stat = read(&folders.bandwidth, "cpu.stat")?;
+        let stat = read(&folders.bandwidth.join("cpu.stat"))?;
         let field = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
         let run = if folders.is_v2 {
             Duration::from_micros(field("usage_usec ").context("a cpu.stat without usage_usec")?)
         } else {
-            let usage = read(&folders.accounting, "cpuacct.usage")?;
+            let usage = read(&folders.accounting.join("cpuacct.usage"))?;
             Duration::from_nanos(usage.trim().parse().context("cpuacct.usage is no number")?)
         };
         // Without a quota v2 does not tell, and nothing was stopped.
@@ -198,6 +193,10 @@ fn remove_left_over(parent: &Path) {
             let _ = fs::remove_dir(entry.path());
         }
     }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| shown(path))
 }
 
 fn shown(path: &Path) -> String {
