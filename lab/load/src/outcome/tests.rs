@@ -119,7 +119,10 @@ fn a_skip_is_blamed_on_who_made_it() {
     assert_eq!(at(100, 100), Turn::Send);
     assert_eq!(at(101, 101), Turn::SkipBacklog);
     assert_eq!(at(101, 500), Turn::SkipBacklog);
+    // A slot just in time, and a generator no slower than it may be.
+    assert_eq!(at(99, 101), Turn::SkipBacklog);
+    assert_eq!(at(91, 101), Turn::SkipBacklog);
     // With a slot in time: it is the generator that came too late.
-    assert_eq!(at(99, 101), Turn::SkipGenerator);
+    assert_eq!(at(90, 101), Turn::SkipGenerator);
     assert_eq!(at(0, 101), Turn::SkipGenerator);
 }
