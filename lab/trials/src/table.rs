@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use weir_knee::command::Rate;
+use weir_knee::knee::Seen;
 use weir_knee::trial::Trial;
 use weir_knee::{Knee, Purpose, Run, Verdict, cell::short};
 
@@ -82,12 +83,7 @@ pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
     let spread = spread.map_or(String::new(), |(low, high)| format!("  (95 % {} to {})", short(low), short(high)));
     line("peak completed", format!("{}{spread}", knee.peak_cell("req/s")));
     if let Some(clean) = knee.clean {
-        let at_knee = wire_gigabits(knee, |rate| rate == clean.rate);
-        let most = wire_gigabits(knee, |_| true);
-        line(
-            "wire",
-            format!("{at_knee:.2} Gb/s at the knee, {most:.2} Gb/s at most (both directions, at the clients)"),
-        );
+        line("throughput", throughput(knee, clean.rate));
     }
     line("planning read", knee.planning_read());
     if let Some(stop) = &knee.stop {
@@ -116,11 +112,23 @@ pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Most of the valid trials at such rates.
-fn wire_gigabits(knee: &Knee, is_meant: impl Fn(f64) -> bool) -> f64 {
-    let meant = knee.seen.iter().filter(|seen| seen.verdict.is_valid() && is_meant(seen.run.rate.offered()));
-    let through = meant.filter(|seen| seen.run.rate.offered() > 0.0);
-    through.map(|seen| seen.wire_gigabits).fold(0.0, f64::max)
+/// Bytes of requests and replies at the knee `clean` (requests per second) and at most, and what one of them costs.
+fn throughput(knee: &Knee, clean: f64) -> String {
+    let counted = |seen: &&Seen| seen.verdict.is_valid() && seen.run.rate.offered() > 0.0;
+    let through = || knee.seen.iter().filter(counted);
+    let most = |found: Option<&Seen>| found.map_or(0.0, |seen| seen.wire_gigabits);
+    let by_bytes = |a: &&Seen, b: &&Seen| a.wire_gigabits.total_cmp(&b.wire_gigabits);
+    let at_knee = through().filter(|seen| seen.run.rate.offered() == clean).max_by(by_bytes);
+    let cost = at_knee.and_then(cpu_us_per_mib).map_or(String::new(), |cost| format!(", gateway {cost:.0} us per MiB"));
+    let (knee, peak) = (most(at_knee), most(through().max_by(by_bytes)));
+    format!("{knee:.2} Gb/s at the knee{cost}; {peak:.2} Gb/s at most (requests and replies, at the clients)")
+}
+
+/// CPU of the gateway per mebibyte of requests and replies, microseconds.
+fn cpu_us_per_mib(seen: &Seen) -> Option<f64> {
+    let mebibytes = seen.wire_gigabits * 1e9 / 8.0 / f64::from(1 << 20);
+    let cost = seen.gateway_cpu_us_per_req.filter(|_| mebibytes > 0.0)?;
+    Some(cost * seen.completed_rate / mebibytes)
 }
 
 pub(crate) fn purpose(purpose: Purpose) -> &'static str {
