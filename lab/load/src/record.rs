@@ -104,7 +104,7 @@ pub struct Host {
     pub virt: Option<String>,
     /// `v1`, `v2` or `mixed`.
     pub cgroup: Option<String>,
-    /// Whether hardware counters can be read.
+    /// Whether the cores have hardware counters.
     pub pmu: Option<bool>,
     /// Descriptors that a process may have.
     pub nofile: Option<u64>,
@@ -231,8 +231,10 @@ pub struct Resources {
     pub box_us_per_req: Option<f64>,
     /// Share of the window that the hypervisor took, 0 to 1.
     pub steal: Option<f64>,
-    /// Of the gateway.
+    /// Of the gateway, by the processor's own counters.
     pub cycles_per_req: Option<f64>,
+    /// As `cycles_per_req`.
+    pub instructions_per_req: Option<f64>,
 }
 
 /// The cost of one party.

@@ -146,7 +146,7 @@ pub fn family(process: u32) -> Result<Vec<u32>> {
 }
 
 /// Ids of the threads of a process.
-fn tasks(process: u32) -> Result<Vec<u32>> {
+pub(crate) fn tasks(process: u32) -> Result<Vec<u32>> {
     let folder = format!("/proc/{process}/task");
     let entries = std::fs::read_dir(&folder).with_context(|| folder.clone())?;
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_string_lossy().parse().ok()).collect())

@@ -6,12 +6,14 @@
 //! | [`peer`] | gateways that can be measured, each described by a small TOML file |
 //! | [`place`] | CPUs that may be used, free ports |
 //! | [`cpu`] | CPU time of processes, threads and the machine, from procfs |
+//! | [`counters`] | cycles and instructions, where the machine counts them |
 //! | [`cgroup`] | control groups: CPU time of all that a party ever started, and a share of one CPU |
 //! | [`limits`] | descriptors, ports, swap and dropped connections: what must not run out during a measurement |
 //! | [`interrupt`] | Ctrl-C as an error, so that every child is ended on the way out |
 #![forbid(unsafe_code)]
 
 pub mod cgroup;
+pub mod counters;
 pub mod cpu;
 pub mod interrupt;
 pub mod limits;
@@ -20,6 +22,7 @@ pub mod place;
 pub mod process;
 
 pub use cgroup::Group;
+pub use counters::{Counted, Counters};
 pub use cpu::{BoxTime, BoxUse, CpuTime, CpuUse, ThreadTimes};
 pub use peer::Peer;
 pub use process::{Launch, Pipes, Process};

@@ -147,6 +147,12 @@ pub struct Sample {
     pub kernel_share: Option<f64>,
     /// Busy microseconds of all CPUs per completed request.
     pub box_us: Option<f64>,
+    /// Cycles of the gateway per completed request; `None` where the machine does not count them.
+    #[serde(default)]
+    pub cycles: Option<f64>,
+    /// As `cycles`.
+    #[serde(default)]
+    pub instructions: Option<f64>,
     /// Of the gateway, bytes.
     pub rss_max: Option<u64>,
     /// Share of the window that the hypervisor took.
@@ -200,6 +206,8 @@ impl Sample {
             worth,
             kernel_share: gateway.and_then(|gateway| gateway.kernel_share),
             box_us: record.resources.box_us_per_req,
+            cycles: record.resources.cycles_per_req,
+            instructions: record.resources.instructions_per_req,
             rss_max: gateway.and_then(|gateway| gateway.rss_max),
             steal: record.resources.steal.unwrap_or(0.0),
             trial,
@@ -362,6 +370,8 @@ mod tests {
             worth: Worth::All,
             kernel_share: None,
             box_us: None,
+            cycles: None,
+            instructions: None,
             rss_max: None,
             steal: 0.0,
         }

@@ -45,6 +45,8 @@ const WIRE: Metric = Metric {
     is_more_better: true,
 };
 const BOX: Metric = Metric { name: "box CPU per request", figure: |sample| sample.box_us, ..CPU };
+const CYCLES: Metric = Metric { name: "cycles/request", figure: |sample| sample.cycles, ..CPU };
+const INSTRUCTIONS: Metric = Metric { name: "instructions/request", figure: |sample| sample.instructions, ..CPU };
 const RSS: Metric = Metric { name: "RSS MiB", figure: |sample| sample.rss_max.map(|bytes| bytes as f64 / MIB), ..CPU };
 
 /// A percentile of fewer samples is no percentile.
@@ -147,7 +149,7 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
             arm.name
         ));
     }
-    if comparison.host.pmu != Some(true) {
+    if !has_counters(comparison) {
         caveats.push("Cycles and instructions per request: not measurable on this host.".to_owned());
     }
     caveats.extend(comparison.missing.iter().map(|missing| {
@@ -163,9 +165,15 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
     caveats
 }
 
+/// The processor counted for at least one run.
+fn has_counters(comparison: &Comparison) -> bool {
+    let mut blocks = comparison.rows.iter().flat_map(|row| &row.blocks);
+    blocks.any(|block| block.runs.values().flatten().any(|sample| sample.cycles.is_some()))
+}
+
 /// One line per arm. CPU seconds per million requests are microseconds per request.
 fn figures(comparison: &Comparison, row: &Row) -> Table {
-    let mut table = Table::new(&[
+    let mut heads = vec![
         "arm",
         "completed/s",
         "Gb/s",
@@ -179,7 +187,10 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
         "in the kernel",
         "box CPU-s per million",
         "RSS MiB",
-    ]);
+    ];
+    let counted: &[Metric] = if has_counters(comparison) { &[CYCLES, INSTRUCTIONS] } else { &[] };
+    heads.extend(counted.iter().map(|metric| metric.name));
+    let mut table = Table::new(&heads);
     for arm in &comparison.arms {
         let name = &*arm.name;
         let count = |figure: fn(&Trial) -> u64| {
@@ -193,7 +204,7 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
             })
         };
         let kernel = row.median(name, &KERNEL);
-        table.row(vec![
+        let mut cells = vec![
             name.to_owned(),
             row.median(name, &COMPLETED).map_or("-".to_owned(), cell::short),
             number(row.median(name, &WIRE), 2),
@@ -207,7 +218,9 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
             kernel.map_or("-".to_owned(), |share| format!("~{:.0} %", share * 1e2)),
             number(row.median(name, &BOX), 2),
             number(row.median(name, &RSS), 1),
-        ]);
+        ];
+        cells.extend(counted.iter().map(|metric| number(row.median(name, metric), 0)));
+        table.row(cells);
     }
     table
 }
@@ -300,6 +313,20 @@ pub(crate) fn host(host: &Host) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cycles_have_columns_where_they_were_counted() {
+        let mut compared = Comparison::from_json(include_str!("testdata/compared.json")).expect("a comparison");
+        let without = markdown(&compared);
+        assert!(without.contains("not measurable on this host") && !without.contains("cycles/request"));
+        let runs = compared.rows.iter_mut().flat_map(|row| &mut row.blocks).flat_map(|block| block.runs.values_mut());
+        for sample in runs.flatten() {
+            (sample.cycles, sample.instructions) = (Some(35_200.0), Some(23_900.0));
+        }
+        let with = markdown(&compared);
+        assert!(!with.contains("not measurable on this host"), "{with}");
+        assert!(with.contains("cycles/request") && with.contains("35200") && with.contains("23900"), "{with}");
+    }
 
     #[test]
     fn a_ratio_is_read_by_what_is_better() {

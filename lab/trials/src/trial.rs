@@ -89,7 +89,7 @@ pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> 
 
 /// What the window cost whom, for the record. Of the generator the record has more exact figures already.
 fn charge(resources: &mut Resources, watched: &Watched, answered: f64) {
-    let each = |micros: f64| (answered > 0.0).then(|| micros / answered);
+    let each = |used: f64| (answered > 0.0).then(|| used / answered);
     for (party, name) in [(Party::Gateway, "gateway"), (Party::Origin, "origin")] {
         let Some(used) = watched.parties.get(&party) else { continue };
         let cost = record::Party {
@@ -102,6 +102,10 @@ fn charge(resources: &mut Resources, watched: &Watched, answered: f64) {
             throttled: used.throttled,
         };
         resources.parties.insert(name.to_owned(), cost);
+    }
+    if let Some(counted) = watched.parties.get(&Party::Gateway).and_then(|gateway| gateway.counted) {
+        resources.cycles_per_req = each(counted.cycles);
+        resources.instructions_per_req = each(counted.instructions);
     }
     resources.box_us_per_req = each(watched.machine.busy_us);
     resources.steal = Some(watched.machine.steal);

@@ -9,7 +9,7 @@ use weir_base::Time;
 use weir_parties::cgroup::{Account, GroupTime};
 use weir_parties::cpu::family;
 use weir_parties::limits::{Descriptors, KernelCounters, resident_bytes};
-use weir_parties::{BoxTime, BoxUse, CpuTime, ThreadTimes};
+use weir_parties::{BoxTime, BoxUse, Counted, Counters, CpuTime, ThreadTimes};
 
 /// Length of a slice.
 const SLICE: Duration = Duration::from_secs(1);
@@ -46,6 +46,8 @@ pub(crate) struct PartyUse {
     pub(crate) threads: Vec<f64>,
     /// Share of the window that one thread, the one that did so most, was ready and waited for a CPU.
     pub(crate) wait: f64,
+    /// Cycles and instructions of a gateway; `None` where the machine does not count them.
+    pub(crate) counted: Option<Counted>,
     /// Of its CPU time, the share in the kernel: sampled.
     pub(crate) kernel_share: Option<f64>,
     /// Most descriptors of one of its processes at any look.
@@ -84,6 +86,8 @@ struct Member {
     party: Party,
     account: Option<Account>,
     processes: Vec<u32>,
+    /// Of a gateway: who is compared by them.
+    counters: Option<Counters>,
     fds: Descriptors,
     rss_max: u64,
 }
@@ -91,7 +95,9 @@ struct Member {
 impl Member {
     fn new(watchee: &Watchee) -> Result<Self> {
         let Watchee { party, id, account } = watchee.clone();
-        Ok(Self { party, account, processes: processes_of(party, id)?, fds: Descriptors::default(), rss_max: 0 })
+        let processes = processes_of(party, id)?;
+        let counters = if party == Party::Gateway { Counters::start(&processes) } else { None };
+        Ok(Self { party, account, processes, counters, fds: Descriptors::default(), rss_max: 0 })
     }
 
     /// Memory and descriptors, once a second. Only the first process must be there: others may come and go.
@@ -129,23 +135,27 @@ struct Look {
     at: Time,
     cpu: Vec<(CpuTime, ThreadTimes)>,
     groups: Vec<Option<GroupTime>>,
+    counted: Vec<Option<Counted>>,
     machine: BoxTime,
     kernel: KernelCounters,
 }
 
 impl Look {
-    fn now(members: &[Member]) -> Result<Self> {
+    fn now(members: &mut [Member]) -> Result<Self> {
         let cpu = members.iter().map(|member| CpuTime::with_threads(&member.processes)).collect::<Result<_>>()?;
         let group = |member: &Member| member.account.as_ref().map(Account::now).transpose();
         let groups = members.iter().map(group).collect::<Result<_>>()?;
-        Ok(Self { at: Time::now(), cpu, groups, machine: BoxTime::now()?, kernel: KernelCounters::now()? })
+        // Without them the rest of the figures stands.
+        let counted = |member: &mut Member| member.counters.as_mut()?.read().ok();
+        let counted = members.iter_mut().map(counted).collect();
+        Ok(Self { at: Time::now(), cpu, groups, counted, machine: BoxTime::now()?, kernel: KernelCounters::now()? })
     }
 }
 
 fn watch(parties: &[Watchee], begins: Time, ends: Time) -> Result<Watched> {
     let mut members: Vec<Member> = parties.iter().map(Member::new).collect::<Result<_>>()?;
     sleep_until(begins);
-    let first = Look::now(&members)?;
+    let first = Look::now(&mut members)?;
     let mut watched = Watched::default();
     let mut slice = first.machine;
     let mut at = begins;
@@ -158,15 +168,16 @@ fn watch(parties: &[Watchee], begins: Time, ends: Time) -> Result<Watched> {
         slice = now;
         members.iter_mut().try_for_each(Member::look)?;
     }
-    let last = Look::now(&members)?;
+    let last = Look::now(&mut members)?;
     let window = last.at.since(first.at).as_secs_f64();
     watched.machine = last.machine.since(first.machine);
     watched.kernel = last.kernel.since(first.kernel);
     // The looks may be a little late, and the window is that of the load.
-    let in_window = |seconds: f64| seconds * ends.since(begins).as_secs_f64() / window;
+    let in_window = |figure: f64| figure * ends.since(begins).as_secs_f64() / window;
     for (index, member) in members.iter().enumerate() {
         let (before, after) = (&first.cpu[index], &last.cpu[index]);
         let group = first.groups[index].zip(last.groups[index]);
+        let counted = first.counted[index].zip(last.counted[index]);
         let threads = after.1.since(&before.1);
         let cpu = after.0.since(before.0);
         let sampled = cpu.user_us + cpu.system_us;
@@ -180,6 +191,10 @@ fn watch(parties: &[Watchee], begins: Time, ends: Time) -> Result<Watched> {
             throttled: group.map(|(before, after)| after.throttled - before.throttled),
             wait: threads.iter().map(|thread| thread.wait.as_secs_f64() / window).fold(0.0, f64::max),
             threads: threads.iter().map(|thread| thread.run.as_secs_f64() / window).collect(),
+            counted: counted.map(|(before, after)| {
+                let Counted { cycles, instructions } = after.since(before);
+                Counted { cycles: in_window(cycles), instructions: in_window(instructions) }
+            }),
             kernel_share: (sampled > 0.0).then(|| cpu.system_us / sampled),
             fds: member.fds,
             rss_max: member.rss_max,

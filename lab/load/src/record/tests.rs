@@ -93,7 +93,7 @@ fn the_line_has_the_groups_and_names_of_the_schema() {
         ("load", "mode arrival offered connections pipeline streams payload window_s warmup_s late_limit_us"),
         ("counts", "intended sent completed late skipped_backlog skipped_generator shed errors integrity"),
         ("latency", "sojourn service backlog generator_lag first_event error_service"),
-        ("resources", "parties box_us_per_req steal cycles_per_req"),
+        ("resources", "parties box_us_per_req steal cycles_per_req instructions_per_req"),
         ("wire", "tx_bytes rx_bytes goodput_bytes connections_per_core"),
         ("verdict", "valid invalid_reason class not_clean_reason stop_reason evidence"),
     ] {

@@ -14,10 +14,18 @@ pub(super) fn facts() -> Host {
         cpu_model: weir_engine::host::cpu_model(),
         cpus: (cpus > 0).then_some(cpus),
         nofile: nofile(),
+        pmu: fs::read_dir("/sys/bus/event_source/devices")
+            .ok()
+            .map(|devices| devices.flatten().any(|device| is_pmu_of_cores(&device.file_name().to_string_lossy()))),
         somaxconn: line_of("/proc/sys/net/core/somaxconn").and_then(|text| text.parse().ok()),
         clocksource: line_of("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         ..Host::default()
     }
+}
+
+/// As the kernel names what counts the events of cores: one for all, one per kind of core, or by the design of the core.
+fn is_pmu_of_cores(name: &str) -> bool {
+    matches!(name, "cpu" | "cpu_core" | "cpu_atom") || name.starts_with("armv")
 }
 
 fn line_of(path: &str) -> Option<String> {
