@@ -175,15 +175,12 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The class of a trial at an offered load. Validity comes first: an invalid trial says nothing about the gateway. Nor does
-/// an unsteady one, unless far too little of it was completed: a queue that runs over need not do so evenly.
+/// The class of a trial at an offered load. Validity comes first: an invalid trial says nothing about the gateway. An
+/// unsteady one cannot be clean; what fails in it has failed, since the load of an open loop is even by its making.
 #[must_use]
 pub fn judge(trial: &Trial, rules: &Rules) -> Verdict {
     if let Some(&found) = failed_checks(trial, rules).first() {
         return Verdict::Invalid(found);
-    }
-    if !trial.is_steady && !is_far_from_complete(trial, rules) {
-        return Verdict::Unsteady;
     }
     if let Some(found) = blemish(trial, rules) {
         return Verdict::NotClean(found);
@@ -195,6 +192,7 @@ pub fn judge(trial: &Trial, rules: &Rules) -> Verdict {
     }
     match slo_missed(trial) {
         Some(found) => Verdict::NotClean(found),
+        None if !trial.is_steady => Verdict::Unsteady,
         None => Verdict::Clean,
     }
 }
@@ -271,11 +269,9 @@ pub fn is_overload(trial: &Trial, low_load_p99_us: u64, rules: &Rules) -> bool {
     let has_refusals = trial.errors.total() > 0 || trial.shed > 0 || trial.skipped_backlog > 0;
     let has_p99 = trial.completed >= rules.p99_samples_min;
     let p99_limit = rules.overload_p99_ratio * low_load_p99_us as f64;
-    has_refusals || is_far_from_complete(trial, rules) || (has_p99 && trial.latency.own_p99_us() as f64 > p99_limit)
-}
-
-fn is_far_from_complete(trial: &Trial, rules: &Rules) -> bool {
-    (trial.completed as f64) < rules.overload_completed_share * trial.intended as f64
+    has_refusals
+        || (trial.completed as f64) < rules.overload_completed_share * trial.intended as f64
+        || (has_p99 && trial.latency.own_p99_us() as f64 > p99_limit)
 }
 
 /// What keeps a valid trial from being clean, latency apart.

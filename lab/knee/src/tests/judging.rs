@@ -117,9 +117,10 @@ fn validity_comes_before_cleanness_and_causes_before_symptoms() {
     });
     assert_eq!(verdict.to_string(), "invalid: fds");
     assert_eq!(judged(|t| t.is_steady = false), Verdict::Unsteady);
-    assert_eq!(judged(|t| (t.is_steady, t.completed) = (false, 995_000)), Verdict::Unsteady);
     let overloaded = judged(|t| (t.is_steady, t.completed, t.skipped_backlog) = (false, 600_000, 400_000));
     assert_eq!(overloaded.to_string(), "not clean: skipped");
+    let late = judged(|t| (t.is_steady, t.slo_p99_us, t.latency.sojourn_p99_us) = (false, Some(1_000), 2_000));
+    assert_eq!(late.to_string(), "not clean: slo");
 }
 
 #[test]
