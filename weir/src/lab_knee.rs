@@ -177,5 +177,6 @@ fn result_of(args: &KneeArgs, request: &Request, found: &Found, scenario: String
         placement: found.placement.clone(),
         host: found.host.clone(),
         knee: found.knee.clone(),
+        courses: found.courses.clone(),
     }
 }

@@ -211,6 +211,7 @@ phase = [{ rate = 1000, duration = "1s" }]
             placement: Placement { gateway: vec![0], origin: vec![1], generator: vec![1] },
             host: weir_load::record::Host::default(),
             knee,
+            courses: Vec::new(),
         }
     }
 

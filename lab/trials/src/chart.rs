@@ -23,6 +23,8 @@ pub(crate) enum Chart {
     Field(Field),
     /// Ratios with their intervals, one per line.
     Forest(Forest),
+    /// Shares of a whole, one bar per line.
+    Bars(Bars),
 }
 
 /// Points in a field.
@@ -63,12 +65,27 @@ pub(crate) struct Interval {
     pub(crate) high: f64,
 }
 
+/// Shares.
+pub(crate) struct Bars {
+    pub(crate) title: String,
+    pub(crate) lines: Vec<Bar>,
+}
+
+/// One share of a whole, 0 to 1.
+pub(crate) struct Bar {
+    pub(crate) label: String,
+    pub(crate) share: f64,
+    /// Bars of one kind have one colour.
+    pub(crate) kind: usize,
+}
+
 impl Chart {
     /// There is nothing to see.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::Field(field) => field.series.iter().all(|series| series.points.is_empty()),
             Self::Forest(forest) => forest.lines.is_empty(),
+            Self::Bars(bars) => bars.lines.is_empty(),
         }
     }
 
@@ -76,6 +93,7 @@ impl Chart {
         match self {
             Self::Field(field) => &field.title,
             Self::Forest(forest) => &forest.title,
+            Self::Bars(bars) => &bars.title,
         }
     }
 
@@ -83,6 +101,7 @@ impl Chart {
         match self {
             Self::Field(field) => field.svg(),
             Self::Forest(forest) => forest.svg(),
+            Self::Bars(bars) => bars.svg(),
         }
     }
 }
@@ -265,6 +284,29 @@ impl Forest {
     }
 }
 
+impl Bars {
+    fn svg(&self) -> String {
+        let left = 20.0;
+        let width = WIDTH - RIGHT - left;
+        let mut svg = open(&self.title, TOP + LINE * self.lines.len() as f64);
+        for (index, Bar { label, share, kind }) in self.lines.iter().enumerate() {
+            let (top, colour) = (TOP + LINE * index as f64, kind % COLOURS);
+            let _ = write!(
+                svg,
+                r#"<text x="{left}" y="{:.1}">{}: {:.0} %</text><rect class="grid" fill="none" x="{left}" y="{:.1}" width="{width}" height="12"/><rect class="bar s{colour}" x="{left}" y="{:.1}" width="{:.1}" height="12"/>"#,
+                top + 14.0,
+                escaped(label),
+                share * 1e2,
+                top + 22.0,
+                top + 22.0,
+                width * share.clamp(0.0, 1.0)
+            );
+        }
+        svg.push_str("</svg>");
+        svg
+    }
+}
+
 fn open(title: &str, height: f64) -> String {
     let title = escaped(title);
     format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}"><title>{title}</title>"#)
@@ -311,5 +353,8 @@ mod tests {
         }
         let forest = Forest { title: "f".to_owned(), lines: vec![] };
         assert!(!forest.svg().contains("NaN"));
+        let bar = Bar { label: "a < b".to_owned(), share: 1.2, kind: 7 };
+        let bars = Bars { title: "b".to_owned(), lines: vec![bar] }.svg();
+        assert!(bars.contains("a &lt; b: 120 %") && bars.contains(r#"width="600.0""#), "{bars}");
     }
 }

@@ -21,7 +21,7 @@ use crate::comparison::{Arm, Block, Failed, Missing, Row, Sample, Worth};
 use crate::knee::Failure;
 use crate::placement::Placement;
 use crate::stage::{Behind, Stage, front_of};
-use crate::trial::{self, Subject};
+use crate::trial::{self, Ran, Subject};
 
 /// Warm-up, window and attempts of the direct ceiling.
 const CEILING_WARMUP: Duration = Duration::from_secs(1);
@@ -267,7 +267,7 @@ impl Fleet {
         let rules = Rules { slices_stolen_share_max, ..request.rules.clone() };
         let mut reason = String::new();
         for _ in 0..CEILING_ATTEMPTS {
-            let (trial, record) = trial::run(&scenario, &subject, &rules)?;
+            let Ran { trial, record, .. } = trial::run(&scenario, &subject, &rules)?;
             match judge_ceiling(&trial, &rules, true) {
                 Verdict::Invalid(found) => reason = found.reason.to_string(),
                 _ => return Ok((trial.completed_rate(), record)),
@@ -290,7 +290,7 @@ impl Fleet {
         };
         self.stage.check()?;
         ended?;
-        outcome
+        outcome.map(|Ran { trial, record, .. }| (trial, record))
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum Part {
     List(Vec<String>),
     /// Text as it is, under a title: a command, a configuration.
     Code(String, String),
-    /// A drawing, for HTML only: every figure in it stands in a table too.
+    /// A drawing, for HTML only: every figure in it stands in a table too, or in the file that the page was made from.
     Chart(Chart),
 }
 

@@ -7,16 +7,17 @@ use anyhow::{Result, bail};
 use weir_engine::settings::Address;
 use weir_knee::search::Asked;
 use weir_knee::{Command, Knee, Observation, Purpose, Rate, Rules, Run, Search, Trial, Verdict};
+use weir_load::Scenario;
 use weir_load::record::Host;
 use weir_load::scenario::{Mode, Phase};
-use weir_load::{Scenario, StepRecord};
 use weir_parties::Process;
 use weir_parties::peer::{Peer, Running, Telemetry};
 
 use crate::budget::Budget;
+use crate::course::Course;
 use crate::placement::{NotRun, Placement};
 use crate::stage::{Behind, Stage, front_of};
-use crate::trial::{self, Subject};
+use crate::trial::{self, Ran, Subject};
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -65,6 +66,8 @@ pub enum Progress<'a> {
 pub struct Found {
     /// The result.
     pub knee: Knee,
+    /// Of every trial of `knee.seen`, in its order.
+    pub courses: Vec<Course>,
     /// Who ran where.
     pub placement: Placement,
     /// The gateway's configuration.
@@ -118,14 +121,16 @@ pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Fo
     let config = gateway.config.clone();
     let mut driver = Driver { scenario: &request.scenario, rules: &request.rules, stage, gateway, sink: None };
     let (mut run_id, mut build, mut host) = (String::new(), String::new(), Host::default());
+    let mut courses = Vec::new();
     let mut command = search.next(None);
     loop {
         let run = match command {
-            Command::Done(knee) => return Ok(Found { knee: *knee, placement, config, run_id, build, host }),
+            Command::Done(knee) => return Ok(Found { knee: *knee, courses, placement, config, run_id, build, host }),
             Command::Run(run) => run,
         };
         told(&Progress::Begins(&run));
-        let (trial, record) = driver.run(&run)?;
+        let Ran { trial, record, course } = driver.run(&run)?;
+        courses.push(course);
         (run_id, build, host) = (record.identity.run_id, record.identity.build, record.host);
         let observation = Observation { run, trial };
         command = search.next(Some(&observation));
@@ -178,7 +183,7 @@ struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    fn run(&mut self, run: &Run) -> Result<(Trial, StepRecord)> {
+    fn run(&mut self, run: &Run) -> Result<Ran> {
         self.check()?;
         let scenario = scenario_of(self.scenario, run)?;
         let outcome = match run.purpose {
@@ -203,7 +208,7 @@ impl Driver<'_> {
     }
 
     /// The first of all, and perhaps again with more shards: the generator's own ceiling.
-    fn run_on_sink(&mut self, scenario: &Scenario) -> Result<(Trial, StepRecord)> {
+    fn run_on_sink(&mut self, scenario: &Scenario) -> Result<Ran> {
         let (process, target) = match &self.sink {
             Some(sink) => sink,
             None => self.sink.insert(self.stage.start_sink()?),

@@ -11,6 +11,7 @@
 //! | [`stage`] | the programs of a measurement: origin, sink, gateways |
 //! | `watch` | CPU, descriptors and kernel counters over one window, second by second |
 //! | `trial` | one trial: load and watch, as plain figures |
+//! | [`course`] | what a trial looked like second by second and core by core |
 //! | [`together`] | one load from several processes, begun together and merged |
 //! | [`mod@knee`] | the search from the first calibration to the last rung |
 //! | [`mod@compare`] | gateways side by side, interleaved |
@@ -27,6 +28,7 @@ mod budget;
 mod chart;
 pub mod compare;
 pub mod comparison;
+pub mod course;
 mod document;
 pub mod file;
 mod html;
@@ -44,6 +46,7 @@ mod watch;
 pub use budget::{Budget, BudgetError};
 pub use compare::compare;
 pub use comparison::Comparison;
+pub use course::Course;
 pub use knee::{Progress, Request, knee};
 pub use placement::{NotRun, Placement};
 pub use report::Report;

@@ -10,11 +10,13 @@ use weir_knee::ratio::median;
 use weir_knee::{Purpose, StopReason, Verdict, cell};
 use weir_load::recorder::Tail;
 
-use crate::chart::{Axis, Chart, Field, Series};
+use crate::chart::{Axis, Bar, Bars, Chart, Field, Series};
 use crate::comparison::Comparison;
+use crate::course::{Course, Tick};
 use crate::document::{Document, Part};
 use crate::file::FileError;
 use crate::result::{KneeResult, QUICK};
+use crate::watch::Party;
 use crate::{comparison, file, html, result, side_by_side, table};
 
 /// In the row of a search before a server that was there.
@@ -251,8 +253,11 @@ fn knee_chapter(name: &str, found: &KneeResult, title: &str) -> Document {
         let caveat = format!("{spoiled} of {} trials do not count: the lab was not fit for them.", all.len());
         page.add(Part::Caveat(caveat));
     }
-    page.add(Part::List(table::facts(&found.knee).iter().map(|(what, value)| format!("{what}: {value}")).collect()));
-    for chart in knee_charts(found).into_iter().filter(|chart| !chart.is_empty()) {
+    let mut facts: Vec<String> =
+        table::facts(&found.knee).iter().map(|(what, value)| format!("{what}: {value}")).collect();
+    facts.extend(busy_at_knee(found));
+    page.add(Part::List(facts));
+    for chart in knee_charts(found).into_iter().chain(courses(found)).filter(|chart| !chart.is_empty()) {
         page.add(Part::Chart(chart));
     }
     page.add(Part::Table(trials(found)));
@@ -326,6 +331,75 @@ fn knee_charts(found: &KneeResult) -> Vec<Chart> {
         chart("completed against offered load", "completed per second", false, |seen| Some(seen.completed_rate)),
         chart("CPU per request against load", "gateway CPU, us", false, |seen| seen.gateway_cpu_us_per_req),
     ]
+}
+
+/// The last trial of such a purpose that was as clean as its place says, with its course.
+fn last_of(found: &KneeResult, purpose: Purpose) -> Option<(&Seen, &Course)> {
+    let is_meant = |seen: &Seen| match seen.verdict {
+        Verdict::Clean => purpose == Purpose::VerifyKnee && found.knee.capacity() == Some(seen.run.rate.offered()),
+        Verdict::NotClean(_) => purpose == Purpose::VerifyAbove,
+        Verdict::Invalid(_) | Verdict::Unsteady => false,
+    };
+    let mut all = found.knee.seen.iter().zip(&found.courses).rev();
+    all.find(|(seen, _)| seen.run.purpose == purpose && is_meant(seen))
+}
+
+/// How busy the parties were when the knee was verified.
+fn busy_at_knee(found: &KneeResult) -> Option<String> {
+    let (_, course) = last_of(found, Purpose::VerifyKnee)?;
+    let shares = [Party::Gateway, Party::Origin, Party::Generator].into_iter().filter_map(|party| {
+        let share = course.busiest(party)?;
+        Some(format!("{} {:.0} %", party.name(), share * 1e2))
+    });
+    Some(format!("busiest core of each at the knee: {}", shares.collect::<Vec<_>>().join(", ")))
+}
+
+/// Second by second at the knee and above it, and core by core at the knee.
+fn courses(found: &KneeResult) -> Vec<Chart> {
+    let title = title_of(&found.shape);
+    let both = [(Purpose::VerifyKnee, "at the knee"), (Purpose::VerifyAbove, "above")];
+    let series = |figure: fn(&Tick) -> Option<f64>| -> Vec<Series> {
+        let of = |(purpose, words): (Purpose, &str)| {
+            let (seen, course) = last_of(found, purpose)?;
+            let points = course.seconds.iter().enumerate();
+            Some(Series {
+                name: format!("{words}, {}/s", cell::short(seen.run.rate.offered())),
+                points: points.filter_map(|(at, tick)| Some((at as f64 + 1.0, figure(tick)?))).collect(),
+                is_joined: true,
+            })
+        };
+        both.into_iter().filter_map(of).collect()
+    };
+    let begins = last_of(found, Purpose::VerifyKnee)
+        .and_then(|(_, course)| course.seconds.iter().position(|tick| tick.is_measured))
+        .map(|at| (at as f64 + 1.0, "measured from here".to_owned()));
+    let field = |what: &str, label, is_log, figure| {
+        Chart::Field(Field {
+            title: format!("{title}: {what}"),
+            x: Axis { label: "second of the trial", is_log: false },
+            y: Axis { label, is_log },
+            series: series(figure),
+            marks: begins.iter().cloned().collect(),
+        })
+    };
+    let busy = last_of(found, Purpose::VerifyKnee).map(|(_, course)| &course.busy);
+    let bars = busy.into_iter().flatten().enumerate().flat_map(|(kind, (party, shares))| {
+        shares.iter().enumerate().map(move |(thread, share)| Bar {
+            label: format!("{party}, thread {}", thread + 1),
+            share: *share,
+            kind,
+        })
+    });
+    let bars: Vec<Bar> = bars.collect();
+    let mut charts = vec![
+        field("latency second by second", "p99 sojourn, ms", true, |tick| Some(tick.p99_us? as f64 / 1e3)),
+        field("completed second by second", "completed", false, |tick| Some(tick.completed as f64)),
+    ];
+    charts.retain(|chart| !chart.is_empty());
+    if !bars.is_empty() {
+        charts.push(Chart::Bars(Bars { title: format!("{title}: share of a core at the knee"), lines: bars }));
+    }
+    charts
 }
 
 fn trials(found: &KneeResult) -> Table {
@@ -411,6 +485,28 @@ mod tests {
         let Rendered { markdown, html } = rendered(&[few]);
         assert!(markdown.contains("n/a (n = 7)"), "{markdown}");
         assert!(!html.contains("latency against offered load") && html.contains("CPU per request against load"));
+    }
+
+    #[test]
+    fn the_course_of_the_trials_at_the_knee_is_drawn() {
+        let page = rendered(&[found(|result| {
+            let tick = |second: u64| Tick {
+                completed: 45_000 + second,
+                failed: 0,
+                p99_us: Some(1_000 + second),
+                is_measured: second > 1,
+            };
+            let course = Course {
+                seconds: (0..5).map(tick).collect(),
+                busy: [("gateway".to_owned(), vec![0.91, 0.4]), ("generator".to_owned(), vec![0.55])].into(),
+            };
+            result.courses = vec![course; result.knee.seen.len()];
+        })]);
+        assert!(page.markdown.contains("busiest core of each at the knee: gateway 91 %, generator 55 %"));
+        for words in ["latency second by second", "measured from here", "gateway, thread 2: 40 %", "share of a core"] {
+            assert!(page.html.contains(words), "{words}");
+        }
+        assert!(!page.html.contains("above,"), "no step above was verified");
     }
 
     /// The pages of a search and of a comparison, whole. `WEIR_BLESS=1` writes them anew; read the difference.

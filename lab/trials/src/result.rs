@@ -11,6 +11,7 @@ use weir_load::scenario::{CommandKind, Mode};
 use weir_parties::peer::Telemetry;
 
 use crate::budget::Budget;
+use crate::course::Course;
 use crate::file::{self, FileError};
 use crate::placement::Placement;
 
@@ -49,6 +50,9 @@ pub struct KneeResult {
     pub host: Host,
     /// What was found.
     pub knee: Knee,
+    /// Of every trial of `knee.seen`, in its order; none in files of earlier builds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub courses: Vec<Course>,
 }
 
 impl KneeResult {

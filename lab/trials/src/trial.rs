@@ -15,6 +15,7 @@ use weir_parties::interrupt;
 use weir_parties::limits::ephemeral_ports;
 use weir_parties::peer::Running;
 
+use crate::course::Course;
 use crate::watch::{Party, PartyUse, Watch, Watched, Watchee};
 
 /// Pause between two looks at Ctrl-C.
@@ -29,6 +30,13 @@ pub(crate) struct Subject<'a> {
     pub(crate) target: &'a Address,
     pub(crate) gateway: Option<&'a Running>,
     pub(crate) origin: Option<u32>,
+}
+
+/// What a trial was.
+pub(crate) struct Ran {
+    pub(crate) trial: Trial,
+    pub(crate) record: StepRecord,
+    pub(crate) course: Course,
 }
 
 /// Whether several trials of `scenario` in a row mean something.
@@ -50,7 +58,7 @@ pub(crate) fn check(scenario: &Scenario) -> Result<()> {
 
 /// Runs one trial: the only phase of `scenario`. It writes the keys anew, if the scenario does so at all: what a reply must
 /// hold depends on the plan of the trial, and every trial finds the same data.
-pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> Result<(Trial, StepRecord)> {
+pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> Result<Ran> {
     let [phase] = &scenario.phases[..] else { bail!("a trial has one phase, not {}", scenario.phases.len()) };
     let (events, told) = mpsc::channel();
     let target = subject.target.clone();
@@ -59,14 +67,14 @@ pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> 
         move || weir_load::run(&scenario, &target, &events)
     });
     let mut watch = None;
-    let mut rates = Vec::new();
+    let mut course = Course::default();
     let mut step = None;
     loop {
         // The load cannot be interrupted; this process can.
         interrupt::check()?;
         match told.recv_timeout(LOOK) {
             Ok(Event::Phase { measures, ends }) => watch = Some(Watch::start(parties(subject), measures, ends)),
-            Ok(Event::Second(second)) => rates.push(second.slice.completed as f64),
+            Ok(Event::Second(second)) => course.add(&second),
             Ok(Event::Step { record, trial, .. }) => step = Some((*trial, *record)),
             Ok(Event::Preloading(_)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -78,19 +86,21 @@ pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> 
     }
     let (Some((mut trial, mut record)), Some(watch)) = (step, watch) else { bail!("the load ended without a result") };
     let watched = watch.finish()?;
+    course.watched(&watched);
+    let rates = course.completed();
     trial.is_steady = is_steady(&rates, phase.warmup, phase.duration, rules.steady_share);
     trial.answered_rate = answered_rate(&rates, phase.warmup, phase.duration);
     fill(&mut trial, &watched, subject)?;
     trial.parties.refused = most_refused(&record);
     let answered = trial.completed_rate() * trial.window_s;
     charge(&mut record.resources, &watched, answered);
-    Ok((trial, record))
+    Ok(Ran { trial, record, course })
 }
 
 /// What the window cost whom, for the record. Of the generator the record has more exact figures already.
 fn charge(resources: &mut Resources, watched: &Watched, answered: f64) {
     let each = |used: f64| (answered > 0.0).then(|| used / answered);
-    for (party, name) in [(Party::Gateway, "gateway"), (Party::Origin, "origin")] {
+    for party in [Party::Gateway, Party::Origin] {
         let Some(used) = watched.parties.get(&party) else { continue };
         let cost = record::Party {
             cpu_us_per_req: used.cpu_s.and_then(|seconds| each(seconds * 1e6)),
@@ -101,7 +111,7 @@ fn charge(resources: &mut Resources, watched: &Watched, answered: f64) {
             threads: Some(used.threads.len() as u32),
             throttled: used.throttled,
         };
-        resources.parties.insert(name.to_owned(), cost);
+        resources.parties.insert(party.name().to_owned(), cost);
     }
     if let Some(counted) = watched.parties.get(&Party::Gateway).and_then(|gateway| gateway.counted) {
         resources.cycles_per_req = each(counted.cycles);

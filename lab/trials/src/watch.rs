@@ -24,6 +24,17 @@ pub(crate) enum Party {
     Generator,
 }
 
+impl Party {
+    /// As results call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Origin => "origin",
+            Self::Generator => "generator",
+        }
+    }
+}
+
 /// Whom to watch.
 #[derive(Clone, Debug)]
 pub(crate) struct Watchee {
