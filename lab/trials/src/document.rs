@@ -1,4 +1,4 @@
-//! A page of results: parts in order, rendered as Markdown or as HTML. Both say the same; only HTML has charts.
+//! A page of results: elements in order, rendered as Markdown or as HTML. Both say the same; only HTML has charts.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,8 @@ use weir_knee::markdown::Table;
 
 use crate::chart::Chart;
 
-/// A part of a page.
-pub(crate) enum Part {
+/// What a page is made of.
+pub(crate) enum Element {
     /// A heading; 1 is the title of the page.
     Heading(u8, String),
     /// A paragraph.
@@ -24,27 +24,27 @@ pub(crate) enum Part {
     Chart(Chart),
 }
 
-/// Parts in their order.
+/// Elements in their order.
 #[derive(Default)]
-pub(crate) struct Document(Vec<Part>);
+pub(crate) struct Document(Vec<Element>);
 
 impl Document {
-    pub(crate) fn add(&mut self, part: Part) {
-        self.0.push(part);
+    pub(crate) fn add(&mut self, element: Element) {
+        self.0.push(element);
     }
 
     pub(crate) fn extend(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn elements(&self) -> &[Element] {
         &self.0
     }
 
     /// Every heading one level deeper: a page becomes a chapter.
     pub(crate) fn nested(mut self) -> Self {
-        for part in &mut self.0 {
-            if let Part::Heading(level, _) = part {
+        for element in &mut self.0 {
+            if let Element::Heading(level, _) = element {
                 *level += 1;
             }
         }
@@ -54,20 +54,20 @@ impl Document {
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::new();
         // Writing to a string does not fail.
-        for part in &self.0 {
-            let _ = match part {
-                Part::Heading(level, title) => write!(text, "{} {title}\n\n", "#".repeat((*level).into())),
-                Part::Text(words) => write!(text, "{words}\n\n"),
-                Part::Caveat(words) => write!(text, "> {words}\n\n"),
-                Part::Table(table) => writeln!(text, "{}", table.markdown()),
-                Part::List(points) => {
+        for element in &self.0 {
+            let _ = match element {
+                Element::Heading(level, title) => write!(text, "{} {title}\n\n", "#".repeat((*level).into())),
+                Element::Text(words) => write!(text, "{words}\n\n"),
+                Element::Caveat(words) => write!(text, "> {words}\n\n"),
+                Element::Table(table) => writeln!(text, "{}", table.markdown()),
+                Element::List(points) => {
                     points.iter().try_for_each(|point| writeln!(text, "- {point}")).and_then(|()| writeln!(text))
                 }
-                Part::Code(title, code) => {
+                Element::Code(title, code) => {
                     let fence = fence_for(code);
                     write!(text, "{title}:\n\n{fence}\n{}\n{fence}\n\n", code.trim_end())
                 }
-                Part::Chart(_) => Ok(()),
+                Element::Chart(_) => Ok(()),
             };
         }
         text.truncate(text.trim_end().len());
@@ -90,12 +90,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_divided_by_empty_lines_and_code_keeps_its_backticks() {
+    fn elements_are_divided_by_empty_lines_and_code_keeps_its_backticks() {
         let mut page = Document::default();
-        page.add(Part::Heading(1, "Title".to_owned()));
-        page.add(Part::Caveat("mind this".to_owned()));
-        page.add(Part::List(vec!["a".to_owned(), "b".to_owned()]));
-        page.add(Part::Code("run".to_owned(), "```\n".to_owned()));
+        page.add(Element::Heading(1, "Title".to_owned()));
+        page.add(Element::Caveat("mind this".to_owned()));
+        page.add(Element::List(vec!["a".to_owned(), "b".to_owned()]));
+        page.add(Element::Code("run".to_owned(), "```\n".to_owned()));
         let wanted = "## Title\n\n> mind this\n\n- a\n- b\n\nrun:\n\n````\n```\n````\n";
         assert_eq!(page.nested().markdown(), wanted);
     }

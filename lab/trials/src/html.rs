@@ -4,31 +4,31 @@ use std::fmt::Write as _;
 
 use weir_knee::markdown::Table;
 
-use crate::document::{Document, Part};
+use crate::document::{Document, Element};
 
 const STYLE: &str = include_str!("report.css");
 
 /// The page with its title.
 pub(crate) fn page(title: &str, document: &Document) -> String {
     let mut body = String::new();
-    for part in document.parts() {
+    for element in document.elements() {
         // Writing to a string does not fail.
-        let _ = match part {
-            Part::Heading(level, words) => writeln!(body, "<h{level}>{}</h{level}>", escaped(words)),
-            Part::Text(words) => writeln!(body, "<p>{}</p>", escaped(words)),
-            Part::Caveat(words) => writeln!(body, r#"<p class="caveat">{}</p>"#, escaped(words)),
-            Part::Table(rows) => writeln!(body, "{}", table(rows)),
-            Part::List(points) => {
+        let _ = match element {
+            Element::Heading(level, words) => writeln!(body, "<h{level}>{}</h{level}>", escaped(words)),
+            Element::Text(words) => writeln!(body, "<p>{}</p>", escaped(words)),
+            Element::Caveat(words) => writeln!(body, r#"<p class="caveat">{}</p>"#, escaped(words)),
+            Element::Table(rows) => writeln!(body, "{}", table(rows)),
+            Element::List(points) => {
                 let points: String = points.iter().map(|point| format!("<li>{}</li>", escaped(point))).collect();
                 writeln!(body, "<ul>{points}</ul>")
             }
-            Part::Code(name, code) => writeln!(
+            Element::Code(name, code) => writeln!(
                 body,
                 "<details><summary>{}</summary><pre>{}</pre></details>",
                 escaped(name),
                 escaped(code.trim_end())
             ),
-            Part::Chart(chart) => {
+            Element::Chart(chart) => {
                 let (title, svg) = (escaped(chart.title()), chart.svg());
                 writeln!(body, "<figure><figcaption>{title}</figcaption>{svg}</figure>")
             }
@@ -83,12 +83,12 @@ mod tests {
     fn what_comes_from_files_cannot_become_markup() {
         let mut document = Document::default();
         let evil = "<script>alert('x')</script>".to_owned();
-        document.add(Part::Heading(1, evil.clone()));
-        document.add(Part::Code(evil.clone(), evil.clone()));
-        document.add(Part::List(vec![evil.clone()]));
+        document.add(Element::Heading(1, evil.clone()));
+        document.add(Element::Code(evil.clone(), evil.clone()));
+        document.add(Element::List(vec![evil.clone()]));
         let mut rows = Table::new(&["a"]);
         rows.row(vec![evil.clone()]);
-        document.add(Part::Table(rows));
+        document.add(Element::Table(rows));
         let page = page(&evil, &document);
         assert!(!page.contains("<script"), "{page}");
         assert!(page.matches("&lt;script&gt;").count() >= 6);

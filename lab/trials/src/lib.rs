@@ -20,7 +20,7 @@
 //! | [`result`](mod@result) | the file of a search, which `weir plan` reads |
 //! | [`side_by_side`] | a comparison as a page |
 //! | [`report`] | a folder of results as one page: Markdown and HTML |
-//! | `document`, `html`, `chart` | parts of a page, and how they are written and drawn |
+//! | `document`, `html`, `chart` | elements of a page, and how they are written and drawn |
 //! | [`table`] | the rows that people read |
 #![forbid(unsafe_code)]
 

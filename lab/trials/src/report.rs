@@ -13,7 +13,7 @@ use weir_load::recorder::Tail;
 use crate::chart::{Axis, Bar, Bars, Chart, Field, Series};
 use crate::comparison::Comparison;
 use crate::course::{Course, Tick};
-use crate::document::{Document, Part};
+use crate::document::{Document, Element};
 use crate::file::FileError;
 use crate::result::{KneeResult, QUICK};
 use crate::watch::Party;
@@ -80,26 +80,26 @@ impl Report {
         self.comparisons.sort_by(|a, b| (&a.1.name, a.1.ended, &a.0).cmp(&(&b.1.name, b.1.ended, &b.0)));
         let title = "What it carries";
         let mut page = Document::default();
-        page.add(Part::Heading(1, title.to_owned()));
-        page.add(Part::Text(
+        page.add(Element::Heading(1, title.to_owned()));
+        page.add(Element::Text(
             "Made by weir lab report. In an open loop latency counts from the instant that the schedule gave to a request. \
              Nothing is extrapolated."
                 .to_owned(),
         ));
         if !self.knees.is_empty() {
-            page.add(Part::Heading(2, "Clean knees".to_owned()));
-            page.add(Part::Table(self.knee_table()));
+            page.add(Element::Heading(2, "Clean knees".to_owned()));
+            page.add(Element::Table(self.knee_table()));
         }
         for (name, found) in &self.knees {
             page.extend(knee_chapter(name, found, &self.title(found)));
         }
         for (name, compared) in &self.comparisons {
             page.extend(side_by_side::document(compared).nested());
-            page.add(Part::Text(format!("Every run is in {name}.")));
+            page.add(Element::Text(format!("Every run is in {name}.")));
         }
         if !self.unread.is_empty() {
-            page.add(Part::Heading(2, "Not read".to_owned()));
-            page.add(Part::List(self.unread.iter().map(|(name, why)| format!("{name}: {why}")).collect()));
+            page.add(Element::Heading(2, "Not read".to_owned()));
+            page.add(Element::List(self.unread.iter().map(|(name, why)| format!("{name}: {why}")).collect()));
         }
         Rendered { markdown: page.markdown(), html: html::page(title, &page) }
     }
@@ -229,21 +229,21 @@ fn knee_cell(results: &[&KneeResult]) -> String {
 fn knee_chapter(name: &str, found: &KneeResult, title: &str) -> Document {
     let mut page = Document::default();
     let is_real = found.shape.row.contains(REAL);
-    page.add(Part::Heading(2, format!("{title}, {} vCPU", found.shape.budget_vcpu)));
+    page.add(Element::Heading(2, format!("{title}, {} vCPU", found.shape.budget_vcpu)));
     if found.shape.row.ends_with(QUICK) {
-        page.add(Part::Caveat("A quick look: short trials, wide steps. Nothing to size from.".to_owned()));
+        page.add(Element::Caveat("A quick look: short trials, wide steps. Nothing to size from.".to_owned()));
     }
     if !is_real && found.placement.is_shared() {
-        page.add(Part::Caveat("Origin and generator share a CPU.".to_owned()));
+        page.add(Element::Caveat("Origin and generator share a CPU.".to_owned()));
     }
     if found.knee.is_quota_shaped {
-        page.add(Part::Caveat("Quota-shaped: latency has steps of the length of a period.".to_owned()));
+        page.add(Element::Caveat("Quota-shaped: latency has steps of the length of a period.".to_owned()));
     }
     let all = &found.knee.seen;
     let is_lag = |seen: &Seen| seen.verdict.is_valid() && seen.lag_p99_us * 10 > seen.sojourn_p99_us;
     let late = offered(found).filter(|(_, seen)| is_lag(seen)).count();
     if late > 0 {
-        page.add(Part::Caveat(format!(
+        page.add(Element::Caveat(format!(
             "In {late} of {} trials more than a tenth of the p99 is the generator's own lag: the gateway was faster.",
             all.len()
         )));
@@ -251,17 +251,17 @@ fn knee_chapter(name: &str, found: &KneeResult, title: &str) -> Document {
     let spoiled = all.iter().filter(|seen| !matches!(seen.verdict, Verdict::Clean | Verdict::NotClean(_))).count();
     if spoiled > 0 {
         let caveat = format!("{spoiled} of {} trials do not count: the lab was not fit for them.", all.len());
-        page.add(Part::Caveat(caveat));
+        page.add(Element::Caveat(caveat));
     }
     let mut facts: Vec<String> =
         table::facts(&found.knee).iter().map(|(what, value)| format!("{what}: {value}")).collect();
     facts.extend(busy_at_knee(found));
-    page.add(Part::List(facts));
+    page.add(Element::List(facts));
     for chart in knee_charts(found).into_iter().chain(courses(found)).filter(|chart| !chart.is_empty()) {
-        page.add(Part::Chart(chart));
+        page.add(Element::Chart(chart));
     }
-    page.add(Part::Table(trials(found)));
-    page.add(Part::List(vec![
+    page.add(Element::Table(trials(found)));
+    page.add(Element::List(vec![
         found.shape.row.clone(),
         match is_real {
             true => format!("{}; behind it {}, on whatever CPU it has", found.placement.without_origin(), found.behind),
@@ -271,9 +271,9 @@ fn knee_chapter(name: &str, found: &KneeResult, title: &str) -> Document {
         side_by_side::host(&found.host),
         format!("run {} in {name}", found.run_id),
     ]));
-    page.add(Part::Code("Again".to_owned(), found.command.clone()));
-    page.add(Part::Code("Scenario".to_owned(), found.scenario.clone()));
-    page.add(Part::Code("Configuration of the gateway".to_owned(), found.gateway_config.clone()));
+    page.add(Element::Code("Again".to_owned(), found.command.clone()));
+    page.add(Element::Code("Scenario".to_owned(), found.scenario.clone()));
+    page.add(Element::Code("Configuration of the gateway".to_owned(), found.gateway_config.clone()));
     page
 }
 

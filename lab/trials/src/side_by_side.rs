@@ -10,7 +10,7 @@ use weir_parties::peer::Telemetry;
 
 use crate::chart::{Axis, Chart, Field, Forest, Interval, Series};
 use crate::comparison::{Arm, Comparison, Metric, Row, Sample, Worth};
-use crate::document::{Document, Part};
+use crate::document::{Document, Element};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -66,29 +66,29 @@ pub fn markdown(comparison: &Comparison) -> String {
 /// A comparison: per rate the figures of each arm, then the ratios, then who they were and where.
 pub(crate) fn document(comparison: &Comparison) -> Document {
     let mut page = Document::default();
-    page.add(Part::Heading(1, format!("{}: side by side", comparison.name)));
-    caveats(comparison).into_iter().for_each(|caveat| page.add(Part::Caveat(caveat)));
+    page.add(Element::Heading(1, format!("{}: side by side", comparison.name)));
+    caveats(comparison).into_iter().for_each(|caveat| page.add(Element::Caveat(caveat)));
     for row in &comparison.rows {
-        page.add(Part::Heading(2, row.title()));
-        page.add(Part::Table(figures(comparison, row)));
+        page.add(Element::Heading(2, row.title()));
+        page.add(Element::Table(figures(comparison, row)));
         let (blocks, window) = (row.blocks.len(), row.window_s);
-        page.add(Part::Text(format!(
+        page.add(Element::Text(format!(
             "{blocks} blocks, each arm twice in each, {window:.0} s a run; medians over the runs, percentiles over all their \
              requests."
         )));
         let ratios = ratios(comparison, row);
         if !ratios.is_empty() {
-            page.add(Part::Table(ratios));
+            page.add(Element::Table(ratios));
         }
-        row.caveats().into_iter().for_each(|caveat| page.add(Part::Caveat(format!("{caveat}."))));
+        row.caveats().into_iter().for_each(|caveat| page.add(Element::Caveat(format!("{caveat}."))));
     }
     let charts = charts(comparison).into_iter().filter(|chart| !chart.is_empty());
-    charts.for_each(|chart| page.add(Part::Chart(chart)));
-    page.add(Part::Heading(2, "Conditions".to_owned()));
-    page.add(Part::List(conditions(comparison)));
-    page.add(Part::Code("Scenario".to_owned(), comparison.scenario.clone()));
+    charts.for_each(|chart| page.add(Element::Chart(chart)));
+    page.add(Element::Heading(2, "Conditions".to_owned()));
+    page.add(Element::List(conditions(comparison)));
+    page.add(Element::Code("Scenario".to_owned(), comparison.scenario.clone()));
     for arm in comparison.arms.iter().filter(|arm| !arm.config.is_empty()) {
-        page.add(Part::Code(format!("Configuration of {}", arm.name), arm.config.clone()));
+        page.add(Element::Code(format!("Configuration of {}", arm.name), arm.config.clone()));
     }
     page
 }
