@@ -146,7 +146,7 @@ pub enum Verdict {
     NotClean(Finding<NotClean>),
     /// The lab was not fit to tell.
     Invalid(Finding<Check>),
-    /// Warm-up never settled.
+    /// Valid, and its seconds do not agree about the completed rate.
     Unsteady,
 }
 
@@ -176,9 +176,19 @@ impl fmt::Display for Verdict {
 }
 
 /// The class of a trial at an offered load. Validity comes first: an invalid trial says nothing about the gateway. An
-/// unsteady one cannot be clean; what fails in it has failed, since the load of an open loop is even by its making.
+/// unsteady one may say something, see [`judge_uneven`].
 #[must_use]
 pub fn judge(trial: &Trial, rules: &Rules) -> Verdict {
+    match judge_uneven(trial, rules) {
+        Verdict::Clean | Verdict::NotClean(_) if !trial.is_steady => Verdict::Unsteady,
+        verdict => verdict,
+    }
+}
+
+/// As [`judge`], of a trial that was unsteady before: one that fails has failed then, since a queue that runs over need not
+/// do so evenly. It still cannot be clean.
+#[must_use]
+pub fn judge_uneven(trial: &Trial, rules: &Rules) -> Verdict {
     if let Some(&found) = failed_checks(trial, rules).first() {
         return Verdict::Invalid(found);
     }
@@ -192,8 +202,8 @@ pub fn judge(trial: &Trial, rules: &Rules) -> Verdict {
     }
     match slo_missed(trial) {
         Some(found) => Verdict::NotClean(found),
-        None if !trial.is_steady => Verdict::Unsteady,
-        None => Verdict::Clean,
+        None if trial.is_steady => Verdict::Clean,
+        None => Verdict::Unsteady,
     }
 }
 

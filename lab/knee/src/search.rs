@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use weir_base::rng::Rng;
 
 use crate::command::{Command, Length, Observation, Purpose, Rate, Run};
-use crate::judge::{Check, Finding, NotClean, Verdict, is_overload, judge, judge_ceiling};
+use crate::judge::{Check, Finding, NotClean, Verdict, is_overload, judge, judge_ceiling, judge_uneven};
 use crate::knee::{Base, Outcome, Seen, Transition};
 use crate::points::{NonMonotone, Points};
 use crate::rules::{BadRule, Rules};
@@ -245,6 +245,7 @@ impl Search {
         match run.purpose {
             Purpose::NullSink => judge_ceiling(trial, &self.rules, false),
             Purpose::Direct => judge_ceiling(trial, &self.rules, true),
+            _ if run.is_retry => judge_uneven(trial, &self.rules),
             _ => judge(trial, &self.rules),
         }
     }

@@ -12,6 +12,9 @@ pub use weir_knee::trial::Errors;
 use crate::recorder::Recorder;
 use crate::requests::Integrity;
 
+/// Longest lag of the generator that is a delay and no stall. 50 ms, as the judge of a trial has it for what was sent.
+pub const LAG_MAX: Duration = Duration::from_millis(50);
+
 /// The four instants of a request, in nanoseconds on one clock, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamps {
@@ -65,16 +68,16 @@ pub enum Turn {
 impl Turn {
     /// For a request intended at `intended`, with a slot since `ready`, whose turn is `now`; nanoseconds.
     ///
-    /// In an overload the queue stands at the late limit, and requests whose slot came just in time pass it by the
-    /// microseconds that any generator needs. So up to a tenth of the limit is not held against the generator, as a tenth
-    /// of the sojourn is not for requests that were sent.
+    /// In an overload the queue stands at the late limit, and requests whose slot came just in time pass it while the
+    /// generator gets round to them. So up to a tenth of the limit, and not more than [`LAG_MAX`], is not held against it,
+    /// as a tenth of the sojourn is not for requests that were sent.
     #[must_use]
     pub fn of(intended: u64, ready: u64, now: u64, late_limit: Duration) -> Self {
         let limit = u64::try_from(late_limit.as_nanos()).unwrap_or(u64::MAX);
         let (backlog, lag) = (ready.saturating_sub(intended), now.saturating_sub(ready));
         if now.saturating_sub(intended) <= limit {
             Self::Send
-        } else if backlog > limit || lag <= limit / 10 {
+        } else if backlog > limit || lag <= (limit / 10).min(LAG_MAX.as_nanos() as u64) {
             Self::SkipBacklog
         } else {
             Self::SkipGenerator
@@ -130,7 +133,7 @@ pub struct Counts {
     pub completed: u64,
     /// Completed, but after more than the late limit.
     pub late: u64,
-    /// Not sent: past the late limit while all slots were busy.
+    /// Not sent: past the late limit for want of a free slot.
     pub skipped_backlog: u64,
     /// Not sent: past the late limit because of the generator.
     pub skipped_generator: u64,

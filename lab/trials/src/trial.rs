@@ -9,8 +9,8 @@ use weir_engine::settings::Address;
 use weir_knee::Rules;
 use weir_knee::trial::{Refused, Trial, Used};
 use weir_load::record::{self, Resources};
-use weir_load::scenario::CommandKind;
-use weir_load::{Event, Scenario, StepRecord};
+use weir_load::scenario::{CommandKind, Mode};
+use weir_load::{Arrival, Event, Scenario, StepRecord};
 use weir_parties::interrupt;
 use weir_parties::limits::ephemeral_ports;
 use weir_parties::peer::Running;
@@ -30,10 +30,12 @@ pub(crate) struct Subject<'a> {
     pub(crate) target: &'a Address,
     pub(crate) gateway: Option<&'a Running>,
     pub(crate) origin: Option<u32>,
+    /// Count cycles and instructions of the gateway.
+    pub(crate) has_counters: bool,
 }
 
-/// What a trial was.
-pub(crate) struct Ran {
+/// What came of a trial.
+pub(crate) struct TrialOutcome {
     pub(crate) trial: Trial,
     pub(crate) record: StepRecord,
     pub(crate) course: Course,
@@ -58,7 +60,7 @@ pub(crate) fn check(scenario: &Scenario) -> Result<()> {
 
 /// Runs one trial: the only phase of `scenario`. It writes the keys anew, if the scenario does so at all: what a reply must
 /// hold depends on the plan of the trial, and every trial finds the same data.
-pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> Result<Ran> {
+pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> Result<TrialOutcome> {
     let [phase] = &scenario.phases[..] else { bail!("a trial has one phase, not {}", scenario.phases.len()) };
     let (events, told) = mpsc::channel();
     let target = subject.target.clone();
@@ -86,15 +88,17 @@ pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> 
     }
     let (Some((mut trial, mut record)), Some(watch)) = (step, watch) else { bail!("the load ended without a result") };
     let watched = watch.finish()?;
-    course.watched(&watched);
+    course.watched(&watched, subject.gateway.and_then(|gateway| gateway.share));
     let rates = course.completed();
-    trial.is_steady = is_steady(&rates, phase.warmup, phase.duration, rules.steady_share);
+    // Bursts are not even by their making.
+    let is_even = !matches!(scenario.mode, Mode::Open(Arrival::Gamma { .. } | Arrival::OnOff { .. }));
+    trial.is_steady = !is_even || is_steady(&rates, phase.warmup, phase.duration, rules.steady_share);
     trial.answered_rate = answered_rate(&rates, phase.warmup, phase.duration);
     fill(&mut trial, &watched, subject)?;
     trial.parties.refused = most_refused(&record);
     let answered = trial.completed_rate() * trial.window_s;
     charge(&mut record.resources, &watched, answered);
-    Ok(Ran { trial, record, course })
+    Ok(TrialOutcome { trial, record, course })
 }
 
 /// What the window cost whom, for the record. Of the generator the record has more exact figures already.
@@ -126,9 +130,11 @@ fn busiest(used: &PartyUse) -> f64 {
 }
 
 fn parties(subject: &Subject<'_>) -> Vec<Watchee> {
-    let watchee = |party, id, account| Watchee { party, id, account };
-    let gateway =
-        subject.gateway.map(|running| watchee(Party::Gateway, running.process.id(), running.process.account()));
+    let watchee = |party, id, account| Watchee { party, id, account, has_counters: false };
+    let gateway = subject.gateway.map(|running| Watchee {
+        has_counters: subject.has_counters,
+        ..watchee(Party::Gateway, running.process.id(), running.process.account())
+    });
     let origin = subject.origin.map(|id| watchee(Party::Origin, id, None));
     gateway.into_iter().chain(origin).chain([watchee(Party::Generator, std::process::id(), None)]).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::systems::healthy;
 use crate::command::{Length, Rate};
-use crate::judge::{failed_checks, is_overload, judge_ceiling};
+use crate::judge::{failed_checks, is_overload, judge_ceiling, judge_uneven};
 use crate::trial::{Backend, Used};
 use crate::{Check, NotClean, Purpose, Rules, Run, Trial, Verdict, judge};
 
@@ -117,10 +117,20 @@ fn validity_comes_before_cleanness_and_causes_before_symptoms() {
     });
     assert_eq!(verdict.to_string(), "invalid: fds");
     assert_eq!(judged(|t| t.is_steady = false), Verdict::Unsteady);
-    let overloaded = judged(|t| (t.is_steady, t.completed, t.skipped_backlog) = (false, 600_000, 400_000));
-    assert_eq!(overloaded.to_string(), "not clean: skipped");
-    let late = judged(|t| (t.is_steady, t.slo_p99_us, t.latency.sojourn_p99_us) = (false, Some(1_000), 2_000));
-    assert_eq!(late.to_string(), "not clean: slo");
+}
+
+#[test]
+fn a_trial_that_is_uneven_again_may_fail_but_not_be_clean() {
+    let mut uneven = Trial { is_steady: false, ..trial() };
+    let rules = Rules::default();
+    assert_eq!((judge(&uneven, &rules), judge_uneven(&uneven, &rules)), (Verdict::Unsteady, Verdict::Unsteady));
+    uneven.skipped_backlog = 1;
+    assert_eq!(judge(&uneven, &rules), Verdict::Unsteady);
+    assert_eq!(judge_uneven(&uneven, &rules).to_string(), "not clean: skipped");
+    (uneven.skipped_backlog, uneven.slo_p99_us, uneven.latency.sojourn_p99_us) = (0, Some(1_000), 2_000);
+    assert_eq!(judge_uneven(&uneven, &rules).to_string(), "not clean: slo");
+    uneven.parties.generator_core_busiest = 0.99;
+    assert_eq!(judge_uneven(&uneven, &rules).to_string(), "invalid: generator-cpu");
 }
 
 #[test]

@@ -283,6 +283,12 @@ fn the_second_failure_ends_the_search_with_its_reason() {
     assert_eq!(unsteady.outcome, Outcome::Unsteady);
     assert_eq!(unsteady.seen.len(), 5);
     assert_eq!(unsteady.clean_cell("req/s").to_string(), "invalid: unsteady");
+    let overrun = search(|run| {
+        let mut trial = capped(run, 130_000.0);
+        trial.is_steady = trial.completed == trial.intended;
+        trial
+    });
+    assert_eq!(overrun.outcome, Outcome::Verified, "what is overloaded twice need not be so evenly");
     let few = search(|run| {
         let mut trial = healthy(run);
         trial.slo_p99_us = Some(1_000);

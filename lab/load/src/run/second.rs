@@ -1,4 +1,4 @@
-//! One second of a phase, for the live view: of one shard, of a process, of all.
+//! One second of a phase, for the live view and the course of a trial: of one shard, of a process, of all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
