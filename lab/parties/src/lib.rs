@@ -22,7 +22,7 @@ pub mod place;
 pub mod process;
 
 pub use cgroup::Group;
-pub use counters::{Counted, Counters};
+pub use counters::{Counted, Counters, Reading};
 pub use cpu::{BoxTime, BoxUse, CpuTime, CpuUse, ThreadTimes};
 pub use peer::Peer;
 pub use process::{Launch, Pipes, Process};

@@ -21,7 +21,7 @@ use crate::comparison::{Arm, Block, Failed, Missing, Row, Sample, Worth};
 use crate::knee::Failure;
 use crate::placement::Placement;
 use crate::stage::{Behind, Stage, front_of};
-use crate::trial::{self, Ran, Subject};
+use crate::trial::{self, Subject, TrialOutcome};
 
 /// Warm-up, window and attempts of the direct ceiling.
 const CEILING_WARMUP: Duration = Duration::from_secs(1);
@@ -261,13 +261,14 @@ impl Fleet {
     fn direct_ceiling(&self, request: &Request) -> Result<(f64, StepRecord)> {
         let phase = Phase { name: "direct".to_owned(), rate: None, warmup: CEILING_WARMUP, duration: CEILING_WINDOW };
         let scenario = Scenario { mode: Mode::Closed, phases: vec![phase], ..request.scenario.clone() };
-        let subject = Subject { target: self.stage.behind(), gateway: None, origin: self.stage.origin() };
+        let subject =
+            Subject { target: self.stage.behind(), gateway: None, origin: self.stage.origin(), has_counters: false };
         // Of its few seconds one may be lost.
         let slices_stolen_share_max = Rules::quick().slices_stolen_share_max;
         let rules = Rules { slices_stolen_share_max, ..request.rules.clone() };
         let mut reason = String::new();
         for _ in 0..CEILING_ATTEMPTS {
-            let Ran { trial, record, .. } = trial::run(&scenario, &subject, &rules)?;
+            let TrialOutcome { trial, record, .. } = trial::run(&scenario, &subject, &rules)?;
             match judge_ceiling(&trial, &rules, true) {
                 Verdict::Invalid(found) => reason = found.reason.to_string(),
                 _ => return Ok((trial.completed_rate(), record)),
@@ -281,7 +282,7 @@ impl Fleet {
             Runner::Gateway(running) => (front_of(running), Some(&**running)),
             Runner::Direct => (self.stage.behind().clone(), None),
         };
-        let subject = Subject { target: &target, gateway, origin: self.stage.origin() };
+        let subject = Subject { target: &target, gateway, origin: self.stage.origin(), has_counters: true };
         let outcome = trial::run(scenario, &subject, rules);
         // A program that ended says more than the load that failed on it.
         let ended = match &mut self.runners[index] {
@@ -290,7 +291,7 @@ impl Fleet {
         };
         self.stage.check()?;
         ended?;
-        outcome.map(|Ran { trial, record, .. }| (trial, record))
+        outcome.map(|TrialOutcome { trial, record, .. }| (trial, record))
     }
 }
 

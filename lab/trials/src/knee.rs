@@ -17,7 +17,7 @@ use crate::budget::Budget;
 use crate::course::Course;
 use crate::placement::{NotRun, Placement};
 use crate::stage::{Behind, Stage, front_of};
-use crate::trial::{self, Ran, Subject};
+use crate::trial::{self, Subject, TrialOutcome};
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Fo
             Command::Run(run) => run,
         };
         told(&Progress::Begins(&run));
-        let Ran { trial, record, course } = driver.run(&run)?;
+        let TrialOutcome { trial, record, course } = driver.run(&run)?;
         courses.push(course);
         (run_id, build, host) = (record.identity.run_id, record.identity.build, record.host);
         let observation = Observation { run, trial };
@@ -183,7 +183,7 @@ struct Driver<'a> {
 }
 
 impl Driver<'_> {
-    fn run(&mut self, run: &Run) -> Result<Ran> {
+    fn run(&mut self, run: &Run) -> Result<TrialOutcome> {
         self.check()?;
         let scenario = scenario_of(self.scenario, run)?;
         let outcome = match run.purpose {
@@ -208,16 +208,16 @@ impl Driver<'_> {
     }
 
     /// The first of all, and perhaps again with more shards: the generator's own ceiling.
-    fn run_on_sink(&mut self, scenario: &Scenario) -> Result<Ran> {
+    fn run_on_sink(&mut self, scenario: &Scenario) -> Result<TrialOutcome> {
         let (process, target) = match &self.sink {
             Some(sink) => sink,
             None => self.sink.insert(self.stage.start_sink()?),
         };
-        let subject = Subject { target, gateway: None, origin: Some(process.id()) };
+        let subject = Subject { target, gateway: None, origin: Some(process.id()), has_counters: false };
         trial::run(scenario, &subject, self.rules)
     }
 
     fn through<'a>(&'a self, target: &'a Address) -> Subject<'a> {
-        Subject { target, gateway: Some(&self.gateway), origin: self.stage.origin() }
+        Subject { target, gateway: Some(&self.gateway), origin: self.stage.origin(), has_counters: false }
     }
 }

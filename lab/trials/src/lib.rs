@@ -11,7 +11,7 @@
 //! | [`stage`] | the programs of a measurement: origin, sink, gateways |
 //! | `watch` | CPU, descriptors and kernel counters over one window, second by second |
 //! | `trial` | one trial: load and watch, as plain figures |
-//! | [`course`] | what a trial looked like second by second and core by core |
+//! | [`course`] | what a trial looked like second by second and thread by thread |
 //! | [`together`] | one load from several processes, begun together and merged |
 //! | [`mod@knee`] | the search from the first calibration to the last rung |
 //! | [`mod@compare`] | gateways side by side, interleaved |

@@ -12,7 +12,7 @@ use weir_load::recorder::Tail;
 
 use crate::chart::{Axis, Bar, Bars, Chart, Field, Series};
 use crate::comparison::Comparison;
-use crate::course::{Course, Tick};
+use crate::course::{Course, CourseSecond};
 use crate::document::{Document, Element};
 use crate::file::FileError;
 use crate::result::{KneeResult, QUICK};
@@ -250,14 +250,15 @@ fn knee_chapter(name: &str, found: &KneeResult, title: &str) -> Document {
     }
     let spoiled = all.iter().filter(|seen| !matches!(seen.verdict, Verdict::Clean | Verdict::NotClean(_))).count();
     if spoiled > 0 {
-        let caveat = format!("{spoiled} of {} trials do not count: the lab was not fit for them.", all.len());
+        let caveat =
+            format!("{spoiled} of {} trials do not count: the lab was not fit, or they were uneven.", all.len());
         page.add(Element::Caveat(caveat));
     }
     let mut facts: Vec<String> =
         table::facts(&found.knee).iter().map(|(what, value)| format!("{what}: {value}")).collect();
     facts.extend(busy_at_knee(found));
     page.add(Element::List(facts));
-    for chart in knee_charts(found).into_iter().chain(courses(found)).filter(|chart| !chart.is_empty()) {
+    for chart in knee_charts(found).into_iter().chain(course_charts(found)).filter(|chart| !chart.is_empty()) {
         page.add(Element::Chart(chart));
     }
     page.add(Element::Table(trials(found)));
@@ -333,46 +334,50 @@ fn knee_charts(found: &KneeResult) -> Vec<Chart> {
     ]
 }
 
-/// The last trial of such a purpose that was as clean as its place says, with its course.
-fn last_of(found: &KneeResult, purpose: Purpose) -> Option<(&Seen, &Course)> {
-    let is_meant = |seen: &Seen| match seen.verdict {
-        Verdict::Clean => purpose == Purpose::VerifyKnee && found.knee.capacity() == Some(seen.run.rate.offered()),
-        Verdict::NotClean(_) => purpose == Purpose::VerifyAbove,
-        Verdict::Invalid(_) | Verdict::Unsteady => false,
-    };
+/// The last clean trial at the knee, with its course.
+fn at_knee(found: &KneeResult) -> Option<(&Seen, &Course)> {
+    let knee = found.knee.capacity()?;
     let mut all = found.knee.seen.iter().zip(&found.courses).rev();
-    all.find(|(seen, _)| seen.run.purpose == purpose && is_meant(seen))
+    all.find(|(seen, _)| seen.verdict.is_clean() && seen.run.rate.offered() == knee)
+}
+
+/// The last trial at the step above the knee that was not clean, with its course.
+fn above_knee(found: &KneeResult) -> Option<(&Seen, &Course)> {
+    let above = found.knee.not_clean?.rate;
+    let mut all = found.knee.seen.iter().zip(&found.courses).rev();
+    all.find(|(seen, _)| matches!(seen.verdict, Verdict::NotClean(_)) && seen.run.rate.offered() == above)
 }
 
 /// How busy the parties were when the knee was verified.
 fn busy_at_knee(found: &KneeResult) -> Option<String> {
-    let (_, course) = last_of(found, Purpose::VerifyKnee)?;
+    let (_, course) = at_knee(found)?;
     let shares = [Party::Gateway, Party::Origin, Party::Generator].into_iter().filter_map(|party| {
         let share = course.busiest(party)?;
         Some(format!("{} {:.0} %", party.name(), share * 1e2))
     });
-    Some(format!("busiest core of each at the knee: {}", shares.collect::<Vec<_>>().join(", ")))
+    let shares = shares.collect::<Vec<_>>().join(", ");
+    (!shares.is_empty()).then(|| format!("busiest thread of each at the knee: {shares} of its CPU"))
 }
 
-/// Second by second at the knee and above it, and core by core at the knee.
-fn courses(found: &KneeResult) -> Vec<Chart> {
+/// Second by second at the knee and above it, and thread by thread at the knee.
+fn course_charts(found: &KneeResult) -> Vec<Chart> {
+    let Some(at_knee) = at_knee(found) else { return Vec::new() };
     let title = title_of(&found.shape);
-    let both = [(Purpose::VerifyKnee, "at the knee"), (Purpose::VerifyAbove, "above")];
-    let series = |figure: fn(&Tick) -> Option<f64>| -> Vec<Series> {
-        let of = |(purpose, words): (Purpose, &str)| {
-            let (seen, course) = last_of(found, purpose)?;
-            let points = course.seconds.iter().enumerate();
+    let shown = [(Some(at_knee), "at the knee"), (above_knee(found), "above")];
+    let series = |figure: fn(&CourseSecond) -> Option<f64>| -> Vec<Series> {
+        let of = |(trial, words): (Option<(&Seen, &Course)>, &str)| {
+            let (seen, course) = trial?;
+            let points = course.until_window_ends().iter().enumerate();
             Some(Series {
                 name: format!("{words}, {}/s", cell::short(seen.run.rate.offered())),
-                points: points.filter_map(|(at, tick)| Some((at as f64 + 1.0, figure(tick)?))).collect(),
+                points: points.filter_map(|(at, second)| Some((at as f64 + 1.0, figure(second)?))).collect(),
                 is_joined: true,
             })
         };
-        both.into_iter().filter_map(of).collect()
+        shown.into_iter().filter_map(of).collect()
     };
-    let begins = last_of(found, Purpose::VerifyKnee)
-        .and_then(|(_, course)| course.seconds.iter().position(|tick| tick.is_measured))
-        .map(|at| (at as f64 + 1.0, "measured from here".to_owned()));
+    let measured = at_knee.1.seconds.iter().position(|second| second.is_measured);
+    let begins = measured.map(|at| (at as f64 + 1.0, "measured from here".to_owned()));
     let field = |what: &str, label, is_log, figure| {
         Chart::Field(Field {
             title: format!("{title}: {what}"),
@@ -382,8 +387,7 @@ fn courses(found: &KneeResult) -> Vec<Chart> {
             marks: begins.iter().cloned().collect(),
         })
     };
-    let busy = last_of(found, Purpose::VerifyKnee).map(|(_, course)| &course.busy);
-    let bars = busy.into_iter().flatten().enumerate().flat_map(|(kind, (party, shares))| {
+    let bars = at_knee.1.busy.iter().enumerate().flat_map(|(kind, (party, shares))| {
         shares.iter().enumerate().map(move |(thread, share)| Bar {
             label: format!("{party}, thread {}", thread + 1),
             share: *share,
@@ -391,15 +395,12 @@ fn courses(found: &KneeResult) -> Vec<Chart> {
         })
     });
     let bars: Vec<Bar> = bars.collect();
-    let mut charts = vec![
-        field("latency second by second", "p99 sojourn, ms", true, |tick| Some(tick.p99_us? as f64 / 1e3)),
-        field("completed second by second", "completed", false, |tick| Some(tick.completed as f64)),
-    ];
-    charts.retain(|chart| !chart.is_empty());
-    if !bars.is_empty() {
-        charts.push(Chart::Bars(Bars { title: format!("{title}: share of a core at the knee"), lines: bars }));
-    }
-    charts
+    vec![
+        field("latency second by second", "p99 sojourn, ms", true, |second| Some(second.p99_us? as f64 / 1e3)),
+        field("completed second by second", "completed", false, |second| Some(second.completed as f64)),
+        field("failed second by second", "refused, failed, skipped", false, |second| Some(second.failed as f64)),
+        Chart::Bars(Bars { title: format!("{title}: share of its CPU at the knee"), lines: bars }),
+    ]
 }
 
 fn trials(found: &KneeResult) -> Table {
@@ -434,6 +435,9 @@ fn trials(found: &KneeResult) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use weir_knee::knee::Side;
+    use weir_knee::{Backend, Outcome, Rules, Run, Trial};
+
     use super::*;
 
     /// A quick search as the program wrote it: clean up to 45.9k.
@@ -454,7 +458,7 @@ mod tests {
     #[test]
     fn repeats_stand_in_one_cell_with_those_that_found_nothing() {
         let higher = found(|result| result.knee.clean.as_mut().expect("clean").rate *= 1.1);
-        let none = found(|result| result.knee.outcome = weir_knee::Outcome::Unsteady);
+        let none = found(|result| result.knee.outcome = Outcome::Unsteady);
         let page = rendered(&[FOUND.to_owned(), higher, none]).markdown;
         assert!(page.contains("48.2k req/s (2 of 3 searches, 45.9k to 50.5k)"), "{page}");
     }
@@ -488,25 +492,50 @@ mod tests {
     }
 
     #[test]
-    fn the_course_of_the_trials_at_the_knee_is_drawn() {
+    fn the_courses_at_the_knee_and_above_it_are_drawn_and_no_others() {
         let page = rendered(&[found(|result| {
-            let tick = |second: u64| Tick {
-                completed: 45_000 + second,
-                failed: 0,
-                p99_us: Some(1_000 + second),
-                is_measured: second > 1,
-            };
-            let course = Course {
-                seconds: (0..5).map(tick).collect(),
-                busy: [("gateway".to_owned(), vec![0.91, 0.4]), ("generator".to_owned(), vec![0.55])].into(),
-            };
-            result.courses = vec![course; result.knee.seen.len()];
+            let knee = &mut result.knee;
+            let clean = knee.clean.expect("clean");
+            let mut above = *knee.seen.last().expect("trials");
+            (above.run.rate, above.verdict) = (Rate::Offered(clean.rate * 1.05), not_clean());
+            (knee.not_clean, knee.outcome) = (Some(Side { rate: clean.rate * 1.05, ..clean }), Outcome::Verified);
+            // The third stands for a step above that was left again.
+            let elsewhere = Seen { run: Run { rate: Rate::Offered(1e6), ..above.run }, ..above };
+            knee.seen.extend([above, elsewhere]);
+            let last = knee.seen.len();
+            result.courses = (0..last).map(|trial| course(1_000 * (last - trial) as u64)).collect();
         })]);
-        assert!(page.markdown.contains("busiest core of each at the knee: gateway 91 %, generator 55 %"));
-        for words in ["latency second by second", "measured from here", "gateway, thread 2: 40 %", "share of a core"] {
+        assert!(
+            page.markdown.contains("busiest thread of each at the knee: gateway 91 %, generator 55 % of its CPU"),
+            "{}",
+            page.markdown
+        );
+        for words in ["latency second by second", "measured from here", "gateway, thread 2: 40 %", "share of its CPU"] {
             assert!(page.html.contains(words), "{words}");
         }
-        assert!(!page.html.contains("above,"), "no step above was verified");
+        // Second 5 of the third from the end, and of the one behind it; second 6 drains.
+        assert!(page.html.contains("at the knee, 45.9k/s: 5, 3") && page.html.contains("above, 48.2k/s: 5, 2"));
+        assert!(!page.html.contains("/s: 6,") && !page.html.contains("1.0M/s:"));
+    }
+
+    fn not_clean() -> Verdict {
+        let trial = Trial { intended: 1, window_s: 1.0, is_steady: true, backend: Backend::Real, ..Trial::default() };
+        let verdict = weir_knee::judge(&trial, &Rules::default());
+        assert!(matches!(verdict, Verdict::NotClean(_)), "{verdict}");
+        verdict
+    }
+
+    fn course(p99_us: u64) -> Course {
+        let second = |at: u64| CourseSecond {
+            completed: 45_000 + at,
+            failed: 0,
+            p99_us: Some(p99_us),
+            is_measured: (1..5).contains(&at),
+        };
+        Course {
+            seconds: (0..6).map(second).collect(),
+            busy: [("gateway".to_owned(), vec![0.91, 0.4]), ("generator".to_owned(), vec![0.55])].into(),
+        }
     }
 
     /// The pages of a search and of a comparison, whole. `WEIR_BLESS=1` writes them anew; read the difference.

@@ -150,7 +150,14 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
         ));
     }
     if !has_counters(comparison) {
-        caveats.push("Cycles and instructions per request: not measurable on this host.".to_owned());
+        let why = match comparison.host.pmu {
+            Some(false) => "not measurable on this host",
+            Some(true) => {
+                "this user may not read the processor's counters (kernel.perf_event_paranoid), or others had them"
+            }
+            None => "not recorded",
+        };
+        caveats.push(format!("Cycles and instructions per request: {why}."));
     }
     caveats.extend(comparison.missing.iter().map(|missing| {
         format!(
@@ -286,6 +293,12 @@ fn conditions(comparison: &Comparison) -> Vec<String> {
             .to_owned(),
         false => "closed loop: the next request leaves after the reply, so a stall hides".to_owned(),
     });
+    if has_counters(comparison) {
+        points.push(
+            "the processor's counters were on in every run; they cost each arm a little at every switch of threads"
+                .to_owned(),
+        );
+    }
     points.extend(
         [
             "CPU: accumulated run time of all threads over the window per completed request; `~`: sampled by the kernel",
@@ -317,14 +330,21 @@ mod tests {
     #[test]
     fn cycles_have_columns_where_they_were_counted() {
         let mut compared = Comparison::from_json(include_str!("testdata/compared.json")).expect("a comparison");
-        let without = markdown(&compared);
-        assert!(without.contains("not measurable on this host") && !without.contains("cycles/request"));
+        let without = |pmu, compared: &mut Comparison| {
+            compared.host.pmu = pmu;
+            markdown(compared)
+        };
+        for (pmu, why) in [(Some(false), "not measurable"), (Some(true), "perf_event_paranoid"), (None, "not recorded")]
+        {
+            let page = without(pmu, &mut compared);
+            assert!(page.contains(why) && !page.contains("cycles/request"), "{page}");
+        }
         let runs = compared.rows.iter_mut().flat_map(|row| &mut row.blocks).flat_map(|block| block.runs.values_mut());
         for sample in runs.flatten() {
             (sample.cycles, sample.instructions) = (Some(35_200.0), Some(23_900.0));
         }
         let with = markdown(&compared);
-        assert!(!with.contains("not measurable on this host"), "{with}");
+        assert!(!with.contains("not recorded") && with.contains("counters were on"), "{with}");
         assert!(with.contains("cycles/request") && with.contains("35200") && with.contains("23900"), "{with}");
     }
 

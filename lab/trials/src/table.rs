@@ -82,8 +82,8 @@ pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
     let spread = knee.peak.and_then(|peak| peak.completed.interval());
     let spread = spread.map_or(String::new(), |(low, high)| format!("  (95 % {} to {})", short(low), short(high)));
     line("peak completed", format!("{}{spread}", knee.peak_cell("req/s")));
-    if let Some(clean) = knee.clean {
-        line("throughput", throughput(knee, clean.rate));
+    if let Some(bytes) = knee.clean.and_then(|clean| throughput(knee, clean.rate)) {
+        line("throughput", bytes);
     }
     line("planning read", knee.planning_read());
     if let Some(stop) = &knee.stop {
@@ -112,23 +112,26 @@ pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// Bytes of requests and replies at the knee `clean` (requests per second) and at most, and what one of them costs.
-fn throughput(knee: &Knee, clean: f64) -> String {
+/// Bytes of requests and replies at the knee, `clean_rate` requests per second, and at most, and what a mebibyte costs;
+/// `None` if bytes were not counted, as in files of earlier builds.
+fn throughput(knee: &Knee, clean_rate: f64) -> Option<String> {
     let counted = |seen: &&Seen| seen.verdict.is_valid() && seen.run.rate.offered() > 0.0;
     let through = || knee.seen.iter().filter(counted);
     let most = |found: Option<&Seen>| found.map_or(0.0, |seen| seen.wire_gigabits);
     let by_bytes = |a: &&Seen, b: &&Seen| a.wire_gigabits.total_cmp(&b.wire_gigabits);
-    let at_knee = through().filter(|seen| seen.run.rate.offered() == clean).max_by(by_bytes);
+    let at_knee = through().filter(|seen| seen.run.rate.offered() == clean_rate).max_by(by_bytes);
     let cost = at_knee.and_then(cpu_us_per_mib).map_or(String::new(), |cost| format!(", gateway {cost:.0} us per MiB"));
-    let (knee, peak) = (most(at_knee), most(through().max_by(by_bytes)));
-    format!("{knee:.2} Gb/s at the knee{cost}; {peak:.2} Gb/s at most (requests and replies, at the clients)")
+    let (here, peak) = (most(at_knee), most(through().max_by(by_bytes)));
+    let text =
+        format!("{here:.3} Gb/s at the knee{cost}; {peak:.3} Gb/s at most (requests and replies, at the clients)");
+    (peak > 0.0).then_some(text)
 }
 
 /// CPU of the gateway per mebibyte of requests and replies, microseconds.
 fn cpu_us_per_mib(seen: &Seen) -> Option<f64> {
-    let mebibytes = seen.wire_gigabits * 1e9 / 8.0 / f64::from(1 << 20);
-    let cost = seen.gateway_cpu_us_per_req.filter(|_| mebibytes > 0.0)?;
-    Some(cost * seen.completed_rate / mebibytes)
+    let mebibytes_per_s = seen.wire_gigabits * 1e9 / 8.0 / f64::from(1 << 20);
+    let cost = seen.gateway_cpu_us_per_req.filter(|_| mebibytes_per_s > 0.0)?;
+    Some(cost * seen.completed_rate / mebibytes_per_s)
 }
 
 pub(crate) fn purpose(purpose: Purpose) -> &'static str {
@@ -143,5 +146,26 @@ pub(crate) fn purpose(purpose: Purpose) -> &'static str {
         Purpose::VerifyAbove => "verify above",
         Purpose::StepDown => "step down",
         Purpose::Overload => "overload",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KneeResult;
+
+    #[test]
+    fn bytes_are_told_with_their_cost_or_not_at_all() {
+        let mut knee = KneeResult::from_json(include_str!("testdata/knee.json")).expect("a result").knee;
+        let clean = knee.clean.expect("clean").rate;
+        assert_eq!(throughput(&knee, clean), None, "an earlier build did not count them");
+        for seen in &mut knee.seen {
+            // 100 MiB a second for 1,000 requests of 50 us each.
+            let mebibytes_per_s = if seen.run.rate.offered() == clean { 100.0 } else { 50.0 };
+            seen.wire_gigabits = mebibytes_per_s * f64::from(1 << 20) * 8.0 / 1e9;
+            (seen.completed_rate, seen.gateway_cpu_us_per_req) = (1_000.0, Some(50.0));
+        }
+        let text = throughput(&knee, clean).expect("counted");
+        assert!(text.starts_with("0.839 Gb/s at the knee, gateway 500 us per MiB; 0.839 Gb/s at most"), "{text}");
     }
 }

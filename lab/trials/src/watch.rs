@@ -9,7 +9,7 @@ use weir_base::Time;
 use weir_parties::cgroup::{Account, GroupTime};
 use weir_parties::cpu::family;
 use weir_parties::limits::{Descriptors, KernelCounters, resident_bytes};
-use weir_parties::{BoxTime, BoxUse, Counted, Counters, CpuTime, ThreadTimes};
+use weir_parties::{BoxTime, BoxUse, Counted, Counters, CpuTime, Reading, ThreadTimes};
 
 /// Length of a slice.
 const SLICE: Duration = Duration::from_secs(1);
@@ -43,6 +43,8 @@ pub(crate) struct Watchee {
     pub(crate) id: u32,
     /// Of its control group, if it has one.
     pub(crate) account: Option<Account>,
+    /// Cycles and instructions are asked for; that costs it a little at each switch of threads.
+    pub(crate) has_counters: bool,
 }
 
 /// What one party used.
@@ -97,7 +99,6 @@ struct Member {
     party: Party,
     account: Option<Account>,
     processes: Vec<u32>,
-    /// Of a gateway: who is compared by them.
     counters: Option<Counters>,
     fds: Descriptors,
     rss_max: u64,
@@ -105,9 +106,9 @@ struct Member {
 
 impl Member {
     fn new(watchee: &Watchee) -> Result<Self> {
-        let Watchee { party, id, account } = watchee.clone();
+        let Watchee { party, id, account, has_counters } = watchee.clone();
         let processes = processes_of(party, id)?;
-        let counters = if party == Party::Gateway { Counters::start(&processes) } else { None };
+        let counters = if has_counters { Counters::start(&processes) } else { None };
         Ok(Self { party, account, processes, counters, fds: Descriptors::default(), rss_max: 0 })
     }
 
@@ -146,7 +147,7 @@ struct Look {
     at: Time,
     cpu: Vec<(CpuTime, ThreadTimes)>,
     groups: Vec<Option<GroupTime>>,
-    counted: Vec<Option<Counted>>,
+    counters: Vec<Option<Reading>>,
     machine: BoxTime,
     kernel: KernelCounters,
 }
@@ -157,9 +158,9 @@ impl Look {
         let group = |member: &Member| member.account.as_ref().map(Account::now).transpose();
         let groups = members.iter().map(group).collect::<Result<_>>()?;
         // Without them the rest of the figures stands.
-        let counted = |member: &mut Member| member.counters.as_mut()?.read().ok();
-        let counted = members.iter_mut().map(counted).collect();
-        Ok(Self { at: Time::now(), cpu, groups, counted, machine: BoxTime::now()?, kernel: KernelCounters::now()? })
+        let read = |member: &mut Member| member.counters.as_mut()?.read();
+        let counters = members.iter_mut().map(read).collect();
+        Ok(Self { at: Time::now(), cpu, groups, counters, machine: BoxTime::now()?, kernel: KernelCounters::now()? })
     }
 }
 
@@ -188,7 +189,8 @@ fn watch(parties: &[Watchee], begins: Time, ends: Time) -> Result<Watched> {
     for (index, member) in members.iter().enumerate() {
         let (before, after) = (&first.cpu[index], &last.cpu[index]);
         let group = first.groups[index].zip(last.groups[index]);
-        let counted = first.counted[index].zip(last.counted[index]);
+        let counted = first.counters[index].as_ref().zip(last.counters[index].as_ref());
+        let counted = counted.and_then(|(before, after)| after.since(before));
         let threads = after.1.since(&before.1);
         let cpu = after.0.since(before.0);
         let sampled = cpu.user_us + cpu.system_us;
@@ -202,9 +204,9 @@ fn watch(parties: &[Watchee], begins: Time, ends: Time) -> Result<Watched> {
             throttled: group.map(|(before, after)| after.throttled - before.throttled),
             wait: threads.iter().map(|thread| thread.wait.as_secs_f64() / window).fold(0.0, f64::max),
             threads: threads.iter().map(|thread| thread.run.as_secs_f64() / window).collect(),
-            counted: counted.map(|(before, after)| {
-                let Counted { cycles, instructions } = after.since(before);
-                Counted { cycles: in_window(cycles), instructions: in_window(instructions) }
+            counted: counted.map(|Counted { cycles, instructions }| Counted {
+                cycles: in_window(cycles),
+                instructions: in_window(instructions),
             }),
             kernel_share: (sampled > 0.0).then(|| cpu.system_us / sampled),
             fds: member.fds,
@@ -227,7 +229,7 @@ mod tests {
     fn a_busy_thread_is_seen_with_its_share_of_a_core() {
         let begins = Time::now().saturating_add(Duration::from_millis(20));
         let ends = begins.saturating_add(Duration::from_millis(300));
-        let own = Watchee { party: Party::Generator, id: std::process::id(), account: None };
+        let own = Watchee { party: Party::Generator, id: std::process::id(), account: None, has_counters: false };
         let watch = Watch::start(vec![own], begins, ends);
         while Time::now() < ends {
             std::hint::spin_loop();
