@@ -19,7 +19,7 @@ pub enum StopReason {
     Generator,
     /// Sockets, descriptors, ports or kernel queues ran out.
     Connections,
-    /// Steal, or no idle CPU left on the box.
+    /// Steal, or no idle CPU left on the box, or where the other parties run.
     Box,
     /// The origin or the real back end.
     Backend,
@@ -174,6 +174,9 @@ fn the_box(trial: &Trial, rules: &Rules) -> Vec<Evidence> {
     let mut found = over(&[("slices lost to steal", stolen, rules.slices_stolen_share_max)]);
     if let Some(idle) = host.idle.filter(|idle| *idle < rules.box_idle_min) {
         found.push(above("idle CPU of the box", idle, Some(rules.box_idle_min)));
+    }
+    if let Some(busy) = host.fullest_cpu.filter(|busy| *busy >= rules.saturated_share) {
+        found.push(above("fullest CPU beside the gateway's", busy, Some(rules.saturated_share)));
     }
     if trial.resources.swap_bytes > 0 {
         found.push(above("bytes swapped", trial.resources.swap_bytes as f64, Some(0.0)));

@@ -3,6 +3,7 @@
 //! The total is the scheduler's own account in nanoseconds. The split into user and system time is sampled on most
 //! kernels, so tables print it with `~`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -178,6 +179,16 @@ impl BoxTime {
         Self::parse(text.lines().next().unwrap_or_default())
     }
 
+    /// Of each CPU by its number.
+    pub fn of_each_cpu() -> Result<BTreeMap<u32, Self>> {
+        let text = std::fs::read_to_string("/proc/stat").context("/proc/stat")?;
+        let lines = text.lines().filter_map(|line| {
+            let number = line.strip_prefix("cpu")?.split(' ').next()?.parse().ok()?;
+            Some(Self::parse(line).map(|time| (number, time)))
+        });
+        lines.collect()
+    }
+
     fn parse(line: &str) -> Result<Self> {
         let fields: Vec<u64> =
             line.split_whitespace().skip(1).map(str::parse).collect::<Result<_, _>>().context("/proc/stat")?;
@@ -234,6 +245,16 @@ mod tests {
         assert!((used.busy_us - 100.0 * tick).abs() < 1.0);
         assert!(used.steal.abs() < f64::EPSILON);
         assert!((used.idle - 0.5).abs() < 1e-9, "{used:?}");
+    }
+
+    #[test]
+    fn each_cpu_is_told_apart() {
+        let all = BoxTime::of_each_cpu().unwrap();
+        let cpus = std::thread::available_parallelism().unwrap().get();
+        assert!(all.len() >= cpus, "{all:?}");
+        let sum: Duration = all.values().map(|cpu| cpu.total).sum();
+        let whole = BoxTime::now().unwrap().total;
+        assert!((0.9..1.1).contains(&(sum.as_secs_f64() / whole.as_secs_f64())), "{sum:?} of {whole:?}");
     }
 
     #[test]

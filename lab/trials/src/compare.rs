@@ -261,8 +261,13 @@ impl Fleet {
     fn direct_ceiling(&self, request: &Request) -> Result<(f64, StepRecord)> {
         let phase = Phase { name: "direct".to_owned(), rate: None, warmup: CEILING_WARMUP, duration: CEILING_WINDOW };
         let scenario = Scenario { mode: Mode::Closed, phases: vec![phase], ..request.scenario.clone() };
-        let subject =
-            Subject { target: self.stage.behind(), gateway: None, origin: self.stage.origin(), has_counters: false };
+        let subject = Subject {
+            target: self.stage.behind(),
+            gateway: None,
+            origin: self.stage.origin(),
+            gateway_cpus: &[],
+            has_counters: false,
+        };
         // Of its few seconds one may be lost.
         let slices_stolen_share_max = Rules::quick().slices_stolen_share_max;
         let rules = Rules { slices_stolen_share_max, ..request.rules.clone() };
@@ -282,7 +287,8 @@ impl Fleet {
             Runner::Gateway(running) => (front_of(running), Some(&**running)),
             Runner::Direct => (self.stage.behind().clone(), None),
         };
-        let subject = Subject { target: &target, gateway, origin: self.stage.origin(), has_counters: true };
+        let (origin, gateway_cpus) = (self.stage.origin(), self.stage.gateway_cpus());
+        let subject = Subject { target: &target, gateway, origin, gateway_cpus, has_counters: true };
         let outcome = trial::run(scenario, &subject, rules);
         // A program that ended says more than the load that failed on it.
         let ended = match &mut self.runners[index] {

@@ -106,6 +106,11 @@ impl Stage {
         &self.behind
     }
 
+    /// Of the gateways, and of nobody else that the lab starts.
+    pub(crate) fn gateway_cpus(&self) -> &[u32] {
+        &self.placement.gateway
+    }
+
     pub(crate) fn origin(&self) -> Option<u32> {
         self.origin.as_ref().map(Process::id)
     }

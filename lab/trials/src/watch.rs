@@ -74,6 +74,8 @@ pub(crate) struct PartyUse {
 pub(crate) struct Watched {
     pub(crate) parties: BTreeMap<Party, PartyUse>,
     pub(crate) machine: BoxUse,
+    /// By its number.
+    pub(crate) cpus: BTreeMap<u32, BoxUse>,
     pub(crate) slices: u64,
     pub(crate) slices_stolen: u64,
     pub(crate) kernel: KernelCounters,
@@ -149,6 +151,7 @@ struct Look {
     groups: Vec<Option<GroupTime>>,
     counters: Vec<Option<Reading>>,
     machine: BoxTime,
+    cpus: BTreeMap<u32, BoxTime>,
     kernel: KernelCounters,
 }
 
@@ -160,7 +163,8 @@ impl Look {
         // Without them the rest of the figures stands.
         let read = |member: &mut Member| member.counters.as_mut()?.read();
         let counters = members.iter_mut().map(read).collect();
-        Ok(Self { at: Time::now(), cpu, groups, counters, machine: BoxTime::now()?, kernel: KernelCounters::now()? })
+        let (machine, cpus) = (BoxTime::now()?, BoxTime::of_each_cpu()?);
+        Ok(Self { at: Time::now(), cpu, groups, counters, machine, cpus, kernel: KernelCounters::now()? })
     }
 }
 
@@ -183,6 +187,9 @@ fn watch(parties: &[Watchee], begins: Time, ends: Time) -> Result<Watched> {
     let last = Look::now(&mut members)?;
     let window = last.at.since(first.at).as_secs_f64();
     watched.machine = last.machine.since(first.machine);
+    // One that came or went in between is left out.
+    let cpu_use = |(cpu, now): (&u32, &BoxTime)| Some((*cpu, now.since(*first.cpus.get(cpu)?)));
+    watched.cpus = last.cpus.iter().filter_map(cpu_use).collect();
     watched.kernel = last.kernel.since(first.kernel);
     // The looks may be a little late, and the window is that of the load.
     let in_window = |figure: f64| figure * ends.since(begins).as_secs_f64() / window;

@@ -20,12 +20,13 @@ fn stopped(change: impl FnOnce(&mut Trial)) -> Stop {
 fn each_reason_wins_over_all_that_follow() {
     // From the last reason to the first: each change adds to those before it, and must win over them.
     type Change = fn(&mut Trial);
-    let changes: [(StopReason, Change); 7] = [
+    let changes: [(StopReason, Change); 8] = [
         (StopReason::Latency, |t| t.latency.sojourn_p99_us = 2_000),
         (StopReason::GatewayLimit, |t| t.parties.refused = Some(Refused { limit: "inflight".into(), count: 3 })),
         (StopReason::GatewayCpu, |t| t.parties.gateway_core_busiest = Some(0.95)),
         (StopReason::Backend, |t| t.parties.origin_core_busiest = Some(0.96)),
         (StopReason::Box, |t| t.host.idle = Some(0.04)),
+        (StopReason::Box, |t| t.host.fullest_cpu = Some(0.97)),
         (StopReason::Connections, |t| t.resources.fds = Used { used: 99, limit: 100 }),
         (StopReason::Generator, |t| t.latency.lag_p99_us = 5_000),
     ];
