@@ -180,12 +180,12 @@ impl fmt::Display for Verdict {
 #[must_use]
 pub fn judge(trial: &Trial, rules: &Rules) -> Verdict {
     match judge_uneven(trial, rules) {
-        Verdict::Clean | Verdict::NotClean(_) if !trial.is_steady => Verdict::Unsteady,
+        Verdict::NotClean(_) if !trial.is_steady => Verdict::Unsteady,
         verdict => verdict,
     }
 }
 
-/// As [`judge`], of a trial that was unsteady before: one that fails has failed then, since a queue that runs over need not
+/// As [`judge`], of a trial that is run once more: one that fails has failed then, since a queue that runs over need not
 /// do so evenly. It still cannot be clean.
 #[must_use]
 pub fn judge_uneven(trial: &Trial, rules: &Rules) -> Verdict {

@@ -1,10 +1,14 @@
 //! Every threshold of the lab, its default and its reason. A result stores the rules it was found with.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::trial::Trial;
+
+/// Longest lag of the generator that is a scheduling delay and no stall. 50 ms.
+pub const LAG_MAX: Duration = Duration::from_millis(50);
 
 /// Thresholds. Shares are 0..=1, times microseconds (`_us`) or seconds (`_s`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,7 +22,7 @@ pub struct Rules {
     /// meets its target: lag is part of the sojourn held against the target, so it can fail a trial and never pass one.
     /// Idle virtual machines wake up late. Comparisons of latency allow none of it.
     pub lag_p99_slo_share_max: f64,
-    /// Longest lag allowed. 50 ms: a stall of the generator, not a scheduling delay.
+    /// Longest lag allowed: [`LAG_MAX`].
     pub lag_max_us: u64,
     /// Busiest generator core. 85 %: above, an open loop queues inside itself before it shows as lag.
     pub generator_core_max: f64,
@@ -112,7 +116,7 @@ impl Default for Rules {
             lag_p99_us_floor: 200,
             lag_p99_share_max: 0.10,
             lag_p99_slo_share_max: 0.10,
-            lag_max_us: 50_000,
+            lag_max_us: LAG_MAX.as_micros() as u64,
             generator_core_max: 0.85,
             generator_wait_max: 0.25,
             ceiling_share_max: 0.80,

@@ -19,7 +19,7 @@ pub enum StopReason {
     Generator,
     /// Sockets, descriptors, ports or kernel queues ran out.
     Connections,
-    /// Steal, or no idle CPU left on the box, or where the other parties run.
+    /// Steal, or no idle CPU left on the box, or on a CPU that the generator shares.
     Box,
     /// The origin or the real back end.
     Backend,
@@ -175,8 +175,8 @@ fn the_box(trial: &Trial, rules: &Rules) -> Vec<Evidence> {
     if let Some(idle) = host.idle.filter(|idle| *idle < rules.box_idle_min) {
         found.push(above("idle CPU of the box", idle, Some(rules.box_idle_min)));
     }
-    if let Some(busy) = host.fullest_cpu.filter(|busy| *busy >= rules.saturated_share) {
-        found.push(above("fullest CPU beside the gateway's", busy, Some(rules.saturated_share)));
+    if let Some(busy) = host.generator_cpu.filter(|busy| *busy >= rules.saturated_share) {
+        found.push(above("CPU that the generator shares", busy, Some(rules.saturated_share)));
     }
     if trial.resources.swap_bytes > 0 {
         found.push(above("bytes swapped", trial.resources.swap_bytes as f64, Some(0.0)));

@@ -214,8 +214,8 @@ pub struct Host {
     pub slices_stolen: u64,
     /// Idle share of all CPUs of the box.
     pub idle: Option<f64>,
-    /// Busy or stolen share of the fullest CPU that is not the gateway's.
-    pub fullest_cpu: Option<f64>,
+    /// Busy or stolen share of the fullest CPU that the generator may use, whoever else is on it.
+    pub generator_cpu: Option<f64>,
     /// Periods in which a party was throttled.
     pub throttled_periods: u64,
     /// The budget is a quota: throttling is then expected and the row is marked `quota-shaped`.

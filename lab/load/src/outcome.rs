@@ -7,13 +7,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_knee::rules::LAG_MAX;
 pub use weir_knee::trial::Errors;
 
 use crate::recorder::Recorder;
 use crate::requests::Integrity;
-
-/// Longest lag of the generator that is a delay and no stall. 50 ms, as the judge of a trial has it for what was sent.
-pub const LAG_MAX: Duration = Duration::from_millis(50);
 
 /// The four instants of a request, in nanoseconds on one clock, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

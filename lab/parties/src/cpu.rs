@@ -179,14 +179,14 @@ impl BoxTime {
         Self::parse(text.lines().next().unwrap_or_default())
     }
 
-    /// Of each CPU by its number.
-    pub fn of_each_cpu() -> Result<BTreeMap<u32, Self>> {
+    /// As [`BoxTime::now`], and of each CPU by its number.
+    pub fn with_cpus() -> Result<(Self, BTreeMap<u32, Self>)> {
         let text = std::fs::read_to_string("/proc/stat").context("/proc/stat")?;
         let lines = text.lines().filter_map(|line| {
             let number = line.strip_prefix("cpu")?.split(' ').next()?.parse().ok()?;
             Some(Self::parse(line).map(|time| (number, time)))
         });
-        lines.collect()
+        Ok((Self::parse(text.lines().next().unwrap_or_default())?, lines.collect::<Result<_>>()?))
     }
 
     fn parse(line: &str) -> Result<Self> {
@@ -249,12 +249,11 @@ mod tests {
 
     #[test]
     fn each_cpu_is_told_apart() {
-        let all = BoxTime::of_each_cpu().unwrap();
+        let (whole, all) = BoxTime::with_cpus().unwrap();
         let cpus = std::thread::available_parallelism().unwrap().get();
         assert!(all.len() >= cpus, "{all:?}");
         let sum: Duration = all.values().map(|cpu| cpu.total).sum();
-        let whole = BoxTime::now().unwrap().total;
-        assert!((0.9..1.1).contains(&(sum.as_secs_f64() / whole.as_secs_f64())), "{sum:?} of {whole:?}");
+        assert!((0.9..1.1).contains(&(sum.as_secs_f64() / whole.total.as_secs_f64())), "{sum:?} of {whole:?}");
     }
 
     #[test]

@@ -265,7 +265,7 @@ impl Fleet {
             target: self.stage.behind(),
             gateway: None,
             origin: self.stage.origin(),
-            gateway_cpus: &[],
+            generator_cpus: self.stage.generator_cpus(),
             has_counters: false,
         };
         // Of its few seconds one may be lost.
@@ -287,8 +287,8 @@ impl Fleet {
             Runner::Gateway(running) => (front_of(running), Some(&**running)),
             Runner::Direct => (self.stage.behind().clone(), None),
         };
-        let (origin, gateway_cpus) = (self.stage.origin(), self.stage.gateway_cpus());
-        let subject = Subject { target: &target, gateway, origin, gateway_cpus, has_counters: true };
+        let (origin, generator_cpus) = (self.stage.origin(), self.stage.generator_cpus());
+        let subject = Subject { target: &target, gateway, origin, generator_cpus, has_counters: true };
         let outcome = trial::run(scenario, &subject, rules);
         // A program that ended says more than the load that failed on it.
         let ended = match &mut self.runners[index] {

@@ -189,7 +189,7 @@ impl Driver<'_> {
         let outcome = match run.purpose {
             Purpose::NullSink => self.run_on_sink(&scenario),
             Purpose::Direct => {
-                let direct = Subject { gateway: None, gateway_cpus: &[], ..self.through(self.stage.behind()) };
+                let direct = Subject { gateway: None, ..self.through(self.stage.behind()) };
                 trial::run(&scenario, &direct, self.rules)
             }
             _ => trial::run(&scenario, &self.through(&front_of(&self.gateway)), self.rules),
@@ -213,13 +213,18 @@ impl Driver<'_> {
             Some(sink) => sink,
             None => self.sink.insert(self.stage.start_sink()?),
         };
-        let subject =
-            Subject { target, gateway: None, origin: Some(process.id()), gateway_cpus: &[], has_counters: false };
+        let subject = Subject {
+            target,
+            gateway: None,
+            origin: Some(process.id()),
+            generator_cpus: self.stage.generator_cpus(),
+            has_counters: false,
+        };
         trial::run(scenario, &subject, self.rules)
     }
 
     fn through<'a>(&'a self, target: &'a Address) -> Subject<'a> {
-        let (origin, gateway_cpus) = (self.stage.origin(), self.stage.gateway_cpus());
-        Subject { target, gateway: Some(&self.gateway), origin, gateway_cpus, has_counters: false }
+        let (origin, generator_cpus) = (self.stage.origin(), self.stage.generator_cpus());
+        Subject { target, gateway: Some(&self.gateway), origin, generator_cpus, has_counters: false }
     }
 }

@@ -106,9 +106,9 @@ impl Stage {
         &self.behind
     }
 
-    /// Of the gateways, and of nobody else that the lab starts.
-    pub(crate) fn gateway_cpus(&self) -> &[u32] {
-        &self.placement.gateway
+    /// Where the generator runs, perhaps not alone.
+    pub(crate) fn generator_cpus(&self) -> &[u32] {
+        &self.placement.generator
     }
 
     pub(crate) fn origin(&self) -> Option<u32> {

@@ -30,8 +30,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) target: &'a Address,
     pub(crate) gateway: Option<&'a Running>,
     pub(crate) origin: Option<u32>,
-    /// CPUs of the gateway; none if it has none of its own.
-    pub(crate) gateway_cpus: &'a [u32],
+    /// Where the generator runs, perhaps not alone.
+    pub(crate) generator_cpus: &'a [u32],
     /// Count cycles and instructions of the gateway.
     pub(crate) has_counters: bool,
 }
@@ -159,8 +159,8 @@ fn fill(trial: &mut Trial, watched: &Watched, subject: &Subject<'_>) -> Result<(
     trial.host.slices = watched.slices;
     trial.host.slices_stolen = watched.slices_stolen;
     trial.host.idle = Some(watched.machine.idle);
-    let beside = watched.cpus.iter().filter(|(cpu, _)| !subject.gateway_cpus.contains(cpu));
-    trial.host.fullest_cpu = beside.map(|(_, used)| 1.0 - used.idle).max_by(f64::total_cmp);
+    let shared = watched.cpus.iter().filter(|(cpu, _)| subject.generator_cpus.contains(cpu));
+    trial.host.generator_cpu = shared.map(|(_, used)| 1.0 - used.idle).max_by(f64::total_cmp);
     let fullest = watched.parties.values().map(|used| Used { used: used.fds.open, limit: used.fds.limit });
     trial.resources.fds = fullest.max_by(|a, b| a.share().total_cmp(&b.share())).unwrap_or_default();
     if !matches!(subject.target, Address::Unix(_)) {

@@ -163,7 +163,7 @@ impl Look {
         // Without them the rest of the figures stands.
         let read = |member: &mut Member| member.counters.as_mut()?.read();
         let counters = members.iter_mut().map(read).collect();
-        let (machine, cpus) = (BoxTime::now()?, BoxTime::of_each_cpu()?);
+        let (machine, cpus) = BoxTime::with_cpus()?;
         Ok(Self { at: Time::now(), cpu, groups, counters, machine, cpus, kernel: KernelCounters::now()? })
     }
 }

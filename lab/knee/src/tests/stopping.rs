@@ -26,7 +26,7 @@ fn each_reason_wins_over_all_that_follow() {
         (StopReason::GatewayCpu, |t| t.parties.gateway_core_busiest = Some(0.95)),
         (StopReason::Backend, |t| t.parties.origin_core_busiest = Some(0.96)),
         (StopReason::Box, |t| t.host.idle = Some(0.04)),
-        (StopReason::Box, |t| t.host.fullest_cpu = Some(0.97)),
+        (StopReason::Box, |t| t.host.generator_cpu = Some(0.97)),
         (StopReason::Connections, |t| t.resources.fds = Used { used: 99, limit: 100 }),
         (StopReason::Generator, |t| t.latency.lag_p99_us = 5_000),
     ];
