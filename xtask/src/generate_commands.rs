@@ -181,6 +181,8 @@ struct Row {
     keys: Vec<KeySpec>,
     container: bool,
     servers: u8,
+    /// The tips `request_policy` and `response_policy`, as Rust names.
+    policies: (String, String),
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -223,9 +225,21 @@ fn merge_entry(rows: &mut BTreeMap<String, Row>, bit: usize, entry: &Reply) -> R
         keys,
         container: container || known.is_some_and(|row| row.container),
         servers: known.map_or(0, |row| row.servers) | 1 << bit,
+        policies: (policy(fields, "request_policy:")?, policy(fields, "response_policy:")?),
     };
     rows.insert(name, row);
     Ok(())
+}
+
+/// The value of a tip in upper camel case; without the tip, `Default`.
+fn policy(fields: &[Reply], tip: &str) -> Result<String> {
+    for text in fields.get(7).map_or(Ok(&[][..]), Reply::items)? {
+        if let Some(value) = text.text()?.strip_prefix(tip) {
+            let words = value.split('_').map(|word| word[..1].to_ascii_uppercase() + &word[1..]);
+            return Ok(words.collect());
+        }
+    }
+    Ok("Default".to_owned())
 }
 
 /// The arity that no server is stricter than: the gateway must not refuse what the server behind it would run.
@@ -345,8 +359,9 @@ fn write_rows<'a>(
     lists: &[&[KeySpec]],
 ) -> Result<()> {
     let mut text = format!(
-        "{header}//! {what}: name, arity, flags, categories, key specs, container, servers.\n\n\
-         use super::super::command::{{Categories as C, Command, Flags as F}};\nuse super::key_specs::*;\n\n\
+        "{header}//! {what}: name, arity, flags, categories, key specs, container, servers; policies over shards.\n\n\
+         use super::super::command::{{Categories as C, Command, Flags as F, RequestPolicy as Q, ResponsePolicy as S}};\n\
+         use super::key_specs::*;\n\n\
          pub(in super::super) const ROWS: &[Command] = &[\n",
     );
     for (name, row) in rows {
@@ -354,9 +369,13 @@ fn write_rows<'a>(
             Ok(index) => format!("K{index}"),
             Err(_) => "&[]".to_owned(),
         };
+        let policies = match (row.policies.0.as_str(), row.policies.1.as_str()) {
+            ("Default", "Default") => String::new(),
+            (request, response) => format!(".over_shards(Q::{request}, S::{response})"),
+        };
         writeln!(
             text,
-            "    Command::row({name:?}, {}, {}, {}, {keys}, {}, {:#b}),",
+            "    Command::row({name:?}, {}, {}, {}, {keys}, {}, {:#b}){policies},",
             row.arity,
             constants("F", &row.flags),
             constants("C", &row.categories),

@@ -203,6 +203,44 @@ pub enum FindKeys {
     Unknown,
 }
 
+/// To which of several shards a command goes. Source: the tip `request_policy` of `COMMAND` (Redis 7.0, "Command tips").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestPolicy {
+    /// The shard of its keys; any shard if it has none.
+    Default,
+    /// All nodes, replicas too.
+    AllNodes,
+    /// All shards.
+    AllShards,
+    /// The shards of its keys, each with its own keys.
+    MultiShard,
+    /// By a rule of its own (SCAN).
+    Special,
+}
+
+/// What becomes of the replies of several shards. Source: the tip `response_policy` of `COMMAND`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResponsePolicy {
+    /// Elements in the order of the keys; without keys one array after the other.
+    Default,
+    /// The first that is no error.
+    OneSucceeded,
+    /// The first, if none is an error.
+    AllSucceeded,
+    /// 1 where all say 1, element by element.
+    AggLogicalAnd,
+    /// 1 where one says 1, element by element.
+    AggLogicalOr,
+    /// The least.
+    AggMin,
+    /// The greatest.
+    AggMax,
+    /// The sum.
+    AggSum,
+    /// By a rule of its own (INFO).
+    Special,
+}
+
 /// One way to find keys of a command. Source: `COMMAND INFO`, element 9 (Redis 7.0 and later).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeySpec {
@@ -249,6 +287,10 @@ pub struct Command {
     pub container: bool,
     /// Bit i: `SERVERS[i]` knows it.
     pub servers: u8,
+    /// To which shards it goes.
+    pub request_policy: RequestPolicy,
+    /// What becomes of their replies.
+    pub response_policy: ResponsePolicy,
 }
 
 impl Command {
@@ -288,7 +330,16 @@ impl Command {
             access: class::access(name, flag_union, class),
             container,
             servers,
+            request_policy: RequestPolicy::Default,
+            response_policy: ResponsePolicy::Default,
         }
+    }
+
+    /// The same with the tips of a generated row.
+    pub(super) const fn over_shards(mut self, request: RequestPolicy, response: ResponsePolicy) -> Self {
+        self.request_policy = request;
+        self.response_policy = response;
+        self
     }
 
     /// Name of the container: `client` for `client|setname`, the name itself otherwise.

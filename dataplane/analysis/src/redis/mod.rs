@@ -19,7 +19,8 @@ mod treatment;
 pub use args::Args;
 pub use class::{Class, ClientCommand, LocalCommand};
 pub use command::{
-    Access, BeginSearch, Categories, Command, CommandId, FindKeys, Flags, KeyFlags, KeySpec, check_arity, retry_safe,
+    Access, BeginSearch, Categories, Command, CommandId, FindKeys, Flags, KeyFlags, KeySpec, RequestPolicy,
+    ResponsePolicy, check_arity, retry_safe,
 };
 pub use keys::{KeyAt, KeyError, Keys, RANGES_MAX, keys};
 pub use lookup::{COMMANDS, NAME_BYTES_MAX, Resolved, UNKNOWN_NAME_BYTES_MAX, may_forward_unknown, resolve};
