@@ -10,6 +10,8 @@ use serde_json::Value;
 use weir_tests::gateway::program;
 use weir_tests::server::{Kind, Server};
 
+#[path = "lab/placement.rs"]
+mod placement;
 #[path = "lab/together.rs"]
 mod together;
 

@@ -13,6 +13,7 @@ use weir_listener::settings::{Net, Protocol, ProxyProtocol};
 use weir_redis::settings as redis;
 use weir_redis::settings::UnknownCommands;
 use weir_telemetry::Level;
+use weir_upstream::placement::{Distribution, KeyHash};
 use weir_upstream::settings as upstreams;
 
 use crate::document::At;
@@ -24,7 +25,7 @@ use crate::section::section;
 use crate::snapshot::{
     ADMIN_PORT, AccessLogFormat, KNEE_WARN, KneeAction, LogFormat, LogLevel, LogTarget, STAGE_SAMPLE,
 };
-use crate::texts::{AdminBind, Bind, Choice, Endpoint, Name, Word};
+use crate::texts::{AdminBind, Bind, Choice, Endpoint, Name, Tag, Word};
 
 /// Highest number that a count may have; far above every sensible one, far below an overflow.
 const COUNT_MAX: u32 = 16_777_216;
@@ -257,7 +258,8 @@ section! {
     pub(crate) struct UpstreamSection [name = name] {
         /// Unique among upstreams; a label of metrics.
         required name: Name;
-        /// `host:port` or `unix:/path`; host names are resolved at connect. A Redis upstream is one server, so one entry.
+        /// `host:port` or `unix:/path`; host names are resolved at connect. Several are shards, each with a part of the
+        /// keys, and need `sharding`.
         required endpoints: Vec<At<Endpoint>>;
         /// To connect, name resolution included.
         default connect_timeout: Period = Period(upstreams::CONNECT_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
@@ -281,6 +283,8 @@ section! {
         optional_table tls: UpstreamTlsSection;
         /// What only Redis upstreams have.
         table redis: UpstreamRedisSection;
+        /// How keys are spread over several endpoints.
+        optional_table sharding: ShardingSection;
         /// Active health checks.
         table health: HealthSection;
         /// Refuse at once while an endpoint keeps failing.
@@ -317,6 +321,20 @@ section! {
         optional password: SecretRef;
         /// Name of the gateway's connections in CLIENT LIST.
         default client_name: Word = Word(redis::CLIENT_NAME.to_owned());
+    }
+}
+
+section! {
+    /// Which endpoint holds a key. Each scheme is another proxy's, bit by bit, so that data stays where it is when the proxy is
+    /// replaced: `ketama` and `modula` are twemproxy's, `ring_hash` and `maglev` are Envoy's.
+    pub(crate) struct ShardingSection {
+        /// Key hash to endpoint. With `modula` another endpoint moves nearly all keys; with the others about its share.
+        required distribution: Distribution;
+        /// Key to hash. Absent: the default of the scheme's own proxy, `fnv1a_64` or `murmur2`.
+        optional hash: KeyHash;
+        /// Two characters, `"{}"` for example: what stands between them in a key is hashed instead of the whole key, so that
+        /// keys can be kept together. Absent: the whole key.
+        optional hash_tag: Tag;
     }
 }
 
@@ -362,6 +380,20 @@ section! {
 impl Choice for DriverChoice {
     const WORDS: &'static [(&'static str, Self)] =
         &[("auto", Self::Auto), ("io_uring", Self::IoUring), ("polling", Self::Polling)];
+}
+
+impl Choice for Distribution {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("ketama", Self::Ketama),
+        ("modula", Self::Modula),
+        ("ring_hash", Self::RingHash),
+        ("maglev", Self::Maglev),
+    ];
+}
+
+impl Choice for KeyHash {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("fnv1a_64", Self::Fnv1a64), ("murmur2", Self::Murmur2), ("crc16", Self::Crc16)];
 }
 
 impl Choice for ClientAuth {

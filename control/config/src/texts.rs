@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use weir_engine::settings::{Address, AddressError};
 use weir_listener::settings::{Net, Protocol};
+use weir_upstream::placement::HashTag;
 
 use crate::document::{At, Node};
 use crate::reader::Reader;
@@ -103,6 +104,21 @@ text_value!(
         }
     },
     |word| word.0.clone()
+);
+
+/// The two characters around a hash tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tag(pub(crate) HashTag);
+
+text_value!(
+    Tag,
+    "a pair of characters",
+    "{}",
+    |text| match text.as_bytes() {
+        &[open, close] if text.is_ascii() => Ok(Self(HashTag { open, close })),
+        _ => Err("write the opening and the closing character, for example \"{}\"".to_owned()),
+    },
+    |tag| [tag.0.open, tag.0.close].map(char::from).iter().collect()
 );
 
 /// Where to listen: no host name, since what it resolves to may change between two starts.

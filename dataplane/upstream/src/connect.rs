@@ -18,7 +18,7 @@ pub(crate) struct ConnectError {
     pub(crate) text: String,
 }
 
-/// How to reach the endpoint of one upstream.
+/// How to reach one endpoint.
 pub(crate) struct Connector {
     pub(crate) endpoint: Address,
     pub(crate) tls: Option<tls::TlsClient>,
@@ -27,9 +27,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub(crate) fn new(settings: &UpstreamSettings) -> io::Result<Self> {
-        let endpoint = settings.endpoints.first().cloned();
-        let endpoint = endpoint.ok_or_else(|| io::Error::other("an upstream needs an endpoint"))?;
+    pub(crate) fn new(endpoint: Address, settings: &UpstreamSettings) -> io::Result<Self> {
         let (tls, handshake_timeout) = match &settings.tls {
             None => (None, Duration::ZERO),
             Some(tls) => {

@@ -12,9 +12,9 @@ use weir_base::time::Time;
 use weir_engine::{Stream, timeout};
 
 use crate::{
-    protocol::{LaneProtocol, Waiter},
+    endpoint::Endpoint,
+    protocol::LaneProtocol,
     settings::HealthSettings,
-    upstream::Upstream,
 };
 
 /// What the probe knows of an endpoint.
@@ -91,39 +91,45 @@ impl Streak {
     }
 }
 
-/// Probes the endpoint of `upstream` until the task is dropped, on a connection of its own.
-pub(crate) async fn probe_loop<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, settings: HealthSettings) {
+/// Probes `endpoint` until the task is dropped, on a connection of its own, greeted for `key`.
+pub(crate) async fn probe_loop<P: LaneProtocol>(
+    endpoint: &Endpoint,
+    protocol: &P,
+    key: P::Key,
+    settings: HealthSettings,
+) {
     let mut streak = Streak { settings: settings.clone(), good: 0, bad: 0 };
     let mut stream = None;
     loop {
-        let outcome = probe_once(upstream, &settings, &mut stream).await;
-        let health = upstream.health();
-        upstream.metrics().probed(outcome.is_ok());
+        let outcome = probe_once(endpoint, protocol, key, &settings, &mut stream).await;
+        let health = endpoint.health();
+        endpoint.metrics().probed(outcome.is_ok());
         let before = health.state();
         let decided = streak.note(outcome.is_ok(), before);
         let error = outcome.err().map(|error| error.to_string());
         if let Some(state) = decided.filter(|&state| state != before) {
-            upstream.metrics().health_changed(state, error.as_deref());
+            endpoint.metrics().health_changed(state, error.as_deref());
         }
         health.set(decided.unwrap_or(before), error);
         weir_engine::sleep(settings.interval).await;
     }
 }
 
-async fn probe_once<P: LaneProtocol, W: Waiter<P>>(
-    upstream: &Upstream<P, W>,
+async fn probe_once<P: LaneProtocol>(
+    endpoint: &Endpoint,
+    protocol: &P,
+    key: P::Key,
     settings: &HealthSettings,
     stream: &mut Option<Stream>,
 ) -> io::Result<()> {
     let probe = async {
         if stream.is_none() {
-            let protocol = upstream.protocol();
-            let opened = upstream.connector().open(protocol, protocol.probe_key()).await;
+            let opened = endpoint.connector().open(protocol, key).await;
             let (opened, _) = opened.map_err(|error| io::Error::other(error.text))?;
             *stream = Some(opened);
         }
         match stream.as_mut() {
-            Some(stream) => upstream.protocol().probe(stream).await,
+            Some(stream) => protocol.probe(stream).await,
             None => Ok(()),
         }
     };

@@ -14,7 +14,7 @@ use weir_base::{
 use weir_engine::{Output, Reader, Stream, stream::Cutter};
 
 use crate::{
-    metrics::{LaneKind, UpstreamMetrics},
+    metrics::{LaneKind, EndpointMetrics},
     protocol::{Frame, FrameKind, LaneProtocol, LossCause, Reply, Scan, Waiter},
     runs::{Exchange, Runs},
 };
@@ -51,7 +51,7 @@ pub struct Lane<P: LaneProtocol, W: Waiter<P>> {
     kind: LaneKind,
     hard_cap: usize,
     greeting: P::Greeting,
-    metrics: Rc<UpstreamMetrics>,
+    metrics: Rc<EndpointMetrics>,
 }
 
 impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
@@ -61,7 +61,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         greeting: P::Greeting,
         kind: LaneKind,
         hard_cap: usize,
-        metrics: Rc<UpstreamMetrics>,
+        metrics: Rc<EndpointMetrics>,
     ) -> Rc<Self> {
         let lane = Rc::new(Self {
             output: stream.output.clone(),

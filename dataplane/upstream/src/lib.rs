@@ -15,6 +15,8 @@
 //! | `pinned` | the pool of pinned lanes and its waiters |
 //! | `breaker` | when to stop trying |
 //! | `health` | the active probe |
+//! | `endpoint` | one server: how it is reached and what is known of it |
+//! | `placement` | which endpoint holds a key |
 //! | `upstream` | all of the above for one named upstream on one worker |
 //! | `metrics` | the cells this room writes |
 
@@ -22,10 +24,12 @@
 
 mod breaker;
 mod connect;
+mod endpoint;
 mod health;
 mod lane;
 mod metrics;
 mod pinned;
+pub mod placement;
 mod protocol;
 mod runs;
 pub mod settings;

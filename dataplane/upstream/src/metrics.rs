@@ -19,8 +19,22 @@ pub(crate) enum LaneKind {
     Pinned,
 }
 
-/// Cells of one upstream on one worker.
+/// What the cells of an upstream's endpoints are made from.
 pub struct UpstreamMetrics {
+    core: CoreMetrics,
+    log: LogWriter,
+    upstream: Arc<str>,
+}
+
+impl UpstreamMetrics {
+    /// For `upstream`; what changes there is told to `log`.
+    pub fn new(core: &CoreMetrics, log: LogWriter, upstream: Arc<str>) -> Self {
+        Self { core: core.clone(), log, upstream }
+    }
+}
+
+/// Cells of one endpoint on one worker.
+pub(crate) struct EndpointMetrics {
     core: CoreMetrics,
     log: LogWriter,
     sampler: RefCell<OncePerSecond>,
@@ -40,29 +54,33 @@ pub struct UpstreamMetrics {
     up: Gauge,
 }
 
-impl UpstreamMetrics {
-    /// The cells of `upstream`, whose endpoint is `endpoint`; what changes there is told to `log`.
-    pub fn new(core: &CoreMetrics, log: LogWriter, upstream: &str, endpoint: &str) -> Self {
-        let both = |family| [core.gauge(family, &[upstream, "shared"]), core.gauge(family, &[upstream, "pinned"])];
-        let up = core.gauge(&catalog::ENDPOINT_UP, &[upstream, endpoint]);
+impl EndpointMetrics {
+    pub(crate) fn new(of: &UpstreamMetrics, endpoint: &str) -> Self {
+        let (core, upstream) = (&of.core, &*of.upstream);
+        let own = [upstream, endpoint];
+        let both = |family| {
+            [core.gauge(family, &[upstream, endpoint, "shared"]), core.gauge(family, &[upstream, endpoint, "pinned"])]
+        };
+        let connects = |kind| core.counter(&catalog::LANE_CONNECTS, &[upstream, endpoint, kind]);
+        let up = core.gauge(&catalog::ENDPOINT_UP, &own);
         up.set(1);
         Self {
             open: both(&catalog::LANES_OPEN),
-            connects: ["shared", "pinned"].map(|kind| core.counter(&catalog::LANE_CONNECTS, &[upstream, kind])),
-            connect_duration: core.histogram(&catalog::LANE_CONNECT_DURATION, &[upstream]),
-            waiters: core.gauge(&catalog::LANE_POOL_WAITERS, &[upstream]),
-            acquire_wait: core.histogram(&catalog::LANE_POOL_ACQUIRE_WAIT, &[upstream]),
-            pinned: core.gauge(&catalog::PINNED_SESSIONS, &[upstream]),
-            received: core.counter(&catalog::UPSTREAM_READ_BYTES, &[upstream]),
-            written: core.counter(&catalog::UPSTREAM_WRITTEN_BYTES, &[upstream]),
-            requests: core.counter(&catalog::UPSTREAM_REQUESTS, &[upstream]),
-            in_flight: core.gauge(&catalog::LANE_REQUESTS_IN_FLIGHT, &[upstream]),
-            breaker: core.gauge(&catalog::BREAKER_STATE, &[upstream, endpoint]),
+            connects: ["shared", "pinned"].map(connects),
+            connect_duration: core.histogram(&catalog::LANE_CONNECT_DURATION, &own),
+            waiters: core.gauge(&catalog::LANE_POOL_WAITERS, &own),
+            acquire_wait: core.histogram(&catalog::LANE_POOL_ACQUIRE_WAIT, &own),
+            pinned: core.gauge(&catalog::PINNED_SESSIONS, &own),
+            received: core.counter(&catalog::UPSTREAM_READ_BYTES, &own),
+            written: core.counter(&catalog::UPSTREAM_WRITTEN_BYTES, &own),
+            requests: core.counter(&catalog::UPSTREAM_REQUESTS, &own),
+            in_flight: core.gauge(&catalog::LANE_REQUESTS_IN_FLIGHT, &own),
+            breaker: core.gauge(&catalog::BREAKER_STATE, &own),
             up,
             core: core.clone(),
-            log,
+            log: of.log.clone(),
             sampler: RefCell::new(OncePerSecond::new()),
-            upstream: upstream.into(),
+            upstream: of.upstream.clone(),
             endpoint: endpoint.into(),
         }
     }
@@ -88,7 +106,7 @@ impl UpstreamMetrics {
     }
 
     pub(crate) fn request_failed(&self, reason: &str) {
-        self.core.counter(&catalog::UPSTREAM_ERRORS, &[&self.upstream, reason]).inc();
+        self.core.counter(&catalog::UPSTREAM_ERRORS, &[&self.upstream, &self.endpoint, reason]).inc();
     }
 
     pub(crate) fn lane_opened(&self, kind: LaneKind) -> GaugeGuard {
@@ -119,14 +137,14 @@ impl UpstreamMetrics {
 
     pub(crate) fn connect_failed(&self, reason: &'static str, detail: &str) {
         self.tell(UpstreamChange::ConnectFailed, reason, Some(detail));
-        self.core.counter(&catalog::LANE_CONNECT_FAILURES, &[&self.upstream, reason]).inc();
+        self.core.counter(&catalog::LANE_CONNECT_FAILURES, &[&self.upstream, &self.endpoint, reason]).inc();
     }
 
     pub(crate) fn lane_closed(&self, cause: LossCause) {
         if cause != LossCause::Retired {
             self.tell(UpstreamChange::LaneClosed, cause.name(), None);
         }
-        self.core.counter(&catalog::LANE_CLOSES, &[&self.upstream, cause.name()]).inc();
+        self.core.counter(&catalog::LANE_CLOSES, &[&self.upstream, &self.endpoint, cause.name()]).inc();
     }
 
     pub(crate) fn violation(&self, violation: &Violation) {
@@ -151,12 +169,12 @@ impl UpstreamMetrics {
     }
 
     /// A session was bound to a lane of its own for `reason`.
-    pub fn pinned_for(&self, reason: &str) {
-        self.core.counter(&catalog::PINS, &[&self.upstream, reason]).inc();
+    pub(crate) fn pinned_for(&self, reason: &str) {
+        self.core.counter(&catalog::PINS, &[&self.upstream, &self.endpoint, reason]).inc();
     }
 
     pub(crate) fn retried(&self, count: usize) {
-        self.core.counter(&catalog::RETRIES, &[&self.upstream, "unsent"]).add(count as u64);
+        self.core.counter(&catalog::RETRIES, &[&self.upstream, &self.endpoint, "unsent"]).add(count as u64);
     }
 
     pub(crate) fn breaker(&self, state: BreakerState) {

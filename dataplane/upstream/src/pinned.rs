@@ -51,7 +51,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         while let Some(at) = idle.iter().position(|(idle_key, _)| *idle_key == key) {
             let (_, lane) = idle.swap_remove(at);
             if lane.is_clean() {
-                self.lend(&lane, waiter);
+                self.lend(key, &lane, waiter);
                 return Ok(Some(lane));
             }
         }
@@ -61,7 +61,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             return Err(Refusal::QueueFull);
         }
         let request = Waiting { key, waiter: waiter.clone(), since: turn::now() };
-        self.metrics().waiters(1);
+        self.metrics(key).waiters(1);
         if !is_full {
             self.open_pinned(request);
             return Ok(None);
@@ -79,7 +79,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         let pool = &self.pinned;
         pool.lent.borrow_mut().retain(|lent| !Rc::ptr_eq(lent, &lane));
         lane.set_owner(None);
-        self.metrics().unpinned();
+        self.metrics(key).unpinned();
         if !is_clean || !lane.is_clean() {
             lane.end(LossCause::Retired);
             return;
@@ -103,20 +103,20 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     }
 
     fn grant(self: &Rc<Self>, lane: &Rc<Lane<P, W>>, to: Waiting<P, W>) {
-        self.metrics().waiters(-1);
-        self.metrics().waited(turn::now().since(to.since), 1);
-        self.lend(lane, &to.waiter);
+        self.metrics(to.key).waiters(-1);
+        self.metrics(to.key).waited(turn::now().since(to.since), 1);
+        self.lend(to.key, lane, &to.waiter);
         to.waiter.on_pin(Ok(lane.clone()));
     }
 
-    fn lend(&self, lane: &Rc<Lane<P, W>>, waiter: &Rc<W>) {
+    fn lend(&self, key: P::Key, lane: &Rc<Lane<P, W>>, waiter: &Rc<W>) {
         lane.set_owner(Some(waiter.clone()));
-        self.metrics().pinned();
+        self.metrics(key).pinned();
         self.pinned.lent.borrow_mut().push(lane.clone());
     }
 
     fn refuse_pin(&self, request: Waiting<P, W>, refusal: Refusal) {
-        self.metrics().waiters(-1);
+        self.metrics(request.key).waiters(-1);
         request.waiter.on_pin(Err(refusal));
     }
 
@@ -137,7 +137,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     async fn run_pinned(self: &Rc<Self>, request: Waiting<P, W>) {
         let mut attempt = 0;
         let (mut stream, greeting): (Stream, P::Greeting) = loop {
-            let refusal = match self.check_available() {
+            let refusal = match self.check_available(request.key) {
                 Err(refusal) => refusal,
                 Ok(()) => match self.open(request.key, LaneKind::Pinned).await {
                     Ok(opened) => break opened,
@@ -152,11 +152,12 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             weir_engine::sleep(self.backoff(attempt)).await;
             attempt += 1;
         };
-        let lane = Lane::new(&stream, greeting, LaneKind::Pinned, self.hard_cap(), self.metrics().clone());
-        let _open = self.metrics().lane_opened(LaneKind::Pinned);
+        let key = request.key;
+        let lane = Lane::new(&stream, greeting, LaneKind::Pinned, self.hard_cap(), self.metrics(key).clone());
+        let _open = self.metrics(key).lane_opened(LaneKind::Pinned);
         self.grant(&lane, request);
         let (cause, lost, _) = lane.read(&mut stream.reader).await;
-        self.lane_lost(cause, lost);
+        self.lane_lost(key, cause, lost);
         self.pinned.idle.borrow_mut().retain(|(_, idle)| !Rc::ptr_eq(idle, &lane));
         let was_lent = {
             let mut lent = self.pinned.lent.borrow_mut();
@@ -165,7 +166,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             lent.len() < before
         };
         if was_lent {
-            self.metrics().unpinned();
+            self.metrics(key).unpinned();
         }
         if let Some(owner) = lane.owner() {
             lane.set_owner(None);

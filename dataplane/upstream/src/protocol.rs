@@ -9,7 +9,7 @@ use crate::lane::Lane;
 
 /// A wire protocol as a lane sees it.
 pub trait LaneProtocol: 'static + Sized {
-    /// What makes two lanes of one endpoint different: database, protocol version, user.
+    /// What makes two lanes of one upstream different: endpoint, database, protocol version, user.
     type Key: Copy + Eq + Hash + fmt::Debug + 'static;
     /// Finds the frames in the bytes of an upstream.
     type Framer: Default + 'static;
@@ -28,8 +28,11 @@ pub trait LaneProtocol: 'static + Sized {
     /// One health probe on a greeted connection.
     fn probe(&self, stream: &mut Stream) -> impl Future<Output = io::Result<()>>;
 
-    /// The key of the health probe's own connection.
-    fn probe_key(&self) -> Self::Key;
+    /// The key of the health probe's own connection to endpoint number `endpoint`.
+    fn probe_key(&self, endpoint: u16) -> Self::Key;
+
+    /// The number of the endpoint that lanes of `key` lead to, in the order of the settings.
+    fn endpoint(key: Self::Key) -> u16;
 }
 
 /// One step of a framer.

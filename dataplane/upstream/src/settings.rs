@@ -6,6 +6,8 @@ use std::time::Duration;
 use weir_base::limits;
 use weir_engine::settings::{Address, TlsClientSettings};
 
+use crate::placement::PlacementSettings;
+
 /// TCP (or Unix) connect, name resolution included. Default 1 s: inside one data centre a connect takes under 1 ms,
 /// one retransmitted SYN takes 1 s, and more only hides a dead server.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -63,6 +65,8 @@ pub struct UpstreamSettings {
     pub name: Arc<str>,
     /// At least one. Host names are resolved at connect.
     pub endpoints: Vec<Address>,
+    /// How keys are spread over the endpoints, if there are several.
+    pub placement: Option<PlacementSettings>,
     /// TLS towards the endpoints; `None`: clear text.
     pub tls: Option<TlsClientSettings>,
     /// See [`CONNECT_TIMEOUT`].
@@ -95,6 +99,7 @@ impl UpstreamSettings {
         Self {
             name: name.into(),
             endpoints,
+            placement: None,
             tls: None,
             connect_timeout: CONNECT_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,

@@ -90,7 +90,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
     fn queue(self: &Rc<Self>, request: &[u8], exchange: Exchange<W>) -> Result<(), Refusal> {
         let upstream = self.upstream.upgrade().ok_or(Refusal::Unreachable)?;
         if !self.is_connecting.get() {
-            upstream.check_available()?;
+            upstream.check_available(self.key)?;
         }
         let mut backlog = self.backlog.borrow_mut();
         let has_room = backlog.exchanges.len() as u64 + exchange.count <= self.in_flight_max as u64
@@ -98,7 +98,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         if !has_room {
             return Err(Refusal::QueueFull);
         }
-        upstream.metrics().waiters(exchange.count as i64);
+        upstream.metrics(self.key).waiters(exchange.count as i64);
         backlog.requests.extend_from_slice(request);
         backlog.exchanges.push(exchange, turn::now(), request.len());
         drop(backlog);
@@ -119,7 +119,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             match upstream.open(self.key, LaneKind::Shared).await {
                 Ok(opened) => break opened,
                 Err(error) => {
-                    let is_hopeless = error.refusal == Refusal::Greeting || upstream.check_available().is_err();
+                    let is_hopeless = error.refusal == Refusal::Greeting || upstream.check_available(self.key).is_err();
                     self.refuse_expired(&upstream, error.refusal, is_hopeless);
                     if self.backlog.borrow().exchanges.is_empty() {
                         self.is_connecting.set(false);
@@ -130,8 +130,8 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
                 }
             }
         };
-        let lane = Lane::new(&stream, greeting, LaneKind::Shared, upstream.hard_cap(), upstream.metrics().clone());
-        let _open = upstream.metrics().lane_opened(LaneKind::Shared);
+        let lane = Lane::new(&stream, greeting, LaneKind::Shared, upstream.hard_cap(), upstream.metrics(self.key).clone());
+        let _open = upstream.metrics(self.key).lane_opened(LaneKind::Shared);
         self.adopt_backlog(&upstream, &lane);
         if let Some(displaced) = self.lane.borrow_mut().replace(lane.clone()) {
             let mut all = self.displaced.borrow_mut();
@@ -144,7 +144,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         self.serial.set(self.serial.get() + 1);
         self.is_connecting.set(false);
         let (cause, lost, unsent) = lane.read(&mut stream.reader).await;
-        upstream.lane_lost(cause, lost);
+        upstream.lane_lost(self.key, cause, lost);
         let mut current = self.lane.borrow_mut();
         if current.as_ref().is_some_and(|current| Rc::ptr_eq(current, &lane)) {
             *current = None;
@@ -156,9 +156,9 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
     fn adopt_backlog(&self, upstream: &Upstream<P, W>, lane: &Lane<P, W>) {
         let backlog = std::mem::take(&mut *self.backlog.borrow_mut());
         let now = turn::now();
-        upstream.metrics().waiters(-(backlog.exchanges.len() as i64));
+        upstream.metrics(self.key).waiters(-(backlog.exchanges.len() as i64));
         for run in backlog.exchanges.iter() {
-            upstream.metrics().waited(now.since(run.queued), run.exchange.count);
+            upstream.metrics(self.key).waited(now.since(run.queued), run.exchange.count);
         }
         lane.adopt(backlog);
     }
@@ -168,8 +168,8 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         if unsent.exchanges.is_empty() {
             return;
         }
-        upstream.metrics().retried(unsent.exchanges.len());
-        upstream.metrics().waiters(unsent.exchanges.len() as i64);
+        upstream.metrics(self.key).retried(unsent.exchanges.len());
+        upstream.metrics(self.key).waiters(unsent.exchanges.len() as i64);
         let mut backlog = self.backlog.borrow_mut();
         unsent.exchanges.append(&mut backlog.exchanges);
         unsent.requests.extend_from_slice(&backlog.requests);
@@ -195,7 +195,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         backlog.requests.drain(..bytes);
         drop(backlog);
         for run in expired {
-            upstream.metrics().waiters(-(run.exchange.count as i64));
+            upstream.metrics(self.key).waiters(-(run.exchange.count as i64));
             run.numbers().for_each(|number| run.exchange.waiter.on_refusal(number, refusal));
         }
     }

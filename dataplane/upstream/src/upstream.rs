@@ -1,7 +1,7 @@
 //! One named upstream on one worker.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::HashMap,
     io,
     rc::{Rc, Weak},
@@ -9,18 +9,17 @@ use std::{
     time::Duration,
 };
 
-use weir_base::{
-    rng::Rng,
-    time::{Time, turn},
-};
+use weir_base::{rng::Rng, time::Time};
 use weir_engine::{JoinHandle, Stream};
 
 use crate::{
-    breaker::{Breaker, BreakerState},
-    connect::{ConnectError, Connector},
+    breaker::BreakerState,
+    connect::ConnectError,
+    endpoint::Endpoint,
     health::{Health, probe_loop},
-    metrics::{LaneKind, UpstreamMetrics},
+    metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
     pinned::PinnedPool,
+    placement::Placement,
     protocol::{LaneProtocol, LossCause, Refusal, Waiter},
     settings::UpstreamSettings,
     shared::SharedLane,
@@ -29,9 +28,6 @@ use crate::{
 /// How often deadlines of waiting exchanges are looked at. A request timeout is exact to this.
 const DEADLINE_LOOK: Duration = Duration::from_millis(50);
 
-/// Lanes lost within this time of each other are one failure of the server.
-const LOSSES_AT_ONCE: Duration = Duration::from_millis(100);
-
 /// Shared lanes by key and by number among those of one key.
 type SharedLanes<P, W> = HashMap<(<P as LaneProtocol>::Key, u16), Rc<SharedLane<P, W>>>;
 
@@ -39,46 +35,48 @@ type SharedLanes<P, W> = HashMap<(<P as LaneProtocol>::Key, u16), Rc<SharedLane<
 pub struct Upstream<P: LaneProtocol, W: Waiter<P>> {
     settings: UpstreamSettings,
     protocol: P,
-    connector: Connector,
-    health: Arc<Health>,
-    breaker: RefCell<Breaker>,
+    /// Never empty.
+    endpoints: Vec<Rc<Endpoint>>,
+    /// Set if keys are spread over several endpoints.
+    placement: Option<Placement>,
     rng: RefCell<Rng>,
     shared: RefCell<SharedLanes<P, W>>,
     pub(crate) pinned: PinnedPool<P, W>,
-    metrics: Rc<UpstreamMetrics>,
     hard_cap: usize,
-    /// When a lost lane was last counted as a failure.
-    lost_at: Cell<Option<Time>>,
     me: Weak<Self>,
     tasks: RefCell<Vec<JoinHandle<()>>>,
 }
 
 impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
-    /// Prepares an upstream; connects nothing. `probes` says whether this worker runs the health probe; `hard_cap` is
-    /// the output of a client, in bytes, past which it may not hold up a shared lane.
+    /// Prepares an upstream; connects nothing. `health` has one entry per endpoint; `probes` says whether this worker runs
+    /// the health probes; `hard_cap` is the output of a client, in bytes, past which it may not hold up a shared lane.
     ///
     /// # Errors
-    /// TLS files that cannot be read.
+    /// No endpoint, or TLS files that cannot be read.
     pub fn new(
         settings: UpstreamSettings,
         protocol: P,
-        health: Arc<Health>,
+        health: &[Arc<Health>],
         metrics: UpstreamMetrics,
         hard_cap: usize,
         probes: bool,
     ) -> io::Result<Rc<Self>> {
-        let connector = Connector::new(&settings)?;
+        let pairs = settings.endpoints.iter().zip(health);
+        let endpoints = pairs
+            .map(|(address, health)| Endpoint::new(address, &settings, health.clone(), &metrics).map(Rc::new))
+            .collect::<io::Result<Vec<_>>>()?;
+        if endpoints.is_empty() || endpoints.len() != settings.endpoints.len() {
+            return Err(io::Error::other("an upstream needs an endpoint, and each its health"));
+        }
+        let placement = settings.placement.clone().filter(|_| endpoints.len() > 1);
         let upstream = Rc::new_cyclic(|me: &Weak<Self>| Self {
-            breaker: RefCell::new(Breaker::new(settings.breaker.clone())),
-            rng: RefCell::new(Rng::new(weir_base::time::Time::now().as_nanos())),
+            endpoints,
+            placement: placement.map(|placement| Placement::new(placement, &settings.endpoints)),
+            rng: RefCell::new(Rng::new(Time::now().as_nanos())),
             protocol,
-            connector,
-            health,
             shared: RefCell::default(),
             pinned: PinnedPool::default(),
-            metrics: Rc::new(metrics),
             hard_cap,
-            lost_at: Cell::new(None),
             me: me.clone(),
             tasks: RefCell::default(),
             settings,
@@ -96,12 +94,14 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
                 upstream.check_deadlines();
             }
         })];
-        if let Some(health) = self.settings.health.clone().filter(|_| probes) {
-            let me = self.me.clone();
+        let probed = self.endpoints.iter().zip(0..).filter(|_| probes);
+        for (endpoint, number) in probed {
+            let Some(health) = self.settings.health.clone() else { break };
+            let (me, endpoint) = (self.me.clone(), endpoint.clone());
             tasks.push(weir_engine::spawn(async move {
-                if let Some(upstream) = me.upgrade() {
-                    probe_loop(&upstream, health).await;
-                }
+                let Some(upstream) = me.upgrade() else { return };
+                let key = upstream.protocol.probe_key(number);
+                probe_loop(&endpoint, &upstream.protocol, key, health).await;
             }));
         }
         *self.tasks.borrow_mut() = tasks;
@@ -112,7 +112,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             lane.check_deadline(self);
         }
         self.check_pinned();
-        self.metrics.breaker(self.breaker_state());
+        self.endpoints.iter().for_each(|endpoint| endpoint.publish_breaker());
     }
 
     /// The shared lane for `key` that connection number `connection` uses: always the same one, so that its requests stay
@@ -126,15 +126,32 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             .clone()
     }
 
-    /// A yes unless trying is known to be useless just now.
+    /// A yes unless trying the endpoint of `key` is known to be useless just now.
     ///
     /// # Errors
-    /// The breaker is open.
-    pub fn check_available(&self) -> Result<(), Refusal> {
-        if self.breaker_state() == BreakerState::Open {
-            return Err(Refusal::BreakerOpen);
+    /// Its breaker is open.
+    pub fn check_available(&self, key: P::Key) -> Result<(), Refusal> {
+        match self.endpoint(key).breaker_state() {
+            BreakerState::Open => Err(Refusal::BreakerOpen),
+            BreakerState::Closed | BreakerState::HalfOpen => Ok(()),
         }
-        Ok(())
+    }
+
+    fn endpoint(&self, key: P::Key) -> &Endpoint {
+        // A key that was made for another list of endpoints leads to the first: the server there refuses what is not its.
+        self.endpoints.get(usize::from(P::endpoint(key))).unwrap_or(&self.endpoints[0])
+    }
+
+    /// Where keys are, if they are spread over several endpoints.
+    #[inline]
+    pub fn placement(&self) -> Option<&Placement> {
+        self.placement.as_ref()
+    }
+
+    /// How many endpoints there are.
+    #[inline]
+    pub fn endpoints(&self) -> u16 {
+        self.endpoints.len() as u16
     }
 
     /// What the settings say.
@@ -147,27 +164,13 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         &self.protocol
     }
 
-    /// The state of the breaker now.
-    pub fn breaker_state(&self) -> BreakerState {
-        self.breaker.borrow().state(turn::now())
+    /// Counts a session that needs a lane of its own for `key`, for `reason`.
+    pub fn count_pin(&self, key: P::Key, reason: &str) {
+        self.metrics(key).pinned_for(reason);
     }
 
-    /// The shared knowledge of the endpoint.
-    pub fn health(&self) -> &Arc<Health> {
-        &self.health
-    }
-
-    /// Counts a session that needs a lane of its own, for `reason`.
-    pub fn count_pin(&self, reason: &str) {
-        self.metrics.pinned_for(reason);
-    }
-
-    pub(crate) fn metrics(&self) -> &Rc<UpstreamMetrics> {
-        &self.metrics
-    }
-
-    pub(crate) fn connector(&self) -> &Connector {
-        &self.connector
+    pub(crate) fn metrics(&self, key: P::Key) -> &Rc<EndpointMetrics> {
+        self.endpoint(key).metrics()
     }
 
     pub(crate) fn hard_cap(&self) -> usize {
@@ -180,42 +183,12 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     }
 
     pub(crate) async fn open(&self, key: P::Key, kind: LaneKind) -> Result<(Stream, P::Greeting), ConnectError> {
-        let begun = turn::now();
-        let opened = self.connector.open(&self.protocol, key).await;
-        match &opened {
-            Ok(_) => {
-                self.breaker.borrow_mut().succeeded();
-                self.metrics.connected(kind, turn::now().since(begun));
-            }
-            Err(error) => {
-                self.metrics.connect_failed(error.reason, &error.text);
-                self.note_failure();
-            }
-        }
-        opened
+        self.endpoint(key).open(&self.protocol, key, kind).await
     }
 
-    /// A lane has ended with `lost` exchanges under way. A server may close idle connections, and one that restarts closes
-    /// all at once: the first is no failure, the second is one.
-    pub(crate) fn lane_lost(&self, cause: LossCause, lost: usize) {
-        self.metrics.lane_closed(cause);
-        let is_failure = match cause {
-            LossCause::Timeout | LossCause::Violation => true,
-            LossCause::Closed => lost > 0,
-            LossCause::Retired => false,
-        };
-        let now = turn::now();
-        let is_counted = self.lost_at.get().is_some_and(|at| now.since(at) <= LOSSES_AT_ONCE);
-        if is_failure && !is_counted {
-            self.lost_at.set(Some(now));
-            self.note_failure();
-        }
-    }
-
-    fn note_failure(&self) {
-        if self.breaker.borrow_mut().failed(turn::now()) {
-            self.metrics.breaker_opened();
-        }
+    /// A lane of `key` has ended with `lost` exchanges under way.
+    pub(crate) fn lane_lost(&self, key: P::Key, cause: LossCause, lost: usize) {
+        self.endpoint(key).lane_lost(cause, lost);
     }
 
     /// Lets go: shared lanes finish what waits on them, idle ones close, the probe ends. Clients that still hold this

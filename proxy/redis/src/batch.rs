@@ -62,8 +62,10 @@ impl Batch {
 
 impl State {
     /// A batch for the commands from `begin` on, as large as may be.
-    pub(crate) fn begin_batch(&self, begin: usize, io: &impl Io) -> Batch {
+    pub(crate) fn begin_batch(&mut self, begin: usize, io: &impl Io) -> Batch {
+        self.is_sharded = io.is_sharded();
         let is_simple = self.is_authenticated
+            && !self.is_sharded
             && self.transaction.is_none()
             && self.tunnel.is_none()
             && self.pins.is_none()

@@ -50,10 +50,43 @@ struct Pinned {
     is_blocking: bool,
 }
 
-/// The shared lane in use, kept so that no request looks it up.
+/// A shared lane in use, kept so that no request looks it up.
 struct Shared {
     key: LaneKey,
     lane: Rc<SharedLane<RespLane, Connection>>,
+    /// Which connection of the lane the last request rode.
+    serial: Cell<Option<u64>>,
+}
+
+/// The shared lanes in use: one per shard.
+#[derive(Default)]
+struct SharedLanes {
+    /// The one in use where there is one server; else the one that was used first.
+    first: Option<Shared>,
+    others: Vec<Shared>,
+}
+
+impl SharedLanes {
+    #[inline]
+    fn get(&self, key: LaneKey) -> Option<&Shared> {
+        match &self.first {
+            Some(first) if first.key == key => Some(first),
+            _ => self.others.iter().find(|shared| shared.key == key),
+        }
+    }
+
+    /// Adds a lane; those of another database or protocol version go.
+    #[cold]
+    fn add(&mut self, shared: Shared) -> &Shared {
+        let is_alike = |other: &Shared| LaneKey { shard: shared.key.shard, ..other.key } == shared.key;
+        self.others.retain(is_alike);
+        if self.first.as_ref().is_some_and(is_alike) {
+            self.others.push(shared);
+            &self.others[self.others.len() - 1]
+        } else {
+            self.first.insert(shared)
+        }
+    }
 }
 
 /// One client connection.
@@ -65,7 +98,7 @@ pub struct Connection {
     guard: ConnectionGuard,
     peer: Peer,
     upstream: RefCell<Rc<RedisUpstream>>,
-    shared: RefCell<Option<Shared>>,
+    shared: RefCell<SharedLanes>,
     pinned: RefCell<Option<Pinned>>,
     /// A lane that was asked for and has not come.
     asked: RefCell<Option<(LaneKey, bool, Rc<RedisUpstream>)>>,
@@ -87,8 +120,6 @@ pub struct Connection {
     on_their_way: Cell<u32>,
     /// Counted among the clients that wait for this worker.
     is_waiting: Cell<bool>,
-    /// Which connection of the shared lane they ride.
-    lane_serial: Cell<Option<u64>>,
     /// Chunks taken since other tasks had their turn.
     streak: Cell<u32>,
     /// Stands in the core's queue for room.
@@ -207,7 +238,7 @@ impl Connection {
             cutter: stream.cutter(),
             peer,
             upstream: RefCell::new(service.upstream()),
-            shared: RefCell::new(None),
+            shared: RefCell::default(),
             pinned: RefCell::new(None),
             asked: RefCell::new(None),
             access: RefCell::default(),
@@ -222,7 +253,6 @@ impl Connection {
             is_over: Cell::new(false),
             on_their_way: Cell::new(0),
             is_waiting: Cell::new(false),
-            lane_serial: Cell::new(None),
             streak: Cell::new(0),
             is_queued: Cell::new(false),
             replied_at: Cell::new(Time::ZERO),
@@ -337,7 +367,7 @@ impl Connection {
         if let Some(pinned) = self.pinned.borrow_mut().take() {
             self.return_lane(pinned, self.session.try_borrow().is_ok_and(|session| session.is_idle()));
         }
-        self.shared.borrow_mut().take();
+        self.shared.take();
     }
 
     fn return_lane(&self, pinned: Pinned, is_clean: bool) {
@@ -420,7 +450,7 @@ impl Connection {
             && self.pinned.borrow().is_none()
         {
             *self.upstream.borrow_mut() = current;
-            *self.shared.borrow_mut() = None;
+            self.shared.take();
         }
     }
 

@@ -5,6 +5,7 @@ use weir_resp::encode;
 use weir_upstream::{FrameKind, Refusal};
 
 use crate::{
+    gather::Gather,
     io::{Io, Ticket},
     ordering::ReplyMode,
     pin::PinReason,
@@ -19,6 +20,9 @@ impl State {
         if let Err(taken) = self.may_go(Some(command), io) {
             return taken;
         }
+        if self.is_sharded {
+            return self.forward_over_shards(command, request, io);
+        }
         let ticket = Ticket::new(self.order.next_number());
         if self.tunnel.is_some() {
             return self.forward_in_tunnel(command, request, io);
@@ -29,7 +33,7 @@ impl State {
             self.order.sent();
             return Taken::Yes;
         }
-        if io.must_settle() {
+        if io.must_settle(self.key()) {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
         }
@@ -103,8 +107,12 @@ impl State {
             self.is_closing = true;
             return Taken::Yes;
         }
+        let key = match self.lane_key(command, request, io) {
+            Ok(key) => key,
+            Err(text) => return self.error(io, text),
+        };
         let may_go = self.may_go(Some(command), io);
-        if let Err(taken) = may_go.and_then(|()| self.need_pin(reason, self.key(), Some(command), io)) {
+        if let Err(taken) = may_go.and_then(|()| self.need_pin(reason, key, Some(command), io)) {
             return taken;
         }
         if self.tunnel.is_some() {
@@ -120,8 +128,36 @@ impl State {
 
     #[inline]
     pub(crate) fn on_reply(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>, io: &impl Io) -> bool {
+        if self.is_sharded && exchange != self.order.oldest() {
+            assert!(self.order.keep_early(exchange, bytes, end), "a reply belongs to a request under way");
+            return false;
+        }
         // Not only in tests: a reply that is not this request's would be another's data.
         assert_eq!(exchange, self.order.oldest(), "the k-th reply belongs to the k-th request");
+        let wake = self.on_due_reply(exchange, bytes, end, io);
+        let has_next = self.is_sharded && end.is_some();
+        wake | (has_next && self.pass_early(io))
+    }
+
+    /// Replies that came early and are due now; true if the session should be woken.
+    fn pass_early(&mut self, io: &impl Io) -> bool {
+        let mut wake = false;
+        while let Some(early) = self.order.pop_early() {
+            wake |= self.on_due_reply(self.order.oldest(), &early.bytes, early.end, io);
+            if early.end.is_none() {
+                break;
+            }
+        }
+        wake
+    }
+
+    /// A piece of the reply whose turn it is.
+    #[inline]
+    fn on_due_reply(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>, io: &impl Io) -> bool {
+        if let Some(gather) = self.order.gather(exchange) {
+            gather.take(exchange, bytes, end);
+            return end.is_some_and(|kind| self.complete(kind, io));
+        }
         if !self.order.is_muted(exchange) {
             self.pass(bytes, end.is_some(), io);
         }
@@ -138,7 +174,7 @@ impl State {
     /// Nothing that a plain reply could change is under way, and nothing of the gateway's own stands between replies.
     #[inline]
     pub(crate) fn takes_runs(&self) -> bool {
-        self.order.is_plain() && self.pins.is_none() && self.changes_db.is_none()
+        self.order.is_plain() && !self.is_sharded && self.pins.is_none() && self.changes_db.is_none()
     }
 
     #[inline]
@@ -155,6 +191,9 @@ impl State {
     pub(crate) fn complete(&mut self, kind: FrameKind, io: &impl Io) -> bool {
         let exchange = self.order.oldest();
         let had_enough = self.is_deep() || self.has_enough_waiting();
+        if let Some(gather) = self.order.pop_gather(exchange) {
+            self.pass_gathered(gather, io);
+        }
         self.order.completed(exchange);
         if self.changes_db.is_some() {
             self.change_db(exchange, kind, io);
@@ -167,15 +206,28 @@ impl State {
         self.wants_wake() || (had_enough && !self.is_deep() && !self.has_enough_waiting())
     }
 
+    /// Gives the client the one reply of several shards.
+    fn pass_gathered(&mut self, gather: Gather, io: &impl Io) {
+        if gather.is_muted {
+            return;
+        }
+        let reply = gather.merged();
+        if reply.starts_with(b"-") {
+            io.count_error(&reply);
+        }
+        self.pass(&reply, true, io);
+    }
+
     /// No reply to `exchange` will come.
     pub(crate) fn on_no_reply(&mut self, exchange: u64, text: &str, io: &impl Io) -> bool {
         if exchange < self.order.oldest() {
             // Given up already, with the lane it was on.
             return false;
         }
-        if self.is_mid_frame {
+        if self.is_mid_frame && exchange == self.order.oldest() {
             self.cut();
         }
+        self.order.forget_beginning(exchange);
         let mut line = Vec::with_capacity(text.len() + 3);
         encode::error(&mut line, text.as_bytes());
         self.on_reply(exchange, &line, Some(FrameKind::Error), io)

@@ -103,9 +103,22 @@ pub trait Io {
     fn begin_command(&self, _sample: Sample) {}
     /// How many plain requests the shared lane of `key` takes at once just now; 0 if each has to be looked at.
     fn batch_room(&self, key: LaneKey) -> u64;
-    /// The next request would ride another connection than those that wait for replies: they must be answered first.
-    fn must_settle(&self) -> bool {
+    /// The next request of `key` would ride another connection than those that wait for replies: they must be answered
+    /// first.
+    fn must_settle(&self, _key: LaneKey) -> bool {
         false
+    }
+    /// Keys are spread over several shards.
+    fn is_sharded(&self) -> bool {
+        false
+    }
+    /// How many shards there are.
+    fn shards(&self) -> u16 {
+        1
+    }
+    /// The shard that holds `key`.
+    fn place(&self, _key: &[u8]) -> u16 {
+        0
     }
     /// Sends a request, or as many as the ticket says, on the shared lane of `key`.
     ///

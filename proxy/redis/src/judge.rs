@@ -106,7 +106,9 @@ impl State {
     }
 
     fn may_forward(&self, name: &[u8]) -> bool {
+        // Nobody knows where the keys of an unknown command are.
         self.is_authenticated
+            && !self.is_sharded
             && self.settings.unknown_commands == UnknownCommands::Forward
             && redis::may_forward_unknown(name)
     }

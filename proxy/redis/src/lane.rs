@@ -15,6 +15,8 @@ const GREETING_BYTES_MAX: usize = 64 * 1024;
 /// What makes two lanes to one server different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaneKey {
+    /// The endpoint, counted as in the settings of the upstream.
+    pub shard: u16,
     /// The selected database.
     pub db: u32,
     /// The protocol version; replies pass through unchanged, so it is the client's.
@@ -128,8 +130,13 @@ impl LaneProtocol for RespLane {
         }
     }
 
-    fn probe_key(&self) -> LaneKey {
-        LaneKey { db: 0, version: Version::Resp2 }
+    fn probe_key(&self, endpoint: u16) -> LaneKey {
+        LaneKey { shard: endpoint, db: 0, version: Version::Resp2 }
+    }
+
+    #[inline]
+    fn endpoint(key: LaneKey) -> u16 {
+        key.shard
     }
 }
 

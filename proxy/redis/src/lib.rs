@@ -14,6 +14,7 @@
 //! | `session` | bytes in, what to do next |
 //! | `judge` | what is a command, may it pass, which way does it go |
 //! | `forward` | requests to the upstream, replies back |
+//! | `shards` / `gather` | which shard a command goes to; the replies of several become one |
 //! | `batch` | plain commands that leave as one |
 //! | `ordering` | replies in the order of requests |
 //! | `pin` | when a client needs a lane of its own, and when no longer |
@@ -33,6 +34,7 @@ mod client;
 mod connection;
 mod database;
 mod forward;
+mod gather;
 mod hello;
 mod io;
 mod judge;
@@ -46,6 +48,7 @@ mod refusal;
 mod service;
 mod session;
 pub mod settings;
+mod shards;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 mod stream;

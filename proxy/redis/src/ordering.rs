@@ -1,9 +1,14 @@
 //! Replies in the order of requests: those of the upstream, and those the gateway gives itself in between.
 //!
-//! All exchanges of one session ride one lane at a time, so upstream replies come in order by themselves. A local reply that
-//! is due behind them waits here.
+//! In front of one server all exchanges of a session ride one lane at a time, so upstream replies come in order by
+//! themselves. A local reply that is due behind them waits here; so does a reply of one of several shards that comes early,
+//! and what the shards say to a command that went to more than one.
 
 use std::collections::VecDeque;
+
+use weir_upstream::FrameKind;
+
+use crate::gather::Gather;
 
 /// What the client has asked for with CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +20,15 @@ pub(crate) enum ReplyMode {
     SkipNext,
 }
 
+/// A reply that came before its turn.
+#[derive(Debug)]
+pub(crate) struct Early {
+    exchange: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// `None`: its end has not come yet.
+    pub(crate) end: Option<FrameKind>,
+}
+
 /// The order of a session's replies.
 #[derive(Debug, Default)]
 pub(crate) struct Ordering {
@@ -23,6 +37,11 @@ pub(crate) struct Ordering {
     /// Local replies, each due once all exchanges below its number are done.
     waiting: VecDeque<(u64, Vec<u8>)>,
     waiting_bytes: usize,
+    /// Replies, or beginnings of them, that came before their turn, by number.
+    early: VecDeque<Early>,
+    early_bytes: usize,
+    /// Commands that went to several shards, by number.
+    gathers: VecDeque<Gather>,
     /// Exchanges whose replies the client does not want.
     muted: VecDeque<u64>,
     pub(crate) mode: ReplyMode,
@@ -44,7 +63,7 @@ impl Ordering {
     /// Every reply on its way is passed as it comes: none is muted, and none of the gateway's own waits between them.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.waiting.is_empty() && self.muted.is_empty()
+        self.waiting.is_empty() && self.muted.is_empty() && self.gathers.is_empty()
     }
 
     /// The number of the exchange whose reply comes next.
@@ -53,10 +72,10 @@ impl Ordering {
         self.done
     }
 
-    /// Bytes of local replies that wait behind exchanges.
+    /// Bytes of replies that wait for their turn.
     #[inline]
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
+        self.waiting_bytes + self.early_bytes + self.gathers.iter().map(Gather::bytes).sum::<usize>()
     }
 
     /// The number that the next exchange will get.
@@ -85,6 +104,65 @@ impl Ordering {
     pub(crate) fn sent_unheard(&mut self) {
         self.muted.push_back(self.next);
         self.next += 1;
+    }
+
+    /// The requests from [`Ordering::next_number`] on were sent, the parts of one command; or will be told to have failed.
+    pub(crate) fn sent_parts(&mut self, mut gather: Gather) {
+        gather.is_muted = self.mode != ReplyMode::On;
+        self.unskip();
+        self.next = gather.last() + 1;
+        self.gathers.push_back(gather);
+    }
+
+    /// The command whose parts the reply that comes next belongs to.
+    #[inline]
+    pub(crate) fn gather(&mut self, exchange: u64) -> Option<&mut Gather> {
+        self.gathers.front_mut().filter(|gather| gather.holds(exchange))
+    }
+
+    /// The command whose last part was `exchange`.
+    #[inline]
+    pub(crate) fn pop_gather(&mut self, exchange: u64) -> Option<Gather> {
+        self.gathers.pop_front_if(|gather| gather.last() == exchange)
+    }
+
+    /// Keeps a piece of a reply whose turn has not come. False if nobody waits for it.
+    #[cold]
+    pub(crate) fn keep_early(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>) -> bool {
+        if exchange <= self.done || exchange >= self.next {
+            return false;
+        }
+        self.early_bytes += bytes.len();
+        let at = self.early.partition_point(|early| early.exchange < exchange);
+        match self.early.get_mut(at).filter(|early| early.exchange == exchange) {
+            Some(early) => {
+                early.bytes.extend_from_slice(bytes);
+                early.end = end;
+            }
+            None => self.early.insert(at, Early { exchange, bytes: bytes.to_vec(), end }),
+        }
+        true
+    }
+
+    /// What has come of the reply whose turn it is.
+    #[inline]
+    pub(crate) fn pop_early(&mut self) -> Option<Early> {
+        let done = self.done;
+        let early = self.early.pop_front_if(|early| early.exchange == done)?;
+        self.early_bytes -= early.bytes.len();
+        Some(early)
+    }
+
+    /// The end of the reply to `exchange` will not come: its beginning goes.
+    pub(crate) fn forget_beginning(&mut self, exchange: u64) {
+        if let Some(at) = self.early.iter().position(|early| early.exchange == exchange)
+            && let Some(early) = self.early.remove(at)
+        {
+            self.early_bytes -= early.bytes.len();
+        }
+        if let Some(gather) = self.gathers.iter_mut().find(|gather| gather.holds(exchange)) {
+            gather.forget(exchange);
+        }
     }
 
     #[cold]

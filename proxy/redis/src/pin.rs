@@ -89,6 +89,8 @@ pub(crate) enum NoPin {
     /// Something must be waited for first; the session holds.
     Yet,
     TooManyBlocked,
+    /// The session has one, to another shard.
+    Elsewhere,
     Refused(Refusal),
 }
 
@@ -166,6 +168,10 @@ impl State {
                 io.count_refused(command, "blocked_clients");
                 self.error(io, refusal::BLOCKED_CLIENTS)
             }
+            NoPin::Elsewhere => {
+                io.count_refused(command, "pinned_elsewhere");
+                self.error(io, refusal::PINNED_ELSEWHERE)
+            }
             NoPin::Refused(refusal) => {
                 io.count_refused(command, refusal.name());
                 self.error(io, &refusal::refused(refusal))
@@ -176,7 +182,10 @@ impl State {
     /// As [`State::need_pin`], without an answer. Before the client gets a lane, all it sent must be answered: a command on
     /// another connection could overtake it.
     pub(crate) fn ask_pin(&mut self, reason: PinReason, key: LaneKey, io: &impl Io) -> Result<(), NoPin> {
-        if let Some((_, pins)) = &mut self.pins {
+        if let Some((held, pins)) = &mut self.pins {
+            if held.shard != key.shard {
+                return Err(NoPin::Elsewhere);
+            }
             pins.add(reason);
             self.publish_pins(io);
             return Ok(());

@@ -19,10 +19,19 @@ pub(crate) const WATCH_IN_MULTI: &str = "ERR WATCH inside MULTI is not allowed";
 pub(crate) const EXEC_ALONE: &str = "ERR EXEC without MULTI";
 pub(crate) const DISCARD_ALONE: &str = "ERR DISCARD without MULTI";
 pub(crate) const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
+pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(crate) const NOT_IN_MULTI: &str = "ERR Command not allowed inside a transaction";
 
 /// A transaction longer than it may be.
 pub(crate) const TRANSACTION_FULL: &str = "ERR weir: transaction too large";
+/// DBSIZE and the like between MULTI and EXEC.
+pub(crate) const ALL_SHARDS_IN_MULTI: &str = "ERR weir: a command for all shards cannot be part of a transaction";
+/// The client's own lane leads to another shard than the command.
+pub(crate) const PINNED_ELSEWHERE: &str = "ERR weir: the session holds state on another shard; RESET first";
+/// A subscriber's commands ride the lane of its subscriptions.
+pub(crate) const SUBSCRIBED_ELSEWHERE: &str = "ERR weir: a subscriber cannot reach other shards";
+/// MONITOR and commands this build does not know, where there are several shards.
+pub(crate) const NOT_OVER_SHARDS: &str = "ERR weir: command is not supported over several shards";
 /// As many exchanges as the core may have.
 pub(crate) const IN_FLIGHT: &str = "ERR weir: too many requests in flight";
 /// As many requests per second as the listener is known to carry.

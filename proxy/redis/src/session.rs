@@ -13,6 +13,7 @@ use crate::{
     ordering::Ordering,
     pin::{PinReason, Pins},
     settings::RedisListenerSettings,
+    shards::KEYLESS,
     stream::Streaming,
     transaction::Transaction,
     tunnel::Tunnel,
@@ -116,6 +117,8 @@ pub(crate) struct State {
     pub(crate) order: Ordering,
     pub(crate) hold: Option<Hold>,
     pub(crate) pins: Option<(LaneKey, Pins)>,
+    /// Replies may come from several shards, in any order.
+    pub(crate) is_sharded: bool,
     /// The lane that the command at the front of the input asked for has come, or will not.
     pub(crate) pin_answer: Option<Result<(), Refusal>>,
     /// The command at the front of the input has waited for room long enough.
@@ -165,6 +168,7 @@ impl Session {
                 order: Ordering::default(),
                 hold: None,
                 pins: None,
+                is_sharded: false,
                 pin_answer: None,
                 is_room_refused: false,
                 is_admitted: false,
@@ -479,6 +483,12 @@ impl Session {
         self.input.len() + self.state.order.waiting_bytes()
     }
 
+    /// Bytes of replies that wait for their turn.
+    #[inline]
+    pub fn kept_bytes(&self) -> usize {
+        if self.state.is_sharded { self.state.order.waiting_bytes() } else { 0 }
+    }
+
     /// Holds because the core is full.
     pub fn waits_for_room(&self) -> bool {
         self.state.hold == Some(Hold::Room)
@@ -486,10 +496,10 @@ impl Session {
 }
 
 impl State {
-    /// The lane that this client's stateless commands ride.
+    /// The lane that this client's stateless commands ride; where there are several shards, those without keys.
     #[inline]
     pub(crate) fn key(&self) -> LaneKey {
-        LaneKey { db: self.db, version: self.version }
+        LaneKey { shard: KEYLESS, db: self.db, version: self.version }
     }
 
     /// Every request has been answered in full, and nothing is half said.

@@ -5,6 +5,7 @@ use weir_resp::{ProtocolError, RequestParser};
 
 use crate::{
     io::{Io, Ticket},
+    lane::LaneKey,
     pin::{NoPin, PinReason},
     refusal,
     session::{Hold, Request, State},
@@ -17,7 +18,7 @@ const TOO_LARGE: &str = "ERR weir: command too large";
 #[derive(Debug)]
 pub(crate) enum Streaming {
     /// The first `held` bytes of the input belong to it and wait for a lane.
-    Waiting { held: usize, reason: PinReason },
+    Waiting { held: usize, reason: PinReason, key: LaneKey },
     /// The rest goes on as it comes.
     Flowing,
     /// It is refused: `held` bytes of the input belong to it, the rest is dropped as it comes, then the error is sent.
@@ -29,14 +30,14 @@ impl State {
     pub(crate) fn begin_stream(&mut self, request: &Request<'_>, io: &impl Io) {
         let held = request.bytes.len();
         let streaming = match self.judge_stream(request, io) {
-            Ok(reason) => Streaming::Waiting { held, reason },
+            Ok((reason, key)) => Streaming::Waiting { held, reason, key },
             Err(error) => Streaming::Refused { held, error },
         };
         self.streaming = Some(Box::new(streaming));
     }
 
-    /// Why the command gets a lane of its own, or the error it gets instead.
-    fn judge_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<PinReason, Vec<u8>> {
+    /// Why the command gets a lane of its own, and which; or the error it gets instead.
+    fn judge_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<(PinReason, LaneKey), Vec<u8>> {
         if self.transaction.is_some() {
             return Err(refusal::TRANSACTION_FULL.into());
         }
@@ -71,16 +72,17 @@ impl State {
         if !is_plain || self.tunnel.is_some() {
             return Err(TOO_LARGE.into());
         }
+        let key = self.lane_key_of_head(command, request, io).ok_or(TOO_LARGE)?;
         io.count(Some(command), 1);
-        Ok(PinReason::Large)
+        Ok((PinReason::Large, key))
     }
 
-    fn judge_unknown_stream(&self, io: &impl Io) -> Result<PinReason, Vec<u8>> {
+    fn judge_unknown_stream(&self, io: &impl Io) -> Result<(PinReason, LaneKey), Vec<u8>> {
         if self.tunnel.is_some() {
             return Err(TOO_LARGE.into());
         }
         io.count(None, 1);
-        Ok(PinReason::Unknown)
+        Ok((PinReason::Unknown, self.key()))
     }
 
     /// Moves bytes of the command in flight; how many were taken. Zero: it waits for its lane.
@@ -91,7 +93,7 @@ impl State {
         io: &impl Io,
     ) -> Result<usize, ProtocolError> {
         match self.streaming.as_deref_mut() {
-            Some(&mut Streaming::Waiting { held, reason }) => Ok(self.start_flow(held, reason, input, io)),
+            Some(&mut Streaming::Waiting { held, reason, key }) => Ok(self.start_flow(held, (reason, key), input, io)),
             Some(Streaming::Refused { held, .. }) if *held > 0 => Ok(std::mem::take(held)),
             _ => self.flow(parser, input, io),
         }
@@ -99,7 +101,7 @@ impl State {
 
     /// Sends the beginning of the command once nothing else is on its way: should the rest be wrong, the lane is lost
     /// with all that waits on it.
-    fn start_flow(&mut self, held: usize, reason: PinReason, input: &[u8], io: &impl Io) -> usize {
+    fn start_flow(&mut self, held: usize, pin: (PinReason, LaneKey), input: &[u8], io: &impl Io) -> usize {
         if !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
             return 0;
@@ -115,10 +117,11 @@ impl State {
             io.count_shed(refusal::KNEE_REASON);
             return self.refuse_stream(held, refusal::KNEE.into(), io);
         }
-        match self.ask_pin(reason, self.key(), io) {
+        match self.ask_pin(pin.0, pin.1, io) {
             Ok(()) => {}
             Err(NoPin::Yet) => return 0,
             Err(NoPin::TooManyBlocked) => return self.refuse_stream(held, refusal::BLOCKED_CLIENTS.into(), io),
+            Err(NoPin::Elsewhere) => return self.refuse_stream(held, refusal::PINNED_ELSEWHERE.into(), io),
             Err(NoPin::Refused(refusal)) => {
                 io.count_shed(refusal.name());
                 return self.refuse_stream(held, refusal::refused(refusal).into(), io);

@@ -6,9 +6,11 @@ use weir_resp::{Version, encode};
 use crate::{
     database::DbChange,
     io::{Full, Io, Ticket},
+    lane::LaneKey,
     pin::PinReason,
     refusal,
     session::{Hold, Request, State, Taken},
+    shards::KEYLESS,
 };
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
@@ -27,11 +29,13 @@ pub(crate) struct Transaction {
     selects: Vec<(u32, u32)>,
     /// A command inside may change the connection: on a shared lane the others would feel it.
     is_stateful: bool,
+    /// Where its keys are, if there are several shards.
+    pub(crate) shard: Option<u16>,
 }
 
 impl Transaction {
     fn new() -> Self {
-        Self { commands: 0, wire: MULTI.to_vec(), is_spoiled: false, selects: Vec::new(), is_stateful: false }
+        Self { commands: 0, wire: MULTI.to_vec(), is_spoiled: false, selects: Vec::new(), is_stateful: false, shard: None }
     }
 
     /// Bytes held.
@@ -81,7 +85,10 @@ impl State {
                 self.reject(io, &refusal::admin(command.name))
             }
             Class::Shared | Class::Cluster | Class::Admin | Class::Blocking | Class::Exclusive | Class::Unwatch => {
-                self.queue(request, io)
+                match self.bind_transaction(command, request, io) {
+                    Ok(()) => self.queue(request, io),
+                    Err(text) => self.reject(io, text),
+                }
             }
             _ => self.reject(io, refusal::NOT_IN_MULTI),
         }
@@ -131,6 +138,8 @@ impl State {
         let Some(transaction) = &self.transaction else { return self.error(io, refusal::EXEC_ALONE) };
         let (is_spoiled, is_stateful, commands) =
             (transaction.is_spoiled, transaction.is_stateful, transaction.commands);
+        let pinned = self.pins.as_ref().map(|(key, _)| key.shard);
+        let key = self.key_at(transaction.shard.or(pinned).unwrap_or(KEYLESS));
         if is_spoiled || self.is_watch_broken {
             return self.exec_in_vain(is_spoiled, command, io);
         }
@@ -156,7 +165,7 @@ impl State {
         }
         if is_stateful {
             // On a shared lane the others would find themselves in another database.
-            match self.need_pin(PinReason::Transaction, self.key(), Some(command), io) {
+            match self.need_pin(PinReason::Transaction, key, Some(command), io) {
                 Ok(()) => {}
                 Err(Taken::Held) => return Taken::Held,
                 Err(Taken::Yes) => {
@@ -165,14 +174,14 @@ impl State {
                 }
             }
         }
-        if self.pins.is_none() && io.must_settle() {
+        if self.pins.is_none() && io.must_settle(key) {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
         }
         let Some(mut transaction) = self.end_transaction() else { return Taken::Yes };
         transaction.wire.extend_from_slice(EXEC);
         io.count(Some(command), 1);
-        self.send_unit(*transaction, io)
+        self.send_unit(*transaction, key, io)
     }
 
     /// EXEC cannot be carried out: the transaction is over, as the server has it.
@@ -189,7 +198,7 @@ impl State {
     }
 
     /// Sends the whole transaction; its inner replies are swallowed, the last one is the client's.
-    fn send_unit(&mut self, transaction: Transaction, io: &impl Io) -> Taken {
+    fn send_unit(&mut self, transaction: Transaction, key: LaneKey, io: &impl Io) -> Taken {
         let number = self.order.next_number();
         let ticket = Ticket { skip: transaction.commands + 1, ..Ticket::new(number) };
         if let Some((_, pins)) = &mut self.pins {
@@ -200,7 +209,7 @@ impl State {
             io.write_pinned(&transaction.wire);
         } else if self.pins.is_some() {
             io.forward_pinned(&transaction.wire, ticket);
-        } else if let Err(refusal) = io.forward(self.key(), &transaction.wire, ticket) {
+        } else if let Err(refusal) = io.forward(key, &transaction.wire, ticket) {
             io.count_shed(refusal.name());
             return self.refuse_exec(&refusal::refused(refusal), io);
         }

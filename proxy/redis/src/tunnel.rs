@@ -249,6 +249,10 @@ impl State {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
         }
+        if self.is_sharded {
+            io.count_refused(Some(command), "unsupported_command");
+            return self.error(io, refusal::NOT_OVER_SHARDS);
+        }
         if let Err(taken) = self.need_pin(PinReason::Monitor, self.key(), Some(command), io) {
             return taken;
         }

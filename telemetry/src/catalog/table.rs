@@ -62,26 +62,26 @@ catalog! {
         LISTENER_KNEE_LOAD = gauge "weir_listener_knee_load_ratio" ["listener"] "Offered load as a share of the knee; above 1 past it.", merged(Merge::Max);
     }
     "Upstreams" {
-        LANES_OPEN = gauge "weir_lanes_open" ["upstream", "kind"] "Upstream connections open now.";
-        LANE_CONNECTS = counter "weir_lane_connects_total" ["upstream", "kind"] "Upstream connections made, handshake included.";
-        LANE_CONNECT_FAILURES = counter "weir_lane_connect_failures_total" ["upstream", "reason"] "Upstream connections that could not be made.";
-        LANE_CONNECT_DURATION = histogram "weir_lane_connect_duration_seconds" ["upstream"] "Time to make an upstream connection, handshake included.";
-        LANE_CLOSES = counter "weir_lane_closes_total" ["upstream", "reason"] "Upstream connections that ended, by why.";
-        LANE_REQUESTS_IN_FLIGHT = gauge "weir_lane_requests_in_flight" ["upstream"] "Requests written to an upstream whose reply is not complete.";
-        LANE_POOL_WAITERS = gauge "gateway_lane_pool_waiters" ["upstream"] "Exchanges waiting for a lane now.";
-        LANE_POOL_ACQUIRE_WAIT = histogram "gateway_lane_pool_acquire_wait_microseconds" ["upstream"] "Time an exchange waited for a lane.", buckets(Buckets::REQUEST);
-        PINS = counter "weir_pins_total" ["upstream", "reason"] "Sessions bound to an upstream connection of their own, by the state that required it.";
-        PINNED_SESSIONS = gauge "weir_pinned_sessions" ["upstream"] "Sessions bound to an upstream connection of their own now.";
-        UPSTREAM_REQUESTS = counter "weir_upstream_requests_total" ["upstream"] "Requests written to an upstream, retries included.";
-        UPSTREAM_ERRORS = counter "weir_upstream_errors_total" ["upstream", "reason"] "Requests that failed for a fault of the upstream.";
-        UPSTREAM_READ_BYTES = counter "weir_upstream_read_bytes_total" ["upstream"] "Bytes received from upstreams, above TLS.";
-        UPSTREAM_WRITTEN_BYTES = counter "weir_upstream_written_bytes_total" ["upstream"] "Bytes sent to upstreams, above TLS.";
+        LANES_OPEN = gauge "weir_lanes_open" ["upstream", "endpoint", "kind"] "Upstream connections open now.";
+        LANE_CONNECTS = counter "weir_lane_connects_total" ["upstream", "endpoint", "kind"] "Upstream connections made, handshake included.";
+        LANE_CONNECT_FAILURES = counter "weir_lane_connect_failures_total" ["upstream", "endpoint", "reason"] "Upstream connections that could not be made.";
+        LANE_CONNECT_DURATION = histogram "weir_lane_connect_duration_seconds" ["upstream", "endpoint"] "Time to make an upstream connection, handshake included.";
+        LANE_CLOSES = counter "weir_lane_closes_total" ["upstream", "endpoint", "reason"] "Upstream connections that ended, by why.";
+        LANE_REQUESTS_IN_FLIGHT = gauge "weir_lane_requests_in_flight" ["upstream", "endpoint"] "Requests written to an upstream whose reply is not complete.";
+        LANE_POOL_WAITERS = gauge "gateway_lane_pool_waiters" ["upstream", "endpoint"] "Exchanges waiting for a lane now.";
+        LANE_POOL_ACQUIRE_WAIT = histogram "gateway_lane_pool_acquire_wait_microseconds" ["upstream", "endpoint"] "Time an exchange waited for a lane.", buckets(Buckets::REQUEST);
+        PINS = counter "weir_pins_total" ["upstream", "endpoint", "reason"] "Sessions bound to an upstream connection of their own, by the state that required it.";
+        PINNED_SESSIONS = gauge "weir_pinned_sessions" ["upstream", "endpoint"] "Sessions bound to an upstream connection of their own now.";
+        UPSTREAM_REQUESTS = counter "weir_upstream_requests_total" ["upstream", "endpoint"] "Requests written to an upstream, retries included.";
+        UPSTREAM_ERRORS = counter "weir_upstream_errors_total" ["upstream", "endpoint", "reason"] "Requests that failed for a fault of the upstream.";
+        UPSTREAM_READ_BYTES = counter "weir_upstream_read_bytes_total" ["upstream", "endpoint"] "Bytes received from upstreams, above TLS.";
+        UPSTREAM_WRITTEN_BYTES = counter "weir_upstream_written_bytes_total" ["upstream", "endpoint"] "Bytes sent to upstreams, above TLS.";
         ENDPOINT_UP = gauge "weir_endpoint_up" ["upstream", "endpoint"] "1 if every worker holds the endpoint for healthy, else 0.", merged(Merge::Min);
         ENDPOINT_CHANGES = counter "weir_endpoint_health_changes_total" ["upstream", "endpoint", "state"] "Changes of health, by the new state, per worker.";
         HEALTH_CHECKS = counter "weir_health_checks_total" ["upstream", "endpoint", "outcome"] "Active health checks.";
         BREAKER_STATE = gauge "weir_breaker_state" ["upstream", "endpoint"] "0 closed, 1 half open, 2 open; the worst of the workers.", merged(Merge::Max);
         BREAKER_OPENED = counter "weir_breaker_opened_total" ["upstream", "endpoint"] "Times a breaker opened.";
-        RETRIES = counter "weir_retries_total" ["upstream", "outcome"] "Requests sent again because they were provably not executed.";
+        RETRIES = counter "weir_retries_total" ["upstream", "endpoint", "outcome"] "Requests sent again because they were provably not executed.";
     }
     "Workers" {
         WORKER_CPU_SECONDS = counter "weir_worker_cpu_seconds_total" ["worker"] "CPU time of the worker thread.";

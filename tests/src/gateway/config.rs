@@ -16,8 +16,8 @@ pub struct Config {
     pub unix: bool,
     /// Worker threads; one unless a test is about several.
     pub workers: u32,
-    /// Endpoint of the upstream.
-    pub endpoint: String,
+    /// Endpoints of the upstream.
+    pub endpoints: Vec<String>,
     /// Keys and sub-tables of the listener.
     pub listener: String,
     /// Keys and sub-tables of the upstream.
@@ -35,11 +35,16 @@ pub struct Config {
 impl Config {
     /// In front of one address.
     pub fn to(upstream: &Address) -> Self {
+        Self::to_all([upstream])
+    }
+
+    /// In front of several shards; how keys are spread is for the test to add.
+    pub fn to_all<'a>(shards: impl IntoIterator<Item = &'a Address>) -> Self {
         Self {
             bind: Address::port(port::free()),
             unix: false,
             workers: 1,
-            endpoint: upstream.text(),
+            endpoints: shards.into_iter().map(Address::text).collect(),
             listener: String::new(),
             upstream: String::new(),
             tables: String::new(),
@@ -117,7 +122,7 @@ impl Config {
         line(&self.listener);
         line("[[upstream]]");
         line("name = \"server\"");
-        line(&format!("endpoints = [\"{}\"]", self.endpoint));
+        line(&format!("endpoints = {:?}", self.endpoints));
         line(&self.upstream);
         line(&self.tables);
         text

@@ -43,7 +43,7 @@ fn bulk(text: &str) -> Vec<u8> {
 fn judge(what: &str, came: &[u8], wanted: &[u8], seen: &Seen) {
     if came == wanted {
         seen.answered.fetch_add(1, Ordering::Relaxed);
-    } else if came.starts_with(b"-ERR weir: ") {
+    } else if came.starts_with(b"-ERR weir: ") || came.windows(12).any(|part| part == b"\n-ERR weir: ") {
         seen.refused.fetch_add(1, Ordering::Relaxed);
     } else {
         panic!("{what}: came {}, wanted {}", shown(came), shown(wanted));
@@ -74,13 +74,19 @@ fn life(address: &Address, id: u64, mut rng: Rng, stop: &AtomicBool, seen: &Seen
 fn exchange(client: &mut Client, id: u64, value: &str, rng: &mut Rng, seen: &Seen) -> bool {
     let key = format!("key-{id}");
     let echo = bulk(value);
-    let group: Vec<(Vec<u8>, Vec<u8>)> = match rng.below(6) {
+    let twin = format!("twin-{id}");
+    let group: Vec<(Vec<u8>, Vec<u8>)> = match rng.below(7) {
         0 => vec![(encode(&["ECHO", value]), echo)],
         1 => vec![
             (encode(&["MULTI"]), b"+OK\r\n".to_vec()),
             (encode(&["SET", &key, value]), b"+QUEUED\r\n".to_vec()),
             (encode(&["GET", &key]), b"+QUEUED\r\n".to_vec()),
             (encode(&["EXEC"]), [b"*2\r\n+OK\r\n", echo.as_slice()].concat()),
+        ],
+        6 => vec![
+            (encode(&["MSET", &key, value, &twin, value]), b"+OK\r\n".to_vec()),
+            (encode(&["MGET", &twin, &key]), [b"*2\r\n", echo.as_slice(), &echo].concat()),
+            (encode(&["EXISTS", &twin, &key]), b":2\r\n".to_vec()),
         ],
         2 => vec![(encode(&["EVAL", "return ARGV[1]", "0", value]), echo)],
         3 => {
@@ -127,11 +133,12 @@ fn leave(mut client: Client, rng: &mut Rng) {
     };
 }
 
-fn churn(kills: bool) {
-    let mut server = Server::start(Kind::Redis);
-    let config = Config::to(&server.address)
+fn churn(shards: usize, kills: bool) {
+    let mut servers: Vec<Server> = (0..shards).map(|_| Server::start(Kind::Redis)).collect();
+    let config = Config::to_all(servers.iter().map(|server| &server.address))
         .workers(2)
-        .upstream("request_timeout = \"2s\"\n[upstream.health]\ninterval = \"100ms\"\ntimeout = \"100ms\"");
+        .upstream("request_timeout = \"2s\"\n[upstream.sharding]\ndistribution = \"ketama\"")
+        .upstream("[upstream.health]\ninterval = \"100ms\"\ntimeout = \"100ms\"");
     let gateway = Gateway::start(config);
     let mut rng = seeded();
     let stop = Arc::new(AtomicBool::new(false));
@@ -148,7 +155,8 @@ fn churn(kills: bool) {
         // The pace of the disturbance, not a wait for a condition.
         std::thread::sleep(Duration::from_millis(700));
         if kills {
-            server.restart();
+            let one = rng.below(servers.len() as u64) as usize;
+            servers[one].restart();
         }
     }
     stop.store(true, Ordering::Relaxed);
@@ -170,10 +178,20 @@ fn churn(kills: bool) {
 
 #[test]
 fn churn_mixes_no_replies() {
-    churn(false);
+    churn(1, false);
+}
+
+#[test]
+fn churn_over_three_shards_mixes_no_replies() {
+    churn(3, false);
+}
+
+#[test]
+fn churn_while_one_of_three_shards_is_killed_mixes_no_replies() {
+    churn(3, true);
 }
 
 #[test]
 fn churn_while_the_server_is_killed_mixes_no_replies() {
-    churn(true);
+    churn(1, true);
 }

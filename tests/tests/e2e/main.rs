@@ -13,6 +13,7 @@ mod pipelining;
 mod proxy_protocol;
 mod reload;
 mod secrets;
+mod sharding;
 mod tls;
 mod transport;
 mod upstream;

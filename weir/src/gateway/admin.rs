@@ -1,6 +1,10 @@
 //! The gateway as the admin server sees it: every answer is read from cells, tables and snapshots.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use weir_admin::{
     BoxFuture,
@@ -12,10 +16,10 @@ use weir_admin::{
 };
 use weir_analysis::redis::CommandId;
 use weir_base::time::Time;
-use weir_engine::WorkerState;
+use weir_engine::{WorkerState, settings::Address};
 use weir_listener::ConnectionEntry;
 use weir_telemetry::{HistogramSnapshot, Registry, Snapshot};
-use weir_upstream::EndpointState;
+use weir_upstream::{EndpointState, Health as EndpointHealth};
 
 use super::{Gateway, Phase, Reloaded, knee, lock, watch};
 
@@ -40,9 +44,12 @@ impl weir_admin::Gateway for Gateway {
         let mut upstreams: Vec<_> = plan.health.iter().collect();
         upstreams.sort_by_key(|(name, _)| (*name).clone());
         for (name, health) in upstreams {
-            let state = health.state();
-            let error = health.last_error().filter(|_| state != EndpointState::Up);
-            let detail = error.map_or_else(|| state.name().to_owned(), |(text, _)| text);
+            let detail = |health: &Arc<EndpointHealth>| {
+                let state = health.state();
+                let error = health.last_error().filter(|_| state != EndpointState::Up);
+                error.map_or_else(|| state.name().to_owned(), |(text, _)| text)
+            };
+            let detail = health.iter().map(detail).collect::<Vec<_>>().join(", ");
             // A gateway whose server is down is still the right one to ask: it answers with an error at once. So this is
             // shown, and does not take the gateway out of a balancer.
             checks.push(Check::new(format!("upstream_{name}"), true, detail));
@@ -88,7 +95,7 @@ impl weir_admin::Gateway for Gateway {
 
     fn workers(&self) -> Vec<WorkerStatus> {
         let cells = self.registry.read();
-        let worker = |(id, state): (usize, &std::sync::Arc<WorkerState>)| WorkerStatus {
+        let worker = |(id, state): (usize, &Arc<WorkerState>)| WorkerStatus {
             id: id as u32,
             cpu: self
                 .snapshot()
@@ -216,36 +223,11 @@ impl Gateway {
         let name = &*settings.name;
         let own = [("upstream", name)];
         let health = self.plan.load().health.get(name).cloned().unwrap_or_default();
-        let last_error = health.last_error();
-        let lanes = |kind| gauge(cells, "weir_lanes_open", &[("upstream", name), ("kind", kind)]);
-        let sum = |family: &str| cells.counter(family, &own).unwrap_or(0);
-        let endpoint = EndpointStatus {
-            address: settings.endpoints.first().map(ToString::to_string).unwrap_or_default(),
-            health: match health.state() {
-                EndpointState::Unknown => Health::Unknown,
-                EndpointState::Up => Health::Healthy,
-                EndpointState::Down => Health::Unhealthy,
-            },
-            breaker: match gauge(cells, "weir_breaker_state", &own) {
-                0 => Breaker::Closed,
-                1 => Breaker::HalfOpen,
-                _ => Breaker::Open,
-            },
-            lanes_shared: lanes("shared"),
-            lanes_pinned: lanes("pinned"),
-            waiters: gauge(cells, "gateway_lane_pool_waiters", &own),
-            requests_in_flight: gauge(cells, "weir_lane_requests_in_flight", &own),
-            requests_total: sum("weir_upstream_requests_total"),
-            failures_total: sum("weir_upstream_errors_total"),
-            connects_total: sum("weir_lane_connects_total"),
-            connect_failures_total: sum("weir_lane_connect_failures_total"),
-            last_error_age_seconds: last_error.as_ref().map(|(_, at)| Time::now().since(*at).as_secs_f64()),
-            last_error: last_error.map(|(text, _)| text),
-        };
+        let endpoints = settings.endpoints.iter().zip(&health);
         UpstreamStatus {
             name: name.to_owned(),
             tls: settings.tls.is_some(),
-            endpoints: vec![endpoint],
+            endpoints: endpoints.map(|(address, health)| endpoint_status(name, address, health, cells)).collect(),
             acquire_wait_seconds: quantiles(cells, "gateway_lane_pool_acquire_wait_microseconds", &own),
             response_seconds: self.response_seconds(name, cells),
         }
@@ -263,6 +245,37 @@ impl Gateway {
             all
         });
         merged.map(|histogram| summary(&histogram)).unwrap_or_default()
+    }
+}
+
+fn endpoint_status(upstream: &str, address: &Address, health: &EndpointHealth, cells: &Snapshot) -> EndpointStatus {
+    let address = address.to_string();
+    let own = [("upstream", upstream), ("endpoint", &address)];
+    let last_error = health.last_error();
+    let lanes = |kind| gauge(cells, "weir_lanes_open", &[own[0], own[1], ("kind", kind)]);
+    let sum = |family: &str| cells.counter(family, &own).unwrap_or(0);
+    EndpointStatus {
+        health: match health.state() {
+            EndpointState::Unknown => Health::Unknown,
+            EndpointState::Up => Health::Healthy,
+            EndpointState::Down => Health::Unhealthy,
+        },
+        breaker: match gauge(cells, "weir_breaker_state", &own) {
+            0 => Breaker::Closed,
+            1 => Breaker::HalfOpen,
+            _ => Breaker::Open,
+        },
+        lanes_shared: lanes("shared"),
+        lanes_pinned: lanes("pinned"),
+        waiters: gauge(cells, "gateway_lane_pool_waiters", &own),
+        requests_in_flight: gauge(cells, "weir_lane_requests_in_flight", &own),
+        requests_total: sum("weir_upstream_requests_total"),
+        failures_total: sum("weir_upstream_errors_total"),
+        connects_total: sum("weir_lane_connects_total"),
+        connect_failures_total: sum("weir_lane_connect_failures_total"),
+        last_error_age_seconds: last_error.as_ref().map(|(_, at)| Time::now().since(*at).as_secs_f64()),
+        last_error: last_error.map(|(text, _)| text),
+        address: address.clone(),
     }
 }
 

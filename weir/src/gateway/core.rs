@@ -205,13 +205,12 @@ impl Core {
     ) -> std::io::Result<Rc<RedisUpstream>> {
         let UpstreamProtocol::Redis(redis) = &config.protocol;
         let name = &config.settings.name;
-        let endpoint = config.settings.endpoints.first().map(ToString::to_string).unwrap_or_default();
-        let metrics = UpstreamMetrics::new(&self.share.metrics, self.share.log.clone(), name, &endpoint);
+        let metrics = UpstreamMetrics::new(&self.share.metrics, self.share.log.clone(), name.clone());
         let health = plan.health.get(name).cloned().unwrap_or_default();
         // One worker probes for all: the server need not answer the same question once per core.
         let probes = self.share.worker == 0;
         let protocol = RespLane::new((**redis).clone());
-        Upstream::new((*config.settings).clone(), protocol, health, metrics, hard_cap, probes)
+        Upstream::new((*config.settings).clone(), protocol, &health, metrics, hard_cap, probes)
     }
 
     fn tidy(&self) {

@@ -13,7 +13,8 @@ use weir_upstream::Health;
 pub struct Plan {
     pub snapshot: Arc<Snapshot>,
     pub listeners: HashMap<Arc<str>, ListenerPlan>,
-    pub health: HashMap<Arc<str>, Arc<Health>>,
+    /// Of each upstream, one per endpoint.
+    pub health: HashMap<Arc<str>, Vec<Arc<Health>>>,
 }
 
 /// What one listener needs besides its settings.
@@ -63,7 +64,8 @@ impl Plan {
             let name = &upstream.settings.name;
             let same = |plan: &&Plan| plan.snapshot.upstream(name).is_some_and(|old| old == upstream);
             let kept = previous.filter(same).and_then(|plan| plan.health.get(name)).cloned();
-            (name.clone(), kept.unwrap_or_default())
+            let fresh = || upstream.settings.endpoints.iter().map(|_| Arc::default()).collect();
+            (name.clone(), kept.unwrap_or_else(fresh))
         };
         let health = snapshot.upstreams.iter().map(health).collect();
         Ok(Self { snapshot, listeners, health })

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_redis::settings::RedisUpstreamSettings;
+use weir_upstream::placement::{PlacementSettings, SHARDS_MAX};
 use weir_upstream::settings::{
     BreakerSettings, HealthSettings, PINNED_LANES_IDLE_MAX, ReconnectSettings, UpstreamSettings,
 };
@@ -11,14 +12,10 @@ use crate::checks::{Lowest, error_at, is_public, table_header, tls};
 use crate::document::At;
 use crate::reader::Reader;
 use crate::sections::{
-    FileSection, HealthSection, ListenerSection, ReconnectSection, UpstreamRedisSection, UpstreamSection,
+    FileSection, HealthSection, ListenerSection, ReconnectSection, ShardingSection, UpstreamRedisSection, UpstreamSection,
 };
 use crate::snapshot::{Upstream, UpstreamProtocol};
 use crate::texts::{Endpoint, Name};
-
-/// Endpoints of a Redis upstream. Two independent servers would each hold half of the data; clusters and replicas need a
-/// protocol of their own to be told apart.
-const REDIS_ENDPOINTS_MAX: usize = 1;
 
 /// Every upstream that can be made; the others were reported.
 pub(super) fn upstreams(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Upstream> {
@@ -31,7 +28,7 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     warn_unused(file, section, &path, reader);
     let endpoints = section.endpoints.as_ref();
     if let Some(endpoints) = endpoints {
-        check_endpoints(endpoints, &path, reader);
+        check_endpoints(endpoints, section.sharding.as_ref(), &path, reader);
     }
     let entries = endpoints.map_or(&[][..], |endpoints| &endpoints.value);
     let tls_path = format!("{path}.tls");
@@ -52,6 +49,7 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     let settings = UpstreamSettings {
         name: Arc::clone(&section.name.as_ref()?.value.0),
         endpoints: endpoints?.value.iter().map(|endpoint| endpoint.value.0.clone()).collect(),
+        placement: section.sharding.as_ref().and_then(placement),
         tls,
         connect_timeout: section.connect_timeout.value.0,
         request_timeout: section.request_timeout.value.0,
@@ -88,7 +86,21 @@ fn warn_unused(file: &FileSection, section: &UpstreamSection, path: &str, reader
     }
 }
 
-fn check_endpoints(endpoints: &At<Vec<At<Endpoint>>>, path: &str, reader: &mut Reader<'_>) {
+fn placement(section: &ShardingSection) -> Option<PlacementSettings> {
+    let distribution = section.distribution.as_ref()?.value;
+    Some(PlacementSettings {
+        distribution,
+        hash: section.hash.as_ref().map_or(distribution.default_hash(), |hash| hash.value),
+        hash_tag: section.hash_tag.as_ref().map(|tag| tag.value.0),
+    })
+}
+
+fn check_endpoints(
+    endpoints: &At<Vec<At<Endpoint>>>,
+    sharding: Option<&ShardingSection>,
+    path: &str,
+    reader: &mut Reader<'_>,
+) {
     let list = &endpoints.value;
     if list.is_empty() {
         error_at(endpoints, path, "endpoints", "is empty", "name the server, for example \"127.0.0.1:6379\"", reader);
@@ -99,10 +111,14 @@ fn check_endpoints(endpoints: &At<Vec<At<Endpoint>>>, path: &str, reader: &mut R
             error_at(endpoint, path, "endpoints", &what, "remove one of them", reader);
         }
     }
-    if list.len() > REDIS_ENDPOINTS_MAX {
-        let what = format!("has {} entries, and a Redis upstream is one server in this build", list.len());
-        let help = "keep one endpoint; further servers are upstreams of their own, with listeners of their own";
-        error_at(&list[REDIS_ENDPOINTS_MAX], path, "endpoints", &what, help, reader);
+    if list.len() > 1 && sharding.is_none() {
+        let what = format!("has {} entries, and nothing says which of them holds a key", list.len());
+        let help = format!("add {} with distribution = \"ketama\", for example; or keep one endpoint", table_header(&format!("{path}.sharding")));
+        error_at(&list[1], path, "endpoints", &what, &help, reader);
+    }
+    if list.len() > SHARDS_MAX {
+        let what = format!("has {} entries, more than {SHARDS_MAX}", list.len());
+        error_at(&list[SHARDS_MAX], path, "endpoints", &what, "split the upstream", reader);
     }
 }
 

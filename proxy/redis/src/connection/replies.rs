@@ -62,18 +62,20 @@ impl Connection {
     #[cold]
     fn note_access(&self, reply: &Reply<'_>) {
         let mut access = self.access.borrow_mut();
-        while access.front().is_some_and(|sample| sample.number.is_some_and(|number| number < reply.exchange)) {
+        let answered = reply.exchange.saturating_sub(u64::from(self.on_their_way.get()));
+        while access.front().is_some_and(|sample| sample.number.is_some_and(|number| number < answered)) {
             // Its reply was lost.
             access.pop_front();
         }
-        let Some(sample) = access.front_mut().filter(|sample| sample.number == Some(reply.exchange)) else { return };
+        let Some(at) = access.iter().position(|sample| sample.number == Some(reply.exchange)) else { return };
+        let sample = &mut access[at];
         sample.reply_bytes += reply.bytes.len() as u64;
         if let Some(kind) = reply.end {
             let now = turn::now();
             let (took, upstream) = (now.nanos_since(reply.timing.arrived), now.nanos_since(reply.timing.sent));
             let name = self.upstream.borrow().settings().name.clone();
             self.log_access(sample, took, upstream, kind == FrameKind::Error, Some(name));
-            access.pop_front();
+            access.remove(at);
         }
     }
 
@@ -98,6 +100,15 @@ impl Connection {
             reply_bytes: sample.reply_bytes,
             outcome: if is_error { "error" } else { "ok" },
         });
+    }
+
+    /// Some shards answered far more than the one whose reply is due.
+    #[cold]
+    fn outran(&self, kept: u64) {
+        let limit = self.service.listener().output_hard_cap;
+        let text = "replies wait for that of a slower shard";
+        self.violated(&Violation::limit("slow_shard", Culprit::Upstream, text, kept, limit));
+        self.end("evicted");
     }
 
     fn note_done(&self, reply: &Reply<'_>) {
@@ -144,8 +155,12 @@ impl Waiter<RespLane> for Connection {
             if wake || self.service.drain_state() != Drain::Off {
                 self.wake();
             }
-            if self.output.buffered() >= CHARGED_BYTES_MIN {
+            let kept = self.session.borrow().kept_bytes();
+            if self.output.buffered() + kept >= CHARGED_BYTES_MIN {
                 self.account();
+            }
+            if kept as u64 > self.service.listener().output_hard_cap {
+                self.outran(kept as u64);
             }
         });
         if reply.count > 0 {

@@ -1,6 +1,7 @@
 //! The gateway's answers to what a session asks.
 
 use std::{
+    cell::Cell,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
@@ -120,8 +121,8 @@ impl Io for Connection {
 
     #[inline]
     fn batch_room(&self, key: LaneKey) -> u64 {
-        match &*self.shared.borrow() {
-            Some(shared) if shared.key == key && self.full().is_none() && !self.must_settle() => {
+        match self.shared.borrow().get(key) {
+            Some(shared) if self.full().is_none() && !self.must_settle(key) => {
                 self.service.core.flight.room().min(shared.lane.room()).min(self.service.rate.room(turn::now()))
             }
             _ => 0,
@@ -140,29 +141,39 @@ impl Io for Connection {
     }
 
     #[inline]
-    fn must_settle(&self) -> bool {
-        let changed =
-            |shared: &Shared| shared.lane.serial().is_none_or(|serial| self.lane_serial.get() != Some(serial));
-        self.on_their_way.get() > 0 && self.shared.borrow().as_ref().is_some_and(changed)
+    fn must_settle(&self, key: LaneKey) -> bool {
+        let changed = |shared: &Shared| shared.lane.serial().is_none_or(|serial| shared.serial.get() != Some(serial));
+        self.on_their_way.get() > 0 && self.shared.borrow().get(key).is_some_and(changed)
+    }
+
+    #[inline]
+    fn is_sharded(&self) -> bool {
+        self.upstream.borrow().placement().is_some()
+    }
+
+    fn shards(&self) -> u16 {
+        self.upstream.borrow().endpoints()
+    }
+
+    fn place(&self, key: &[u8]) -> u16 {
+        self.upstream.borrow().placement().map_or(0, |placement| placement.place(key))
     }
 
     #[inline]
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
         let permit = self.service.core.flight.try_acquire_many(ticket.count).ok_or(Refusal::QueueFull)?;
         let exchange = self.exchange(ticket, Some(permit), request).ok_or(Refusal::QueueFull)?;
-        let mut shared = self.shared.borrow_mut();
-        if let Some(shared) = &*shared
-            && shared.key == key
-        {
+        let send = |shared: &Shared| {
             let sent = shared.lane.send(request, exchange);
-            self.lane_serial.set(shared.lane.serial());
-            return sent.inspect_err(|_| self.exchanges_over(ticket.count));
+            shared.serial.set(shared.lane.serial());
+            sent.inspect_err(|_| self.exchanges_over(ticket.count))
+        };
+        let mut shared = self.shared.borrow_mut();
+        if let Some(shared) = shared.get(key) {
+            return send(shared);
         }
         let lane = self.upstream.borrow().shared(key, self.guard.entry().id);
-        let sent = lane.send(request, exchange);
-        self.lane_serial.set(lane.serial());
-        *shared = Some(Shared { key, lane });
-        sent.inspect_err(|_| self.exchanges_over(ticket.count))
+        send(shared.add(Shared { key, lane, serial: Cell::new(None) }))
     }
 
     fn pin(&self, key: LaneKey, reason: PinReason) -> Pinning {
@@ -178,7 +189,7 @@ impl Io for Connection {
             return Pinning::TooManyBlocked;
         }
         let upstream = self.upstream.borrow().clone();
-        upstream.count_pin(reason.name());
+        upstream.count_pin(key, reason.name());
         match upstream.pin(key, &me) {
             Ok(Some(lane)) => {
                 self.hold_lane(lane, key, is_blocking);

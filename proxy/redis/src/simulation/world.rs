@@ -71,6 +71,8 @@ pub struct World {
     shed: RefCell<Vec<&'static str>>,
     pins: Cell<[u64; 4]>,
     drawn: Cell<u64>,
+    /// How many shards there are.
+    shards: Cell<u16>,
     is_logged: Cell<bool>,
     logged: RefCell<Vec<(&'static str, u64)>>,
 }
@@ -94,6 +96,7 @@ impl Default for World {
             shed: RefCell::default(),
             pins: Cell::default(),
             drawn: Cell::new(0),
+            shards: Cell::new(1),
             is_logged: Cell::new(false),
             logged: RefCell::default(),
         }
@@ -106,6 +109,12 @@ impl World {
         let mut policy = self.policy.get();
         change(&mut policy);
         self.policy.set(policy);
+    }
+
+    /// Spreads the keys over `shards` servers.
+    pub fn set_shards(&self, shards: u16) {
+        self.shards.set(shards);
+        self.server().has_shards = shards > 1;
     }
 
     /// What the world does.
@@ -254,6 +263,11 @@ impl World {
         self.logged.borrow().clone()
     }
 
+    fn is_changing(&self, is_meant: impl Fn(&LaneKey) -> bool) -> bool {
+        let lanes = self.shared_lanes.borrow();
+        lanes.iter().any(|lane| is_meant(&lane.key) && lane.is_retired && lane.in_flight() > 0)
+    }
+
     fn carry(&self, ticket: Ticket) {
         let policy = self.policy.get();
         assert!(policy.is_trusted, "a request before authentication");
@@ -286,7 +300,7 @@ impl Io for World {
 
     fn batch_room(&self, _key: LaneKey) -> u64 {
         let policy = self.policy.get();
-        if policy.full.is_some() || self.must_settle() { 0 } else { BATCH_MAX.min(policy.admits) }
+        if policy.full.is_some() || self.is_sharded() || self.is_changing(|_| true) { 0 } else { BATCH_MAX.min(policy.admits) }
     }
 
     fn admit(&self, count: u64) -> bool {
@@ -297,19 +311,33 @@ impl Io for World {
         left.is_some()
     }
 
-    fn must_settle(&self) -> bool {
-        self.shared_lanes.borrow().iter().any(|lane| lane.is_retired && lane.in_flight() > 0)
+    fn must_settle(&self, key: LaneKey) -> bool {
+        self.is_changing(|lane| lane.shard == key.shard)
+    }
+
+    fn is_sharded(&self) -> bool {
+        self.shards.get() > 1
+    }
+
+    fn shards(&self) -> u16 {
+        self.shards.get()
+    }
+
+    fn place(&self, key: &[u8]) -> u16 {
+        key.iter().fold(0u16, |sum, &byte| sum.wrapping_add(byte.into())) % self.shards.get()
     }
 
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
-        assert!(!self.is_pinned(), "a request on a shared lane beside the pinned one");
+        let pinned = self.pinned.borrow().as_ref().map(|lane| lane.key.shard);
+        assert_ne!(pinned, Some(key.shard), "a request on a shared lane beside the pinned one");
         self.carry(ticket);
         if let Some(refusal) = self.policy.get().refusal {
             return Err(refusal);
         }
         let mut lanes = self.shared_lanes.borrow_mut();
         lanes.retain(|lane| !lane.is_retired || lane.in_flight() > 0);
-        let is_other = |lane: &&Lane| lane.key != key || lane.is_retired;
+        // Replies of several shards may come in any order.
+        let is_other = |lane: &&Lane| lane.key.shard == key.shard && (lane.key != key || lane.is_retired);
         let others = lanes.iter().filter(is_other).map(Lane::in_flight).sum::<usize>();
         assert_eq!(others, 0, "replies of two lanes could overtake each other");
         self.next_number.set(ticket.number + ticket.count);

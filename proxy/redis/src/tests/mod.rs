@@ -11,6 +11,7 @@ mod policy;
 mod reply_mode;
 mod scene;
 mod selecting;
+mod shards;
 mod streaming;
 mod subscriptions;
 mod swarm;

@@ -19,6 +19,13 @@ impl Scene {
         Self::with(RedisListenerSettings { password: Some("secret".to_owned().into()), ..Default::default() })
     }
 
+    /// A listener in front of `shards` servers; a key is on the shard of the sum of its bytes.
+    pub(super) fn sharded(shards: u16) -> Self {
+        let scene = Self::new();
+        scene.0.world.set_shards(shards);
+        scene
+    }
+
     pub(super) fn resp3() -> Self {
         let mut scene = Self::new();
         assert!(scene.says("HELLO 3").starts_with("%7\r\n"));

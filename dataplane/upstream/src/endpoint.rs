@@ -1,0 +1,116 @@
+//! One server of an upstream: how it is reached, and what is known of it.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use weir_base::time::{Time, turn};
+use weir_engine::{Stream, settings::Address};
+
+use crate::{
+    breaker::{Breaker, BreakerState},
+    connect::{ConnectError, Connector},
+    health::Health,
+    metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
+    protocol::{LaneProtocol, LossCause},
+    settings::UpstreamSettings,
+};
+
+/// Lanes lost within this time of each other are one failure of the server.
+const LOSSES_AT_ONCE: Duration = Duration::from_millis(100);
+
+/// One server on one worker.
+pub(crate) struct Endpoint {
+    connector: Connector,
+    health: Arc<Health>,
+    breaker: RefCell<Breaker>,
+    /// When a lost lane was last counted as a failure.
+    lost_at: Cell<Option<Time>>,
+    metrics: Rc<EndpointMetrics>,
+}
+
+impl Endpoint {
+    pub(crate) fn new(
+        address: &Address,
+        settings: &UpstreamSettings,
+        health: Arc<Health>,
+        metrics: &UpstreamMetrics,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            connector: Connector::new(address.clone(), settings)?,
+            health,
+            breaker: RefCell::new(Breaker::new(settings.breaker.clone())),
+            lost_at: Cell::new(None),
+            metrics: Rc::new(EndpointMetrics::new(metrics, &address.to_string())),
+        })
+    }
+
+    pub(crate) fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
+    }
+
+    pub(crate) fn metrics(&self) -> &Rc<EndpointMetrics> {
+        &self.metrics
+    }
+
+    /// The state of the breaker now.
+    pub(crate) fn breaker_state(&self) -> BreakerState {
+        self.breaker.borrow().state(turn::now())
+    }
+
+    pub(crate) fn publish_breaker(&self) {
+        self.metrics.breaker(self.breaker_state());
+    }
+
+    pub(crate) async fn open<P: LaneProtocol>(
+        &self,
+        protocol: &P,
+        key: P::Key,
+        kind: LaneKind,
+    ) -> Result<(Stream, P::Greeting), ConnectError> {
+        let begun = turn::now();
+        let opened = self.connector.open(protocol, key).await;
+        match &opened {
+            Ok(_) => {
+                self.breaker.borrow_mut().succeeded();
+                self.metrics.connected(kind, turn::now().since(begun));
+            }
+            Err(error) => {
+                self.metrics.connect_failed(error.reason, &error.text);
+                self.note_failure();
+            }
+        }
+        opened
+    }
+
+    /// A lane has ended with `lost` exchanges under way. A server may close idle connections, and one that restarts closes
+    /// all at once: the first is no failure, the second is one.
+    pub(crate) fn lane_lost(&self, cause: LossCause, lost: usize) {
+        self.metrics.lane_closed(cause);
+        let is_failure = match cause {
+            LossCause::Timeout | LossCause::Violation => true,
+            LossCause::Closed => lost > 0,
+            LossCause::Retired => false,
+        };
+        let now = turn::now();
+        let is_counted = self.lost_at.get().is_some_and(|at| now.since(at) <= LOSSES_AT_ONCE);
+        if is_failure && !is_counted {
+            self.lost_at.set(Some(now));
+            self.note_failure();
+        }
+    }
+
+    fn note_failure(&self) {
+        if self.breaker.borrow_mut().failed(turn::now()) {
+            self.metrics.breaker_opened();
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Several shards behind one listener. With three of them `a` is on shard 1, `b` on 2 and `c` on 0.
+
+use weir_upstream::{LossCause, Refusal};
+
+use super::scene::{Scene, bulk};
+
+const CROSS_SLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+
+/// The number of the lane to `shard`.
+fn lane_to(scene: &Scene, shard: u16) -> usize {
+    let world = &scene.0.world;
+    (0..world.lane_count()).find(|&lane| world.with_lane(lane, |lane, _| lane.key.shard) == shard).expect("a lane")
+}
+
+/// The server of `shard` executes and answers what has arrived there.
+fn answers(scene: &mut Scene, shard: u16) -> String {
+    let lane = lane_to(scene, shard);
+    scene.0.flush(lane);
+    while scene.0.execute(lane) {}
+    scene.0.deliver(lane, usize::MAX);
+    scene.arrives()
+}
+
+#[test]
+fn replies_keep_the_order_of_the_commands() {
+    let mut scene = Scene::sharded(3);
+    assert_eq!(scene.blurts("GET a\nGET b\nPING\nGET c\nGET b"), "");
+    assert_eq!(scene.0.world.lane_count(), 3);
+    assert_eq!(answers(&mut scene, 2), "", "both of b wait for a");
+    assert_eq!(answers(&mut scene, 1), bulk("GET a|0|3") + &bulk("GET b|0|1") + "+PONG\r\n");
+    assert_eq!(answers(&mut scene, 0), bulk("GET c|0|4") + &bulk("GET b|0|2"));
+    assert_eq!(scene.says("GET a"), bulk("GET a|0|5"));
+}
+
+#[test]
+fn half_an_early_reply_is_continued() {
+    let mut scene = Scene::sharded(3);
+    scene.blurts("GET a\nGET b");
+    let early = lane_to(&scene, 2);
+    scene.0.flush(early);
+    scene.0.execute(early);
+    scene.0.deliver(early, 5);
+    assert_eq!(scene.arrives(), "");
+    assert_eq!(answers(&mut scene, 1), bulk("GET a|0|2") + "$9\r\nG");
+    assert_eq!(answers(&mut scene, 2), "ET b|0|1\r\n");
+}
+
+#[test]
+fn keys_of_several_shards_are_asked_for_and_put_together() {
+    let mut scene = Scene::sharded(3);
+    let values = ["c@0", "a@1", "b@2", "a@1"].map(bulk).concat();
+    assert_eq!(scene.says("MGET c a b a"), format!("*4\r\n{values}"));
+    assert_eq!(scene.says("MSET a 1 b 2"), "+OK\r\n");
+    assert_eq!(scene.says("DEL a b c d"), ":4\r\n");
+    assert_eq!(scene.says("EXISTS a d"), ":2\r\n", "both on one shard: sent as it is");
+    assert_eq!(scene.says("DBSIZE"), ":111\r\n");
+    assert_eq!(scene.says("FLUSHALL"), "+OK\r\n");
+    assert_eq!(scene.says("KEYS *"), "*3\r\n".to_owned() + &["key@0", "key@1", "key@2"].map(bulk).concat());
+    assert_eq!(scene.says("MSETNX a 1 b 2"), CROSS_SLOT);
+    assert_eq!(scene.says("RENAME a b"), CROSS_SLOT);
+    assert_eq!(scene.says("RENAME a d"), bulk("RENAME a d|0|19"));
+}
+
+#[test]
+fn a_scan_visits_every_shard() {
+    let mut scene = Scene::sharded(3);
+    let mut cursor = "0".to_owned();
+    let mut pages = Vec::new();
+    loop {
+        let reply = scene.says(&format!("SCAN {cursor} COUNT 10"));
+        let lines: Vec<&str> = reply.split("\r\n").collect();
+        cursor = lines[2].to_owned();
+        pages.push(lines[5].to_owned());
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(pages, ["from 0@0", "from 7@0", "from 0@1", "from 7@1", "from 0@2", "from 7@2"]);
+    assert!(scene.says("SCAN x").contains("from x@0"), "a server says what is wrong with it");
+}
+
+#[test]
+fn a_lost_shard_fails_its_own_part() {
+    let mut scene = Scene::sharded(3);
+    scene.blurts("GET a\nMGET a b c\nGET b\nDEL a b");
+    let lane = lane_to(&scene, 2);
+    scene.0.flush(lane);
+    scene.0.lose(lane, LossCause::Closed);
+    let lost = "-ERR weir: upstream connection lost\r\n";
+    let values = bulk("a@1") + lost + &bulk("c@0");
+    let partly = "-ERR weir: done on 1 of 2 shards; another said: ERR weir: upstream connection lost\r\n";
+    assert_eq!(scene.reads(), bulk("GET a|0|1") + "*3\r\n" + &values + lost + partly);
+    assert_eq!(scene.says("GET b"), bulk("GET b|0|5"));
+}
+
+#[test]
+fn a_shard_that_takes_nothing_is_an_error_in_its_place() {
+    let mut scene = Scene::sharded(3);
+    scene.says("GET a");
+    scene.0.world.set(|policy| policy.refusal = Some(Refusal::BreakerOpen));
+    let refused = "-ERR weir: upstream unavailable, breaker open\r\n";
+    assert_eq!(scene.says("MGET a b"), format!("*2\r\n{refused}{refused}"));
+    assert_eq!(scene.says("DEL a b"), refused);
+    scene.0.world.set(|policy| policy.refusal = None);
+    assert_eq!(scene.says("DEL a b"), ":2\r\n");
+}
+
+#[test]
+fn unwanted_replies_are_not_told() {
+    let mut scene = Scene::sharded(3);
+    assert_eq!(scene.says("CLIENT REPLY SKIP\nMGET a b\nGET c"), bulk("GET c|0|3"));
+    assert_eq!(scene.says("CLIENT REPLY OFF\nDEL a b\nCLIENT REPLY ON\nDEL a b"), "+OK\r\n:2\r\n");
+}
+
+#[test]
+fn a_transaction_stays_on_one_shard() {
+    let mut scene = Scene::sharded(3);
+    assert_eq!(
+        scene.says("MULTI\nGET a\nGET d\nPING\nEXEC"),
+        "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n".to_owned()
+            + &bulk("GET a|0|5") + &bulk("GET d|0|5") + "+PONG\r\n"
+    );
+    assert_eq!(lane_to(&scene, 1), 0, "the shard of a and d");
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    assert_eq!(scene.says("MULTI\nGET a\nGET b\nEXEC"), format!("+OK\r\n+QUEUED\r\n{CROSS_SLOT}{aborted}"));
+    let everywhere = "-ERR weir: a command for all shards cannot be part of a transaction\r\n";
+    assert_eq!(scene.says("MULTI\nDBSIZE\nEXEC"), format!("+OK\r\n{everywhere}{aborted}"));
+}
+
+#[test]
+fn watched_keys_bind_the_transaction_to_their_shard() {
+    let mut scene = Scene::sharded(3);
+    assert!(scene.says("WATCH b").starts_with("+OK"));
+    assert!(scene.is_pinned());
+    assert_eq!(scene.says("GET a"), bulk("GET a|0|2"), "other shards are still there");
+    assert_eq!(scene.says("MULTI\nGET a"), format!("+OK\r\n{CROSS_SLOT}"));
+    scene.says("DISCARD");
+    assert!(scene.says("WATCH b\nMULTI\nGET e\nEXEC").ends_with(&("*1\r\n".to_owned() + &bulk("GET e|0|7"))));
+    assert!(!scene.is_pinned());
+    assert_eq!(scene.says("WATCH a b"), CROSS_SLOT);
+}
+
+#[test]
+fn a_second_pin_must_be_on_the_same_shard() {
+    let mut scene = Scene::sharded(3);
+    scene.says("WATCH b");
+    let elsewhere = "-ERR weir: the session holds state on another shard; RESET first\r\n";
+    assert_eq!(scene.says("BLPOP a 0"), elsewhere);
+    assert_eq!(scene.says("UNWATCH"), "+OK\r\n");
+    assert_eq!(scene.says("BLPOP a 0"), "");
+    scene.releases();
+    assert!(scene.reads().starts_with("*3\r\n"));
+}
+
+#[test]
+fn what_cannot_be_spread_is_refused() {
+    let mut scene = Scene::sharded(3);
+    assert_eq!(scene.says("MONITOR"), "-ERR weir: command is not supported over several shards\r\n");
+    assert!(scene.says("NO.SUCH a").starts_with("-ERR unknown command 'NO.SUCH'"));
+}
