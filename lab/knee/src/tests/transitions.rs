@@ -36,6 +36,17 @@ fn calibrate_measures_both_ceilings_and_then_five_per_cent() {
 }
 
 #[test]
+fn a_ceiling_that_stays_uneven_is_a_scale_all_the_same() {
+    let knee = search(|run| {
+        let mut trial = capped(run, 100_000.0);
+        trial.is_steady = run.rate != Rate::Saturate;
+        trial
+    });
+    let retries = knee.seen.iter().filter(|seen| seen.run.rate == Rate::Saturate && seen.run.is_retry);
+    assert_eq!((retries.count(), knee.outcome), (2, Outcome::Verified));
+}
+
+#[test]
 fn calibrate_ends_below_when_low_load_is_not_clean() {
     let knee = search(|run| capped(run, 10_000.0));
     assert_eq!(knee.outcome, Outcome::Below { rate: 25_000.0 });
