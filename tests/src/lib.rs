@@ -12,6 +12,7 @@
 pub mod admin;
 pub mod certificate;
 pub mod client;
+pub mod cluster;
 pub mod deadline;
 pub mod faulty;
 pub mod gateway;

@@ -283,7 +283,10 @@ section! {
         optional_table tls: UpstreamTlsSection;
         /// What only Redis upstreams have.
         table redis: UpstreamRedisSection;
-        /// How keys are spread over several endpoints.
+        /// `cluster`: the endpoints are nodes of a Redis Cluster, from which the gateway learns the others and who of them has
+        /// which keys. `fixed`: they are what there is.
+        default topology: TopologyChoice = TopologyChoice::Fixed;
+        /// How keys are spread over several endpoints of a `fixed` topology.
         optional_table sharding: ShardingSection;
         /// Active health checks.
         table health: HealthSection;
@@ -382,13 +385,20 @@ impl Choice for DriverChoice {
         &[("auto", Self::Auto), ("io_uring", Self::IoUring), ("polling", Self::Polling)];
 }
 
+/// Who says which servers there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TopologyChoice {
+    Fixed,
+    Cluster,
+}
+
+impl Choice for TopologyChoice {
+    const WORDS: &'static [(&'static str, Self)] = &[("fixed", Self::Fixed), ("cluster", Self::Cluster)];
+}
+
 impl Choice for Distribution {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("ketama", Self::Ketama),
-        ("modula", Self::Modula),
-        ("ring_hash", Self::RingHash),
-        ("maglev", Self::Maglev),
-    ];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("ketama", Self::Ketama), ("modula", Self::Modula), ("ring_hash", Self::RingHash), ("maglev", Self::Maglev)];
 }
 
 impl Choice for KeyHash {

@@ -11,11 +11,7 @@ use std::{
 use weir_base::time::Time;
 use weir_engine::{Stream, timeout};
 
-use crate::{
-    endpoint::Endpoint,
-    protocol::LaneProtocol,
-    settings::HealthSettings,
-};
+use crate::{endpoint::Endpoint, protocol::LaneProtocol, settings::HealthSettings};
 
 /// What the probe knows of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

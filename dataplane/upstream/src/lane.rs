@@ -14,7 +14,7 @@ use weir_base::{
 use weir_engine::{Output, Reader, Stream, stream::Cutter};
 
 use crate::{
-    metrics::{LaneKind, EndpointMetrics},
+    metrics::{EndpointMetrics, LaneKind},
     protocol::{Frame, FrameKind, LaneProtocol, LossCause, Reply, Scan, Waiter},
     runs::{Exchange, Runs},
 };

@@ -17,6 +17,7 @@
 //! | `health` | the active probe |
 //! | `endpoint` | one server: how it is reached and what is known of it |
 //! | `placement` | which endpoint holds a key |
+//! | `slots` / `discovery` | which node of a cluster has which slot; who is in the cluster |
 //! | `upstream` | all of the above for one named upstream on one worker |
 //! | `metrics` | the cells this room writes |
 
@@ -24,6 +25,7 @@
 
 mod breaker;
 mod connect;
+mod discovery;
 mod endpoint;
 mod health;
 mod lane;
@@ -34,13 +36,16 @@ mod protocol;
 mod runs;
 pub mod settings;
 mod shared;
+mod slots;
 mod upstream;
 
 pub use breaker::{Breaker, BreakerState};
+pub use discovery::{Node, Topology};
 pub use health::{EndpointState, Health};
 pub use lane::Lane;
 pub use metrics::UpstreamMetrics;
 pub use protocol::{Frame, FrameKind, LaneProtocol, LossCause, Refusal, Reply, Scan, Timing, Waiter};
 pub use runs::Exchange;
 pub use shared::SharedLane;
+pub use slots::SlotMap;
 pub use upstream::Upstream;

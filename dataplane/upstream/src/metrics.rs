@@ -31,6 +31,10 @@ impl UpstreamMetrics {
     pub fn new(core: &CoreMetrics, log: LogWriter, upstream: Arc<str>) -> Self {
         Self { core: core.clone(), log, upstream }
     }
+
+    pub(crate) fn redirected(&self, kind: &str) {
+        self.core.counter(&catalog::REDIRECTS, &[&self.upstream, kind]).inc();
+    }
 }
 
 /// Cells of one endpoint on one worker.

@@ -153,7 +153,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             attempt += 1;
         };
         let key = request.key;
-        let lane = Lane::new(&stream, greeting, LaneKind::Pinned, self.hard_cap(), self.metrics(key).clone());
+        let lane = Lane::new(&stream, greeting, LaneKind::Pinned, self.hard_cap(), self.metrics(key));
         let _open = self.metrics(key).lane_opened(LaneKind::Pinned);
         self.grant(&lane, request);
         let (cause, lost, _) = lane.read(&mut stream.reader).await;

@@ -7,12 +7,13 @@
 mod hash;
 mod ketama;
 mod maglev;
+mod ring;
 mod ring_hash;
 mod tag;
 
 use weir_engine::settings::Address;
 
-pub use hash::{KeyHash, slot};
+pub use hash::{KeyHash, SLOTS, slot};
 pub use tag::HashTag;
 
 /// Endpoints of one upstream that keys can be spread over. Default 1,024; Maglev's table has 65,537 entries.
@@ -52,6 +53,15 @@ pub struct PlacementSettings {
     pub hash_tag: Option<HashTag>,
 }
 
+/// Where a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The number of the endpoint.
+    pub shard: u16,
+    /// Keys of one group may stand in one command: the slot of a cluster, else the shard.
+    pub group: u16,
+}
+
 /// Places keys on the endpoints of one upstream. Immutable: made once for a list of endpoints.
 #[derive(Debug)]
 pub struct Placement {
@@ -62,8 +72,8 @@ pub struct Placement {
 #[derive(Debug)]
 enum Table {
     Modula(u64),
-    Ketama(ketama::Continuum),
-    RingHash(ring_hash::Ring),
+    Ketama(ring::Ring<u32>),
+    RingHash(ring::Ring<u64>),
     Maglev(maglev::Table),
 }
 
@@ -74,8 +84,8 @@ impl Placement {
         let names: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
         let table = match settings.distribution {
             Distribution::Modula => Table::Modula(names.len() as u64),
-            Distribution::Ketama => Table::Ketama(ketama::Continuum::new(&names)),
-            Distribution::RingHash => Table::RingHash(ring_hash::Ring::new(&names)),
+            Distribution::Ketama => Table::Ketama(ketama::ring(&names)),
+            Distribution::RingHash => Table::RingHash(ring_hash::ring(&names)),
             Distribution::Maglev => Table::Maglev(maglev::Table::new(&names)),
         };
         Self { settings, table }
@@ -88,7 +98,7 @@ impl Placement {
         match &self.table {
             Table::Modula(endpoints) => (hash % endpoints) as u16,
             // A ring of 32 bits: a longer hash is cut, as twemproxy's are by their type.
-            Table::Ketama(continuum) => continuum.place(hash as u32),
+            Table::Ketama(ring) => ring.place(hash as u32),
             Table::RingHash(ring) => ring.place(hash),
             Table::Maglev(table) => table.place(hash),
         }

@@ -67,6 +67,8 @@ pub struct UpstreamSettings {
     pub endpoints: Vec<Address>,
     /// How keys are spread over the endpoints, if there are several.
     pub placement: Option<PlacementSettings>,
+    /// The endpoints are nodes of a cluster, which knows its other nodes and who of them has which keys.
+    pub is_cluster: bool,
     /// TLS towards the endpoints; `None`: clear text.
     pub tls: Option<TlsClientSettings>,
     /// See [`CONNECT_TIMEOUT`].
@@ -100,6 +102,7 @@ impl UpstreamSettings {
             name: name.into(),
             endpoints,
             placement: None,
+            is_cluster: false,
             tls: None,
             connect_timeout: CONNECT_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,

@@ -130,7 +130,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
                 }
             }
         };
-        let lane = Lane::new(&stream, greeting, LaneKind::Shared, upstream.hard_cap(), upstream.metrics(self.key).clone());
+        let lane = Lane::new(&stream, greeting, LaneKind::Shared, upstream.hard_cap(), upstream.metrics(self.key));
         let _open = upstream.metrics(self.key).lane_opened(LaneKind::Shared);
         self.adopt_backlog(&upstream, &lane);
         if let Some(displaced) = self.lane.borrow_mut().replace(lane.clone()) {

@@ -10,19 +10,21 @@ use std::{
 };
 
 use weir_base::{rng::Rng, time::Time};
-use weir_engine::{JoinHandle, Stream};
+use weir_engine::{JoinHandle, Stream, settings::Address};
 
 use crate::{
     breaker::BreakerState,
     connect::ConnectError,
+    discovery::{Node, Schedule, Topology, discovery_loop},
     endpoint::Endpoint,
     health::{Health, probe_loop},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
     pinned::PinnedPool,
-    placement::Placement,
+    placement::{Place, Placement, SHARDS_MAX},
     protocol::{LaneProtocol, LossCause, Refusal, Waiter},
     settings::UpstreamSettings,
     shared::SharedLane,
+    slots::SlotMap,
 };
 
 /// How often deadlines of waiting exchanges are looked at. A request timeout is exact to this.
@@ -31,14 +33,23 @@ const DEADLINE_LOOK: Duration = Duration::from_millis(50);
 /// Shared lanes by key and by number among those of one key.
 type SharedLanes<P, W> = HashMap<(<P as LaneProtocol>::Key, u16), Rc<SharedLane<P, W>>>;
 
+/// How keys are spread over the endpoints.
+enum Spread {
+    /// All are on the only one.
+    No,
+    Hashed(Placement),
+    Slots(SlotMap),
+}
+
 /// Lanes to one upstream, and what is known of it, on one worker.
 pub struct Upstream<P: LaneProtocol, W: Waiter<P>> {
     settings: UpstreamSettings,
     protocol: P,
-    /// Never empty.
-    endpoints: Vec<Rc<Endpoint>>,
-    /// Set if keys are spread over several endpoints.
-    placement: Option<Placement>,
+    /// Never empty, and never shorter: the number of an endpoint is its name.
+    endpoints: RefCell<Vec<Rc<Endpoint>>>,
+    spread: Spread,
+    schedule: Rc<Schedule>,
+    metrics: UpstreamMetrics,
     rng: RefCell<Rng>,
     shared: RefCell<SharedLanes<P, W>>,
     pub(crate) pinned: PinnedPool<P, W>,
@@ -68,10 +79,16 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         if endpoints.is_empty() || endpoints.len() != settings.endpoints.len() {
             return Err(io::Error::other("an upstream needs an endpoint, and each its health"));
         }
-        let placement = settings.placement.clone().filter(|_| endpoints.len() > 1);
+        let spread = match settings.placement.clone() {
+            _ if settings.is_cluster => Spread::Slots(SlotMap::default()),
+            Some(placement) if endpoints.len() > 1 => Spread::Hashed(Placement::new(placement, &settings.endpoints)),
+            _ => Spread::No,
+        };
         let upstream = Rc::new_cyclic(|me: &Weak<Self>| Self {
-            endpoints,
-            placement: placement.map(|placement| Placement::new(placement, &settings.endpoints)),
+            endpoints: RefCell::new(endpoints),
+            spread,
+            schedule: Rc::default(),
+            metrics,
             rng: RefCell::new(Rng::new(Time::now().as_nanos())),
             protocol,
             shared: RefCell::default(),
@@ -94,7 +111,15 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
                 upstream.check_deadlines();
             }
         })];
-        let probed = self.endpoints.iter().zip(0..).filter(|_| probes);
+        if self.slots().is_some() {
+            let (me, schedule) = (self.me.clone(), self.schedule.clone());
+            tasks.push(weir_engine::spawn(async move {
+                let Some(upstream) = me.upgrade() else { return };
+                discovery_loop(upstream, schedule).await;
+            }));
+        }
+        let endpoints = self.endpoints.borrow();
+        let probed = endpoints.iter().zip(0..).filter(|_| probes);
         for (endpoint, number) in probed {
             let Some(health) = self.settings.health.clone() else { break };
             let (me, endpoint) = (self.me.clone(), endpoint.clone());
@@ -112,7 +137,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             lane.check_deadline(self);
         }
         self.check_pinned();
-        self.endpoints.iter().for_each(|endpoint| endpoint.publish_breaker());
+        self.endpoints.borrow().iter().for_each(|endpoint| endpoint.publish_breaker());
     }
 
     /// The shared lane for `key` that connection number `connection` uses: always the same one, so that its requests stay
@@ -137,21 +162,106 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         }
     }
 
-    fn endpoint(&self, key: P::Key) -> &Endpoint {
-        // A key that was made for another list of endpoints leads to the first: the server there refuses what is not its.
-        self.endpoints.get(usize::from(P::endpoint(key))).unwrap_or(&self.endpoints[0])
+    pub(crate) fn endpoint(&self, key: P::Key) -> Rc<Endpoint> {
+        let endpoints = self.endpoints.borrow();
+        // No key is kept past the list that it was made for.
+        endpoints.get(usize::from(P::endpoint(key))).unwrap_or(&endpoints[0]).clone()
     }
 
-    /// Where keys are, if they are spread over several endpoints.
+    /// Keys are spread over several endpoints.
     #[inline]
-    pub fn placement(&self) -> Option<&Placement> {
-        self.placement.as_ref()
+    pub fn is_spread(&self) -> bool {
+        !matches!(self.spread, Spread::No)
     }
 
-    /// How many endpoints there are.
+    /// The slots, if this is a cluster.
+    pub fn slots(&self) -> Option<&SlotMap> {
+        match &self.spread {
+            Spread::Slots(slots) => Some(slots),
+            Spread::No | Spread::Hashed(_) => None,
+        }
+    }
+
+    /// Where `key` is.
+    pub fn place(&self, key: &[u8]) -> Place {
+        match &self.spread {
+            Spread::No => Place { shard: 0, group: 0 },
+            Spread::Hashed(placement) => {
+                let shard = placement.place(key);
+                Place { shard, group: shard }
+            }
+            Spread::Slots(slots) => slots.place(key),
+        }
+    }
+
+    /// The numbers of the endpoints that have keys.
+    pub fn shards(&self) -> Vec<u16> {
+        match &self.spread {
+            Spread::Slots(slots) => slots.primaries(),
+            Spread::No | Spread::Hashed(_) => (0..self.endpoint_count()).collect(),
+        }
+    }
+
+    /// How many endpoints are known, those that have no keys too.
     #[inline]
-    pub fn endpoints(&self) -> u16 {
-        self.endpoints.len() as u16
+    pub fn endpoint_count(&self) -> u16 {
+        self.endpoints.borrow().len() as u16
+    }
+
+    /// The number of the endpoint that `node` is, as the endpoint `named_by` names it; `None` if it is not known to be in the
+    /// cluster: a redirection must not lead just anywhere.
+    pub fn find(&self, node: &Node, named_by: u16) -> Option<u16> {
+        let endpoints = self.endpoints.borrow();
+        let address = node.address(&endpoints.get(usize::from(named_by))?.connector().endpoint)?;
+        endpoints.iter().position(|endpoint| endpoint.connector().endpoint == address).map(|at| at as u16)
+    }
+
+    /// Asks the cluster soon who has what.
+    pub fn refresh(&self) {
+        self.schedule.want();
+    }
+
+    /// Counts a request that a node of the cluster sent elsewhere.
+    pub fn count_redirect(&self, kind: &str) {
+        self.metrics.redirected(kind);
+    }
+
+    /// Takes what `asked` said of the cluster; false if that is nothing.
+    pub(crate) fn take_topology(&self, asked: &Address, topology: &Topology) -> bool {
+        let Some(slots) = self.slots() else { return false };
+        let ranges: Vec<(u16, u16, u16)> = topology
+            .ranges
+            .iter()
+            .filter_map(|(first, last, node)| Some((*first, *last, self.number(node.address(asked)?)?)))
+            .collect();
+        for node in &topology.nodes {
+            // So that a redirection may lead there.
+            node.address(asked).and_then(|address| self.number(address));
+        }
+        if !ranges.is_empty() {
+            slots.replace(ranges.iter().copied());
+        }
+        !ranges.is_empty()
+    }
+
+    /// Endpoint number `number` did not say who is in the cluster.
+    pub(crate) fn discovery_failed(&self, number: u16, error: &io::Error) {
+        let endpoint = self.endpoint(self.protocol.probe_key(number));
+        endpoint.metrics().connect_failed("discovery", &error.to_string());
+    }
+
+    /// The number of the endpoint at `address`, which is added if it is new.
+    fn number(&self, address: Address) -> Option<u16> {
+        let mut endpoints = self.endpoints.borrow_mut();
+        if let Some(at) = endpoints.iter().position(|endpoint| endpoint.connector().endpoint == address) {
+            return Some(at as u16);
+        }
+        if endpoints.len() >= SHARDS_MAX {
+            return None;
+        }
+        let endpoint = Endpoint::new(&address, &self.settings, Arc::default(), &self.metrics).ok()?;
+        endpoints.push(Rc::new(endpoint));
+        Some(endpoints.len() as u16 - 1)
     }
 
     /// What the settings say.
@@ -169,8 +279,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         self.metrics(key).pinned_for(reason);
     }
 
-    pub(crate) fn metrics(&self, key: P::Key) -> &Rc<EndpointMetrics> {
-        self.endpoint(key).metrics()
+    pub(crate) fn metrics(&self, key: P::Key) -> Rc<EndpointMetrics> {
+        self.endpoint(key).metrics().clone()
     }
 
     pub(crate) fn hard_cap(&self) -> usize {
@@ -183,12 +293,20 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     }
 
     pub(crate) async fn open(&self, key: P::Key, kind: LaneKind) -> Result<(Stream, P::Greeting), ConnectError> {
-        self.endpoint(key).open(&self.protocol, key, kind).await
+        let opened = self.endpoint(key).open(&self.protocol, key, kind).await;
+        if opened.is_err() {
+            self.refresh();
+        }
+        opened
     }
 
     /// A lane of `key` has ended with `lost` exchanges under way.
     pub(crate) fn lane_lost(&self, key: P::Key, cause: LossCause, lost: usize) {
         self.endpoint(key).lane_lost(cause, lost);
+        if cause != LossCause::Retired {
+            // It may have lost its place in the cluster too.
+            self.refresh();
+        }
     }
 
     /// Lets go: shared lanes finish what waits on them, idle ones close, the probe ends. Clients that still hold this

@@ -446,7 +446,7 @@ impl Connection {
         let current = self.service.upstream();
         let is_other = !Rc::ptr_eq(&self.upstream.borrow(), &current);
         if is_other
-            && self.session.try_borrow().is_ok_and(|session| session.is_quiet())
+            && self.session.try_borrow().is_ok_and(|session| session.is_quiet() && !session.is_bound())
             && self.pinned.borrow().is_none()
         {
             *self.upstream.borrow_mut() = current;

@@ -109,7 +109,10 @@ impl State {
         }
         let key = match self.lane_key(command, request, io) {
             Ok(key) => key,
-            Err(text) => return self.error(io, text),
+            Err(text) => {
+                io.count(Some(command), 1);
+                return self.error(io, text);
+            }
         };
         let may_go = self.may_go(Some(command), io);
         if let Err(taken) = may_go.and_then(|()| self.need_pin(reason, key, Some(command), io)) {
@@ -128,15 +131,25 @@ impl State {
 
     #[inline]
     pub(crate) fn on_reply(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>, io: &impl Io) -> bool {
-        if self.is_sharded && exchange != self.order.oldest() {
-            assert!(self.order.keep_early(exchange, bytes, end), "a reply belongs to a request under way");
-            return false;
+        if self.is_sharded {
+            return self.on_shard_reply(exchange, bytes, end, io);
         }
         // Not only in tests: a reply that is not this request's would be another's data.
         assert_eq!(exchange, self.order.oldest(), "the k-th reply belongs to the k-th request");
-        let wake = self.on_due_reply(exchange, bytes, end, io);
-        let has_next = self.is_sharded && end.is_some();
-        wake | (has_next && self.pass_early(io))
+        self.on_due_reply(exchange, bytes, end, io)
+    }
+
+    /// As [`State::on_reply`], of one of several shards.
+    fn on_shard_reply(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>, io: &impl Io) -> bool {
+        let had_enough = self.is_deep() || self.has_enough_waiting();
+        let Some(bytes) = self.unless_redirected(exchange, bytes, end, io) else { return false };
+        if exchange != self.order.oldest() {
+            assert!(self.order.keep_early(exchange, &bytes, end), "a reply belongs to a request under way");
+            return false;
+        }
+        let wake = self.on_due_reply(exchange, &bytes, end, io);
+        let wake = wake | (end.is_some() && self.pass_early(io));
+        wake | (had_enough && !self.is_deep() && !self.has_enough_waiting())
     }
 
     /// Replies that came early and are due now; true if the session should be woken.
@@ -154,8 +167,7 @@ impl State {
     /// A piece of the reply whose turn it is.
     #[inline]
     fn on_due_reply(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>, io: &impl Io) -> bool {
-        if let Some(gather) = self.order.gather(exchange) {
-            gather.take(exchange, bytes, end);
+        if self.is_sharded && self.order.gather(exchange, bytes, end) {
             return end.is_some_and(|kind| self.complete(kind, io));
         }
         if !self.order.is_muted(exchange) {
@@ -194,6 +206,7 @@ impl State {
         if let Some(gather) = self.order.pop_gather(exchange) {
             self.pass_gathered(gather, io);
         }
+        self.forget_attempt(exchange);
         self.order.completed(exchange);
         if self.changes_db.is_some() {
             self.change_db(exchange, kind, io);
@@ -228,6 +241,7 @@ impl State {
             self.cut();
         }
         self.order.forget_beginning(exchange);
+        self.give_up_attempt(exchange);
         let mut line = Vec::with_capacity(text.len() + 3);
         encode::error(&mut line, text.as_bytes());
         self.on_reply(exchange, &line, Some(FrameKind::Error), io)

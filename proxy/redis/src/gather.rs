@@ -90,8 +90,9 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// Of `parts` exchanges from number `first` on.
+    /// Of `parts` exchanges, at least one, from number `first` on.
     pub(crate) fn new(first: u64, parts: usize, merge: Merge) -> Self {
+        assert!(parts > 0, "a command goes somewhere");
         Self { first, parts: vec![Part::default(); parts], merge, is_muted: false }
     }
 
@@ -115,9 +116,9 @@ impl Gather {
         part.is_error |= end == Some(FrameKind::Error);
     }
 
-    /// Forgets the beginning of a reply whose end will not come.
-    pub(crate) fn forget(&mut self, exchange: u64) {
-        self.part(exchange).bytes.clear();
+    /// Forgets the beginning of a reply whose end will not come; how many bytes that were.
+    pub(crate) fn forget(&mut self, exchange: u64) -> usize {
+        std::mem::take(&mut self.part(exchange).bytes).len()
     }
 
     /// Bytes held.
@@ -324,7 +325,10 @@ mod tests {
 
     #[test]
     fn arrays_are_put_behind_each_other() {
-        assert_eq!(merged(Merge::Concatenate, &["*1\r\n+a\r\n", "*0\r\n", "*2\r\n+b\r\n+c\r\n"]), "*3\r\n+a\r\n+b\r\n+c\r\n");
+        assert_eq!(
+            merged(Merge::Concatenate, &["*1\r\n+a\r\n", "*0\r\n", "*2\r\n+b\r\n+c\r\n"]),
+            "*3\r\n+a\r\n+b\r\n+c\r\n"
+        );
         assert_eq!(merged(Merge::Concatenate, &["*-1\r\n", "*0\r\n"]), format!("-{MISMATCH}\r\n"));
     }
 

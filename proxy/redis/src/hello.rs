@@ -104,7 +104,7 @@ impl State {
         request: &Request<'_>,
         io: &impl Io,
     ) -> Result<std::rc::Rc<ServerInfo>, Taken> {
-        let key = LaneKey { version, ..self.key() };
+        let key = LaneKey { version, ..self.key_at(io.keyless()) };
         if let Some(info) = io.server(key) {
             return Ok(info);
         }

@@ -1,11 +1,11 @@
 //! What a session asks of its shell. The gateway's shell is [`crate::connection`]; tests and fuzzing bring their own.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use weir_analysis::redis::Command;
 use weir_base::{time::Time, violation::Violation};
 use weir_listener::ConnectionEntry;
-use weir_upstream::Refusal;
+use weir_upstream::{Node, Refusal, placement::Place};
 
 use crate::{
     lane::{LaneKey, ServerInfo},
@@ -91,6 +91,10 @@ pub trait Io {
     fn is_congested(&self) -> bool;
     /// What keeps one more exchange from being taken on this core, if anything does.
     fn full(&self) -> Option<Full>;
+    /// How many more exchanges this core may have in flight.
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
     /// Takes the right to `count` more requests within the rate of this listener, or none: it is at its knee.
     fn admit(&self, count: u64) -> bool;
     /// The last byte of a streamed command has been written: from now on its reply may be late.
@@ -112,13 +116,40 @@ pub trait Io {
     fn is_sharded(&self) -> bool {
         false
     }
-    /// How many shards there are.
-    fn shards(&self) -> u16 {
-        1
+    /// The shards that have keys.
+    fn shards(&self) -> Vec<u16> {
+        vec![0]
     }
-    /// The shard that holds `key`.
-    fn place(&self, _key: &[u8]) -> u16 {
+    /// Where `key` is.
+    fn place(&self, _key: &[u8]) -> Place {
+        Place { shard: 0, group: 0 }
+    }
+    /// Where the keys of `group` are now.
+    fn shard_of(&self, group: u16) -> u16 {
+        group
+    }
+    /// Where commands go that name no key: a stable choice, so that what one leaves there another finds.
+    fn keyless(&self) -> u16 {
         0
+    }
+    /// In front of a cluster, a number that changes with its map of slots.
+    fn topology(&self) -> Option<u64> {
+        None
+    }
+    /// A node, reached as `from`, says that a request belongs to `node`; with a slot, all of that slot. The shard to send it
+    /// to, if it is known to be in the cluster.
+    fn redirected(&self, _slot: Option<u16>, _node: &Node, _from: u16) -> Option<u16> {
+        None
+    }
+    /// What is known of the cluster may be old.
+    fn refresh(&self) {}
+    /// Calls [`on_retry`](crate::Session::on_retry) after `pause`.
+    fn retry_later(&self, _exchange: u64, _pause: Duration) {}
+    /// Counts a request that goes another way than it was sent first.
+    fn count_redirect(&self, _kind: &'static str) {}
+    /// Where clients reach this listener: host, empty for the one they used, and port.
+    fn advertised(&self) -> (String, u16) {
+        (String::new(), 0)
     }
     /// Sends a request, or as many as the ticket says, on the shared lane of `key`.
     ///

@@ -53,6 +53,7 @@ impl State {
     #[inline]
     fn dispatch(&mut self, command: &'static Command, class: Class, request: &Request<'_>, io: &impl Io) -> Taken {
         match class {
+            Class::Cluster if io.topology().is_some() && self.tunnel.is_none() => self.cluster(command, request, io),
             Class::Shared | Class::Cluster => self.forward(command, request, io),
             Class::Admin if self.settings.admin_commands => self.forward(command, request, io),
             Class::Admin => {

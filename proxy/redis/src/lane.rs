@@ -5,12 +5,15 @@ use std::{cell::RefCell, collections::HashMap, io, rc::Rc};
 use weir_base::{error::Culprit, violation::Violation};
 use weir_engine::{Chunk, Stream};
 use weir_resp::{ReplyFramer, Value, ValueLimits, Version, encode};
-use weir_upstream::{FrameKind, LaneProtocol, Scan};
+use weir_upstream::{FrameKind, LaneProtocol, Node, Scan, Topology};
 
 use crate::settings::RedisUpstreamSettings;
 
 /// Bytes of a greeting's replies; HELLO with many modules is about 2 KiB.
 const GREETING_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of CLUSTER SLOTS; a node in it takes about 100 bytes, and each of its ranges names it and its replicas.
+const TOPOLOGY_BYTES_MAX: usize = 4 << 20;
 
 /// What makes two lanes to one server different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,6 +133,20 @@ impl LaneProtocol for RespLane {
         }
     }
 
+    async fn discover(&self, stream: &mut Stream) -> io::Result<Topology> {
+        let mut exchange = Exchange { bytes_max: TOPOLOGY_BYTES_MAX, ..Exchange::new(stream) };
+        let ranges = match exchange.call(b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n").await? {
+            Value::Error(text) => return Err(refused(&text)),
+            reply => ranges(&reply),
+        };
+        // Without it redirections to nodes that have no slot yet have to wait.
+        let nodes = match exchange.call(b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nNODES\r\n").await? {
+            Value::Error(_) => Vec::new(),
+            reply => nodes(reply.as_bytes().unwrap_or_default()),
+        };
+        Ok(Topology { ranges, nodes })
+    }
+
     fn probe_key(&self, endpoint: u16) -> LaneKey {
         LaneKey { shard: endpoint, db: 0, version: Version::Resp2 }
     }
@@ -163,15 +180,49 @@ fn server_info(hello: &Value) -> ServerInfo {
     info
 }
 
+/// Reads CLUSTER SLOTS (Redis 7.0 `cluster.c`, `clusterReplyMultiBulkSlots`): first and last slot, the primary, its replicas.
+/// What does not look so is left out; a node of which the server does not know the address too.
+fn ranges(slots: &Value) -> Vec<(u16, u16, Node)> {
+    let range = |range: &Value| {
+        let fields = range.as_elements()?;
+        let number = |at: usize| u16::try_from(fields.get(at)?.as_integer()?).ok();
+        let primary = fields.get(2)?.as_elements()?;
+        let host = match primary.first()? {
+            Value::Null => None,
+            host => Some(String::from_utf8(host.as_bytes()?.to_vec()).ok()?).filter(|host| !host.is_empty()),
+        };
+        let port = u16::try_from(primary.get(1)?.as_integer()?).ok()?;
+        (host.as_deref() != Some("?")).then_some((number(0)?, number(1)?, Node { host, port }))
+    };
+    slots.as_elements().unwrap_or_default().iter().filter_map(range).collect()
+}
+
+/// Reads CLUSTER NODES (Redis 7.0 `cluster.c`, `clusterGenNodeDescription`): id, `host:port@bus,name`, flags, … Nodes that
+/// cannot be reached are left out, and so is the one that speaks: it is known.
+fn nodes(text: &[u8]) -> Vec<Node> {
+    let node = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        let (address, flags) = (words.next()?, words.next()?);
+        let is_gone =
+            ["noaddr", "handshake", "fail", "myself"].iter().any(|flag| flags.split(',').any(|one| one == *flag));
+        let (host, port) = address.split(['@', ',']).next()?.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        (!is_gone && !host.is_empty()).then_some(Node { host: Some(host.to_owned()), port: port.parse().ok()? })
+    };
+    String::from_utf8_lossy(text).lines().filter_map(node).collect()
+}
+
 /// One question at a time on a connection that nobody else uses yet.
 struct Exchange<'a> {
     stream: &'a mut Stream,
     received: Vec<u8>,
+    /// The most that a reply may have.
+    bytes_max: usize,
 }
 
 impl<'a> Exchange<'a> {
     fn new(stream: &'a mut Stream) -> Self {
-        Self { stream, received: Vec::new() }
+        Self { stream, received: Vec::new(), bytes_max: GREETING_BYTES_MAX }
     }
 
     async fn call(&mut self, request: &[u8]) -> io::Result<Value> {
@@ -184,7 +235,7 @@ impl<'a> Exchange<'a> {
             match scan.end {
                 Some(kind) if !kind.is_push() => break,
                 Some(_) => continue,
-                None if self.received.len() > GREETING_BYTES_MAX => return Err(invalid("the greeting is too long")),
+                None if self.received.len() > self.bytes_max => return Err(invalid("the greeting is too long")),
                 None => {
                     let chunk: Option<Chunk> = self.stream.reader.receive().await?;
                     let chunk = chunk.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -192,7 +243,9 @@ impl<'a> Exchange<'a> {
                 }
             }
         }
-        let decoded = Value::decode(&self.received, &ValueLimits::default()).map_err(invalid)?;
+        // Each element takes some bytes, of which there are not too many.
+        let limits = ValueLimits { nodes_max: self.bytes_max as u32, ..ValueLimits::default() };
+        let decoded = Value::decode(&self.received, &limits).map_err(invalid)?;
         let (value, taken) = decoded.ok_or_else(|| invalid("half a reply"))?;
         if taken != self.received.len() {
             return Err(invalid("the server said more than it was asked"));
@@ -216,4 +269,39 @@ impl<'a> Exchange<'a> {
 
 fn invalid(error: impl ToString) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(text: &str) -> Value {
+        Value::decode(text.as_bytes(), &ValueLimits::default()).expect("well-formed").expect("whole").0
+    }
+
+    fn node(host: Option<&str>, port: u16) -> Node {
+        Node { host: host.map(str::to_owned), port }
+    }
+
+    #[test]
+    fn ranges_are_read_and_what_is_no_range_is_left_out() {
+        let good = "*4\r\n:0\r\n:99\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$2\r\nid\r\n*3\r\n$9\r\n127.0.0.1\r\n:7003\r\n$2\r\nir\r\n";
+        let same_host = "*3\r\n:100\r\n:16383\r\n*2\r\n$-1\r\n:7001\r\n";
+        let unknown_host = "*3\r\n:1\r\n:2\r\n*2\r\n$1\r\n?\r\n:7001\r\n";
+        let too_far = "*3\r\n:1\r\n:70000\r\n*2\r\n$1\r\na\r\n:7001\r\n";
+        let reply = format!("*6\r\n{good}{same_host}{unknown_host}{too_far}:7\r\n*0\r\n");
+        let wanted = [(0, 99, node(Some("127.0.0.1"), 7000)), (100, 16_383, node(None, 7001))];
+        assert_eq!(ranges(&decoded(&reply)), wanted);
+        assert_eq!(ranges(&decoded("+OK\r\n")), []);
+    }
+
+    #[test]
+    fn nodes_that_can_be_reached_are_read() {
+        let text = "a 127.0.0.1:7000@17000,host myself,master - 0 0 1 connected 0-99\n\
+                    b 127.0.0.1:7001@17001 master - 0 1 2 connected\n\
+                    c [::1]:7002@17002 slave b 0 1 2 connected\n\
+                    d :0@0 master,noaddr - 0 1 2 disconnected\n\
+                    e 127.0.0.1:7004@17004 master,fail - 0 1 2 disconnected\nnonsense\n";
+        assert_eq!(nodes(text.as_bytes()), [node(Some("127.0.0.1"), 7001), node(Some("::1"), 7002)]);
+    }
 }

@@ -14,7 +14,10 @@
 //! | `session` | bytes in, what to do next |
 //! | `judge` | what is a command, may it pass, which way does it go |
 //! | `forward` | requests to the upstream, replies back |
-//! | `shards` / `gather` | which shard a command goes to; the replies of several become one |
+//! | `spread` | where a command goes: whole to a shard, in parts to some, or to all |
+//! | `shards` / `gather` | commands over shards; the replies of several become one |
+//! | `redirect` | nodes of a cluster that send a request elsewhere |
+//! | `cluster` | the cluster as one node, for clients that ask |
 //! | `batch` | plain commands that leave as one |
 //! | `ordering` | replies in the order of requests |
 //! | `pin` | when a client needs a lane of its own, and when no longer |
@@ -31,6 +34,7 @@
 
 mod batch;
 mod client;
+mod cluster;
 mod connection;
 mod database;
 mod forward;
@@ -44,6 +48,7 @@ mod metrics;
 mod ordering;
 mod patience;
 mod pin;
+mod redirect;
 mod refusal;
 mod service;
 mod session;
@@ -51,6 +56,7 @@ pub mod settings;
 mod shards;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
+mod spread;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -47,6 +47,8 @@ impl State {
             Reset => self.reset(io),
             Auth => self.auth(request, io),
             Select => self.select(request, io),
+            // Every slot is here, so there is nothing to allow.
+            Readonly | Readwrite | Asking if io.topology().is_some() => self.ok(io),
             Readonly | Readwrite | Asking => self.error(io, refusal::NO_CLUSTER),
             AclWhoami => {
                 let user = io.entry().details().user.clone();
@@ -63,14 +65,17 @@ impl State {
     }
 
     /// The number of a database that this listener allows.
-    pub(crate) fn parse_db(&self, text: &[u8]) -> Result<u32, &'static str> {
+    pub(crate) fn parse_db(&self, text: &[u8], io: &impl Io) -> Result<u32, &'static str> {
         let number: i64 = parse_integer(text).ok_or(refusal::NOT_INTEGER)?;
+        if number != 0 && io.topology().is_some() {
+            return Err(refusal::SELECT_IN_CLUSTER);
+        }
         let db = u32::try_from(number).map_err(|_| refusal::DB_RANGE)?;
         if db < self.settings.databases { Ok(db) } else { Err(refusal::DB_RANGE) }
     }
 
     fn select(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
-        match self.parse_db(request.text(1)) {
+        match self.parse_db(request.text(1), io) {
             Err(text) => self.error(io, text),
             Ok(db) => {
                 self.db = db;
@@ -82,7 +87,7 @@ impl State {
 
     /// SELECT of a client with a lane of its own: the server must follow.
     fn select_on_pin(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
-        let db = match self.parse_db(request.text(1)) {
+        let db = match self.parse_db(request.text(1), io) {
             Ok(db) => db,
             Err(text) => return self.error(io, text),
         };

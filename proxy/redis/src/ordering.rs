@@ -40,8 +40,11 @@ pub(crate) struct Ordering {
     /// Replies, or beginnings of them, that came before their turn, by number.
     early: VecDeque<Early>,
     early_bytes: usize,
+    /// Bytes of requests that are kept until they are answered.
+    pub(crate) attempts_bytes: usize,
     /// Commands that went to several shards, by number.
     gathers: VecDeque<Gather>,
+    gathered_bytes: usize,
     /// Exchanges whose replies the client does not want.
     muted: VecDeque<u64>,
     pub(crate) mode: ReplyMode,
@@ -72,10 +75,10 @@ impl Ordering {
         self.done
     }
 
-    /// Bytes of replies that wait for their turn.
+    /// Bytes of replies that wait for their turn, and of requests kept for a second try.
     #[inline]
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes + self.early_bytes + self.gathers.iter().map(Gather::bytes).sum::<usize>()
+        self.waiting_bytes + self.early_bytes + self.attempts_bytes + self.gathered_bytes
     }
 
     /// The number that the next exchange will get.
@@ -114,16 +117,21 @@ impl Ordering {
         self.gathers.push_back(gather);
     }
 
-    /// The command whose parts the reply that comes next belongs to.
+    /// Keeps a piece of the reply whose turn it is, if it is a part of one; false if it is not.
     #[inline]
-    pub(crate) fn gather(&mut self, exchange: u64) -> Option<&mut Gather> {
-        self.gathers.front_mut().filter(|gather| gather.holds(exchange))
+    pub(crate) fn gather(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>) -> bool {
+        let Some(gather) = self.gathers.front_mut().filter(|gather| gather.holds(exchange)) else { return false };
+        gather.take(exchange, bytes, end);
+        self.gathered_bytes += bytes.len();
+        true
     }
 
     /// The command whose last part was `exchange`.
     #[inline]
     pub(crate) fn pop_gather(&mut self, exchange: u64) -> Option<Gather> {
-        self.gathers.pop_front_if(|gather| gather.last() == exchange)
+        let gather = self.gathers.pop_front_if(|gather| gather.last() == exchange)?;
+        self.gathered_bytes -= gather.bytes();
+        Some(gather)
     }
 
     /// Keeps a piece of a reply whose turn has not come. False if nobody waits for it.
@@ -161,7 +169,7 @@ impl Ordering {
             self.early_bytes -= early.bytes.len();
         }
         if let Some(gather) = self.gathers.iter_mut().find(|gather| gather.holds(exchange)) {
-            gather.forget(exchange);
+            self.gathered_bytes -= gather.forget(exchange);
         }
     }
 

@@ -182,9 +182,15 @@ impl State {
     /// As [`State::need_pin`], without an answer. Before the client gets a lane, all it sent must be answered: a command on
     /// another connection could overtake it.
     pub(crate) fn ask_pin(&mut self, reason: PinReason, key: LaneKey, io: &impl Io) -> Result<(), NoPin> {
+        let is_quiet = self.is_quiet();
         if let Some((held, pins)) = &mut self.pins {
             if held.shard != key.shard {
-                return Err(NoPin::Elsewhere);
+                if is_quiet {
+                    return Err(NoPin::Elsewhere);
+                }
+                // What passes with its reply is over once all is answered.
+                self.hold = Some(Hold::Quiet);
+                return Err(NoPin::Yet);
             }
             pins.add(reason);
             self.publish_pins(io);
@@ -254,7 +260,8 @@ impl State {
             return;
         };
         self.is_watch_broken |= pins.has(PinReason::Watch);
-        if self.is_mid_frame {
+        // Over shards the half frame may be another one's; if it was this lane's, its loss has been told already.
+        if self.is_mid_frame && (self.tunnel.is_some() || !self.is_sharded) {
             self.cut();
         }
         if self.tunnel.take().is_some() || pins.hold_state() {

@@ -13,6 +13,7 @@ pub(crate) const BAD_NAME: &str = "ERR Client names cannot contain spaces, newli
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
 pub(crate) const DB_RANGE: &str = "ERR DB index is out of range";
+pub(crate) const SELECT_IN_CLUSTER: &str = "ERR SELECT is not allowed in cluster mode";
 pub(crate) const NO_CLUSTER: &str = "ERR This instance has cluster support disabled";
 pub(crate) const MULTI_NESTED: &str = "ERR MULTI calls can not be nested";
 pub(crate) const WATCH_IN_MULTI: &str = "ERR WATCH inside MULTI is not allowed";
@@ -26,6 +27,10 @@ pub(crate) const NOT_IN_MULTI: &str = "ERR Command not allowed inside a transact
 pub(crate) const TRANSACTION_FULL: &str = "ERR weir: transaction too large";
 /// DBSIZE and the like between MULTI and EXEC.
 pub(crate) const ALL_SHARDS_IN_MULTI: &str = "ERR weir: a command for all shards cannot be part of a transaction";
+/// SORT with BY or GET, in the manner of a cluster.
+pub(crate) const FOREIGN_KEYS: &str = "ERR weir: SORT with BY or GET reads keys of other shards";
+/// In place of a redirection that the gateway could not follow: the client must not go there by itself.
+pub(crate) const NOT_FOLLOWED: &str = "ERR weir: the key is being moved to another node, try again";
 /// The client's own lane leads to another shard than the command.
 pub(crate) const PINNED_ELSEWHERE: &str = "ERR weir: the session holds state on another shard; RESET first";
 /// A subscriber's commands ride the lane of its subscriptions.

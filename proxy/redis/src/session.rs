@@ -1,5 +1,7 @@
 //! One client's session as a state machine: bytes in, commands judged, replies in order.
 
+use std::collections::VecDeque;
+
 use weir_analysis::redis::{self, Args};
 use weir_base::{error::Culprit, time::Time, violation::Violation};
 use weir_resp::{ProtocolError, RequestLimits, RequestParser, Step, Version, encode};
@@ -12,8 +14,8 @@ use crate::{
     lane::LaneKey,
     ordering::Ordering,
     pin::{PinReason, Pins},
+    redirect::Attempt,
     settings::RedisListenerSettings,
-    shards::KEYLESS,
     stream::Streaming,
     transaction::Transaction,
     tunnel::Tunnel,
@@ -117,8 +119,14 @@ pub(crate) struct State {
     pub(crate) order: Ordering,
     pub(crate) hold: Option<Hold>,
     pub(crate) pins: Option<(LaneKey, Pins)>,
+    /// The command at the front of the input is held until it is whole, however large.
+    pub(crate) is_held_whole: bool,
     /// Replies may come from several shards, in any order.
     pub(crate) is_sharded: bool,
+    /// Requests to a cluster that are not answered yet, by number.
+    pub(crate) attempts: VecDeque<Attempt>,
+    /// The version of the slot map by which they were sent.
+    pub(crate) topology: u64,
     /// The lane that the command at the front of the input asked for has come, or will not.
     pub(crate) pin_answer: Option<Result<(), Refusal>>,
     /// The command at the front of the input has waited for room long enough.
@@ -168,7 +176,10 @@ impl Session {
                 order: Ordering::default(),
                 hold: None,
                 pins: None,
+                is_held_whole: false,
                 is_sharded: false,
+                attempts: VecDeque::new(),
+                topology: 0,
                 pin_answer: None,
                 is_room_refused: false,
                 is_admitted: false,
@@ -304,11 +315,16 @@ impl Session {
                         break;
                     }
                     self.state.forget_wait(io);
+                    self.state.stream_again();
                     at += len;
                 }
                 Step::Streaming { len } => {
                     self.state.send_batch(batch, input, io);
                     let request = Request { parser: &self.parser, bytes: &rest[..len], is_inline: false };
+                    if self.state.must_be_whole(&request, io) {
+                        self.parser = RequestParser::new();
+                        break;
+                    }
                     // Not timed: it may wait long before it begins to flow, and is judged before that.
                     io.begin_command(Sample { is_timed: false, ..io.draw_sample() });
                     self.state.begin_stream(&request, io);
@@ -323,7 +339,7 @@ impl Session {
     }
 
     fn note_partial(&mut self, io: &impl Io) {
-        let is_partial = self.held() > 0 && self.state.streaming.is_none() && self.state.takes_commands(io);
+        let is_partial = self.held() > 0 && !self.is_streaming() && self.state.takes_commands(io);
         self.partial_since = match self.partial_since {
             _ if !is_partial => None,
             None => Some(io.now()),
@@ -357,6 +373,11 @@ impl Session {
     #[inline]
     pub fn on_replies(&mut self, first: u64, count: u64, bytes: &[u8], io: &impl Io) -> bool {
         self.state.on_replies(first, count, bytes, io)
+    }
+
+    /// The pause that [`Io::retry_later`] was asked for is over; true if the session should be woken.
+    pub fn on_retry(&mut self, exchange: u64, io: &impl Io) -> bool {
+        self.state.retry(exchange, io)
     }
 
     /// No reply to `exchange` will come, for `text`; true if the session should be woken.
@@ -443,9 +464,14 @@ impl Session {
         self.state.is_quiet() && self.state.hold.is_none()
     }
 
-    /// A command is being streamed through.
+    /// A large command is arriving: it is streamed through, or held until it is whole.
     pub fn is_streaming(&self) -> bool {
-        self.state.streaming.is_some()
+        self.state.streaming.is_some() || self.state.is_held_whole
+    }
+
+    /// Commands are queued or under way for the upstream of the moment: another one may have their keys elsewhere.
+    pub fn is_bound(&self) -> bool {
+        self.state.transaction.is_some() || self.is_streaming()
     }
 
     /// As [`Session::is_waiting_for_data`], and nothing else is under way: it may be sent elsewhere without loss.
@@ -499,7 +525,7 @@ impl State {
     /// The lane that this client's stateless commands ride; where there are several shards, those without keys.
     #[inline]
     pub(crate) fn key(&self) -> LaneKey {
-        LaneKey { shard: KEYLESS, db: self.db, version: self.version }
+        LaneKey { shard: 0, db: self.db, version: self.version }
     }
 
     /// Every request has been answered in full, and nothing is half said.

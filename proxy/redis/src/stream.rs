@@ -34,6 +34,7 @@ impl State {
             Err(error) => Streaming::Refused { held, error },
         };
         self.streaming = Some(Box::new(streaming));
+        self.stream_again();
     }
 
     /// Why the command gets a lane of its own, and which; or the error it gets instead.

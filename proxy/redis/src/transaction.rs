@@ -10,7 +10,6 @@ use crate::{
     pin::PinReason,
     refusal,
     session::{Hold, Request, State, Taken},
-    shards::KEYLESS,
 };
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
@@ -30,12 +29,19 @@ pub(crate) struct Transaction {
     /// A command inside may change the connection: on a shared lane the others would feel it.
     is_stateful: bool,
     /// Where its keys are, if there are several shards.
-    pub(crate) shard: Option<u16>,
+    pub(crate) group: Option<u16>,
 }
 
 impl Transaction {
     fn new() -> Self {
-        Self { commands: 0, wire: MULTI.to_vec(), is_spoiled: false, selects: Vec::new(), is_stateful: false, shard: None }
+        Self {
+            commands: 0,
+            wire: MULTI.to_vec(),
+            is_spoiled: false,
+            selects: Vec::new(),
+            is_stateful: false,
+            group: None,
+        }
     }
 
     /// Bytes held.
@@ -87,7 +93,7 @@ impl State {
             Class::Shared | Class::Cluster | Class::Admin | Class::Blocking | Class::Exclusive | Class::Unwatch => {
                 match self.bind_transaction(command, request, io) {
                     Ok(()) => self.queue(request, io),
-                    Err(text) => self.reject(io, text),
+                    Err(taken) => taken,
                 }
             }
             _ => self.reject(io, refusal::NOT_IN_MULTI),
@@ -95,7 +101,7 @@ impl State {
     }
 
     fn queue_select(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
-        let db = match self.parse_db(request.text(1)) {
+        let db = match self.parse_db(request.text(1), io) {
             Ok(db) => db,
             // The server may have more databases than this listener allows.
             Err(text) => return self.reject(io, text),
@@ -139,7 +145,8 @@ impl State {
         let (is_spoiled, is_stateful, commands) =
             (transaction.is_spoiled, transaction.is_stateful, transaction.commands);
         let pinned = self.pins.as_ref().map(|(key, _)| key.shard);
-        let key = self.key_at(transaction.shard.or(pinned).unwrap_or(KEYLESS));
+        let shard = transaction.group.map(|group| io.shard_of(group)).or(pinned);
+        let key = self.key_at(shard.unwrap_or_else(|| io.keyless()));
         if is_spoiled || self.is_watch_broken {
             return self.exec_in_vain(is_spoiled, command, io);
         }
@@ -174,7 +181,7 @@ impl State {
                 }
             }
         }
-        if self.pins.is_none() && io.must_settle(key) {
+        if self.pins.is_none() && (io.must_settle(key) || self.must_wait_for_cluster(io)) {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
         }
@@ -209,7 +216,7 @@ impl State {
             io.write_pinned(&transaction.wire);
         } else if self.pins.is_some() {
             io.forward_pinned(&transaction.wire, ticket);
-        } else if let Err(refusal) = io.forward(key, &transaction.wire, ticket) {
+        } else if let Err(refusal) = self.send_at((key.shard, transaction.group), &transaction.wire, ticket, io) {
             io.count_shed(refusal.name());
             return self.refuse_exec(&refusal::refused(refusal), io);
         }

@@ -232,7 +232,11 @@ impl State {
             io.count_refused(Some(command), "subscriptions");
             return self.error(io, refusal::SUBSCRIPTIONS);
         }
-        if let Err(taken) = self.need_pin(PinReason::Subscribe, self.key(), Some(command), io) {
+        let key = match self.lane_key(command, request, io) {
+            Ok(key) => key,
+            Err(text) => return self.error(io, text),
+        };
+        if let Err(taken) = self.need_pin(PinReason::Subscribe, key, Some(command), io) {
             return taken;
         }
         io.count(Some(command), 1);
@@ -326,7 +330,8 @@ impl State {
 
     /// A push on a pinned lane that is not subscribed (a server's notice): between replies it is the client's.
     fn on_notice(&mut self, bytes: &[u8], end: Option<FrameKind>, io: &impl Io) -> bool {
-        if self.version == Version::Resp3 {
+        // Over shards it could come into the middle of another one's reply; nothing that a client may ask for makes one.
+        if self.version == Version::Resp3 && !self.is_sharded {
             self.pass(bytes, end.is_some(), io);
         }
         if end.is_none() {

@@ -81,6 +81,7 @@ catalog! {
         HEALTH_CHECKS = counter "weir_health_checks_total" ["upstream", "endpoint", "outcome"] "Active health checks.";
         BREAKER_STATE = gauge "weir_breaker_state" ["upstream", "endpoint"] "0 closed, 1 half open, 2 open; the worst of the workers.", merged(Merge::Max);
         BREAKER_OPENED = counter "weir_breaker_opened_total" ["upstream", "endpoint"] "Times a breaker opened.";
+        REDIRECTS = counter "weir_redirects_total" ["upstream", "kind"] "Requests that a node of a cluster did not answer and that were sent again: moved, ask, later.";
         RETRIES = counter "weir_retries_total" ["upstream", "endpoint", "outcome"] "Requests sent again because they were provably not executed.";
     }
     "Workers" {

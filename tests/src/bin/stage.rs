@@ -6,10 +6,14 @@
 //! `name server via host port auth_port password`, where `server` is `redis` or `valkey`, `via` is
 //! `direct` or `weir`, and `auth_port` asks for `password`. The direct targets are the control: a
 //! test that fails there is wrong about the server, not about Weir.
+//!
+//! `WEIR_CLUSTERS` has a Redis Cluster in the same way, for clients that know clusters: `name via host port`, where the
+//! port is that of one node, or of the gateway in front of all.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, ExitCode};
 
+use weir_tests::cluster::Cluster;
 use weir_tests::gateway::{Config, Gateway, secret_file};
 use weir_tests::port;
 use weir_tests::server::{Kind, Options, Server};
@@ -42,16 +46,25 @@ fn main() -> ExitCode {
         }
         servers.extend([open, closed]);
     }
+    let cluster = Cluster::start(Kind::Redis, 3, 1);
+    let mut clusters = vec![format!("direct-cluster direct 127.0.0.1 {}", cluster.nodes[0].address.tcp().port())];
+    if !direct_only {
+        let config = Config::to_all(cluster.addresses()).workers(2).upstream("topology = \"cluster\"");
+        let gateway = Gateway::start(config);
+        clusters.push(format!("weir-cluster weir 127.0.0.1 {}", gateway.address.tcp().port()));
+        gateways.push(gateway);
+    }
     let status = Command::new(program)
         .args(rest)
         .current_dir(folder)
         .env("WEIR_TARGETS", targets.join(";"))
+        .env("WEIR_CLUSTERS", clusters.join(";"))
         .status()
         .unwrap_or_else(|error| panic!("cannot start {program}: {error}"));
     for gateway in gateways {
         gateway.finish();
     }
-    drop(servers);
+    drop((servers, cluster));
     ExitCode::from(status.code().map_or(1, |code| code.clamp(0, 255) as u8))
 }
 

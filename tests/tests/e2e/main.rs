@@ -4,6 +4,7 @@
 
 mod access;
 mod admin;
+mod cluster;
 mod drain;
 mod integrity;
 mod knee;

@@ -56,7 +56,10 @@ fn each_key_is_on_one_shard_and_found_there() {
         words.push("nobody".to_owned());
         let values = bulk_array(&client.call(&words));
         let wanted = keys().into_iter().map(|key| format!("value of {key}")).chain([String::new()]);
-        assert!(values.into_iter().eq(wanted.map(String::into_bytes)), "{distribution}: values in the order of the keys");
+        assert!(
+            values.into_iter().eq(wanted.map(String::into_bytes)),
+            "{distribution}: values in the order of the keys"
+        );
     }
 }
 

@@ -93,11 +93,7 @@ fn ketama_is_that_of_twemproxy() {
     let admin = port::free().to_string();
     let program = ["nutcracker", "-s", &admin, "-a", "127.0.0.1", "-c"];
     compare(&program, twemproxy("ketama", ""), "distribution = \"ketama\"");
-    compare(
-        &program,
-        twemproxy("ketama", "  hash_tag: \"{}\"\n"),
-        "distribution = \"ketama\"\nhash_tag = \"{}\"",
-    );
+    compare(&program, twemproxy("ketama", "  hash_tag: \"{}\"\n"), "distribution = \"ketama\"\nhash_tag = \"{}\"");
 }
 
 #[test]

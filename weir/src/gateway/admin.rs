@@ -16,7 +16,7 @@ use weir_admin::{
 };
 use weir_analysis::redis::CommandId;
 use weir_base::time::Time;
-use weir_engine::{WorkerState, settings::Address};
+use weir_engine::WorkerState;
 use weir_listener::ConnectionEntry;
 use weir_telemetry::{HistogramSnapshot, Registry, Snapshot};
 use weir_upstream::{EndpointState, Health as EndpointHealth};
@@ -223,11 +223,24 @@ impl Gateway {
         let name = &*settings.name;
         let own = [("upstream", name)];
         let health = self.plan.load().health.get(name).cloned().unwrap_or_default();
-        let endpoints = settings.endpoints.iter().zip(&health);
+        let configured: Vec<String> = settings.endpoints.iter().map(ToString::to_string).collect();
+        let mut endpoints: Vec<EndpointStatus> = configured
+            .iter()
+            .zip(&health)
+            .map(|(address, health)| endpoint_status(name, address, health, cells))
+            .collect();
+        // The nodes of a cluster that the workers have found; nobody probes them.
+        let found = cells.by("weir_endpoint_up", "endpoint", &own).into_keys();
+        let unprobed = EndpointHealth::default();
+        endpoints.extend(
+            found
+                .filter(|address| !configured.iter().any(|known| **known == **address))
+                .map(|address| endpoint_status(name, &address, &unprobed, cells)),
+        );
         UpstreamStatus {
             name: name.to_owned(),
             tls: settings.tls.is_some(),
-            endpoints: endpoints.map(|(address, health)| endpoint_status(name, address, health, cells)).collect(),
+            endpoints,
             acquire_wait_seconds: quantiles(cells, "gateway_lane_pool_acquire_wait_microseconds", &own),
             response_seconds: self.response_seconds(name, cells),
         }
@@ -248,9 +261,8 @@ impl Gateway {
     }
 }
 
-fn endpoint_status(upstream: &str, address: &Address, health: &EndpointHealth, cells: &Snapshot) -> EndpointStatus {
-    let address = address.to_string();
-    let own = [("upstream", upstream), ("endpoint", &address)];
+fn endpoint_status(upstream: &str, address: &str, health: &EndpointHealth, cells: &Snapshot) -> EndpointStatus {
+    let own = [("upstream", upstream), ("endpoint", address)];
     let last_error = health.last_error();
     let lanes = |kind| gauge(cells, "weir_lanes_open", &[own[0], own[1], ("kind", kind)]);
     let sum = |family: &str| cells.counter(family, &own).unwrap_or(0);
@@ -275,7 +287,7 @@ fn endpoint_status(upstream: &str, address: &Address, health: &EndpointHealth, c
         connect_failures_total: sum("weir_lane_connect_failures_total"),
         last_error_age_seconds: last_error.as_ref().map(|(_, at)| Time::now().since(*at).as_secs_f64()),
         last_error: last_error.map(|(text, _)| text),
-        address: address.clone(),
+        address: address.to_owned(),
     }
 }
 

@@ -374,7 +374,7 @@ fn fit_descriptors(mut snapshot: Snapshot, descriptors: u64) -> Snapshot {
     let workers = snapshot.runtime.workers.unwrap_or_else(|| net::allowed_cpus().len()) as u64;
     let lanes = |upstream: &weir_config::Upstream| {
         let settings = &upstream.settings;
-        u64::from(settings.pinned_lanes_max) + u64::from(settings.shared_lanes)
+        u64::from(settings.pinned_lanes_max) + u64::from(settings.shared_lanes) * settings.endpoints.len() as u64
     };
     let lanes: u64 = snapshot.upstreams.iter().map(lanes).sum();
     let reserved = weir_admin::limits::DESCRIPTORS_RESERVED as u64 + workers * lanes;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_engine::settings::Address;
 use weir_redis::settings::RedisUpstreamSettings;
 use weir_upstream::placement::{PlacementSettings, SHARDS_MAX};
 use weir_upstream::settings::{
@@ -12,7 +13,8 @@ use crate::checks::{Lowest, error_at, is_public, table_header, tls};
 use crate::document::At;
 use crate::reader::Reader;
 use crate::sections::{
-    FileSection, HealthSection, ListenerSection, ReconnectSection, ShardingSection, UpstreamRedisSection, UpstreamSection,
+    FileSection, HealthSection, ListenerSection, ReconnectSection, ShardingSection, TopologyChoice,
+    UpstreamRedisSection, UpstreamSection,
 };
 use crate::snapshot::{Upstream, UpstreamProtocol};
 use crate::texts::{Endpoint, Name};
@@ -28,7 +30,7 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     warn_unused(file, section, &path, reader);
     let endpoints = section.endpoints.as_ref();
     if let Some(endpoints) = endpoints {
-        check_endpoints(endpoints, section.sharding.as_ref(), &path, reader);
+        check_endpoints(endpoints, section, &path, reader);
     }
     let entries = endpoints.map_or(&[][..], |endpoints| &endpoints.value);
     let tls_path = format!("{path}.tls");
@@ -50,6 +52,7 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
         name: Arc::clone(&section.name.as_ref()?.value.0),
         endpoints: endpoints?.value.iter().map(|endpoint| endpoint.value.0.clone()).collect(),
         placement: section.sharding.as_ref().and_then(placement),
+        is_cluster: section.topology.value == TopologyChoice::Cluster,
         tls,
         connect_timeout: section.connect_timeout.value.0,
         request_timeout: section.request_timeout.value.0,
@@ -95,12 +98,7 @@ fn placement(section: &ShardingSection) -> Option<PlacementSettings> {
     })
 }
 
-fn check_endpoints(
-    endpoints: &At<Vec<At<Endpoint>>>,
-    sharding: Option<&ShardingSection>,
-    path: &str,
-    reader: &mut Reader<'_>,
-) {
+fn check_endpoints(endpoints: &At<Vec<At<Endpoint>>>, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) {
     let list = &endpoints.value;
     if list.is_empty() {
         error_at(endpoints, path, "endpoints", "is empty", "name the server, for example \"127.0.0.1:6379\"", reader);
@@ -111,10 +109,28 @@ fn check_endpoints(
             error_at(endpoint, path, "endpoints", &what, "remove one of them", reader);
         }
     }
-    if list.len() > 1 && sharding.is_none() {
+    let is_cluster = section.topology.value == TopologyChoice::Cluster;
+    if is_cluster && section.sharding.is_some() {
+        let help = format!("remove {}: a cluster knows where its keys are", table_header(&format!("{path}.sharding")));
+        error_at(&section.topology, path, "topology", "stands beside sharding", &help, reader);
+    }
+    let socket = list.iter().find(|endpoint| matches!(endpoint.value.0, Address::Unix(_)));
+    if let (Some(socket), true) = (socket, is_cluster) {
+        let help = "name a node by host and port: so the nodes know each other";
+        error_at(socket, path, "endpoints", "is a socket file, and the topology a cluster", help, reader);
+    }
+    if list.len() > 1 && section.sharding.is_none() && !is_cluster {
         let what = format!("has {} entries, and nothing says which of them holds a key", list.len());
-        let help = format!("add {} with distribution = \"ketama\", for example; or keep one endpoint", table_header(&format!("{path}.sharding")));
+        let help = format!(
+            "add {} with distribution = \"ketama\", for example; or keep one endpoint",
+            table_header(&format!("{path}.sharding"))
+        );
         error_at(&list[1], path, "endpoints", &what, &help, reader);
+    }
+    if let (1, Some(sharding)) = (list.len(), section.sharding.as_ref().and_then(|table| table.distribution.as_ref())) {
+        let message = format!("`{path}.sharding` does nothing with one endpoint");
+        let help = "name the other shards in endpoints, or remove the table".to_owned();
+        reader.problems.warning(&sharding.span, &format!("{path}.sharding"), message, help);
     }
     if list.len() > SHARDS_MAX {
         let what = format!("has {} entries, more than {SHARDS_MAX}", list.len());

@@ -102,10 +102,23 @@ impl Connection {
         });
     }
 
-    /// Some shards answered far more than the one whose reply is due.
+    /// The pause of a request to a cluster is over.
+    pub(super) fn retry(&self, exchange: u64) {
+        self.guarded(|| {
+            if self.session.borrow_mut().on_retry(exchange, self) {
+                self.wake();
+            }
+        });
+    }
+
+    /// Some shards may have answered far more than the one whose reply is due.
     #[cold]
-    fn outran(&self, kept: u64) {
-        let limit = self.service.listener().output_hard_cap;
+    fn check_kept(&self, kept: u64) {
+        let listener = self.service.listener();
+        let limit = if self.is_over_budget.get() { listener.output_high_water } else { listener.output_hard_cap };
+        if kept <= limit {
+            return;
+        }
         let text = "replies wait for that of a slower shard";
         self.violated(&Violation::limit("slow_shard", Culprit::Upstream, text, kept, limit));
         self.end("evicted");
@@ -159,8 +172,8 @@ impl Waiter<RespLane> for Connection {
             if self.output.buffered() + kept >= CHARGED_BYTES_MIN {
                 self.account();
             }
-            if kept as u64 > self.service.listener().output_hard_cap {
-                self.outran(kept as u64);
+            if kept > 0 {
+                self.check_kept(kept as u64);
             }
         });
         if reply.count > 0 {

@@ -4,6 +4,7 @@ use std::{
     cell::Cell,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
 };
 
 use weir_analysis::redis::{Class, Command};
@@ -12,8 +13,9 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
+use weir_engine::settings::Address;
 use weir_listener::ConnectionEntry;
-use weir_upstream::{Exchange, Refusal};
+use weir_upstream::{Exchange, Node, Refusal, SlotMap, placement::Place};
 
 use super::{AccessSample, Connection, Pinned, Shared};
 use crate::{
@@ -108,6 +110,10 @@ impl Io for Connection {
         }
     }
 
+    fn room(&self) -> u64 {
+        self.service.core.flight.room()
+    }
+
     #[inline]
     fn draw_sample(&self) -> Sample {
         Sample { is_timed: self.service.samples_stages(), is_logged: self.service.samples_access() }
@@ -148,15 +154,66 @@ impl Io for Connection {
 
     #[inline]
     fn is_sharded(&self) -> bool {
-        self.upstream.borrow().placement().is_some()
+        self.upstream.borrow().is_spread()
     }
 
-    fn shards(&self) -> u16 {
-        self.upstream.borrow().endpoints()
+    fn shards(&self) -> Vec<u16> {
+        self.upstream.borrow().shards()
     }
 
-    fn place(&self, key: &[u8]) -> u16 {
-        self.upstream.borrow().placement().map_or(0, |placement| placement.place(key))
+    fn place(&self, key: &[u8]) -> Place {
+        self.upstream.borrow().place(key)
+    }
+
+    fn shard_of(&self, group: u16) -> u16 {
+        self.upstream.borrow().slots().map_or(group, |slots| slots.owner(group))
+    }
+
+    fn keyless(&self) -> u16 {
+        self.upstream.borrow().slots().map_or(0, SlotMap::first)
+    }
+
+    fn topology(&self) -> Option<u64> {
+        self.upstream.borrow().slots().map(SlotMap::version)
+    }
+
+    fn redirected(&self, slot: Option<u16>, node: &Node, from: u16) -> Option<u16> {
+        let upstream = self.upstream.borrow();
+        let target = upstream.find(node, from)?;
+        if let (Some(slot), Some(slots)) = (slot, upstream.slots()) {
+            slots.moved(slot, target);
+            // One slot moved; others may have.
+            upstream.refresh();
+        }
+        Some(target)
+    }
+
+    fn refresh(&self) {
+        self.upstream.borrow().refresh();
+    }
+
+    fn retry_later(&self, exchange: u64, pause: Duration) {
+        let me = self.me.clone();
+        weir_engine::spawn(async move {
+            weir_engine::sleep(pause).await;
+            if let Some(connection) = me.upgrade() {
+                connection.retry(exchange);
+            }
+        })
+        .detach();
+    }
+
+    fn count_redirect(&self, kind: &'static str) {
+        self.upstream.borrow().count_redirect(kind);
+    }
+
+    fn advertised(&self) -> (String, u16) {
+        let bind = &self.service.listener().bind;
+        let host = match bind {
+            Address::Socket(address) if !address.ip().is_unspecified() => address.ip().to_string(),
+            _ => String::new(),
+        };
+        (host, bind.port().unwrap_or_default())
     }
 
     #[inline]

@@ -6,6 +6,7 @@
 //! | `lane` | an upstream connection |
 //! | `world` | [`Io`](crate::Io), with its rules asserted |
 //! | `client` | what a client must see, whatever happens |
+//! | `shards` | a client in front of several shards, or of a cluster |
 //! | `swarm` | sequences of commands and events drawn from a seed, or from the bytes of a fuzzer |
 //!
 //! Used by this crate's tests and by the fuzz target `session`; compiled only for them (feature `simulation`).
@@ -13,6 +14,7 @@
 mod client;
 mod lane;
 mod server;
+pub mod shards;
 pub mod swarm;
 mod world;
 
@@ -282,6 +284,17 @@ impl Simulation {
     /// The shell's own look, after room or a slow reader's progress.
     pub fn poke(&mut self) {
         self.is_woken = true;
+    }
+
+    /// Requests to a cluster whose pause is over are sent again; false if there are none.
+    pub fn retry(&mut self) -> bool {
+        let numbers = self.world.take_retries();
+        for &number in &numbers {
+            self.tell("retry", number.to_string().as_bytes());
+            self.is_woken |= self.session.on_retry(number, &self.world);
+            self.check();
+        }
+        !numbers.is_empty()
     }
 
     /// Everything happens that can, until nothing does any more. Gives what the client reads.

@@ -21,8 +21,23 @@ pub struct Shared {
     pub touched: BTreeMap<Vec<u8>, Vec<u64>>,
     /// MONITOR is refused.
     pub denies_monitor: bool,
-    /// Commands over shards are answered in the shape of their real replies, with the shard's number in them.
-    pub has_shards: bool,
+    /// With several, commands over them are answered in the shape of their real replies, with the shard's number in them.
+    pub shards: u16,
+    /// They are nodes of a cluster.
+    pub is_cluster: bool,
+    /// The shard of a group of keys that is not on the one of its number.
+    pub homes: BTreeMap<u16, u16>,
+    /// The shard that a group is being moved to: its home has none of its keys any more.
+    pub moving: BTreeMap<u16, u16>,
+    /// The slot that a redirection of a group speaks of, if not its own.
+    pub claims: BTreeMap<u16, u16>,
+    /// Groups for which a node is not ready just now.
+    pub busy: BTreeSet<u16>,
+}
+
+/// The group of a key among `shards`.
+pub fn group_of(key: &[u8], shards: u16) -> u16 {
+    key.iter().fold(0u16, |sum, &byte| sum.wrapping_add(byte.into())) % shards.max(1)
 }
 
 impl Shared {
@@ -47,6 +62,8 @@ pub struct ServerConnection {
     /// Channels, patterns, shard channels.
     subscriptions: [BTreeSet<Vec<u8>>; 3],
     is_monitor: bool,
+    /// ASKING was the last command.
+    is_asking: bool,
     /// State that a gateway cannot know of (a module's).
     has_foreign_state: bool,
     blocked: Option<Command>,
@@ -66,6 +83,7 @@ impl ServerConnection {
             watched: Vec::new(),
             subscriptions: Default::default(),
             is_monitor: false,
+            is_asking: false,
             has_foreign_state: false,
             blocked: None,
             backlog: VecDeque::new(),
@@ -168,6 +186,14 @@ impl ServerConnection {
         if is_subscriber && !allowed.contains(&&name[..]) {
             return encode::error(out, b"ERR Can't execute: a subscriber");
         }
+        if let Some(error) = self.redirection(&name, &command, shared) {
+            self.is_multi_dirty = self.multi.is_some();
+            return encode::error(out, error.as_bytes());
+        }
+        if name == b"ASKING" {
+            self.is_asking = true;
+            return encode::simple(out, "OK");
+        }
         if self.multi.is_some() && ![&b"EXEC"[..], b"DISCARD", b"MULTI", b"WATCH"].contains(&&name[..]) {
             return self.enqueue(command, out);
         }
@@ -221,7 +247,7 @@ impl ServerConnection {
     }
 
     fn single(&mut self, name: &[u8], command: &Command, shared: &Shared, out: &mut Vec<u8>, in_exec: bool) {
-        if shared.has_shards && self.answer_as_shard(name, command, out) {
+        if shared.shards > 1 && self.answer_as_shard(name, command, out) {
             return;
         }
         match name {
@@ -258,13 +284,44 @@ impl ServerConnection {
         }
     }
 
+    /// What a node of a cluster says of a key that is not here.
+    fn redirection(&mut self, name: &[u8], command: &Command, shared: &Shared) -> Option<String> {
+        let is_asking = std::mem::take(&mut self.is_asking);
+        let keyless: [&[u8]; 6] = [b"KEYS", b"SCAN", b"PING", b"SUBSCRIBE", b"EXEC", b"MULTI"];
+        let key = command.get(1).filter(|_| shared.is_cluster && !keyless.contains(&name))?;
+        let group = group_of(key, shared.shards);
+        let home = shared.homes.get(&group).copied().unwrap_or(group);
+        let target = shared.moving.get(&group).copied();
+        let here = self.key.shard;
+        let has_keys = match name {
+            b"MSET" => command.len() > 3,
+            b"MGET" | b"DEL" => command.len() > 2,
+            _ => false,
+        };
+        // As in Redis, a single key is either here or there.
+        if has_keys && shared.busy.contains(&group) {
+            return Some("TRYAGAIN Multiple keys request during rehashing of slot".to_owned());
+        }
+        match target {
+            Some(target) if here == home => Some(format!("ASK {group} node:{target}")),
+            Some(target) if here == target && is_asking => None,
+            _ if here != home => {
+                let claimed = shared.claims.get(&group).unwrap_or(&group);
+                Some(format!("MOVED {claimed} node:{home}"))
+            }
+            _ => None,
+        }
+    }
+
     /// False for commands that one shard answers for all.
     fn answer_as_shard(&self, name: &[u8], command: &Command, out: &mut Vec<u8>) -> bool {
         let shard = self.key.shard;
         match name {
             b"MGET" => {
                 encode::array(out, command.len() - 1);
-                command[1..].iter().for_each(|key| encode::bulk(out, &[key, &b"@"[..], shard.to_string().as_bytes()].concat()));
+                command[1..]
+                    .iter()
+                    .for_each(|key| encode::bulk(out, &[key, &b"@"[..], shard.to_string().as_bytes()].concat()));
             }
             b"MSET" | b"FLUSHALL" => encode::simple(out, "OK"),
             b"DEL" | b"EXISTS" => encode::integer(out, command.len() as i64 - 1),

@@ -3,17 +3,21 @@
 
 use std::{
     cell::{Cell, RefCell, RefMut},
-    collections::HashSet,
+    collections::{BTreeMap, HashSet, VecDeque},
     rc::Rc,
+    time::Duration,
 };
 
 use weir_analysis::redis::Command;
 use weir_base::{time::Time, violation::Violation};
 use weir_listener::ConnectionEntry;
 use weir_resp::Version;
-use weir_upstream::Refusal;
+use weir_upstream::{Node, Refusal, placement::Place};
 
-use super::{lane::Lane, server::Shared};
+use super::{
+    lane::Lane,
+    server::{Shared, group_of},
+};
 use crate::{
     io::{Full, Io, Pinning, Sample, Ticket},
     lane::{LaneKey, ServerInfo},
@@ -73,6 +77,14 @@ pub struct World {
     drawn: Cell<u64>,
     /// How many shards there are.
     shards: Cell<u16>,
+    /// The version of what the session knows of the cluster; `None`: this is none.
+    topology: Cell<Option<u64>>,
+    /// Where the session believes groups of keys to be, if not on the shard of their number.
+    known: RefCell<BTreeMap<u16, u16>>,
+    /// How often the session wished to know anew.
+    refreshes: Cell<u64>,
+    /// Requests that wait for their pause.
+    retries: RefCell<VecDeque<u64>>,
     is_logged: Cell<bool>,
     logged: RefCell<Vec<(&'static str, u64)>>,
 }
@@ -97,6 +109,10 @@ impl Default for World {
             pins: Cell::default(),
             drawn: Cell::new(0),
             shards: Cell::new(1),
+            topology: Cell::new(None),
+            known: RefCell::default(),
+            refreshes: Cell::new(0),
+            retries: RefCell::default(),
             is_logged: Cell::new(false),
             logged: RefCell::default(),
         }
@@ -114,7 +130,29 @@ impl World {
     /// Spreads the keys over `shards` servers.
     pub fn set_shards(&self, shards: u16) {
         self.shards.set(shards);
-        self.server().has_shards = shards > 1;
+        self.server().shards = shards;
+    }
+
+    /// The shards are nodes of a cluster: they say where keys are that they do not have.
+    pub fn set_cluster(&self) {
+        self.topology.set(Some(0));
+        self.server().is_cluster = true;
+    }
+
+    /// Requests that wait for their pause go on: the numbers of them.
+    pub fn take_retries(&self) -> Vec<u64> {
+        self.retries.borrow_mut().drain(..).collect()
+    }
+
+    /// The session learns where everything is.
+    pub fn learn(&self) {
+        *self.known.borrow_mut() = self.server().homes.clone();
+        self.topology.set(self.topology.get().map(|version| version + 1));
+    }
+
+    /// How often the session wished to know anew.
+    pub fn refreshes(&self) -> u64 {
+        self.refreshes.get()
     }
 
     /// What the world does.
@@ -273,7 +311,8 @@ impl World {
         assert!(policy.is_trusted, "a request before authentication");
         assert!(policy.full.is_none(), "a request although the core is full: it would get no permit");
         // Commands in a tunnel have numbers too, but no tickets.
-        assert!(ticket.number >= self.next_number.get(), "exchanges are numbered in order");
+        let is_again = self.topology.get().is_some();
+        assert!(is_again || ticket.number >= self.next_number.get(), "exchanges are numbered in order");
     }
 }
 
@@ -300,7 +339,11 @@ impl Io for World {
 
     fn batch_room(&self, _key: LaneKey) -> u64 {
         let policy = self.policy.get();
-        if policy.full.is_some() || self.is_sharded() || self.is_changing(|_| true) { 0 } else { BATCH_MAX.min(policy.admits) }
+        if policy.full.is_some() || self.is_sharded() || self.is_changing(|_| true) {
+            0
+        } else {
+            BATCH_MAX.min(policy.admits)
+        }
     }
 
     fn admit(&self, count: u64) -> bool {
@@ -319,12 +362,38 @@ impl Io for World {
         self.shards.get() > 1
     }
 
-    fn shards(&self) -> u16 {
-        self.shards.get()
+    fn shards(&self) -> Vec<u16> {
+        (0..self.shards.get()).collect()
     }
 
-    fn place(&self, key: &[u8]) -> u16 {
-        key.iter().fold(0u16, |sum, &byte| sum.wrapping_add(byte.into())) % self.shards.get()
+    fn place(&self, key: &[u8]) -> Place {
+        let group = group_of(key, self.shards.get());
+        Place { shard: self.shard_of(group), group }
+    }
+
+    fn shard_of(&self, group: u16) -> u16 {
+        self.known.borrow().get(&group).copied().unwrap_or(group)
+    }
+
+    fn topology(&self) -> Option<u64> {
+        self.topology.get()
+    }
+
+    fn redirected(&self, slot: Option<u16>, node: &Node, _from: u16) -> Option<u16> {
+        let target = Some(node.port).filter(|&port| port < self.shards.get())?;
+        if let Some(slot) = slot {
+            self.known.borrow_mut().insert(slot, target);
+            self.topology.set(self.topology.get().map(|version| version + 1));
+        }
+        Some(target)
+    }
+
+    fn refresh(&self) {
+        self.refreshes.set(self.refreshes.get() + 1);
+    }
+
+    fn retry_later(&self, exchange: u64, _pause: Duration) {
+        self.retries.borrow_mut().push_back(exchange);
     }
 
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
@@ -340,7 +409,7 @@ impl Io for World {
         let is_other = |lane: &&Lane| lane.key.shard == key.shard && (lane.key != key || lane.is_retired);
         let others = lanes.iter().filter(is_other).map(Lane::in_flight).sum::<usize>();
         assert_eq!(others, 0, "replies of two lanes could overtake each other");
-        self.next_number.set(ticket.number + ticket.count);
+        self.next_number.set(self.next_number.get().max(ticket.number + ticket.count));
         match lanes.iter_mut().find(|lane| lane.key == key) {
             Some(lane) => lane.send(request, ticket),
             None => {

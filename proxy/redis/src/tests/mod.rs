@@ -1,5 +1,6 @@
 //! The session against the simulated world: scenes first, then random runs.
 
+mod cluster;
 mod ends;
 mod knee;
 mod limits;

@@ -26,6 +26,13 @@ impl Scene {
         scene
     }
 
+    /// As [`Scene::sharded`], of a cluster.
+    pub(super) fn cluster(nodes: u16) -> Self {
+        let scene = Self::sharded(nodes);
+        scene.0.world.set_cluster();
+        scene
+    }
+
     pub(super) fn resp3() -> Self {
         let mut scene = Self::new();
         assert!(scene.says("HELLO 3").starts_with("%7\r\n"));

@@ -2,7 +2,8 @@
 
 use weir_upstream::{LossCause, Refusal};
 
-use super::scene::{Scene, bulk};
+use super::scene::{Scene, bulk, wire};
+use crate::settings::RedisListenerSettings;
 
 const CROSS_SLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
 
@@ -62,6 +63,41 @@ fn keys_of_several_shards_are_asked_for_and_put_together() {
 }
 
 #[test]
+fn a_key_without_a_value_is_refused_whole() {
+    let mut scene = Scene::sharded(3);
+    let arity = "-ERR wrong number of arguments for 'mset' command\r\n";
+    assert_eq!(scene.says("MSET a 1 b"), arity);
+    assert_eq!(scene.0.world.lane_count(), 0, "nothing was sent");
+    let foreign = "-ERR weir: SORT with BY or GET reads keys of other shards\r\n";
+    assert_eq!(scene.says("SORT a BY w_*"), foreign);
+}
+
+#[test]
+fn a_client_that_was_stopped_by_early_replies_goes_on() {
+    let settings = RedisListenerSettings { pipeline_bytes: 30, ..Default::default() };
+    let mut scene = Scene::with(settings);
+    scene.0.world.set_shards(3);
+    scene.blurts("GET a\nGET b\nGET b\nGET b\nGET b");
+    assert_eq!(answers(&mut scene, 2), "");
+    scene.blurts("GET c");
+    assert_eq!(scene.0.world.lane_count(), 2, "GET c is not taken: too much waits");
+    let read = answers(&mut scene, 1);
+    assert!(read.starts_with(&bulk("GET a|0|5")), "{read}");
+    assert!(scene.reads().ends_with(&bulk("GET c|0|6")));
+}
+
+#[test]
+fn a_transaction_waits_for_a_pin_that_passes() {
+    let mut scene = Scene::sharded(3);
+    scene.blurts("BLPOP a 0");
+    scene.reads();
+    assert_eq!(scene.blurts("MULTI\nSET b 1\nEXEC"), "");
+    scene.releases();
+    let read = scene.reads();
+    assert!(read.contains("+OK\r\n+QUEUED\r\n*1\r\n"), "{read}");
+}
+
+#[test]
 fn a_scan_visits_every_shard() {
     let mut scene = Scene::sharded(3);
     let mut cursor = "0".to_owned();
@@ -118,7 +154,9 @@ fn a_transaction_stays_on_one_shard() {
     assert_eq!(
         scene.says("MULTI\nGET a\nGET d\nPING\nEXEC"),
         "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n".to_owned()
-            + &bulk("GET a|0|5") + &bulk("GET d|0|5") + "+PONG\r\n"
+            + &bulk("GET a|0|5")
+            + &bulk("GET d|0|5")
+            + "+PONG\r\n"
     );
     assert_eq!(lane_to(&scene, 1), 0, "the shard of a and d");
     let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
@@ -157,4 +195,33 @@ fn what_cannot_be_spread_is_refused() {
     let mut scene = Scene::sharded(3);
     assert_eq!(scene.says("MONITOR"), "-ERR weir: command is not supported over several shards\r\n");
     assert!(scene.says("NO.SUCH a").starts_with("-ERR unknown command 'NO.SUCH'"));
+}
+
+#[test]
+fn a_large_command_for_several_shards_is_held_until_it_is_whole() {
+    let settings = RedisListenerSettings { stream_bytes: 1_000, transaction_bytes_max: 5_000, ..Default::default() };
+    let mut scene = Scene::with(settings);
+    scene.0.world.set_shards(3);
+    let value = "v".repeat(1_500);
+    let large = wire(&format!("MSET a {value} b {value}"));
+    assert_eq!(scene.drips(&large, 700), "+OK\r\n");
+    assert_eq!(scene.0.world.pins(), [0; 4], "it needed no lane of its own");
+    // What is not split flows as before, and what is too large is refused.
+    assert!(scene.drips(&wire(&format!("SET a {value}")), 700).starts_with('$'));
+    assert_eq!(scene.0.world.pins(), [1, 1, 0, 0]);
+    let value = "v".repeat(4_000);
+    assert_eq!(scene.drips(&wire(&format!("MSET a {value} b {value}")), 700), "-ERR weir: command too large\r\n");
+    assert_eq!(scene.says("GET b"), bulk("GET b|0|4"));
+}
+
+#[test]
+fn a_pin_that_passes_makes_way_for_one_elsewhere() {
+    let mut scene = Scene::sharded(3);
+    scene.blurts("BLPOP a 0");
+    scene.reads();
+    assert_eq!(scene.blurts("BLPOP b 0"), "");
+    scene.releases();
+    assert!(scene.reads().starts_with("*3\r\n$1\r\na\r\n"));
+    scene.releases();
+    assert!(scene.reads().starts_with("*3\r\n$1\r\nb\r\n"));
 }

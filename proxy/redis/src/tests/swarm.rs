@@ -2,7 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::simulation::swarm::{Seeded, run};
+use crate::simulation::{
+    shards,
+    swarm::{Seeded, run},
+};
 
 /// Runs in each test. `WEIR_SEEDS` asks for more, `WEIR_SEED` for one.
 const SEEDS: u64 = 256;
@@ -11,16 +14,30 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
 }
 
-#[test]
-fn whatever_happens_each_client_gets_its_own_replies() {
+fn each_seed(what: impl Fn(&mut Seeded)) {
     let seeds = match number("WEIR_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("WEIR_SEEDS").unwrap_or(SEEDS),
     };
     for seed in seeds {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(&mut Seeded::new(seed)))) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| what(&mut Seeded::new(seed)))) {
             eprintln!("run it again: WEIR_SEED={seed} cargo test -p weir-redis swarm");
             resume_unwind(panic);
         }
     }
+}
+
+#[test]
+fn whatever_happens_each_client_gets_its_own_replies() {
+    each_seed(run);
+}
+
+#[test]
+fn whatever_happens_to_shards_replies_keep_their_order() {
+    each_seed(|choice| shards::run(choice, false));
+}
+
+#[test]
+fn whatever_a_cluster_does_nothing_overtakes() {
+    each_seed(|choice| shards::run(choice, true));
 }

@@ -106,7 +106,7 @@ fn once_prints_a_frame_with_quantiles_of_the_window() {
     assert_eq!(state.failure, None);
     request.record_many(100_000, 990);
     request.record_many(10_000_000, 10);
-    let wait = core.histogram(&catalog::LANE_POOL_ACQUIRE_WAIT, &["redis-main"]);
+    let wait = core.histogram(&catalog::LANE_POOL_ACQUIRE_WAIT, &["redis-main", "127.0.0.1:6379"]);
     wait.record_many(3_000, 10);
     state.accept(client.sample());
     let frame = crate::top::render::plain(&mut state, 80);

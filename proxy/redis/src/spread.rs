@@ -1,0 +1,175 @@
+//! Where a command goes, if keys are spread over several shards: whole to one, in parts to some, or to all.
+
+use std::collections::HashMap;
+
+use weir_analysis::redis::{
+    self, Args, Class, Command, FindKeys, KeyError, KeyFlags, Keys, RequestPolicy, ResponsePolicy,
+};
+use weir_resp::encode;
+use weir_upstream::placement::Place;
+
+use crate::{
+    gather::{Fold, Merge, split_cursor},
+    io::Io,
+    refusal,
+    session::Request,
+};
+
+/// Where a command goes.
+pub(crate) enum Destination {
+    /// Whole, to the shard of these keys; without keys to a stable one.
+    One(Option<Place>),
+    /// To each of these shards its part of the command.
+    Parts { parts: Vec<Wire>, merge: Merge },
+}
+
+/// A request for one shard.
+pub(crate) struct Wire {
+    pub(crate) shard: u16,
+    /// The group of its keys, if it has any.
+    pub(crate) group: Option<u16>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The positions of keys that decide the shard. A shard channel is one in a cluster only: else PUBLISH and SUBSCRIBE of all
+/// kinds meet on one shard.
+pub(crate) fn placed(keys: &Keys, is_cluster: bool) -> impl Iterator<Item = usize> {
+    keys.iter().filter(move |key| is_cluster || !key.flags.contains(KeyFlags::NOT_KEY)).map(|key| key.index)
+}
+
+/// Where all keys are; `None` without keys, or if the command is malformed.
+///
+/// # Errors
+/// The text to answer: they are not of one group, or not all of them are told.
+pub(crate) fn one_place(command: &Command, request: &Request<'_>, io: &impl Io) -> Result<Option<Place>, &'static str> {
+    let mut keys = Keys::new();
+    if redis::keys(command, request, &mut keys).is_err() {
+        return Ok(None);
+    }
+    if keys.is_incomplete() && command.name.starts_with("sort") {
+        return Err(refusal::FOREIGN_KEYS);
+    }
+    let mut places = placed(&keys, io.topology().is_some()).map(|index| io.place(request.text(index)));
+    let Some(first) = places.next() else { return Ok(None) };
+    if places.all(|place| place == first) { Ok(Some(first)) } else { Err(refusal::CROSS_SLOT) }
+}
+
+pub(crate) fn shard_of(place: Option<Place>, io: &impl Io) -> u16 {
+    place.map_or_else(|| io.keyless(), |place| place.shard)
+}
+
+/// How the replies of all shards are merged, if the command concerns all data, whatever shard it is on. INFO and the like do
+/// too, and are answered by one.
+fn everywhere(command: &Command) -> Option<Merge> {
+    let is_told = matches!(command.request_policy, RequestPolicy::AllShards | RequestPolicy::AllNodes);
+    let is_forwarded = is_told && !matches!(command.class, Class::Local(_));
+    is_forwarded.then(|| Merge::over_all(command.response_policy, command.name)).flatten()
+}
+
+/// The command cannot be left to one shard.
+pub(crate) fn goes_everywhere(command: &Command) -> bool {
+    everywhere(command).is_some() || command.name == "scan"
+}
+
+/// Where the command goes.
+///
+/// # Errors
+/// The text to answer instead.
+pub(crate) fn destination(
+    command: &'static Command,
+    request: &Request<'_>,
+    io: &impl Io,
+) -> Result<Destination, Vec<u8>> {
+    if command.name == "scan" {
+        return Ok(scan(request, io));
+    }
+    if let Some(merge) = everywhere(command) {
+        let shards = io.shards();
+        if shards.is_empty() {
+            // Nobody is known yet; the first endpoint says what is wrong.
+            return Ok(Destination::One(None));
+        }
+        let part = |shard| Wire { shard, group: None, bytes: request.with_wire(<[u8]>::to_vec) };
+        return Ok(Destination::Parts { parts: shards.into_iter().map(part).collect(), merge });
+    }
+    let text = match one_place(command, request, io) {
+        Ok(place) => return Ok(Destination::One(place)),
+        Err(text) => text,
+    };
+    // A count of keys would have to be counted anew.
+    let is_splittable = command.keys.iter().all(|spec| matches!(spec.find, FindKeys::Range { .. }));
+    let merge = match (command.request_policy, command.response_policy) {
+        _ if !is_splittable => return Err(text.into()),
+        (RequestPolicy::MultiShard, ResponsePolicy::Default) => Merge::InOrder(Vec::new()),
+        (RequestPolicy::MultiShard, ResponsePolicy::AllSucceeded) => Merge::AllSucceeded,
+        (RequestPolicy::MultiShard, ResponsePolicy::AggSum) => Merge::Fold(Fold::Sum),
+        // MSETNX too: half of it done would be neither of its two outcomes.
+        _ => return Err(text.into()),
+    };
+    split(command, request, merge, io)
+}
+
+/// To each shard the command with its own keys, and what belongs to each of them (the values of MSET).
+///
+/// # Errors
+/// The text to answer: the last key has no value.
+fn split(
+    command: &'static Command,
+    request: &Request<'_>,
+    mut merge: Merge,
+    io: &impl Io,
+) -> Result<Destination, Vec<u8>> {
+    let mut keys = Keys::new();
+    let found: Result<(), KeyError> = redis::keys(command, request, &mut keys);
+    let positions: Vec<usize> = placed(&keys, io.topology().is_some()).collect();
+    let (Ok(()), [first, second, ..], Some(last)) = (found, &positions[..], positions.last()) else {
+        return Err(refusal::CROSS_SLOT.into());
+    };
+    let (first, step) = (*first, second - first);
+    let behind = last + step;
+    if behind > request.argc() {
+        // MSET of a key without a value: in parts it would become an empty one.
+        let mut text = Vec::new();
+        redis::text::wrong_arity(&mut text, command);
+        return Err(text);
+    }
+    // Part, and its arguments.
+    let mut parts: Vec<(Place, Vec<&[u8]>)> = Vec::new();
+    let mut part_of: HashMap<u16, usize> = HashMap::new();
+    let mut order = Vec::with_capacity(positions.len());
+    for position in positions {
+        let place = io.place(request.text(position));
+        let part = *part_of.entry(place.group).or_insert_with(|| {
+            parts.push((place, (0..first).map(|index| request.text(index)).collect()));
+            parts.len() - 1
+        });
+        parts[part].1.extend((position..position + step).map(|index| request.text(index)));
+        order.push(part as u16);
+    }
+    if let Merge::InOrder(wanted) = &mut merge {
+        *wanted = order;
+    }
+    let wire = |(place, mut args): (Place, Vec<&[u8]>)| {
+        args.extend((behind..request.argc()).map(|index| request.text(index)));
+        let mut bytes = Vec::new();
+        encode::command(&mut bytes, args);
+        Wire { shard: place.shard, group: Some(place.group), bytes }
+    };
+    Ok(Destination::Parts { parts: parts.into_iter().map(wire).collect(), merge })
+}
+
+/// One page of one shard: the cursor tells which. A cursor that is no number is for a server to refuse.
+fn scan(request: &Request<'_>, io: &impl Io) -> Destination {
+    let cursor = std::str::from_utf8(request.text(1)).ok().and_then(|text| text.parse().ok());
+    let shards = io.shards();
+    let count = shards.len() as u16;
+    let Some((at, cursor)) = cursor.map(|cursor| split_cursor(cursor, count)) else { return Destination::One(None) };
+    let Some(&shard) = shards.get(usize::from(at)) else { return Destination::One(None) };
+    let cursor = cursor.to_string();
+    let mut bytes = Vec::new();
+    let args: Vec<&[u8]> =
+        (0..request.argc()).map(|index| if index == 1 { cursor.as_bytes() } else { request.text(index) }).collect();
+    encode::command(&mut bytes, args);
+    let parts = vec![Wire { shard, group: None, bytes }];
+    Destination::Parts { parts, merge: Merge::Page { shard: at, shards: count } }
+}

@@ -1,0 +1,127 @@
+//! A cluster behind one listener: nodes that send requests elsewhere. With three of them `a` is in group 1, `b` in 2 and
+//! `c` in 0, and each group is at home on the node of its number.
+
+use weir_upstream::{LossCause, Refusal};
+
+use super::scene::{Scene, bulk};
+use crate::io::Io as _;
+
+#[test]
+fn a_moved_key_is_followed() {
+    let mut scene = Scene::cluster(3);
+    scene.0.world.server().homes.insert(1, 2);
+    assert_eq!(scene.says("SET a 1\nGET a\nGET b"), bulk("SET a 1|0|4") + &bulk("GET a|0|5") + &bulk("GET b|0|3"));
+    // From now on it is known.
+    assert_eq!(scene.says("GET a"), bulk("GET a|0|6"));
+    assert_eq!(scene.0.world.lane_count(), 2, "nobody asked the third");
+}
+
+#[test]
+fn a_key_on_the_move_is_asked_for_there_once() {
+    let mut scene = Scene::cluster(3);
+    scene.0.world.server().moving.insert(1, 0);
+    assert_eq!(scene.says("GET a"), bulk("GET a|0|3"), "ASK, ASKING, GET");
+    assert_eq!(scene.says("GET a"), bulk("GET a|0|6"), "and again: the map did not change");
+    assert_eq!(scene.says("MGET a b c"), "*3\r\n".to_owned() + &["a@0", "b@2", "c@0"].map(bulk).concat());
+}
+
+#[test]
+fn nothing_overtakes_a_redirected_request() {
+    let mut scene = Scene::cluster(3);
+    scene.0.world.server().homes.insert(1, 2);
+    scene.blurts("SET a 1");
+    scene.answers_one();
+    // MOVED has come, SET is on its way to the new home.
+    assert_eq!(scene.blurts("GET a\nGET c"), "");
+    assert_eq!(scene.0.world.lane_count(), 2, "GET c waits: GET a stands in front of it");
+    assert_eq!(scene.reads(), bulk("SET a 1|0|2") + &bulk("GET a|0|3") + &bulk("GET c|0|4"));
+}
+
+#[test]
+fn a_redirection_to_nobody_ends() {
+    let mut scene = Scene::cluster(3);
+    scene.0.world.server().homes.insert(1, 7);
+    // Nobody is at home there: the address is not known, so the request is tried again until it has had enough.
+    scene.blurts("GET a");
+    let mut tries = 0;
+    loop {
+        let read = scene.reads();
+        if !read.is_empty() {
+            assert_eq!(read, "-ERR weir: the key is being moved to another node, try again\r\n");
+            break;
+        }
+        assert!(scene.0.retry());
+        tries += 1;
+    }
+    assert_eq!(tries, 30);
+    assert!(scene.0.world.refreshes() >= 30);
+    assert_eq!(scene.says("GET b"), bulk("GET b|0|32"));
+}
+
+#[test]
+fn a_busy_slot_is_tried_again() {
+    let mut scene = Scene::cluster(3);
+    scene.0.world.server().busy.insert(1);
+    assert_eq!(scene.says("MGET a d\nGET b"), "");
+    scene.0.world.server().busy.clear();
+    assert!(scene.0.retry());
+    assert_eq!(scene.reads(), "*2\r\n".to_owned() + &bulk("a@1") + &bulk("d@1") + &bulk("GET b|0|2"));
+}
+
+#[test]
+fn a_redirection_that_is_refused_wakes_who_waits_for_it() {
+    let mut scene = Scene::cluster(3);
+    scene.0.world.server().homes.insert(1, 2);
+    scene.blurts("GET a\nSELECT 0\nPING");
+    scene.0.world.set(|policy| policy.refusal = Some(Refusal::BreakerOpen));
+    assert_eq!(scene.reads(), "-ERR weir: upstream unavailable, breaker open\r\n+OK\r\n+PONG\r\n");
+}
+
+#[test]
+fn what_a_script_says_moves_no_slot() {
+    let mut scene = Scene::cluster(3);
+    scene.0.world.server().homes.insert(1, 0);
+    // The key is of group 1, so what is said of another one is an answer.
+    scene.0.world.server().claims.insert(1, 2);
+    assert_eq!(scene.says("GET a"), "-ERR weir: the key is being moved to another node, try again\r\n");
+    assert_eq!(scene.0.world.place(b"b").shard, 2);
+}
+
+#[test]
+fn what_comes_later_is_not_overtaken_by_a_second_try() {
+    let mut scene = Scene::cluster(3);
+    scene.0.world.server().busy.insert(1);
+    let told = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
+    assert_eq!(scene.says("MSET a 1 d 1\nSET a 2"), told.to_owned() + &bulk("SET a 2|0|2"));
+}
+
+#[test]
+fn a_transaction_follows_its_keys() {
+    let mut scene = Scene::cluster(3);
+    scene.0.world.server().homes.insert(1, 2);
+    assert_eq!(scene.says("MULTI\nSET a 1\nEXEC"), "+OK\r\n+QUEUED\r\n");
+    scene.0.world.learn();
+    assert!(scene.0.retry());
+    assert_eq!(scene.reads(), "*1\r\n".to_owned() + &bulk("SET a 1|0|6"));
+}
+
+#[test]
+fn a_lost_node_costs_what_was_sent_there() {
+    let mut scene = Scene::cluster(3);
+    scene.blurts("GET a\nGET b");
+    scene.0.flush(0);
+    scene.0.lose(0, LossCause::Closed);
+    assert_eq!(scene.reads(), "-ERR weir: upstream connection lost\r\n".to_owned() + &bulk("GET b|0|1"));
+}
+
+#[test]
+fn clients_that_know_clusters_see_one_node() {
+    let mut scene = Scene::cluster(3);
+    assert!(scene.says("CLUSTER SLOTS").starts_with("*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n"));
+    assert!(scene.says("CLUSTER NODES").contains("myself,master - 0 0 1 connected 0-16383\n"));
+    assert!(scene.says("CLUSTER SHARDS").starts_with("*1\r\n*4\r\n$5\r\nslots\r\n"));
+    assert!(scene.says("CLUSTER INFO").contains("cluster_state:ok\r\n"));
+    assert_eq!(scene.says("CLUSTER KEYSLOT {foo}bar"), ":12182\r\n");
+    assert_eq!(scene.says("READONLY\nREADWRITE\nSELECT 0"), "+OK\r\n+OK\r\n+OK\r\n");
+    assert_eq!(scene.says("SELECT 1"), "-ERR SELECT is not allowed in cluster mode\r\n");
+}

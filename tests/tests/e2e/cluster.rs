@@ -1,0 +1,224 @@
+//! A Redis Cluster behind one address, as clients see it that know nothing of clusters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use weir_tests::client::Client;
+use weir_tests::cluster::Cluster;
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::server::Kind;
+use weir_tests::stream::Address;
+use weir_tests::wire::{bulk, bulk_array, encode, shown};
+
+const KEYS: usize = 500;
+
+fn before(cluster: &Cluster) -> Gateway {
+    // Two seeds: the gateway finds the others.
+    let seeds: Vec<&Address> = cluster.addresses().take(2).collect();
+    let config = Config::to_all(seeds)
+        .workers(2)
+        .upstream("topology = \"cluster\"")
+        .upstream("[upstream.health]\ninterval = \"100ms\"\ntimeout = \"100ms\"");
+    Gateway::start(config)
+}
+
+#[test]
+fn a_plain_client_uses_the_whole_cluster() {
+    for kind in Kind::ALL {
+        let cluster = Cluster::start(kind, 3, 0);
+        let gateway = before(&cluster);
+        let mut client = gateway.connect();
+        let keys: Vec<String> = (0..KEYS).map(|n| format!("user:{n}")).collect();
+        let mut words = vec!["MSET".to_owned()];
+        words.extend(keys.iter().flat_map(|key| [key.clone(), format!("value of {key}")]));
+        client.expect(&words, b"+OK\r\n");
+        let requests: Vec<u8> = keys.iter().flat_map(|key| encode(&["GET", key])).collect();
+        client.send(&requests);
+        for key in &keys {
+            assert_eq!(bulk(&client.reply()), format!("value of {key}").into_bytes());
+        }
+        let mut words = vec!["MGET".to_owned()];
+        words.extend(keys.iter().rev().cloned());
+        let wanted = keys.iter().rev().map(|key| format!("value of {key}").into_bytes());
+        assert!(bulk_array(&client.call(&words)).into_iter().eq(wanted));
+        let counts: Vec<usize> = cluster
+            .nodes
+            .iter()
+            .map(|node| String::from_utf8_lossy(&bulk(&node.connect().call(&["DBSIZE"]))).parse().expect("a number"))
+            .collect();
+        assert_eq!(counts.iter().sum::<usize>(), KEYS);
+        assert!(counts.iter().all(|&count| count > 50), "{counts:?}");
+        client.expect(&["DBSIZE"], format!(":{KEYS}\r\n").as_bytes());
+        client.expect(&["RENAME", "{user:1}:a", "user:1"], b"-ERR no such key\r\n");
+        client.expect(&["RENAME", "user:1", "user:2"], b"-CROSSSLOT Keys in request don't hash to the same slot\r\n");
+        client.expect(&["MULTI"], b"+OK\r\n");
+        client.expect(&["INCR", "{user:1}:n"], b"+QUEUED\r\n");
+        client.expect(&["GET", "user:1"], b"+QUEUED\r\n");
+        client.expect(&["EXEC"], b"*2\r\n:1\r\n$15\r\nvalue of user:1\r\n");
+        // A client that knows clusters sends everything here too.
+        let slots = client.call(&["CLUSTER", "SLOTS"]);
+        let port = format!(":{}\r\n", gateway.address.tcp().port());
+        let text = String::from_utf8_lossy(&slots).into_owned();
+        assert!(text.starts_with("*1\r\n*3\r\n:0\r\n:16383\r\n") && text.contains(&port), "{text}");
+    }
+}
+
+/// A writer counts each of its keys up and knows what it must find.
+fn write(address: &Address, id: usize, stop: &AtomicBool, seen: &Seen) {
+    let mut client = Client::connect(address);
+    let keys: Vec<String> = (0..20).map(|n| format!("writer:{id}:{n}")).collect();
+    let mut counts = vec![0u64; keys.len()];
+    let mut is_certain = vec![true; keys.len()];
+    while !stop.load(Ordering::Relaxed) {
+        let requests: Vec<u8> = keys.iter().flat_map(|key| encode(&["INCR", key])).collect();
+        client.send(&requests);
+        for (at, key) in keys.iter().enumerate() {
+            let reply = client.reply();
+            if reply.starts_with(b"-") {
+                // It may have been executed or not: what the key says next is right.
+                is_certain[at] = false;
+                seen.refused.fetch_add(1, Ordering::Relaxed);
+                *seen.last_error.lock().expect("no panic") = Some((Instant::now(), shown(&reply)));
+                continue;
+            }
+            let came: u64 =
+                String::from_utf8_lossy(&bulk(&reply)).parse().unwrap_or_else(|_| panic!("{}", shown(&reply)));
+            let wanted = counts[at] + 1;
+            if is_certain[at] {
+                assert_eq!(came, wanted, "{key}: an acknowledged write is lost, or a reply is another's");
+            } else {
+                assert!(came >= wanted, "{key}: {came} after {wanted}: an acknowledged write is lost");
+            }
+            (counts[at], is_certain[at]) = (came, true);
+            seen.answered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    answered: AtomicU64,
+    refused: AtomicU64,
+    last_error: std::sync::Mutex<Option<(Instant, String)>>,
+}
+
+/// Writers all the while that `disturb` does something to the cluster.
+fn under_writes(cluster: &mut Cluster, disturb: impl FnOnce(&mut Cluster, &Seen)) -> Arc<Seen> {
+    let gateway = before(cluster);
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::new(Seen::default());
+    let writers: Vec<_> = (0..8)
+        .map(|id| {
+            let (address, stop, seen) = (gateway.address.clone(), stop.clone(), seen.clone());
+            std::thread::spawn(move || write(&address, id, &stop, &seen))
+        })
+        .collect();
+    progress(&seen);
+    disturb(cluster, &seen);
+    progress(&seen);
+    stop.store(true, Ordering::Relaxed);
+    writers.into_iter().for_each(|writer| writer.join().expect("no write was lost"));
+    eprintln!("{:?} answered, {:?} refused", seen.answered, seen.refused);
+    seen
+}
+
+/// Waits until some thousand more writes are answered.
+fn progress(seen: &Seen) {
+    let target = seen.answered.load(Ordering::Relaxed) + 4_000;
+    weir_tests::deadline::until_true("more writes", || seen.answered.load(Ordering::Relaxed) >= target);
+}
+
+#[test]
+fn slots_move_under_writes_and_nobody_notices() {
+    let mut cluster = Cluster::start(Kind::Redis, 3, 0);
+    let seen = under_writes(&mut cluster, |cluster, seen| {
+        // Slots of keys that are written to.
+        for n in 0..12 {
+            let slot = slot_of(cluster, &format!("writer:{}:{n}", n % 8));
+            let to = (cluster.owner(slot) + 1) % 3;
+            let from = cluster.begin_move(slot, to);
+            progress(seen);
+            while cluster.move_keys(slot, from, to, 10) > 0 {}
+            progress(seen);
+            cluster.end_move(slot, to);
+        }
+    });
+    let error = seen.last_error.lock().expect("no panic").clone();
+    assert_eq!(seen.refused.load(Ordering::Relaxed), 0, "{error:?}");
+}
+
+fn slot_of(cluster: &Cluster, key: &str) -> u16 {
+    let reply = cluster.nodes[0].connect().call(&["CLUSTER", "KEYSLOT", key]);
+    String::from_utf8_lossy(&bulk(&reply)).parse().expect("a slot")
+}
+
+#[test]
+fn a_failover_by_hand_loses_nothing() {
+    let mut cluster = Cluster::start(Kind::Redis, 3, 1);
+    under_writes(&mut cluster, |cluster, seen| {
+        for slot in [100, 8_000, 16_000] {
+            let primary = cluster.owner(slot);
+            let replica = cluster.replica_of(primary);
+            cluster.nodes[replica].connect().expect(&["CLUSTER", "FAILOVER"], b"+OK\r\n");
+            weir_tests::deadline::until_true("the replica to take over", || cluster.owner(slot) == replica);
+            cluster.wait_well();
+            progress(seen);
+        }
+    });
+}
+
+#[test]
+fn a_dead_primary_costs_its_slots_until_its_replica_takes_over() {
+    let mut cluster = Cluster::start(Kind::Redis, 3, 1);
+    let primary = cluster.owner(100);
+    let replica = cluster.replica_of(primary);
+    let gateway = before(&cluster);
+    let mut client = gateway.connect();
+    // Keys of each primary, safe on the replicas too.
+    let keys: Vec<String> = (0..60).map(|n| format!("user:{n}")).collect();
+    for key in &keys {
+        client.expect(&["SET", key, key], b"+OK\r\n");
+    }
+    until_in_step(&cluster);
+    let lost: Vec<bool> = keys.iter().map(|key| cluster.owner(slot_of(&cluster, key)) == primary).collect();
+    cluster.nodes[primary].kill();
+    let killed = Instant::now();
+    let mut refused = 0;
+    loop {
+        let mut is_whole = true;
+        for (key, &is_lost) in keys.iter().zip(&lost) {
+            let reply = client.call(&["GET", key]);
+            match reply.starts_with(b"-") {
+                // The others may refuse for a moment too: `cluster-require-full-coverage` is Redis's default.
+                true => {
+                    is_whole = false;
+                    refused += 1;
+                    let text = shown(&reply);
+                    assert!(is_lost || text.starts_with("-CLUSTERDOWN"), "{key}: {text}");
+                }
+                false => assert_eq!(bulk(&reply), key.as_bytes()),
+            }
+        }
+        if is_whole && cluster.nodes[replica].connect().call(&["ROLE"]).windows(6).any(|part| part == b"master") {
+            break;
+        }
+        assert!(killed.elapsed() < Duration::from_secs(30), "the gateway did not find the new primary");
+    }
+    eprintln!("{refused} refused, whole again after {:?}", killed.elapsed());
+    assert!(refused > 0, "a dead primary is noticed");
+}
+
+/// Every write of every primary is on its replica.
+fn until_in_step(cluster: &Cluster) {
+    weir_tests::deadline::until_true("the replicas to be in step", || {
+        cluster.nodes.iter().all(|node| {
+            let info = String::from_utf8(bulk(&node.connect().call(&["INFO", "replication"]))).expect("text");
+            let offset = |name: &str, end: &str| {
+                let rest = info.split_once(name).map(|(_, rest)| rest)?;
+                rest.split(end).next().map(str::to_owned)
+            };
+            info.contains("role:slave") || offset("master_repl_offset:", "\r\n") == offset(",offset=", ",")
+        })
+    });
+}
