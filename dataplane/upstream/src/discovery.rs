@@ -49,6 +49,8 @@ pub struct Topology {
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     is_wanted: Cell<bool>,
+    /// Nobody answered the last time: wishes do not make it come earlier.
+    has_failed: Cell<bool>,
     due: Cell<Time>,
 }
 
@@ -59,11 +61,11 @@ impl Schedule {
     }
 
     fn is_due(&self, now: Time) -> bool {
-        self.is_wanted.get() || now >= self.due.get()
+        (self.is_wanted.get() && !self.has_failed.get()) || now >= self.due.get()
     }
 
     fn done(&self, now: Time, is_good: bool) {
-        self.is_wanted.set(false);
+        self.has_failed.set(!is_good);
         self.due.set(now.saturating_add(if is_good { INTERVAL } else { RETRY }));
     }
 }
@@ -79,9 +81,7 @@ pub(crate) async fn discovery_loop<P: LaneProtocol, W: Waiter<P>>(
             // What is wanted while it runs is wanted again: the answer may be older than the wish.
             schedule.is_wanted.set(false);
             let is_good = discover(&upstream, &mut next).await;
-            let is_wanted = schedule.is_wanted.get();
             schedule.done(turn::now(), is_good);
-            schedule.is_wanted.set(is_wanted);
         }
         weir_engine::sleep(LOOK).await;
     }
@@ -90,10 +90,11 @@ pub(crate) async fn discovery_loop<P: LaneProtocol, W: Waiter<P>>(
 /// Asks one node after the other until one answers, each time another one first: one that was cut off from the others goes on
 /// saying what it knew.
 async fn discover<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, next: &mut usize) -> bool {
-    let count = usize::from(upstream.endpoint_count());
-    for attempt in 0..count {
-        let number = (*next + attempt) % count;
-        let answered = ask(upstream, number as u16).await.and_then(|(asked, topology)| {
+    let members = upstream.members();
+    for attempt in 0..members.len() {
+        let at = (*next + attempt) % members.len();
+        let number = members[at];
+        let answered = ask(upstream, number).await.and_then(|(asked, topology)| {
             // A node that has been thrown out knows nothing, and what it says would cut off everybody.
             match upstream.take_topology(&asked, &topology) {
                 true => Ok(()),
@@ -102,10 +103,10 @@ async fn discover<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, next
         });
         match answered {
             Ok(()) => {
-                *next = number + 1;
+                *next = at + 1;
                 return true;
             }
-            Err(error) => upstream.discovery_failed(number as u16, &error),
+            Err(error) => upstream.discovery_failed(number, &error),
         }
     }
     false

@@ -31,6 +31,8 @@ pub(crate) struct Endpoint {
     /// When a lost lane was last counted as a failure.
     lost_at: Cell<Option<Time>>,
     metrics: Rc<EndpointMetrics>,
+    /// It is configured, or was in the cluster when that was asked last. Others may be anybody by now.
+    pub(crate) is_member: Cell<bool>,
 }
 
 impl Endpoint {
@@ -46,6 +48,7 @@ impl Endpoint {
             breaker: RefCell::new(Breaker::new(settings.breaker.clone())),
             lost_at: Cell::new(None),
             metrics: Rc::new(EndpointMetrics::new(metrics, &address.to_string())),
+            is_member: Cell::new(true),
         })
     }
 

@@ -20,7 +20,7 @@ use crate::{
     health::{Health, probe_loop},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
     pinned::PinnedPool,
-    placement::{Place, Placement, SHARDS_MAX},
+    placement::{Place, Placement},
     protocol::{LaneProtocol, LossCause, Refusal, Waiter},
     settings::UpstreamSettings,
     shared::SharedLane,
@@ -29,6 +29,10 @@ use crate::{
 
 /// How often deadlines of waiting exchanges are looked at. A request timeout is exact to this.
 const DEADLINE_LOOK: Duration = Duration::from_millis(50);
+
+/// Addresses of one cluster in the life of an upstream. Nodes that are replaced get new ones, and numbers are not given twice:
+/// at ten nodes replaced a day this lasts for four years.
+const ENDPOINTS_MAX: usize = 16_384;
 
 /// Shared lanes by key and by number among those of one key.
 type SharedLanes<P, W> = HashMap<(<P as LaneProtocol>::Key, u16), Rc<SharedLane<P, W>>>;
@@ -197,7 +201,14 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// The numbers of the endpoints that have keys.
     pub fn shards(&self) -> Vec<u16> {
         match &self.spread {
-            Spread::Slots(slots) => slots.primaries(),
+            Spread::Slots(slots) => {
+                let (mut primaries, endpoints) = (slots.primaries(), self.endpoints.borrow());
+                // The same order on every worker, and whatever slots move.
+                primaries.sort_by_key(|&number| {
+                    endpoints.get(usize::from(number)).map(|one| one.connector().endpoint.clone())
+                });
+                primaries
+            }
             Spread::No | Spread::Hashed(_) => (0..self.endpoint_count()).collect(),
         }
     }
@@ -213,7 +224,14 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     pub fn find(&self, node: &Node, named_by: u16) -> Option<u16> {
         let endpoints = self.endpoints.borrow();
         let address = node.address(&endpoints.get(usize::from(named_by))?.connector().endpoint)?;
-        endpoints.iter().position(|endpoint| endpoint.connector().endpoint == address).map(|at| at as u16)
+        let is_there = |endpoint: &Rc<Endpoint>| endpoint.is_member.get() && endpoint.connector().endpoint == address;
+        endpoints.iter().position(is_there).map(|at| at as u16)
+    }
+
+    /// The numbers of the endpoints that may be asked about the cluster.
+    pub(crate) fn members(&self) -> Vec<u16> {
+        let endpoints = self.endpoints.borrow();
+        (0..).zip(endpoints.iter()).filter(|(_, endpoint)| endpoint.is_member.get()).map(|(number, _)| number).collect()
     }
 
     /// Asks the cluster soon who has what.
@@ -229,19 +247,20 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// Takes what `asked` said of the cluster; false if that is nothing.
     pub(crate) fn take_topology(&self, asked: &Address, topology: &Topology) -> bool {
         let Some(slots) = self.slots() else { return false };
-        let ranges: Vec<(u16, u16, u16)> = topology
-            .ranges
-            .iter()
-            .filter_map(|(first, last, node)| Some((*first, *last, self.number(node.address(asked)?)?)))
-            .collect();
+        if topology.ranges.is_empty() {
+            return false;
+        }
+        for endpoint in self.endpoints.borrow().iter().skip(self.settings.endpoints.len()) {
+            endpoint.is_member.set(endpoint.connector().endpoint == *asked);
+        }
         for node in &topology.nodes {
             // So that a redirection may lead there.
             node.address(asked).and_then(|address| self.number(address));
         }
-        if !ranges.is_empty() {
-            slots.replace(ranges.iter().copied());
-        }
-        !ranges.is_empty()
+        let number = |node: &Node| self.number(node.address(asked)?);
+        let ranges = topology.ranges.iter().filter_map(|(first, last, node)| Some((*first, *last, number(node)?)));
+        slots.replace(ranges.collect::<Vec<_>>());
+        true
     }
 
     /// Endpoint number `number` did not say who is in the cluster.
@@ -254,9 +273,10 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     fn number(&self, address: Address) -> Option<u16> {
         let mut endpoints = self.endpoints.borrow_mut();
         if let Some(at) = endpoints.iter().position(|endpoint| endpoint.connector().endpoint == address) {
+            endpoints[at].is_member.set(true);
             return Some(at as u16);
         }
-        if endpoints.len() >= SHARDS_MAX {
+        if endpoints.len() >= ENDPOINTS_MAX {
             return None;
         }
         let endpoint = Endpoint::new(&address, &self.settings, Arc::default(), &self.metrics).ok()?;

@@ -445,8 +445,9 @@ impl Connection {
     fn follow_upstream(&self) {
         let current = self.service.upstream();
         let is_other = !Rc::ptr_eq(&self.upstream.borrow(), &current);
+        let is_plain = !self.upstream.borrow().is_spread() && !current.is_spread();
         if is_other
-            && self.session.try_borrow().is_ok_and(|session| session.is_quiet() && !session.is_bound())
+            && self.session.try_borrow().is_ok_and(|session| session.is_quiet() && (is_plain || !session.is_bound()))
             && self.pinned.borrow().is_none()
         {
             *self.upstream.borrow_mut() = current;

@@ -114,6 +114,10 @@ impl State {
                 return self.error(io, text);
             }
         };
+        if self.must_wait_for_cluster(io) {
+            self.hold = Some(Hold::Quiet);
+            return Taken::Held;
+        }
         let may_go = self.may_go(Some(command), io);
         if let Err(taken) = may_go.and_then(|()| self.need_pin(reason, key, Some(command), io)) {
             return taken;

@@ -2,7 +2,7 @@
 
 use weir_analysis::redis::ResponsePolicy;
 use weir_resp::{ReplyFramer, ReplyLimits, encode};
-use weir_upstream::FrameKind;
+use weir_upstream::{FrameKind, placement::SHARDS_MAX};
 
 /// What becomes of the replies of several shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +19,10 @@ pub(crate) enum Merge {
     NotNull,
     /// Integers, or arrays of them element by element.
     Fold(Fold),
-    /// The only part is a page of SCAN: its cursor gets the shard's number.
+    /// The only part is a page of SCAN: its cursor gets the shard's place among all.
     Page {
-        /// The shard that was asked.
-        shard: u16,
+        /// The place of the shard that was asked.
+        place: u16,
         /// How many there are.
         shards: u16,
     },
@@ -151,7 +151,7 @@ impl Gather {
             }
             Merge::Concatenate => concatenate(&parts, &mut out),
             Merge::Fold(fold) => fold_parts(&parts, fold, &mut out),
-            Merge::Page { shard, shards } => parts.first().and_then(|part| page(&part.bytes, shard, shards, &mut out)),
+            Merge::Page { place, shards } => parts.first().and_then(|part| page(&part.bytes, place, shards, &mut out)),
         };
         if fits.is_none() {
             out.clear();
@@ -255,23 +255,24 @@ fn fold_parts(parts: &[Part], fold: Fold, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The number of the shard that `cursor` asks, and the cursor there. Cursors of the client count shards in their last place:
-/// a server's own cursor must not be taken for the end of all.
-pub(crate) fn split_cursor(cursor: u64, shards: u16) -> (u16, u64) {
-    let shards = u64::from(shards.max(1));
-    ((cursor % shards) as u16, cursor / shards)
+/// Cursors of the client count shards in their last digit, to this base, however many there are just now.
+const CURSOR_BASE: u64 = SHARDS_MAX as u64;
+
+/// The place of the shard that `cursor` asks, and the cursor there.
+pub(crate) fn split_cursor(cursor: u64) -> (u16, u64) {
+    ((cursor % CURSOR_BASE) as u16, cursor / CURSOR_BASE)
 }
 
-fn page(reply: &[u8], shard: u16, shards: u16, out: &mut Vec<u8>) -> Option<()> {
+fn page(reply: &[u8], place: u16, shards: u16, out: &mut Vec<u8>) -> Option<()> {
     let mut elements = Elements::of(reply).filter(|elements| elements.count == 2)?;
     let cursor = elements.next()?;
     let digits = &cursor[cursor.windows(2).position(|pair| pair == b"\r\n")? + 2..];
     let cursor: u64 = std::str::from_utf8(digits.strip_suffix(b"\r\n")?).ok()?.parse().ok()?;
     let next = match cursor {
-        0 if shard + 1 < shards => u64::from(shard) + 1,
+        0 if place + 1 < shards => u64::from(place) + 1,
         0 => 0,
         // A server whose cursors use the upper bits too leaves no room.
-        cursor => cursor.checked_mul(shards.into())?.checked_add(shard.into())?,
+        cursor => cursor.checked_mul(CURSOR_BASE)?.checked_add(place.into())?,
     };
     encode::array(out, 2);
     encode::bulk(out, next.to_string().as_bytes());
@@ -347,16 +348,14 @@ mod tests {
 
     #[test]
     fn a_scan_goes_from_shard_to_shard() {
-        let page = |cursor: u64, shard| {
+        let page = |cursor: u64, place| {
             let reply = format!("*2\r\n${}\r\n{cursor}\r\n*1\r\n$1\r\nk\r\n", cursor.to_string().len());
-            merged(Merge::Page { shard, shards: 3 }, &[&reply])
+            merged(Merge::Page { place, shards: 3 }, &[&reply])
         };
         assert_eq!(page(0, 0), "*2\r\n$1\r\n1\r\n*1\r\n$1\r\nk\r\n");
-        assert_eq!(page(5, 1), "*2\r\n$2\r\n16\r\n*1\r\n$1\r\nk\r\n");
+        assert_eq!(page(5, 1), "*2\r\n$4\r\n5121\r\n*1\r\n$1\r\nk\r\n");
         assert_eq!(page(0, 2), "*2\r\n$1\r\n0\r\n*1\r\n$1\r\nk\r\n");
         assert_eq!(page(u64::MAX, 1), format!("-{MISMATCH}\r\n"));
-        assert_eq!(split_cursor(0, 3), (0, 0));
-        assert_eq!(split_cursor(1, 3), (1, 0));
-        assert_eq!(split_cursor(16, 3), (1, 5));
+        assert_eq!([0, 1, 5_121].map(split_cursor), [(0, 0), (1, 0), (1, 5)]);
     }
 }

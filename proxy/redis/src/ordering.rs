@@ -75,10 +75,16 @@ impl Ordering {
         self.done
     }
 
-    /// Bytes of replies that wait for their turn, and of requests kept for a second try.
+    /// Bytes of replies that wait for their turn.
+    #[inline]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.waiting_bytes + self.early_bytes + self.gathered_bytes
+    }
+
+    /// The same, and bytes of requests kept for a second try.
     #[inline]
     pub(crate) fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes + self.early_bytes + self.attempts_bytes + self.gathered_bytes
+        self.kept_bytes() + self.attempts_bytes
     }
 
     /// The number that the next exchange will get.

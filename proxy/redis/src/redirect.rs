@@ -40,6 +40,8 @@ pub(crate) struct Attempt {
     tries: u8,
     /// Between two tries.
     is_waiting: bool,
+    /// It runs a script, which may say such words of itself, after it has done something.
+    is_script: bool,
     /// The error that is arriving.
     line: Vec<u8>,
     /// Its answer has begun, and is one.
@@ -57,6 +59,7 @@ impl Attempt {
             hops: 0,
             tries: 0,
             is_waiting: false,
+            is_script: false,
             line: Vec::new(),
             is_answered: false,
         }
@@ -123,6 +126,13 @@ impl State {
         self.attempts.push_back(attempt);
     }
 
+    /// The request that was kept last runs a script.
+    pub(crate) fn note_script(&mut self) {
+        if let Some(last) = self.attempts.back_mut() {
+            last.is_script = true;
+        }
+    }
+
     /// The exchange has been answered.
     #[inline]
     pub(crate) fn forget_attempt(&mut self, exchange: u64) {
@@ -183,30 +193,29 @@ impl State {
         Some(answer.into())
     }
 
-    /// As [`State::unless_redirected`], of a request that is not kept: one on the client's own lane. It is not sent again, but
-    /// what it tells of the cluster counts.
-    fn unless_moved<'a>(&self, bytes: &'a [u8], end: Option<FrameKind>, io: &impl Io) -> Cow<'a, [u8]> {
+    /// As [`State::unless_redirected`], of a request that is not kept: one on the client's own lane. It is not sent again.
+    pub(crate) fn unless_moved<'a>(&self, bytes: &'a [u8], end: Option<FrameKind>, io: &impl Io) -> Cow<'a, [u8]> {
         let is_told = end == Some(FrameKind::Error) && io.topology().is_some() && bytes.first() == Some(&b'-');
-        let Some((key, _)) = self.pins.as_ref().filter(|_| is_told) else { return bytes.into() };
+        if !is_told {
+            return bytes.into();
+        }
         match advice(&bytes[1..], false) {
-            Advice::Moved(slot, node) => {
+            Advice::Answer => bytes.into(),
+            Advice::Moved(..) | Advice::Ask(_) => {
                 io.refresh();
-                let _ = io.redirected(Some(slot), &node, key.shard);
                 error_line(refusal::NOT_FOLLOWED).into()
             }
-            Advice::Ask(_) => error_line(refusal::NOT_FOLLOWED).into(),
             Advice::Later | Advice::Aborted | Advice::Down => {
                 io.refresh();
                 bytes.into()
             }
-            Advice::Answer => bytes.into(),
         }
     }
 
     /// Does what a node advises.
     fn follow(&mut self, exchange: u64, advice: Advice, io: &impl Io) -> Followed {
         let Some(attempt) = self.attempt(exchange) else { return Followed::No };
-        let (from, hops) = (attempt.shard, attempt.hops);
+        let (from, hops, is_script) = (attempt.shard, attempt.hops, attempt.is_script);
         if advice == Advice::Answer {
             return Followed::No;
         }
@@ -215,17 +224,24 @@ impl State {
             io.refresh();
             return Followed::No;
         };
+        let is_asking = matches!(advice, Advice::Ask(_));
         let (node, moved) = match advice {
             Advice::Answer => return Followed::No,
             Advice::Down => {
                 io.refresh();
                 return Followed::No;
             }
+            Advice::Later | Advice::Aborted if is_script => return Followed::No,
             Advice::Later if self.is_followed(exchange, slot) => return Followed::No,
             Advice::Later => return self.try_later(exchange, TRIES_MAX, io),
             Advice::Aborted if self.is_followed(exchange, slot) => return Followed::No,
             Advice::Aborted => return self.try_later(exchange, ABORTED_TRIES_MAX, io),
             Advice::Moved(of, _) if of != slot => return Followed::No,
+            // What a script says must not move the slot for others; the map will know if it is true.
+            Advice::Moved(_, node) if is_script => {
+                io.refresh();
+                (node, None)
+            }
             Advice::Moved(_, node) => (node, Some(slot)),
             Advice::Ask(node) => (node, None),
         };
@@ -239,8 +255,8 @@ impl State {
         if let Some(attempt) = self.attempt(exchange) {
             attempt.hops += 1;
         }
-        io.count_redirect(if moved.is_some() { "moved" } else { "ask" });
-        match self.send_again(exchange, target, moved.is_none(), io) {
+        io.count_redirect(if is_asking { "ask" } else { "moved" });
+        match self.send_again(exchange, target, is_asking, io) {
             Ok(()) => Followed::Yes,
             Err(refusal) => Followed::Refused(refusal),
         }
@@ -278,13 +294,18 @@ impl State {
         let Some(slot) = attempt.slot else { return false };
         let target = io.shard_of(slot);
         let must_wait = self.must_wait(exchange, slot, target, io);
-        if must_wait && matches!(self.try_later(exchange, TRIES_MAX, io), Followed::Yes) {
-            return false;
-        }
-        let Err(refusal) = self.send_again(exchange, target, false, io) else { return false };
-        io.count_shed(refusal.name());
+        let line = if must_wait {
+            match self.try_later(exchange, TRIES_MAX, io) {
+                Followed::Yes => return false,
+                _ => error_line(refusal::NOT_FOLLOWED),
+            }
+        } else {
+            let Err(refusal) = self.send_again(exchange, target, false, io) else { return false };
+            io.count_shed(refusal.name());
+            error_line(&refusal::refused(refusal))
+        };
         self.give_up_attempt(exchange);
-        self.on_reply(exchange, &error_line(&refusal::refused(refusal)), Some(FrameKind::Error), io)
+        self.on_reply(exchange, &line, Some(FrameKind::Error), io)
     }
 
     /// Sends a kept request to `target`.

@@ -512,7 +512,7 @@ impl Session {
     /// Bytes of replies that wait for their turn.
     #[inline]
     pub fn kept_bytes(&self) -> usize {
-        if self.state.is_sharded { self.state.order.waiting_bytes() } else { 0 }
+        if self.state.is_sharded { self.state.order.kept_bytes() } else { 0 }
     }
 
     /// Holds because the core is full.

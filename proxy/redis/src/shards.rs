@@ -1,6 +1,6 @@
 //! Which shard a command goes to, where the upstream has several; and commands that go to more than one.
 
-use weir_analysis::redis::{self, Args, Command, Keys, RequestPolicy, Resolved};
+use weir_analysis::redis::{self, Args, Categories, Command, Keys, RequestPolicy, Resolved};
 use weir_resp::encode;
 use weir_upstream::FrameKind;
 
@@ -32,8 +32,12 @@ impl State {
         if goes_everywhere(command) {
             return Err(refusal::NOT_OVER_SHARDS);
         }
-        let place = one_place(command, request, io)?;
-        Ok(self.key_at(place.map_or_else(|| io.keyless(), |place| place.shard)))
+        let shard = match one_place(command, request, io)? {
+            Some(place) => place.shard,
+            // Where the state is that it may speak of: UNSUBSCRIBE alone, say.
+            None => self.pins.as_ref().map_or_else(|| io.keyless(), |(key, _)| key.shard),
+        };
+        Ok(self.key_at(shard))
     }
 
     /// As [`State::lane_key`], for a command of which only the beginning is here; `None` if that does not tell.
@@ -61,7 +65,7 @@ impl State {
             || self.is_held_whole
             || self.transaction.is_some()
             || !self.is_authenticated
-            || io.full().is_some()
+            || io.full() == Some(Full::Buffered)
         {
             return false;
         }
@@ -100,7 +104,7 @@ impl State {
         };
         if self.tunnel.is_some() {
             return match destination {
-                Destination::One(place) if self.is_pinned_at(shard_of(place, io)) => {
+                Destination::One(place) if place.is_none_or(|place| self.is_pinned_at(place.shard)) => {
                     self.forward_in_tunnel(command, request, io)
                 }
                 _ => {
@@ -139,6 +143,9 @@ impl State {
                 match request.with_wire(|wire| self.send_at((shard, group), wire, ticket, io)) {
                     Ok(()) => {
                         self.order.sent();
+                        if command.categories.contains(Categories::SCRIPTING) {
+                            self.note_script();
+                        }
                         Taken::Yes
                     }
                     Err(refusal) => self.refuse(refusal, io),

@@ -163,7 +163,7 @@ fn scan(request: &Request<'_>, io: &impl Io) -> Destination {
     let cursor = std::str::from_utf8(request.text(1)).ok().and_then(|text| text.parse().ok());
     let shards = io.shards();
     let count = shards.len() as u16;
-    let Some((at, cursor)) = cursor.map(|cursor| split_cursor(cursor, count)) else { return Destination::One(None) };
+    let Some((at, cursor)) = cursor.map(split_cursor) else { return Destination::One(None) };
     let Some(&shard) = shards.get(usize::from(at)) else { return Destination::One(None) };
     let cursor = cursor.to_string();
     let mut bytes = Vec::new();
@@ -171,5 +171,5 @@ fn scan(request: &Request<'_>, io: &impl Io) -> Destination {
         (0..request.argc()).map(|index| if index == 1 { cursor.as_bytes() } else { request.text(index) }).collect();
     encode::command(&mut bytes, args);
     let parts = vec![Wire { shard, group: None, bytes }];
-    Destination::Parts { parts, merge: Merge::Page { shard: at, shards: count } }
+    Destination::Parts { parts, merge: Merge::Page { place: at, shards: count } }
 }

@@ -181,7 +181,7 @@ impl State {
                 }
             }
         }
-        if self.pins.is_none() && (io.must_settle(key) || self.must_wait_for_cluster(io)) {
+        if self.must_wait_for_cluster(io) || (self.pins.is_none() && io.must_settle(key)) {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
         }

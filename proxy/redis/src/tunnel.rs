@@ -295,7 +295,12 @@ impl State {
 
     pub(crate) fn on_frame(&mut self, bytes: &[u8], end: Option<FrameKind>, is_push: bool, io: &impl Io) -> bool {
         let version = self.version;
-        let Some(tunnel) = &mut self.tunnel else { return self.on_notice(bytes, end, io) };
+        if self.tunnel.is_none() {
+            return self.on_notice(bytes, end, io);
+        }
+        let moved = self.unless_moved(bytes, end, io);
+        let bytes = &*moved;
+        let Some(tunnel) = &mut self.tunnel else { return false };
         let (frame, head) = match tunnel.frame {
             Some(frame) => (frame, None),
             None => {

@@ -31,6 +31,8 @@ pub struct Shared {
     pub moving: BTreeMap<u16, u16>,
     /// The slot that a redirection of a group speaks of, if not its own.
     pub claims: BTreeMap<u16, u16>,
+    /// What scripts answer.
+    pub script_error: Option<String>,
     /// Groups for which a node is not ready just now.
     pub busy: BTreeSet<u16>,
 }
@@ -251,6 +253,9 @@ impl ServerConnection {
             return;
         }
         match name {
+            b"EVAL" if shared.script_error.is_some() => {
+                encode::error(out, shared.script_error.as_deref().unwrap_or_default().as_bytes());
+            }
             b"SELECT" => match std::str::from_utf8(&command[1]).ok().and_then(|text| text.parse().ok()) {
                 Some(db) if db < DATABASES => {
                     self.db = db;
@@ -288,7 +293,9 @@ impl ServerConnection {
     fn redirection(&mut self, name: &[u8], command: &Command, shared: &Shared) -> Option<String> {
         let is_asking = std::mem::take(&mut self.is_asking);
         let keyless: [&[u8]; 6] = [b"KEYS", b"SCAN", b"PING", b"SUBSCRIBE", b"EXEC", b"MULTI"];
-        let key = command.get(1).filter(|_| shared.is_cluster && !keyless.contains(&name))?;
+        // A script's key stands behind the script and the count.
+        let at = if name == b"EVAL" { 3 } else { 1 };
+        let key = command.get(at).filter(|_| shared.is_cluster && !keyless.contains(&name))?;
         let group = group_of(key, shared.shards);
         let home = shared.homes.get(&group).copied().unwrap_or(group);
         let target = shared.moving.get(&group).copied();

@@ -125,3 +125,38 @@ fn clients_that_know_clusters_see_one_node() {
     assert_eq!(scene.says("READONLY\nREADWRITE\nSELECT 0"), "+OK\r\n+OK\r\n+OK\r\n");
     assert_eq!(scene.says("SELECT 1"), "-ERR SELECT is not allowed in cluster mode\r\n");
 }
+
+#[test]
+fn a_script_is_not_run_twice_for_what_it_says() {
+    let mut scene = Scene::cluster(3);
+    let said = "-TRYAGAIN Multiple keys request during rehashing of slot\r\n";
+    scene.0.world.server().script_error = Some("TRYAGAIN Multiple keys request during rehashing of slot".to_owned());
+    assert_eq!(scene.says("EVAL x 1 a"), said);
+    assert!(!scene.0.retry());
+    // A redirection is followed for this request, and moves the slot for nobody.
+    scene.0.world.server().script_error = Some("MOVED 1 node:2".to_owned());
+    scene.says("EVAL x 1 a");
+    assert_eq!(scene.0.world.place(b"a").shard, 1);
+}
+
+#[test]
+fn a_subscriber_of_a_shard_channel_can_unsubscribe() {
+    let mut scene = Scene::cluster(3);
+    assert!(scene.says("SSUBSCRIBE a").contains("ssubscribe"));
+    assert_eq!(lane_of_pin(&scene), 1, "the shard of the channel");
+    assert!(scene.says("SUNSUBSCRIBE").contains("sunsubscribe"));
+    assert!(!scene.is_pinned());
+}
+
+#[test]
+fn a_refused_subscription_names_no_node() {
+    let mut scene = Scene::cluster(3);
+    scene.0.world.server().homes.insert(1, 2);
+    assert_eq!(scene.says("SSUBSCRIBE a"), "-ERR weir: the key is being moved to another node, try again\r\n");
+    assert!(scene.0.world.refreshes() > 0);
+}
+
+fn lane_of_pin(scene: &Scene) -> u16 {
+    let world = &scene.0.world;
+    world.with_lane(world.lane_count() - 1, |lane, _| lane.key.shard)
+}
