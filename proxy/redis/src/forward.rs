@@ -1,7 +1,6 @@
 //! Requests on their way to the upstream, and replies on their way back.
 
 use weir_analysis::redis::Command;
-use weir_resp::encode;
 use weir_upstream::{FrameKind, Refusal};
 
 use crate::{
@@ -246,9 +245,7 @@ impl State {
         }
         self.order.forget_beginning(exchange);
         self.give_up_attempt(exchange);
-        let mut line = Vec::with_capacity(text.len() + 3);
-        encode::error(&mut line, text.as_bytes());
-        self.on_reply(exchange, &line, Some(FrameKind::Error), io)
+        self.on_reply(exchange, &refusal::line(text), Some(FrameKind::Error), io)
     }
 
     /// Hands a piece of a frame to the client.
@@ -318,8 +315,7 @@ impl State {
 
     /// As [`State::error`], for texts that repeat what the client wrote.
     pub(crate) fn error_line(&mut self, io: &impl Io, text: &[u8]) -> Taken {
-        let mut line = Vec::with_capacity(text.len() + 3);
-        encode::error(&mut line, text);
+        let line = refusal::line(text);
         io.count_error(&line);
         self.local(io, |out| out.extend_from_slice(&line));
         Taken::Yes

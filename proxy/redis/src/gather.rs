@@ -4,6 +4,8 @@ use weir_analysis::redis::ResponsePolicy;
 use weir_resp::{ReplyFramer, ReplyLimits, encode};
 use weir_upstream::{FrameKind, placement::SHARDS_MAX};
 
+use crate::refusal;
+
 /// What becomes of the replies of several shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Merge {
@@ -169,12 +171,10 @@ fn failure(parts: &[Part]) -> Vec<u8> {
         return first.to_vec();
     }
     let text = first.strip_prefix(b"-").unwrap_or(first).trim_ascii_end();
-    let mut line = Vec::new();
     let done = parts.len() - failed;
     let mut whole = format!("ERR weir: done on {done} of {} shards; another said: ", parts.len()).into_bytes();
     whole.extend_from_slice(text);
-    encode::error(&mut line, &whole);
-    line
+    refusal::line(whole)
 }
 
 /// Elements of a reply that is an array (or a set, in RESP3).

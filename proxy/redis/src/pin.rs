@@ -3,7 +3,6 @@
 use std::fmt;
 
 use weir_analysis::redis::Command;
-use weir_resp::encode;
 use weir_upstream::{LossCause, Refusal};
 
 use crate::{
@@ -282,9 +281,7 @@ impl State {
             false => !self.order.is_muted(self.order.oldest()),
         };
         if is_heard {
-            let mut line = Vec::new();
-            encode::error(&mut line, refusal::STATE_LOST.as_bytes());
-            self.pass(&line, true, io);
+            self.pass(&refusal::line(refusal::STATE_LOST), true, io);
         }
         self.cut();
     }

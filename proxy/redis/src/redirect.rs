@@ -6,7 +6,6 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use weir_resp::encode;
 use weir_upstream::{FrameKind, Node, Refusal};
 
 use crate::{
@@ -152,7 +151,7 @@ impl State {
 
     /// A request is on its way by another path than the one it was given first.
     pub(crate) fn is_redirecting(&self) -> bool {
-        self.attempts.iter().any(Attempt::was_redirected)
+        self.last_redirected.is_some_and(|last| last >= self.order.oldest())
     }
 
     fn attempt(&mut self, exchange: u64) -> Option<&mut Attempt> {
@@ -182,11 +181,11 @@ impl State {
         let is_redirection = matches!(advice, Advice::Moved(..) | Advice::Ask(_));
         let answer = match self.follow(exchange, advice, io) {
             Followed::Yes => return None,
-            Followed::No if is_redirection => error_line(refusal::NOT_FOLLOWED),
+            Followed::No if is_redirection => refusal::line(refusal::NOT_FOLLOWED),
             Followed::No => line,
             Followed::Refused(refusal) => {
                 io.count_shed(refusal.name());
-                error_line(&refusal::refused(refusal))
+                refusal::line(refusal::refused(refusal))
             }
         };
         self.give_up_attempt(exchange);
@@ -203,7 +202,7 @@ impl State {
             Advice::Answer => bytes.into(),
             Advice::Moved(..) | Advice::Ask(_) => {
                 io.refresh();
-                error_line(refusal::NOT_FOLLOWED).into()
+                refusal::line(refusal::NOT_FOLLOWED).into()
             }
             Advice::Later | Advice::Aborted | Advice::Down => {
                 io.refresh();
@@ -255,6 +254,7 @@ impl State {
         if let Some(attempt) = self.attempt(exchange) {
             attempt.hops += 1;
         }
+        self.last_redirected = self.last_redirected.max(Some(exchange));
         io.count_redirect(if is_asking { "ask" } else { "moved" });
         match self.send_again(exchange, target, is_asking, io) {
             Ok(()) => Followed::Yes,
@@ -282,6 +282,7 @@ impl State {
         let Some(attempt) = self.attempt(exchange).filter(|attempt| attempt.tries < most) else { return Followed::No };
         attempt.tries += 1;
         attempt.is_waiting = true;
+        self.last_redirected = self.last_redirected.max(Some(exchange));
         io.count_redirect("later");
         io.retry_later(exchange, PAUSE);
         Followed::Yes
@@ -297,12 +298,12 @@ impl State {
         let line = if must_wait {
             match self.try_later(exchange, TRIES_MAX, io) {
                 Followed::Yes => return false,
-                _ => error_line(refusal::NOT_FOLLOWED),
+                _ => refusal::line(refusal::NOT_FOLLOWED),
             }
         } else {
             let Err(refusal) = self.send_again(exchange, target, false, io) else { return false };
             io.count_shed(refusal.name());
-            error_line(&refusal::refused(refusal))
+            refusal::line(refusal::refused(refusal))
         };
         self.give_up_attempt(exchange);
         self.on_reply(exchange, &line, Some(FrameKind::Error), io)
@@ -321,12 +322,6 @@ impl State {
             false => io.forward(key, &attempt.wire, ticket),
         }
     }
-}
-
-fn error_line(text: &str) -> Vec<u8> {
-    let mut line = Vec::with_capacity(text.len() + 3);
-    encode::error(&mut line, text.as_bytes());
-    line
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Every way to say no, in Redis's own words where it has them (Redis 7.0.15), else `ERR weir: …`.
 
+use weir_resp::encode;
 use weir_upstream::{LossCause, Refusal};
 
 pub(crate) const NO_AUTH: &str = "NOAUTH Authentication required.";
@@ -54,6 +55,14 @@ pub(crate) const HELLO_PINNED: &str =
 pub(crate) const SUBSCRIPTIONS: &str = "ERR weir: too many subscriptions";
 /// The client's lane, and the state on it, is gone.
 pub(crate) const STATE_LOST: &str = "ERR weir: upstream connection lost, session state is gone";
+
+/// `text` as an error reply.
+pub(crate) fn line(text: impl AsRef<[u8]>) -> Vec<u8> {
+    let text = text.as_ref();
+    let mut line = Vec::with_capacity(text.len() + 3);
+    encode::error(&mut line, text);
+    line
+}
 
 /// The error line for a request that the upstream never got.
 pub(crate) fn refused(refusal: Refusal) -> String {

@@ -125,6 +125,8 @@ pub(crate) struct State {
     pub(crate) is_sharded: bool,
     /// Requests to a cluster that are not answered yet, by number.
     pub(crate) attempts: VecDeque<Attempt>,
+    /// The latest of them that went another way than it was sent first.
+    pub(crate) last_redirected: Option<u64>,
     /// The version of the slot map by which they were sent.
     pub(crate) topology: u64,
     /// The lane that the command at the front of the input asked for has come, or will not.
@@ -179,6 +181,7 @@ impl Session {
                 is_held_whole: false,
                 is_sharded: false,
                 attempts: VecDeque::new(),
+                last_redirected: None,
                 topology: 0,
                 pin_answer: None,
                 is_room_refused: false,

@@ -1,7 +1,6 @@
 //! Which shard a command goes to, where the upstream has several; and commands that go to more than one.
 
 use weir_analysis::redis::{self, Args, Categories, Command, Keys, RequestPolicy, Resolved};
-use weir_resp::encode;
 use weir_upstream::FrameKind;
 
 use crate::{
@@ -161,8 +160,7 @@ impl State {
         for (part, number) in parts.iter().zip(first..) {
             if let Err(refusal) = self.send_at((part.shard, part.group), &part.bytes, Ticket::new(number), io) {
                 io.count_shed(refusal.name());
-                let mut line = Vec::new();
-                encode::error(&mut line, refusal::refused(refusal).as_bytes());
+                let line = refusal::line(refusal::refused(refusal));
                 self.on_reply(number, &line, Some(FrameKind::Error), io);
             }
         }

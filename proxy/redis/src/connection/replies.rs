@@ -158,6 +158,7 @@ impl Waiter<RespLane> for Connection {
                 0 | 1 => session.on_reply(reply.exchange, reply.bytes, reply.end, self),
                 count => session.on_replies(reply.exchange, count, reply.bytes, self),
             };
+            let kept = session.kept_bytes();
             drop(session);
             if !self.access.borrow().is_empty() {
                 self.note_access(&reply);
@@ -168,7 +169,6 @@ impl Waiter<RespLane> for Connection {
             if wake || self.service.drain_state() != Drain::Off {
                 self.wake();
             }
-            let kept = self.session.borrow().kept_bytes();
             if self.output.buffered() + kept >= CHARGED_BYTES_MIN {
                 self.account();
             }
