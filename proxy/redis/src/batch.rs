@@ -6,7 +6,8 @@ use crate::{
     io::{Io, Sample, Ticket},
     ordering::ReplyMode,
     refusal,
-    session::{Request, State},
+    request::Request,
+    state::State,
 };
 
 /// Commands next to each other in the input that wait to be sent together.

@@ -11,7 +11,8 @@ use crate::{
     local::parse_integer,
     ordering::ReplyMode,
     refusal,
-    session::{Request, State, Taken},
+    request::Request,
+    state::{State, Taken},
 };
 
 const HELP: &[&str] = &[

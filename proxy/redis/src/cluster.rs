@@ -9,7 +9,8 @@ use weir_upstream::placement::{HashTag, SLOTS, slot};
 
 use crate::{
     io::Io,
-    session::{Request, State, Taken},
+    request::Request,
+    state::{State, Taken},
 };
 
 /// The id of the one node. Clients compare ids and nothing else.

@@ -9,7 +9,8 @@ use crate::{
     ordering::ReplyMode,
     pin::PinReason,
     refusal,
-    session::{Hold, Request, State, Taken},
+    request::Request,
+    state::{Hold, State, Taken},
 };
 
 impl State {

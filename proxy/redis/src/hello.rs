@@ -10,7 +10,8 @@ use crate::{
     local::parse_integer,
     pin::PinReason,
     refusal,
-    session::{Hold, Request, State, Taken},
+    request::Request,
+    state::{Hold, State, Taken},
 };
 
 const DEFAULT_USER: &str = "default";

@@ -7,8 +7,9 @@ use crate::{
     io::{Io, Ticket},
     pin::PinReason,
     refusal,
-    session::{Hold, Request, State, Taken},
+    request::Request,
     settings::UnknownCommands,
+    state::{Hold, State, Taken},
 };
 
 impl State {

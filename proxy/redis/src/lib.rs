@@ -12,6 +12,7 @@
 //! | `patience` | deadlines of messages, of silence, of slow reading |
 //! | `io` | what a session asks of its shell |
 //! | `session` | bytes in, what to do next |
+//! | `request` / `state` | one command; what is known between two of them |
 //! | `judge` | what is a command, may it pass, which way does it go |
 //! | `forward` | requests to the upstream, replies back |
 //! | `spread` | where a command goes: whole to a shard, in parts to some, or to all |
@@ -50,6 +51,7 @@ mod patience;
 mod pin;
 mod redirect;
 mod refusal;
+mod request;
 mod service;
 mod session;
 pub mod settings;
@@ -57,6 +59,7 @@ mod shards;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 mod spread;
+mod state;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,8 @@ use crate::{
     database::DbChange,
     io::{Io, Ticket},
     refusal,
-    session::{Hold, Request, State, Taken},
+    request::Request,
+    state::{Hold, State, Taken},
 };
 
 impl State {

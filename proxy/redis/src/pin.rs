@@ -10,7 +10,7 @@ use crate::{
     lane::LaneKey,
     ordering::ReplyMode,
     refusal,
-    session::{Hold, State, Taken},
+    state::{Hold, State, Taken},
     stream::Streaming,
 };
 

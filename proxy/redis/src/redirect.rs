@@ -11,7 +11,7 @@ use weir_upstream::{FrameKind, Node, Refusal};
 use crate::{
     io::{Io, Ticket},
     refusal,
-    session::State,
+    state::State,
 };
 
 /// Redirections of one request; after that its last error is the answer.

@@ -9,8 +9,9 @@ use crate::{
     lane::LaneKey,
     redirect::Attempt,
     refusal,
-    session::{Hold, Request, State, Taken},
+    request::Request,
     spread::{Destination, Wire, destination, goes_everywhere, one_place, placed, shard_of},
+    state::{Hold, State, Taken},
 };
 
 impl State {

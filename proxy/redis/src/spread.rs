@@ -12,7 +12,7 @@ use crate::{
     gather::{Fold, Merge, split_cursor},
     io::Io,
     refusal,
-    session::Request,
+    request::Request,
 };
 
 /// Where a command goes.

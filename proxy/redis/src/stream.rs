@@ -8,7 +8,8 @@ use crate::{
     lane::LaneKey,
     pin::{NoPin, PinReason},
     refusal,
-    session::{Hold, Request, State},
+    request::Request,
+    state::{Hold, State},
 };
 
 /// The answer to a large command that must be held whole to be understood (SUBSCRIBE with 10,000 channels, say).

@@ -9,7 +9,8 @@ use crate::{
     lane::LaneKey,
     pin::PinReason,
     refusal,
-    session::{Hold, Request, State, Taken},
+    request::Request,
+    state::{Hold, State, Taken},
 };
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";

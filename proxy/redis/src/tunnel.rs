@@ -16,7 +16,8 @@ use crate::{
     io::Io,
     pin::PinReason,
     refusal,
-    session::{Hold, Request, State, Taken},
+    request::Request,
+    state::{Hold, State, Taken},
 };
 
 const FENCE: &[u8] = b"*1\r\n$4\r\nPING\r\n";

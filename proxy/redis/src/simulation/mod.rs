@@ -30,8 +30,9 @@ pub use self::{
 use crate::{
     io::{Io as _, Pinning},
     refusal,
-    session::{Hold, Next, Session},
+    session::{Next, Session},
     settings::RedisListenerSettings,
+    state::Hold,
 };
 
 /// Bytes of one chunk of the client: what the gateway's receive buffers hold.
