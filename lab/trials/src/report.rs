@@ -395,12 +395,17 @@ fn course_charts(found: &KneeResult) -> Vec<Chart> {
         })
     });
     let bars: Vec<Bar> = bars.collect();
-    vec![
+    let mut charts = vec![
         field("latency second by second", "p99 sojourn, ms", true, |second| Some(second.p99_us? as f64 / 1e3)),
         field("completed second by second", "completed", false, |second| Some(second.completed as f64)),
-        field("failed second by second", "refused, failed, skipped", false, |second| Some(second.failed as f64)),
-        Chart::Bars(Bars { title: format!("{title}: share of its CPU at the knee"), lines: bars }),
-    ]
+    ];
+    let has_failed = |(_, course): (&Seen, &Course)| course.until_window_ends().iter().any(|second| second.failed > 0);
+    if shown.iter().any(|(trial, _)| trial.is_some_and(has_failed)) {
+        let failed = |second: &CourseSecond| Some(second.failed as f64);
+        charts.push(field("failed second by second", "refused, failed, skipped", false, failed));
+    }
+    charts.push(Chart::Bars(Bars { title: format!("{title}: share of its CPU at the knee"), lines: bars }));
+    charts
 }
 
 fn trials(found: &KneeResult) -> Table {
