@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::options::Options;
+use super::peers::backend::Backend;
 use super::peers::origin::Origin;
 use super::peers::weir::{Program, arm_settings};
 use super::peers::{Arm, floor, name, peer};
@@ -28,17 +29,18 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// Starts every arm that was asked for.
-    pub(crate) fn start(options: &Options, place: &Place, origin: &Origin, weir: Option<&Program>) -> Result<Self> {
+    pub(crate) fn start(options: &Options, place: &Place, backend: &Backend, weir: Option<&Program>) -> Result<Self> {
+        let origin = &backend.servers[0];
         let mut fleet = Self { arms: Vec::new(), missing: Vec::new(), broken: Vec::new() };
         for arm in options.arms.iter().copied() {
             weir_parties::interrupt::check()?;
             let started = match (arm, weir) {
-                (name::ENVOY, _) => peer::start(place, (arm, "envoy"), origin.port, options.envoy.as_deref()),
-                (name::TWEMPROXY, _) => peer::start(place, (arm, "twemproxy"), origin.port, None),
-                (name::HAPROXY, _) => peer::start(place, (arm, "haproxy"), origin.port, None),
+                (name::ENVOY, _) => peer::start(place, (arm, "envoy"), backend, options.envoy.as_deref()),
+                (name::TWEMPROXY, _) => peer::start(place, (arm, "twemproxy"), backend, None),
+                (name::HAPROXY, _) => peer::start(place, (arm, "haproxy"), backend, None),
                 (name::FLOOR, _) => floor::start(place, origin.port),
                 (name::DIRECT, _) => Ok(direct(origin)),
-                (_, Some(weir)) => start_weir(arm, place, origin, weir),
+                (_, Some(weir)) => start_weir(arm, place, backend, weir),
                 (_, None) => continue,
             };
             match started {
@@ -64,11 +66,11 @@ pub(crate) fn is_weir(arm: &str) -> bool {
     arm.starts_with(name::WEIR)
 }
 
-fn start_weir(arm: &'static str, place: &Place, origin: &Origin, weir: &Program) -> Result<Arm> {
+fn start_weir(arm: &'static str, place: &Place, backend: &Backend, weir: &Program) -> Result<Arm> {
     if arm != name::WEIR && !weir.is_configurable() {
         anyhow::bail!("the command given by --weir-command reads no configuration");
     }
-    weir.arm(place, arm, &arm_settings(place, arm, origin.port)?)
+    weir.arm(place, arm, &arm_settings(place, arm, backend)?)
 }
 
 fn direct(origin: &Origin) -> Arm {

@@ -107,7 +107,7 @@ impl Bench<'_> {
         ]);
         self.control.ask(&[b"SETRANGE", SLOW[1].as_bytes(), b"65535", b"x"])?;
         for (connections, pipeline, is_slow) in [(50, 1, true), (50, 16, false), (50, 1, false), (1, 1, false)] {
-            let row = Row { verb: Verb::Get, bytes: 64, connections, pipeline };
+            let row = Row { verb: Verb::Get, bytes: 64, connections, pipeline, keys: 1 };
             load::preload(&row, &self.origin.goal(), &self.place.load_cpu, self.place.path())?;
             let case = Case { row, is_slow };
             let mut pairs = Vec::new();
@@ -173,7 +173,7 @@ impl Bench<'_> {
 
     /// A server that stops for a moment, five times.
     fn stalls(&mut self) -> Result<String> {
-        let row = Row { verb: Verb::Get, bytes: 64, connections: 50, pipeline: 1 };
+        let row = Row { verb: Verb::Get, bytes: 64, connections: 50, pipeline: 1, keys: 1 };
         let case = Case { row, is_slow: false };
         let length = STALL_EVERY * STALLS;
         let phase = format!("duration = \"{}s\"", length.as_secs());

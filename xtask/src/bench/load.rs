@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::resp::{Connection, Reply};
 use super::row::{Row, Verb};
 use weir_parties::process::{Launch, Process};
 
 /// A tail is only told from at least this many samples: ten lie above p99.9.
 const P999_REQUESTS_MIN: u64 = 10_000;
+
+/// For one reply while keys are stored.
+const PRELOAD_LIMIT: Duration = Duration::from_secs(10);
 
 /// Where a run goes.
 #[derive(Clone, Debug)]
@@ -42,6 +46,9 @@ pub(crate) fn run(row: &Row, goal: &Goal, requests: u64, cpu: &str, folder: &Pat
     words.extend(["-d".into(), row.bytes.to_string(), "-c".into(), row.connections.to_string()]);
     words.extend(["-P".into(), row.pipeline.to_string(), "-n".into(), requests.to_string()]);
     words.extend(["--precision".into(), "3".into()]);
+    if row.keys > 1 {
+        words.extend(["-r".into(), row.keys.to_string()]);
+    }
     if let Some(ca) = &goal.tls_ca {
         words.extend(["--tls".into(), "--cacert".into(), ca.to_string_lossy().into_owned()]);
     }
@@ -63,10 +70,26 @@ pub(crate) fn run(row: &Row, goal: &Goal, requests: u64, cpu: &str, folder: &Pat
     Ok(outcome)
 }
 
-/// Stores the value that GET rows read, under the very key that redis-benchmark asks for.
-pub(crate) fn preload(row: &Row, origin: &Goal, cpu: &str, folder: &Path) -> Result<()> {
+/// Stores the values that GET rows read, under the very keys that redis-benchmark asks for.
+pub(crate) fn preload(row: &Row, goal: &Goal, cpu: &str, folder: &Path) -> Result<()> {
+    if row.keys > 1 {
+        return preload_all(row, goal).context("cannot store the values that are read");
+    }
     let writing = Row { verb: Verb::Set, connections: 1, pipeline: 1, ..*row };
-    run(&writing, origin, 1, cpu, folder).context("cannot store the value that is read")?;
+    run(&writing, goal, 1, cpu, folder).context("cannot store the value that is read")?;
+    Ok(())
+}
+
+/// Each of the keys that `-r` makes.
+fn preload_all(row: &Row, goal: &Goal) -> Result<()> {
+    let mut connection = Connection::open(goal.port, PRELOAD_LIMIT)?;
+    let value = vec![b'x'; row.bytes];
+    for key in 0..row.keys {
+        let reply = connection.ask(&[b"SET", format!("key:{key:012}").as_bytes(), &value])?;
+        if reply != Reply::Simple("OK".into()) {
+            bail!("SET of key {key}: {reply:?}");
+        }
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::load::{self, Outcome};
 use super::peers::Arm;
-use super::peers::origin::{Origin, counters};
+use super::peers::backend::{Backend, counters_of_all};
 use super::place::Place;
 use super::resp::Connection;
 use super::row::Row;
@@ -24,7 +24,7 @@ pub(crate) struct Sample {
     pub(crate) user_us: f64,
     /// Its sampled system part.
     pub(crate) system_us: f64,
-    /// redis-server.
+    /// redis-server, all of them.
     pub(crate) origin_us: f64,
     /// All CPUs of the machine.
     pub(crate) box_us: f64,
@@ -40,10 +40,10 @@ pub(crate) struct Sample {
 pub(crate) struct Bench<'a> {
     /// CPUs and files.
     pub(crate) place: &'a Place,
-    /// The server behind.
-    pub(crate) origin: &'a Origin,
-    /// A connection to it beside the load.
-    pub(crate) control: Connection,
+    /// What stands behind.
+    pub(crate) backend: &'a Backend,
+    /// A connection to each of its servers beside the load.
+    pub(crate) controls: Vec<Connection>,
 }
 
 impl Bench<'_> {
@@ -55,11 +55,11 @@ impl Bench<'_> {
     /// Warm-up, then one measured run.
     pub(crate) fn sample(&mut self, row: &Row, arm: &mut Arm, requests: u64) -> Result<Sample> {
         self.load(row, arm, (requests / WARM_UP_SHARE).max(u64::from(row.connections)))?;
-        let asked = counters(&mut self.control)?;
+        let asked = counters_of_all(&mut self.controls)?;
         let before = self.look(arm)?;
         let outcome = self.load(row, arm, requests)?;
         let after = self.look(arm)?;
-        let answered = counters(&mut self.control)?;
+        let answered = counters_of_all(&mut self.controls)?;
         if answered.commands - asked.commands < outcome.completed {
             bail!("redis-server executed fewer commands than redis-benchmark counted replies");
         }
@@ -78,10 +78,11 @@ impl Bench<'_> {
 
     fn look(&self, arm: &Arm) -> Result<Look> {
         let gateway = arm.process.as_ref().map(|process| CpuTime::of(&family(process.id())?)).transpose();
+        let servers: Vec<u32> = self.backend.servers.iter().map(|server| server.process.id()).collect();
         Ok(Look {
             at: Instant::now(),
             gateway: gateway.with_context(|| format!("{} is gone", arm.name))?,
-            origin: CpuTime::of(&[self.origin.process.id()])?,
+            origin: CpuTime::of(&servers)?,
             load: CpuTime::of_ended_children()?,
             own: CpuTime::of(&[std::process::id()])?,
             machine: BoxTime::now()?,

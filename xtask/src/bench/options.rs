@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::peers::name;
+use super::peers::backend::Behind;
 use super::row::Row;
 use crate::workspace::Workspace;
 
@@ -18,6 +18,8 @@ cargo xtask bench lab [--repeats N] [--seconds N] [--quick] [--out FILE]
   --rows WORDS         rows whose id holds one of these words, divided by commas (default: all)
   --arms WORDS         only these arms: weir envoy twemproxy haproxy-tcp floor direct
                        weir-polling weir-tls weir-telemetry-off (default: all)
+  --behind WHAT        what stands behind the gateways: one (default), shards (3 servers, keys placed by Maglev; by
+                       twemproxy with ketama) or cluster (a Redis Cluster of 3 nodes)
   --repeats N          blocks per row (default 8; claims need at least 8)
   --seconds N          aimed length of one measured run, e.g. 2.5 (default 3)
   --quick              2 blocks of 0.4 s: shows that everything works, not how fast
@@ -33,6 +35,8 @@ Example: cargo xtask bench redis --rows get-64 --arms weir,envoy --out docs/resu
 /// What was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
+    /// What stands behind the gateways.
+    pub(crate) behind: Behind,
     /// Rows in the order of the table.
     pub(crate) rows: Vec<Row>,
     /// Arms in the order of a block.
@@ -55,8 +59,9 @@ impl Options {
     /// Reads the words behind the subcommand.
     pub(crate) fn parse(words: &[&str]) -> Result<Self> {
         let mut options = Self {
-            rows: Row::all(),
-            arms: name::ALL.to_vec(),
+            behind: Behind::One,
+            rows: Vec::new(),
+            arms: Vec::new(),
             blocks: 8,
             run_length: Duration::from_secs(3),
             out: None,
@@ -64,12 +69,14 @@ impl Options {
             weir_command: None,
             show_config: false,
         };
+        let (mut rows, mut arms_named) = (None, None);
         let mut words = words.iter().copied();
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word} needs a value\n\n{USAGE}"));
             match word {
-                "--rows" => options.rows = Row::named(value()?)?,
-                "--arms" => options.arms = arms(value()?)?,
+                "--behind" => options.behind = Behind::named(value()?)?,
+                "--rows" => rows = Some(value()?),
+                "--arms" => arms_named = Some(value()?),
                 "--repeats" => options.blocks = value()?.parse().context("--repeats needs a number")?,
                 "--seconds" => options.run_length = seconds(value()?)?,
                 "--quick" => (options.blocks, options.run_length) = (2, Duration::from_millis(400)),
@@ -80,6 +87,10 @@ impl Options {
                 _ => bail!("unknown option `{word}`\n\n{USAGE}"),
             }
         }
+        let all = options.behind.rows();
+        options.rows = rows.map_or_else(|| Ok(all.clone()), |words| Row::named(words, &all))?;
+        options.arms =
+            arms_named.map_or_else(|| Ok(options.behind.arms().to_vec()), |words| arms(words, options.behind))?;
         if options.blocks == 0 {
             bail!("--repeats needs at least 1");
         }
@@ -126,12 +137,13 @@ pub(crate) fn publish(workspace: &Workspace, out: Option<&Path>, text: &str) -> 
     Ok(())
 }
 
-fn arms(words: &str) -> Result<Vec<&'static str>> {
+fn arms(words: &str, behind: Behind) -> Result<Vec<&'static str>> {
+    let all = behind.arms();
     let words: Vec<&str> = words.split(',').map(str::trim).collect();
-    if let Some(unknown) = words.iter().find(|word| !name::ALL.contains(word)) {
-        bail!("no arm `{unknown}`; arms: {}", name::ALL.join(" "));
+    if let Some(unknown) = words.iter().find(|word| !all.contains(word)) {
+        bail!("no arm `{unknown}`; arms: {}", all.join(" "));
     }
-    Ok(name::ALL.into_iter().filter(|arm| words.contains(arm)).collect())
+    Ok(all.iter().copied().filter(|arm| words.contains(arm)).collect())
 }
 
 fn seconds(word: &str) -> Result<Duration> {
@@ -145,6 +157,7 @@ fn seconds(word: &str) -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::peers::name;
 
     #[test]
     fn options_are_read_and_arms_keep_the_order_of_a_block() {
@@ -161,6 +174,8 @@ mod tests {
             (&["--repeats", "0"], "at least 1"),
             (&["--seconds", "NaN"], "0.1 to 600"),
             (&["--fast"], "`--fast`"),
+            (&["--behind", "two"], "`two`"),
+            (&["--behind", "cluster", "--arms", "twemproxy"], "`twemproxy`"),
         ] {
             assert!(Options::parse(words).unwrap_err().to_string().contains(part), "{words:?}");
         }

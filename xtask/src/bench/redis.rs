@@ -9,7 +9,7 @@ use super::load;
 use super::machine;
 use super::measure::Bench;
 use super::options::{Options, publish};
-use super::peers::origin::Origin;
+use super::peers::backend::{Backend, Behind};
 use super::peers::weir::Program;
 use super::place::Place;
 use super::report::Report;
@@ -27,13 +27,13 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     let weir = wants_weir.then(|| Program::find(&workspace, options.weir_command.as_deref())).transpose()?;
     let place = Place::new()?;
     place.step_aside()?;
-    let origin = Origin::start(&place)?;
-    let mut fleet = Fleet::start(&options, &place, &origin, weir.as_ref())?;
+    let backend = Backend::start(&place, options.behind)?;
+    let mut fleet = Fleet::start(&options, &place, &backend, weir.as_ref())?;
     if options.show_config {
         show_config(&fleet);
         return Ok(());
     }
-    let mut bench = Bench { place: &place, origin: &origin, control: origin.connect()? };
+    let mut bench = Bench { place: &place, backend: &backend, controls: backend.connect()? };
     let mut results = Vec::new();
     for row in &options.rows {
         results.push(run_row(&mut bench, &mut fleet, row, &options)?);
@@ -43,7 +43,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         options: &options,
         fleet: &fleet,
         place: &place,
-        origin_version: &origin.version,
+        backend: &backend,
         machine: machine::lines(&workspace),
         results,
     };
@@ -58,10 +58,15 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
 /// All blocks of one row.
 fn run_row(bench: &mut Bench<'_>, fleet: &mut Fleet, row: &Row, options: &Options) -> Result<RowResults> {
     let mut results = RowResults::new(*row);
-    load::preload(row, &bench.origin.goal(), &bench.place.load_cpu, bench.place.path())?;
+    let preload = |goal: &load::Goal| load::preload(row, goal, &bench.place.load_cpu, bench.place.path());
+    if bench.backend.behind == Behind::One {
+        preload(&bench.backend.servers[0].goal())?;
+    }
     let mut slowest = f64::INFINITY;
     for arm in &fleet.arms {
-        match bench.calibrate(row, arm) {
+        // Where a key is depends on who is asked.
+        let preloaded = if bench.backend.behind == Behind::One { Ok(()) } else { preload(&arm.goal) };
+        match preloaded.and_then(|()| bench.calibrate(row, arm)) {
             Ok(rate) => slowest = slowest.min(rate),
             Err(error) => fail(&mut results, arm.name, &error)?,
         }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::fleet::Fleet;
 use super::options::Options;
+use super::peers::backend::{Backend, Behind};
 use super::peers::name;
 use super::place::Place;
 use super::results::RowResults;
@@ -22,8 +23,8 @@ pub(crate) struct Report<'a> {
     pub(crate) fleet: &'a Fleet,
     /// Where.
     pub(crate) place: &'a Place,
-    /// The server behind.
-    pub(crate) origin_version: &'a str,
+    /// What stands behind.
+    pub(crate) backend: &'a Backend,
     /// Machine and commit.
     pub(crate) machine: Vec<(&'static str, String)>,
     /// One entry per row.
@@ -136,7 +137,12 @@ impl Report<'_> {
         for (what, value) in &self.machine {
             let _ = writeln!(text, "- {what}: {value}");
         }
-        let _ = writeln!(text, "- server: {}, `--save '' --appendonly no`", self.origin_version);
+        let shape = match self.backend.behind {
+            Behind::One => "one",
+            Behind::Shards => "three, each with its part of the keys, placed by Maglev (by twemproxy with ketama)",
+            Behind::Cluster => "a cluster of three, each with a third of the slots",
+        };
+        let _ = writeln!(text, "- server: {}, `--save '' --appendonly no`; {shape}", self.backend.servers[0].version);
         for arm in &self.fleet.arms {
             let _ = writeln!(text, "- {}: {}", arm.name, arm.version);
         }

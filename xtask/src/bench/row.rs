@@ -9,6 +9,8 @@ pub(crate) enum Verb {
     Get,
     /// Writes one key.
     Set,
+    /// Writes ten keys.
+    Mset,
 }
 
 impl Verb {
@@ -17,9 +19,22 @@ impl Verb {
         match self {
             Self::Get => "get",
             Self::Set => "set",
+            Self::Mset => "mset",
+        }
+    }
+
+    /// For people.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Set => "SET",
+            Self::Mset => "MSET of 10 keys",
         }
     }
 }
+
+/// Keys of the rows in front of several servers: so many that each server has its part.
+const SPREAD_KEYS: u32 = 1_000;
 
 /// One row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +47,8 @@ pub(crate) struct Row {
     pub(crate) connections: u32,
     /// Commands per write of the client; 1 is no pipeline.
     pub(crate) pipeline: u32,
+    /// Keys that are asked for at random; 1: always the same.
+    pub(crate) keys: u32,
 }
 
 impl Row {
@@ -41,19 +58,27 @@ impl Row {
         for verb in [Verb::Get, Verb::Set] {
             for pipeline in [1, 16] {
                 for connections in [50, 400] {
-                    rows.push(Self { verb, bytes: 64, connections, pipeline });
+                    rows.push(Self { verb, bytes: 64, connections, pipeline, keys: 1 });
                 }
             }
         }
-        rows.push(Self { verb: Verb::Get, bytes: 64 << 10, connections: 50, pipeline: 1 });
+        rows.push(Self { verb: Verb::Get, bytes: 64 << 10, connections: 50, pipeline: 1, keys: 1 });
         rows
     }
 
-    /// Rows whose id is, or else holds, one of the words, which are divided by commas; an error names a word that fits
+    /// Every row in front of several servers.
+    pub(crate) fn all_over_shards() -> Vec<Self> {
+        let row = |verb, connections, pipeline| Self { verb, bytes: 64, connections, pipeline, keys: SPREAD_KEYS };
+        let mut rows =
+            vec![row(Verb::Get, 50, 1), row(Verb::Get, 400, 1), row(Verb::Get, 50, 16), row(Verb::Get, 400, 16)];
+        rows.extend([row(Verb::Mset, 50, 1), row(Verb::Mset, 50, 16)]);
+        rows
+    }
+
+    /// Of `all`, rows whose id is, or else holds, one of the words, which are divided by commas; an error names a word that fits
     /// none.
-    pub(crate) fn named(words: &str) -> Result<Vec<Self>> {
+    pub(crate) fn named(words: &str, all: &[Self]) -> Result<Vec<Self>> {
         let words: Vec<&str> = words.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
-        let all = Self::all();
         if let Some(word) = words.iter().find(|word| !all.iter().any(|row| row.id().contains(**word))) {
             let ids: Vec<String> = all.iter().map(Self::id).collect();
             bail!("no row holds `{word}`; rows: {}", ids.join(" "));
@@ -75,7 +100,7 @@ impl Row {
         let size =
             if self.bytes >= 1 << 10 { format!("{} KiB", self.bytes >> 10) } else { format!("{} B", self.bytes) };
         let depth = if self.pipeline == 1 { "no pipeline".to_owned() } else { format!("pipeline {}", self.pipeline) };
-        format!("{} {size}, {} connections, {depth}", self.verb.word().to_uppercase(), self.connections)
+        format!("{} {size}, {} connections, {depth}", self.verb.title(), self.connections)
     }
 
     /// Requests of the first, short run from which the length of the others is derived.
@@ -94,18 +119,20 @@ mod tests {
 
     #[test]
     fn the_table_has_each_row_once() {
-        let mut ids: Vec<String> = Row::all().iter().map(Row::id).collect();
-        assert_eq!(ids.len(), 9);
-        ids.sort();
-        ids.dedup();
-        assert_eq!(ids.len(), 9);
+        for (all, count) in [(Row::all(), 9), (Row::all_over_shards(), 6)] {
+            let mut ids: Vec<String> = all.iter().map(Row::id).collect();
+            assert_eq!(ids.len(), count);
+            ids.sort();
+            ids.dedup();
+            assert_eq!(ids.len(), count);
+        }
     }
 
     #[test]
     fn rows_are_chosen_by_parts_of_their_id() {
-        let chosen = |words: &str| Row::named(words).unwrap().iter().map(Row::id).collect::<Vec<_>>();
+        let chosen = |words: &str| Row::named(words, &Row::all()).unwrap().iter().map(Row::id).collect::<Vec<_>>();
         assert_eq!(chosen("get-64-c50, 64k"), ["get-64-c50-p1", "get-64-c50-p16", "get-64k-c50-p1"]);
         assert_eq!(chosen("get-64-c50-p1"), ["get-64-c50-p1"], "a whole id names one row only");
-        assert!(Row::named("get,hset").unwrap_err().to_string().contains("`hset`"));
+        assert!(Row::named("get,hset", &Row::all()).unwrap_err().to_string().contains("`hset`"));
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn run(mut stack: Stack<'_>, options: &Options, outcome: &mut Outcome
         stack.origin.process.signal(Signal::KILL)?;
         stack.origin.process.wait(Duration::from_secs(5))?;
         interrupt::sleep(options.calm)?;
-        stack.origin = Origin::start_on(stack.place, stack.origin.port)?;
+        stack.origin = Origin::start_on(stack.place, stack.origin.port, &[])?;
         recoveries.push(recovery(&load, options.clients)?);
     }
     interrupt::sleep(options.calm)?;

@@ -1,8 +1,9 @@
 //! The parties of a comparison: how each is found, configured and started, and what its version is.
 //!
-//! Every gateway gets one thread and stands in front of the same Redis server. Settings are the party's defaults
+//! Every gateway gets one thread and stands in front of the same Redis server, or servers. Settings are the party's defaults
 //! wherever they do not hinder it; its file in `lab/parties` says what is set and why.
 
+pub(crate) mod backend;
 pub(crate) mod floor;
 pub(crate) mod origin;
 pub(crate) mod peer;

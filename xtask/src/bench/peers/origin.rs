@@ -34,11 +34,11 @@ pub(crate) struct Counters {
 impl Origin {
     /// Starts it on a port of its own.
     pub(crate) fn start(place: &Place) -> Result<Self> {
-        Self::start_on(place, free_port()?)
+        Self::start_on(place, free_port()?, &[])
     }
 
-    /// Starts it on a given port, as a restart does.
-    pub(crate) fn start_on(place: &Place, port: u16) -> Result<Self> {
+    /// Starts it on a given port, as a restart does, with further `flags`.
+    pub(crate) fn start_on(place: &Place, port: u16, flags: &[&str]) -> Result<Self> {
         let program =
             find_program("redis-server").context("no redis-server on the PATH (Debian: apt install redis-server)")?;
         let program = program.to_string_lossy().into_owned();
@@ -47,6 +47,7 @@ impl Origin {
         let name = format!("redis-server-{}", std::fs::read_dir(place.path())?.count());
         let mut words = vec![program.as_str(), "--port", &port_word, "--bind", "127.0.0.1"];
         words.extend(["--save", "", "--appendonly", "no", "--maxclients", "20000"]);
+        words.extend(flags);
         let mut process = Process::start(Launch::new(&name, Some(&place.origin_cpu), words), place.path())?;
         process.wait_for_port(port)?;
         Ok(Self { process, port, version: version_line(&program, &["--version"]) })

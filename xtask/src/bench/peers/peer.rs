@@ -2,25 +2,40 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use weir_parties::Peer;
 use weir_parties::peer::Setting;
 
 use super::Arm;
+use super::backend::{Backend, Behind};
 use crate::bench::load::Goal;
 use crate::bench::place::Place;
 
 /// Client connections that must fit: those of the largest row, and room.
 const CONNECTIONS: u32 = 4_000;
 
+/// The one server of the file, which becomes several.
+const TWEMPROXY_SERVER: &str = "   - {origin_host}:{origin_port}:1";
+const ENVOY_ENDPOINT: &str =
+    "        - endpoint: { address: { socket_address: { address: {origin_host}, port_value: {origin_port} } } }\n";
+/// The kind of cluster that asks its nodes.
+const ENVOY_CLUSTER: &str = "lb_policy: CLUSTER_PROVIDED
+    cluster_type:
+      name: envoy.clusters.redis
+      typed_config:
+        \"@type\": type.googleapis.com/envoy.extensions.clusters.redis.v3.RedisClusterConfig
+        cluster_refresh_rate: 5s";
+
 /// Starts the peer called `known` as the arm `name`; `program` stands for the one that would be found.
 pub(crate) fn start(
     place: &Place,
     (name, known): (&'static str, &str),
-    origin: u16,
+    backend: &Backend,
     program: Option<&Path>,
 ) -> Result<Arm> {
-    let peer = Peer::built_in(known).with_context(|| format!("the lab knows no {known}"))?;
+    let text = Peer::built_in_text(known).with_context(|| format!("the lab knows no {known}"))?;
+    let peer = Peer::parse(known, &in_front_of(backend, known, text)?)?;
+    let origin = backend.servers[0].port;
     let setting = Setting {
         origin: &format!("127.0.0.1:{origin}"),
         workers: 1,
@@ -36,5 +51,39 @@ pub(crate) fn start(
         process: Some(running.process),
         version: format!("{}, one thread", running.version),
         config: peer.config.map(|config| (config.file, running.config)),
+    })
+}
+
+/// The peer's file, changed for several servers.
+fn in_front_of(backend: &Backend, known: &str, text: String) -> Result<String> {
+    let ports = backend.ports();
+    let changes: Vec<(&str, String)> = match (backend.behind, known) {
+        (Behind::One, _) => Vec::new(),
+        (Behind::Shards, "twemproxy") => {
+            let servers: Vec<String> = ports.iter().map(|port| format!("   - 127.0.0.1:{port}:1")).collect();
+            vec![("distribution: modula", "distribution: ketama".into()), (TWEMPROXY_SERVER, servers.join("\n"))]
+        }
+        (Behind::Shards, "envoy") => {
+            vec![
+                ("type: STATIC", "type: STATIC\n    lb_policy: MAGLEV".into()),
+                (ENVOY_ENDPOINT, envoy_endpoints(&ports)),
+            ]
+        }
+        (Behind::Cluster, "envoy") => vec![
+            ("op_timeout: 5s", "op_timeout: 5s, enable_redirection: true".into()),
+            ("type: STATIC", ENVOY_CLUSTER.into()),
+            (ENVOY_ENDPOINT, envoy_endpoints(&ports)),
+        ],
+        (behind, _) => bail!("{known} cannot stand in front of {behind:?}"),
+    };
+    changes.into_iter().try_fold(text, |text, (old, new)| {
+        ensure!(text.contains(old), "the file of {known} has no longer `{old}`");
+        Ok(text.replace(old, &new))
+    })
+}
+
+fn envoy_endpoints(ports: &[u16]) -> String {
+    ports.iter().fold(String::new(), |text, port| {
+        text + &ENVOY_ENDPOINT.replace("{origin_host}", "127.0.0.1").replace("{origin_port}", &port.to_string())
     })
 }

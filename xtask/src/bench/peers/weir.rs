@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::backend::{Backend, Behind};
 use super::{Arm, name};
 use crate::bench::load::Goal;
 use weir_parties::interrupt;
@@ -49,6 +50,10 @@ pub(crate) struct Settings {
     pub(crate) connections: Option<u32>,
     /// Settle time and time-out of a drain; `None`: its defaults.
     pub(crate) drain: Option<(&'static str, &'static str)>,
+    /// Servers behind besides `origin`.
+    pub(crate) more_origins: Vec<u16>,
+    /// Further lines of the upstream, such as how keys are placed.
+    pub(crate) upstream_lines: &'static str,
     /// Further lines of the listener, such as a timeout that a reload changes.
     pub(crate) listener_lines: String,
 }
@@ -88,7 +93,10 @@ impl Settings {
             let (certificate, key) = (certificate.display(), key.display());
             let _ = write!(text, "\n[listener.tls]\ncert_file = \"{certificate}\"\nkey_file = \"{key}\"\n");
         }
-        let _ = write!(text, "\n[[upstream]]\nname = \"redis-main\"\nendpoints = [\"127.0.0.1:{}\"]\n", self.origin);
+        let origins = [self.origin].into_iter().chain(self.more_origins.iter().copied());
+        let endpoints: Vec<String> = origins.map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+        let (endpoints, lines) = (endpoints.join(", "), self.upstream_lines);
+        let _ = write!(text, "\n[[upstream]]\nname = \"redis-main\"\nendpoints = [{endpoints}]\n{lines}");
         text
     }
 }
@@ -164,8 +172,14 @@ impl Program {
 }
 
 /// Settings of an arm by its name.
-pub(crate) fn arm_settings(place: &Place, arm: &str, origin: u16) -> Result<Settings> {
-    let mut settings = Settings::new(origin)?;
+pub(crate) fn arm_settings(place: &Place, arm: &str, backend: &Backend) -> Result<Settings> {
+    let mut settings = Settings::new(backend.servers[0].port)?;
+    settings.more_origins = backend.ports().split_off(1);
+    settings.upstream_lines = match backend.behind {
+        Behind::One => "",
+        Behind::Shards => "\n[upstream.sharding]\ndistribution = \"maglev\"\n",
+        Behind::Cluster => "topology = \"cluster\"\n",
+    };
     match arm {
         name::WEIR_POLLING => settings.driver = Some("polling"),
         name::WEIR_TLS => settings.tls = Some(place.certificate()?),

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use super::measure::{Bench, Sample};
 use super::options::Options;
+use super::peers::backend::Backend;
 use super::peers::name;
-use super::peers::origin::Origin;
 use super::peers::weir::{Program, arm_settings};
 use super::place::Place;
 use super::row::Row;
@@ -35,16 +35,17 @@ const ROW: &str = "get-64-c50-p1";
 /// Profiles Weir under one row.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     let options = Options::parse(words)?;
-    let row = if options.rows == Row::all() { Row::named(ROW)?[0] } else { options.rows[0] };
+    let all = options.behind.rows();
+    let row = if options.rows == all { Row::named(ROW, &all)?[0] } else { options.rows[0] };
     let workspace = Workspace::load()?;
     interrupt::watch()?;
     let weir = Program::find(&workspace, options.weir_command.as_deref())?;
     let place = Place::new()?;
     place.step_aside()?;
-    let origin = Origin::start(&place)?;
-    let mut arm = weir.arm(&place, name::WEIR, &arm_settings(&place, name::WEIR, origin.port)?)?;
-    let mut bench = Bench { place: &place, origin: &origin, control: origin.connect()? };
-    load::preload(&row, &origin.goal(), &place.load_cpu, place.path())?;
+    let backend = Backend::start(&place, options.behind)?;
+    let mut arm = weir.arm(&place, name::WEIR, &arm_settings(&place, name::WEIR, &backend)?)?;
+    let mut bench = Bench { place: &place, backend: &backend, controls: backend.connect()? };
+    load::preload(&row, &arm.goal, &place.load_cpu, place.path())?;
     let rate = bench.calibrate(&row, &arm)?;
     let requests = (rate * options.run_length.as_secs_f64()) as u64;
     // Sampling costs time itself, so the figures are taken in a run of their own.
