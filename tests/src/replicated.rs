@@ -10,7 +10,7 @@ use crate::port;
 use crate::process::Process;
 use crate::server::{Kind, Options, Server};
 use crate::stream::{Address, Stream};
-use crate::wire::{bulk, bulk_array};
+use crate::wire::bulk_array;
 
 /// For a replica to have its data; the first of a server takes a second.
 const SYNC: Duration = Duration::from_secs(30);
@@ -145,9 +145,4 @@ fn field_of(address: &Address, field: &str) -> Option<String> {
     let texts = bulk_array(&reply);
     let pair = texts.chunks_exact(2).find(|pair| pair[0] == field.as_bytes())?;
     String::from_utf8(pair[1].clone()).ok()
-}
-
-/// The text of a bulk reply.
-pub fn text(reply: &[u8]) -> String {
-    String::from_utf8_lossy(&bulk(reply)).into_owned()
 }

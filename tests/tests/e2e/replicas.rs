@@ -217,19 +217,24 @@ fn an_unknown_service_is_refused_and_said() {
 fn replicas_of_a_cluster_are_read() {
     for kind in Kind::ALL {
         let cluster = Cluster::start(kind, 3, 1);
-        // News of who follows whom travel slowly.
-        until_true("every node to know the replicas", || {
-            let knows =
-                |node: &Server| shown(&node.connect().call(&["CLUSTER", "NODES"])).matches("slave").count() == 3;
-            cluster.nodes.iter().all(knows)
-        });
         let seeds: Vec<&Address> = cluster.addresses().take(1).collect();
-        let gateway = Gateway::start(before(seeds, "topology = \"cluster\"\nread_from = \"prefer_replica\""));
-        let mut client = gateway.connect();
         let keys: Vec<String> = (0..100).map(|n| format!("user:{n}")).collect();
+        let writing = Gateway::start(before(seeds.clone(), "topology = \"cluster\""));
+        let mut client = writing.connect();
         for key in &keys {
             client.expect(&["SET", key, "v"], b"+OK\r\n");
         }
+        drop(client);
+        writing.finish();
+        // A replica is named once it has told that it has something (Redis 7.0 `cluster.c`, `isReplicaAvailable`).
+        let ports: Vec<String> = cluster.addresses().map(|one| format!(":{}\r\n", one.tcp().port())).collect();
+        until("the seed to name all nodes", FAILOVER, || {
+            let slots = cluster.nodes[0].connect().call(&["CLUSTER", "SLOTS"]);
+            let slots = String::from_utf8_lossy(&slots).into_owned();
+            ports.iter().all(|port| slots.contains(port)).then_some(())
+        });
+        let gateway = Gateway::start(before(seeds, "topology = \"cluster\"\nread_from = \"prefer_replica\""));
+        let mut client = gateway.connect();
         for (primary, replica) in (0..3).map(|at| (&cluster.nodes[at], &cluster.nodes[at + 3])) {
             wait_in_step(primary, std::slice::from_ref(replica));
         }
