@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod parity;
 pub mod port;
 pub mod process;
+pub mod replicated;
 pub mod seed;
 pub mod server;
 pub mod stream;

@@ -15,6 +15,7 @@ use weir_redis::settings::UnknownCommands;
 use weir_telemetry::Level;
 use weir_upstream::placement::{Distribution, KeyHash};
 use weir_upstream::settings as upstreams;
+use weir_upstream::settings::ReadFrom;
 
 use crate::document::At;
 use crate::knee::KneeFile;
@@ -259,7 +260,7 @@ section! {
         /// Unique among upstreams; a label of metrics.
         required name: Name;
         /// `host:port` or `unix:/path`; host names are resolved at connect. Several are shards, each with a part of the
-        /// keys, and need `sharding`.
+        /// keys, and need `sharding`, unless `topology` says what they are.
         required endpoints: Vec<At<Endpoint>>;
         /// To connect, name resolution included.
         default connect_timeout: Period = Period(upstreams::CONNECT_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
@@ -283,9 +284,16 @@ section! {
         optional_table tls: UpstreamTlsSection;
         /// What only Redis upstreams have.
         table redis: UpstreamRedisSection;
-        /// `cluster`: the endpoints are nodes of a Redis Cluster, from which the gateway learns the others and who of them has
-        /// which keys. `fixed`: they are what there is.
+        /// Who says which servers there are. `fixed`: the endpoints are what there is. `cluster`: they are nodes of a Redis
+        /// Cluster, from which the gateway learns the others and who of them has which keys. `replicated`: they are a primary
+        /// and its replicas, or some of them, and are asked who is what. `sentinel`: they are Redis Sentinels.
         default topology: TopologyChoice = TopologyChoice::Fixed;
+        /// Where commands that only read keys go, if the topology names replicas: to the `primary`, to a `replica`, to either
+        /// (`any`), or to one of them while the other cannot be reached (`prefer_primary`, `prefer_replica`). A client
+        /// always reads from the same replica. Replicas are a little behind.
+        default read_from: ReadFrom = ReadFrom::Primary;
+        /// How the sentinels of a `sentinel` topology are asked.
+        optional_table sentinel: SentinelSection;
         /// How keys are spread over several endpoints of a `fixed` topology.
         optional_table sharding: ShardingSection;
         /// Active health checks.
@@ -324,6 +332,18 @@ section! {
         optional password: SecretRef;
         /// Name of the gateway's connections in CLIENT LIST.
         default client_name: Word = Word(redis::CLIENT_NAME.to_owned());
+    }
+}
+
+section! {
+    /// How Redis Sentinel is asked for the primary and its replicas.
+    pub(crate) struct SentinelSection {
+        /// The name of the primary in the sentinels' own configuration (`sentinel monitor <name> ...`).
+        required service: Word;
+        /// ACL user at the sentinels. Absent: `default`.
+        optional user: Word;
+        /// Its password. Absent: no AUTH is sent to them; that of the servers is in `redis`.
+        optional password: SecretRef;
     }
 }
 
@@ -390,10 +410,27 @@ impl Choice for DriverChoice {
 pub(crate) enum TopologyChoice {
     Fixed,
     Cluster,
+    Replicated,
+    Sentinel,
 }
 
 impl Choice for TopologyChoice {
-    const WORDS: &'static [(&'static str, Self)] = &[("fixed", Self::Fixed), ("cluster", Self::Cluster)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("fixed", Self::Fixed),
+        ("cluster", Self::Cluster),
+        ("replicated", Self::Replicated),
+        ("sentinel", Self::Sentinel),
+    ];
+}
+
+impl Choice for ReadFrom {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("primary", Self::Primary),
+        ("prefer_primary", Self::PreferPrimary),
+        ("prefer_replica", Self::PreferReplica),
+        ("replica", Self::Replica),
+        ("any", Self::Any),
+    ];
 }
 
 impl Choice for Distribution {

@@ -1,4 +1,4 @@
-//! Who is in the cluster: asked of its nodes, on a connection made for it.
+//! Which servers there are and who has what: asked of them, or of who watches over them, on a connection made for it.
 
 use std::{cell::Cell, io, rc::Rc, time::Duration};
 
@@ -6,15 +6,20 @@ use weir_base::time::{Time, turn};
 use weir_engine::{settings::Address, timeout};
 
 use crate::{
+    placement::SLOTS,
     protocol::{LaneProtocol, Waiter},
+    settings::Topology,
     upstream::Upstream,
 };
 
 /// Between two looks at whether a discovery is due, and so between two discoveries at least: a cluster that changes must not
 /// be asked by everybody at once.
 const LOOK: Duration = Duration::from_millis(100);
-/// A discovery without a cause, for what no redirection tells. Default 15 s.
-const INTERVAL: Duration = Duration::from_secs(15);
+/// A discovery of a cluster without a cause, for what no redirection tells. Default 15 s.
+const SLOTS_INTERVAL: Duration = Duration::from_secs(15);
+/// The same of a primary, whose successor nobody redirects to. Default 2 s: one question, far below what it takes to agree on
+/// a failover.
+const PRIMARY_INTERVAL: Duration = Duration::from_secs(2);
 /// Between two attempts while nobody answers.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -28,20 +33,46 @@ pub struct Node {
 }
 
 impl Node {
+    /// The one that was asked.
+    pub const ASKED: Self = Self { host: None, port: 0 };
+
     /// Its address; `asked` is the one that named it.
     pub fn address(&self, asked: &Address) -> Option<Address> {
+        if *self == Self::ASKED {
+            return Some(asked.clone());
+        }
         let host = self.host.clone().or_else(|| asked.host())?;
         let text = if host.contains(':') { format!("[{host}]:{}", self.port) } else { format!("{host}:{}", self.port) };
         text.parse().ok()
     }
 }
 
-/// A cluster as one of its nodes sees it.
+/// Slots and who has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The first slot.
+    pub first: u16,
+    /// The last slot.
+    pub last: u16,
+    /// Who has them.
+    pub primary: Node,
+    /// Who follows it.
+    pub replicas: Vec<Node>,
+}
+
+impl Range {
+    /// Everything is at `primary`.
+    pub fn all(primary: Node, replicas: Vec<Node>) -> Self {
+        Self { first: 0, last: SLOTS - 1, primary, replicas }
+    }
+}
+
+/// The servers as one of them, or who watches over them, sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Topology {
-    /// Ranges of slots, first and last, and the node that has them.
-    pub ranges: Vec<(u16, u16, Node)>,
-    /// Nodes, also those that have no slot, or none yet.
+pub struct View {
+    /// Who has what. Empty: this one does not know.
+    pub ranges: Vec<Range>,
+    /// Nodes, also those that have no slot, or none yet, and those that may know more.
     pub nodes: Vec<Node>,
 }
 
@@ -64,9 +95,9 @@ impl Schedule {
         (self.is_wanted.get() && !self.has_failed.get()) || now >= self.due.get()
     }
 
-    fn done(&self, now: Time, is_good: bool) {
+    fn done(&self, now: Time, is_good: bool, interval: Duration) {
         self.has_failed.set(!is_good);
-        self.due.set(now.saturating_add(if is_good { INTERVAL } else { RETRY }));
+        self.due.set(now.saturating_add(if is_good { interval } else { RETRY }));
     }
 }
 
@@ -75,44 +106,61 @@ pub(crate) async fn discovery_loop<P: LaneProtocol, W: Waiter<P>>(
     upstream: Rc<Upstream<P, W>>,
     schedule: Rc<Schedule>,
 ) {
+    let interval = if upstream.slots().is_some() { SLOTS_INTERVAL } else { PRIMARY_INTERVAL };
     let mut next = 0;
     loop {
         if schedule.is_due(turn::now()) {
             // What is wanted while it runs is wanted again: the answer may be older than the wish.
-            schedule.is_wanted.set(false);
-            let is_good = discover(&upstream, &mut next).await;
-            schedule.done(turn::now(), is_good);
+            let is_wanted = schedule.is_wanted.replace(false);
+            let is_good = discover(&upstream, &mut next, is_wanted).await;
+            schedule.done(turn::now(), is_good, interval);
         }
         weir_engine::sleep(LOOK).await;
     }
 }
 
-/// Asks one node after the other until one answers, each time another one first: one that was cut off from the others goes on
-/// saying what it knew.
-async fn discover<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, next: &mut usize) -> bool {
-    let members = upstream.members();
-    for attempt in 0..members.len() {
-        let at = (*next + attempt) % members.len();
-        let number = members[at];
-        let answered = ask(upstream, number).await.and_then(|(asked, topology)| {
+/// Asks one after the other until one knows who has what.
+///
+/// Of a cluster each time another one first: one that was cut off from the others goes on saying what it knew. Of a primary
+/// and its replicas the primary first: who comes back and says that he is the primary may have been replaced. Who watches over
+/// them is asked again, unless what he said last does not seem to hold (`is_wanted`).
+async fn discover<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, next: &mut usize, is_wanted: bool) -> bool {
+    let topology = upstream.settings().topology;
+    if topology == Topology::Slots || is_wanted {
+        *next += 1;
+    }
+    let mut asked: Vec<u16> = Vec::new();
+    loop {
+        let members = upstream.members();
+        let first = match topology {
+            Topology::Primary => members.iter().position(|number| upstream.primary() == Some(*number)),
+            Topology::Fixed | Topology::Slots | Topology::Watched => None,
+        };
+        let begin = first.unwrap_or(*next % members.len().max(1));
+        let mut rest = members.iter().cycle().skip(begin).take(members.len());
+        let Some(&number) = rest.find(|number| !asked.contains(number)) else { return false };
+        asked.push(number);
+        let answered = ask(upstream, number).await.and_then(|(address, view)| {
             // A node that has been thrown out knows nothing, and what it says would cut off everybody.
-            match upstream.take_topology(&asked, &topology) {
-                true => Ok(()),
-                false => Err(io::Error::other("it knows of no slots: is it a node of a cluster?")),
+            match upstream.take_view(&address, &view) {
+                true => Ok(true),
+                // It has named somebody who may know.
+                false if !view.nodes.is_empty() => Ok(false),
+                false => Err(io::Error::other("it does not know who has the keys")),
             }
         });
         match answered {
-            Ok(()) => {
-                *next = at + 1;
+            Ok(true) => {
+                *next = members.iter().position(|member| *member == number).unwrap_or(0);
                 return true;
             }
+            Ok(false) => {}
             Err(error) => upstream.discovery_failed(number, &error),
         }
     }
-    false
 }
 
-async fn ask<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, number: u16) -> io::Result<(Address, Topology)> {
+async fn ask<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, number: u16) -> io::Result<(Address, View)> {
     let protocol = upstream.protocol();
     let key = protocol.probe_key(number);
     let endpoint = upstream.endpoint(key);
@@ -123,6 +171,6 @@ async fn ask<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, number: u
         protocol.discover(&mut stream).await
     };
     let limit = upstream.settings().connect_timeout;
-    let topology = timeout(limit, question).await.map_err(|_| io::ErrorKind::TimedOut)??;
-    Ok((asked, topology))
+    let view = timeout(limit, question).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    Ok((asked, view))
 }

@@ -17,7 +17,8 @@
 //! | `health` | the active probe |
 //! | `endpoint` | one server: how it is reached and what is known of it |
 //! | `placement` | which endpoint holds a key |
-//! | `slots` / `discovery` | which node of a cluster has which slot; who is in the cluster |
+//! | `slots` / `discovery` | which node of a cluster has which slot; which servers there are |
+//! | `replicas` | who follows whom, and where is read |
 //! | `upstream` | all of the above for one named upstream on one worker |
 //! | `metrics` | the cells this room writes |
 
@@ -33,6 +34,7 @@ mod metrics;
 mod pinned;
 pub mod placement;
 mod protocol;
+mod replicas;
 mod runs;
 pub mod settings;
 mod shared;
@@ -40,11 +42,12 @@ mod slots;
 mod upstream;
 
 pub use breaker::{Breaker, BreakerState};
-pub use discovery::{Node, Topology};
+pub use discovery::{Node, Range, View};
 pub use health::{EndpointState, Health};
 pub use lane::Lane;
 pub use metrics::UpstreamMetrics;
 pub use protocol::{Frame, FrameKind, LaneProtocol, LossCause, Refusal, Reply, Scan, Timing, Waiter};
+pub use replicas::NOBODY;
 pub use runs::Exchange;
 pub use shared::SharedLane;
 pub use slots::SlotMap;

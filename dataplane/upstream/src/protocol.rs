@@ -5,7 +5,7 @@ use std::{fmt, future::Future, hash::Hash, io, rc::Rc};
 use weir_base::{time::Time, violation::Violation};
 use weir_engine::{Output, Stream};
 
-use crate::{discovery::Topology, lane::Lane};
+use crate::{discovery::View, lane::Lane};
 
 /// A wire protocol as a lane sees it.
 pub trait LaneProtocol: 'static + Sized {
@@ -28,8 +28,8 @@ pub trait LaneProtocol: 'static + Sized {
     /// One health probe on a greeted connection.
     fn probe(&self, stream: &mut Stream) -> impl Future<Output = io::Result<()>>;
 
-    /// Asks a node of a cluster who has which slots.
-    fn discover(&self, stream: &mut Stream) -> impl Future<Output = io::Result<Topology>>;
+    /// Asks a server, or who watches over the servers, who has what.
+    fn discover(&self, stream: &mut Stream) -> impl Future<Output = io::Result<View>>;
 
     /// The key of the health probe's own connection to endpoint number `endpoint`.
     fn probe_key(&self, endpoint: u16) -> Self::Key;

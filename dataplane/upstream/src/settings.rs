@@ -67,8 +67,10 @@ pub struct UpstreamSettings {
     pub endpoints: Vec<Address>,
     /// How keys are spread over the endpoints, if there are several.
     pub placement: Option<PlacementSettings>,
-    /// The endpoints are nodes of a cluster, which knows its other nodes and who of them has which keys.
-    pub is_cluster: bool,
+    /// Who says which servers there are.
+    pub topology: Topology,
+    /// Where commands that only read go, if a server has replicas.
+    pub read_from: ReadFrom,
     /// TLS towards the endpoints; `None`: clear text.
     pub tls: Option<TlsClientSettings>,
     /// See [`CONNECT_TIMEOUT`].
@@ -102,7 +104,8 @@ impl UpstreamSettings {
             name: name.into(),
             endpoints,
             placement: None,
-            is_cluster: false,
+            topology: Topology::Fixed,
+            read_from: ReadFrom::Primary,
             tls: None,
             connect_timeout: CONNECT_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
@@ -117,6 +120,37 @@ impl UpstreamSettings {
             reconnect: ReconnectSettings::default(),
         }
     }
+}
+
+/// Who says which servers there are, and who of them has which keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Topology {
+    /// The settings.
+    #[default]
+    Fixed,
+    /// The nodes of a cluster: each primary has some slots.
+    Slots,
+    /// The servers: one is the primary and has all keys, the others are its replicas.
+    Primary,
+    /// As `Primary`; the endpoints are not the servers but watch over them.
+    Watched,
+}
+
+/// Where commands that only read go. A replica is a little behind its primary, so a client may not find what it has just
+/// written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// To the primary.
+    #[default]
+    Primary,
+    /// To a replica while the primary cannot be reached.
+    PreferPrimary,
+    /// To a replica, or to the primary if none can be reached.
+    PreferReplica,
+    /// To a replica. Without one they are refused as if it could not be reached.
+    Replica,
+    /// To the primary or one of its replicas.
+    Any,
 }
 
 /// Active health checks (for Redis: PING on a connection of its own).

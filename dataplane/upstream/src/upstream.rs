@@ -15,14 +15,15 @@ use weir_engine::{JoinHandle, Stream, settings::Address};
 use crate::{
     breaker::BreakerState,
     connect::ConnectError,
-    discovery::{Node, Schedule, Topology, discovery_loop},
+    discovery::{Node, Schedule, View, discovery_loop},
     endpoint::Endpoint,
     health::{Health, probe_loop},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
     pinned::PinnedPool,
     placement::{Place, Placement},
     protocol::{LaneProtocol, LossCause, Refusal, Waiter},
-    settings::UpstreamSettings,
+    replicas::{Primary, Replicas},
+    settings::{ReadFrom, Topology, UpstreamSettings},
     shared::SharedLane,
     slots::SlotMap,
 };
@@ -43,6 +44,8 @@ enum Spread {
     No,
     Hashed(Placement),
     Slots(SlotMap),
+    /// All are on one, whoever that is.
+    Primary(Primary),
 }
 
 /// Lanes to one upstream, and what is known of it, on one worker.
@@ -52,6 +55,7 @@ pub struct Upstream<P: LaneProtocol, W: Waiter<P>> {
     /// Never empty, and never shorter: the number of an endpoint is its name.
     endpoints: RefCell<Vec<Rc<Endpoint>>>,
     spread: Spread,
+    replicas: Replicas,
     schedule: Rc<Schedule>,
     metrics: UpstreamMetrics,
     rng: RefCell<Rng>,
@@ -84,13 +88,15 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             return Err(io::Error::other("an upstream needs an endpoint, and each its health"));
         }
         let spread = match settings.placement.clone() {
-            _ if settings.is_cluster => Spread::Slots(SlotMap::default()),
+            _ if settings.topology == Topology::Slots => Spread::Slots(SlotMap::default()),
+            _ if settings.topology != Topology::Fixed => Spread::Primary(Primary::default()),
             Some(placement) if endpoints.len() > 1 => Spread::Hashed(Placement::new(placement, &settings.endpoints)),
             _ => Spread::No,
         };
         let upstream = Rc::new_cyclic(|me: &Weak<Self>| Self {
             endpoints: RefCell::new(endpoints),
             spread,
+            replicas: Replicas::default(),
             schedule: Rc::default(),
             metrics,
             rng: RefCell::new(Rng::new(Time::now().as_nanos())),
@@ -115,7 +121,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
                 upstream.check_deadlines();
             }
         })];
-        if self.slots().is_some() {
+        if self.settings.topology != Topology::Fixed {
             let (me, schedule) = (self.me.clone(), self.schedule.clone());
             tasks.push(weir_engine::spawn(async move {
                 let Some(upstream) = me.upgrade() else { return };
@@ -172,17 +178,43 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         endpoints.get(usize::from(P::endpoint(key))).unwrap_or(&endpoints[0]).clone()
     }
 
-    /// Keys are spread over several endpoints.
+    /// Requests of one client may go to several endpoints at once.
     #[inline]
     pub fn is_spread(&self) -> bool {
-        !matches!(self.spread, Spread::No)
+        match self.spread {
+            Spread::No => false,
+            Spread::Hashed(_) | Spread::Slots(_) => true,
+            Spread::Primary(_) => self.settings.read_from != ReadFrom::Primary,
+        }
+    }
+
+    /// The endpoint of what belongs to no other one; `None`: nobody knows yet who is the primary.
+    #[inline]
+    pub fn primary(&self) -> Option<u16> {
+        match &self.spread {
+            Spread::Primary(primary) => primary.number(),
+            Spread::No | Spread::Hashed(_) | Spread::Slots(_) => Some(0),
+        }
+    }
+
+    /// Where connection number `connection` reads what endpoint `shard` has: always at the same replica, so that it does not
+    /// see time go back, while that one can be reached.
+    pub fn read_from(&self, shard: u16, connection: u64) -> u16 {
+        if self.settings.read_from == ReadFrom::Primary {
+            return shard;
+        }
+        let endpoints = self.endpoints.borrow();
+        let is_well = |number: u16| {
+            endpoints.get(usize::from(number)).is_some_and(|one| one.breaker_state() == BreakerState::Closed)
+        };
+        self.replicas.choose(self.settings.read_from, shard, connection, is_well)
     }
 
     /// The slots, if this is a cluster.
     pub fn slots(&self) -> Option<&SlotMap> {
         match &self.spread {
             Spread::Slots(slots) => Some(slots),
-            Spread::No | Spread::Hashed(_) => None,
+            Spread::No | Spread::Hashed(_) | Spread::Primary(_) => None,
         }
     }
 
@@ -195,6 +227,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
                 Place { shard, group: shard }
             }
             Spread::Slots(slots) => slots.place(key),
+            Spread::Primary(primary) => Place { shard: primary.number().unwrap_or(0), group: 0 },
         }
     }
 
@@ -210,6 +243,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
                 primaries
             }
             Spread::No | Spread::Hashed(_) => (0..self.endpoint_count()).collect(),
+            Spread::Primary(primary) => primary.number().into_iter().collect(),
         }
     }
 
@@ -228,9 +262,12 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         endpoints.iter().position(is_there).map(|at| at as u16)
     }
 
-    /// The numbers of the endpoints that may be asked about the cluster.
+    /// The numbers of the endpoints that may be asked who has what.
     pub(crate) fn members(&self) -> Vec<u16> {
         let endpoints = self.endpoints.borrow();
+        if self.settings.topology == Topology::Watched {
+            return (0..self.settings.endpoints.len() as u16).collect();
+        }
         (0..).zip(endpoints.iter()).filter(|(_, endpoint)| endpoint.is_member.get()).map(|(number, _)| number).collect()
     }
 
@@ -244,22 +281,35 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         self.metrics.redirected(kind);
     }
 
-    /// Takes what `asked` said of the cluster; false if that is nothing.
-    pub(crate) fn take_topology(&self, asked: &Address, topology: &Topology) -> bool {
-        let Some(slots) = self.slots() else { return false };
-        if topology.ranges.is_empty() {
+    /// Takes what `asked` said; false if it does not know who has what.
+    pub(crate) fn take_view(&self, asked: &Address, view: &View) -> bool {
+        if view.ranges.is_empty() {
+            view.nodes.iter().filter_map(|node| node.address(asked)).for_each(|address| {
+                // It may be asked next.
+                self.number(address);
+            });
             return false;
         }
         for endpoint in self.endpoints.borrow().iter().skip(self.settings.endpoints.len()) {
             endpoint.is_member.set(endpoint.connector().endpoint == *asked);
         }
-        for node in &topology.nodes {
-            // So that a redirection may lead there.
-            node.address(asked).and_then(|address| self.number(address));
-        }
         let number = |node: &Node| self.number(node.address(asked)?);
-        let ranges = topology.ranges.iter().filter_map(|(first, last, node)| Some((*first, *last, number(node)?)));
-        slots.replace(ranges.collect::<Vec<_>>());
+        for node in &view.nodes {
+            // So that a redirection may lead there.
+            number(node);
+        }
+        let mut owners = Vec::new();
+        self.replicas.clear();
+        for range in &view.ranges {
+            let Some(primary) = number(&range.primary) else { continue };
+            owners.push((range.first, range.last, primary));
+            self.replicas.add(primary, range.replicas.iter().filter_map(number));
+        }
+        match &self.spread {
+            Spread::Slots(slots) => slots.replace(owners),
+            Spread::Primary(primary) => primary.set(owners.first().map(|(_, _, number)| *number)),
+            Spread::No | Spread::Hashed(_) => {}
+        }
         true
     }
 

@@ -65,7 +65,8 @@ impl State {
     /// A batch for the commands from `begin` on, as large as may be.
     pub(crate) fn begin_batch(&mut self, begin: usize, io: &impl Io) -> Batch {
         self.is_sharded = io.is_sharded();
-        let is_simple = self.is_authenticated
+        let is_simple = self.follow_primary(io)
+            && self.is_authenticated
             && !self.is_sharded
             && self.transaction.is_none()
             && self.tunnel.is_none()

@@ -78,7 +78,9 @@ impl SharedLanes {
     /// Adds a lane; those of another database or protocol version go.
     #[cold]
     fn add(&mut self, shared: Shared) -> &Shared {
-        let is_alike = |other: &Shared| LaneKey { shard: shared.key.shard, ..other.key } == shared.key;
+        let is_alike = |other: &Shared| {
+            LaneKey { shard: shared.key.shard, purpose: shared.key.purpose, ..other.key } == shared.key
+        };
         self.others.retain(is_alike);
         if self.first.as_ref().is_some_and(is_alike) {
             self.others.push(shared);

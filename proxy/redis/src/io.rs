@@ -55,13 +55,15 @@ pub enum Pinning {
     Refused(Refusal),
 }
 
-/// What is full.
+/// What is full, or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// Exchanges in flight on this core.
     InFlight,
     /// Bytes buffered in the process.
     Buffered,
+    /// Nobody has said yet which server is the primary.
+    NoPrimary,
 }
 
 impl Full {
@@ -70,6 +72,7 @@ impl Full {
         match self {
             Full::InFlight => "in_flight",
             Full::Buffered => "buffered_bytes",
+            Full::NoPrimary => "no_primary",
         }
     }
 
@@ -77,6 +80,7 @@ impl Full {
         match self {
             Full::InFlight => crate::refusal::IN_FLIGHT,
             Full::Buffered => crate::refusal::BUFFERED,
+            Full::NoPrimary => crate::refusal::NO_PRIMARY,
         }
     }
 }
@@ -112,7 +116,15 @@ pub trait Io {
     fn must_settle(&self, _key: LaneKey) -> bool {
         false
     }
-    /// Keys are spread over several shards.
+    /// The endpoint of what belongs to no other one; `None`: nobody has said yet.
+    fn primary(&self) -> Option<u16> {
+        Some(0)
+    }
+    /// Where this client reads what `shard` has.
+    fn read_from(&self, shard: u16) -> u16 {
+        shard
+    }
+    /// Requests may go to several servers at once.
     fn is_sharded(&self) -> bool {
         false
     }

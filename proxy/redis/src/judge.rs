@@ -15,6 +15,10 @@ use crate::{
 impl State {
     /// Judges one command and sends it where it belongs.
     pub(crate) fn command(&mut self, resolved: Resolved, request: &Request<'_>, io: &impl Io) -> Taken {
+        if !self.follow_primary(io) {
+            self.hold = Some(Hold::Quiet);
+            return Taken::Held;
+        }
         let command = match resolved {
             Resolved::Known(command) => command,
             Resolved::UnknownSubcommand(container) => return self.unknown_subcommand(container, request, io),

@@ -2,18 +2,21 @@
 
 use std::{cell::RefCell, collections::HashMap, io, rc::Rc};
 
-use weir_base::{error::Culprit, violation::Violation};
+use weir_base::{error::Culprit, secret::Secret, violation::Violation};
 use weir_engine::{Chunk, Stream};
 use weir_resp::{ReplyFramer, Value, ValueLimits, Version, encode};
-use weir_upstream::{FrameKind, LaneProtocol, Node, Scan, Topology};
+use weir_upstream::{FrameKind, LaneProtocol, Range, Scan, View};
 
-use crate::settings::RedisUpstreamSettings;
+use crate::{
+    discovery,
+    settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings},
+};
 
 /// Bytes of a greeting's replies; HELLO with many modules is about 2 KiB.
 const GREETING_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of CLUSTER SLOTS; a node in it takes about 100 bytes, and each of its ranges names it and its replicas.
-const TOPOLOGY_BYTES_MAX: usize = 4 << 20;
+const VIEW_BYTES_MAX: usize = 4 << 20;
 
 /// What makes two lanes to one server different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +27,20 @@ pub struct LaneKey {
     pub db: u32,
     /// The protocol version; replies pass through unchanged, so it is the client's.
     pub version: Version,
+    /// What it is for.
+    pub purpose: Purpose,
+}
+
+/// What a lane is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// Reads and writes.
+    #[default]
+    Data,
+    /// Reads at a replica, which in a cluster has to be told that it may answer.
+    Reads,
+    /// Questions to a sentinel, which has no data.
+    Sentinel,
 }
 
 /// What a server told of itself when greeted.
@@ -61,13 +78,23 @@ impl RespLane {
         self.servers.borrow().get(&version).cloned()
     }
 
+    /// Who the gateway is on such a lane, and its password.
+    fn login(&self, purpose: Purpose) -> (Option<&str>, Option<&Secret>) {
+        match (&self.settings.topology, purpose) {
+            (RedisTopology::Sentinel(sentinel), Purpose::Sentinel) => {
+                (sentinel.user.as_deref(), sentinel.password.as_ref())
+            }
+            _ => (self.settings.user.as_deref(), self.settings.password.as_ref()),
+        }
+    }
+
     /// `HELLO <version> [AUTH user password] [SETNAME name]`.
-    fn hello(&self, version: Version) -> Vec<u8> {
-        let version = [b'0' + version.number()];
+    fn hello(&self, key: LaneKey) -> Vec<u8> {
+        let version = [b'0' + key.version.number()];
         let mut args: Vec<&[u8]> = vec![b"HELLO", &version];
-        let user = self.settings.user.as_deref().unwrap_or("default");
-        if let Some(password) = &self.settings.password {
-            args.extend([b"AUTH", user.as_bytes(), password.expose()]);
+        let (user, password) = self.login(key.purpose);
+        if let Some(password) = password {
+            args.extend([b"AUTH", user.unwrap_or("default").as_bytes(), password.expose()]);
         }
         if !self.settings.client_name.is_empty() {
             args.extend([b"SETNAME".as_slice(), self.settings.client_name.as_bytes()]);
@@ -78,10 +105,11 @@ impl RespLane {
     }
 
     /// The greeting of a server that does not know HELLO.
-    async fn greet_old(&self, exchange: &mut Exchange<'_>) -> io::Result<()> {
-        let Some(password) = &self.settings.password else { return Ok(()) };
+    async fn greet_old(&self, purpose: Purpose, exchange: &mut Exchange<'_>) -> io::Result<()> {
+        let (user, password) = self.login(purpose);
+        let Some(password) = password else { return Ok(()) };
         let mut args: Vec<&[u8]> = vec![b"AUTH"];
-        args.extend(self.settings.user.as_ref().map(|user| user.as_bytes()));
+        args.extend(user.map(str::as_bytes));
         args.push(password.expose());
         exchange.expect_ok(args).await
     }
@@ -106,10 +134,10 @@ impl LaneProtocol for RespLane {
 
     async fn greet(&self, stream: &mut Stream, key: LaneKey) -> io::Result<Rc<ServerInfo>> {
         let mut exchange = Exchange::new(stream);
-        let reply = exchange.call(&self.hello(key.version)).await?;
+        let reply = exchange.call(&self.hello(key)).await?;
         let info = match &reply {
             Value::Error(text) if is_unknown_command(text) && key.version == Version::Resp2 => {
-                self.greet_old(&mut exchange).await?;
+                self.greet_old(key.purpose, &mut exchange).await?;
                 ServerInfo::default()
             }
             Value::Error(text) => return Err(refused(text)),
@@ -117,6 +145,13 @@ impl LaneProtocol for RespLane {
         };
         if key.db != 0 {
             exchange.expect_ok([b"SELECT".as_slice(), key.db.to_string().as_bytes()]).await?;
+        }
+        if key.purpose == Purpose::Sentinel {
+            // It is no server that a client could be told of.
+            return Ok(Rc::new(info));
+        }
+        if key.purpose == Purpose::Reads && self.settings.topology == RedisTopology::Cluster {
+            exchange.expect_ok([b"READONLY".as_slice()]).await?;
         }
         let info = Rc::new(info);
         self.servers.borrow_mut().insert(key.version, info.clone());
@@ -133,22 +168,22 @@ impl LaneProtocol for RespLane {
         }
     }
 
-    async fn discover(&self, stream: &mut Stream) -> io::Result<Topology> {
-        let mut exchange = Exchange { bytes_max: TOPOLOGY_BYTES_MAX, ..Exchange::new(stream) };
-        let ranges = match exchange.call(b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n").await? {
-            Value::Error(text) => return Err(refused(&text)),
-            reply => ranges(&reply),
-        };
-        // Without it redirections to nodes that have no slot yet have to wait.
-        let nodes = match exchange.call(b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nNODES\r\n").await? {
-            Value::Error(_) => Vec::new(),
-            reply => nodes(reply.as_bytes().unwrap_or_default()),
-        };
-        Ok(Topology { ranges, nodes })
+    async fn discover(&self, stream: &mut Stream) -> io::Result<View> {
+        let mut exchange = Exchange { bytes_max: VIEW_BYTES_MAX, ..Exchange::new(stream) };
+        match &self.settings.topology {
+            RedisTopology::Fixed => Ok(View::default()),
+            RedisTopology::Cluster => cluster(&mut exchange).await,
+            RedisTopology::Replicated => Ok(discovery::role(&exchange.ask([b"ROLE".as_slice()]).await?)),
+            RedisTopology::Sentinel(sentinel) => watched(sentinel, &mut exchange).await,
+        }
     }
 
     fn probe_key(&self, endpoint: u16) -> LaneKey {
-        LaneKey { shard: endpoint, db: 0, version: Version::Resp2 }
+        let purpose = match &self.settings.topology {
+            RedisTopology::Sentinel(sentinel) if endpoint < sentinel.count => Purpose::Sentinel,
+            _ => Purpose::Data,
+        };
+        LaneKey { shard: endpoint, db: 0, version: Version::Resp2, purpose }
     }
 
     #[inline]
@@ -180,36 +215,25 @@ fn server_info(hello: &Value) -> ServerInfo {
     info
 }
 
-/// Reads CLUSTER SLOTS (Redis 7.0 `cluster.c`, `clusterReplyMultiBulkSlots`): first and last slot, the primary, its replicas.
-/// What does not look so is left out; a node of which the server does not know the address too.
-fn ranges(slots: &Value) -> Vec<(u16, u16, Node)> {
-    let range = |range: &Value| {
-        let fields = range.as_elements()?;
-        let number = |at: usize| u16::try_from(fields.get(at)?.as_integer()?).ok();
-        let primary = fields.get(2)?.as_elements()?;
-        let host = match primary.first()? {
-            Value::Null => None,
-            host => Some(String::from_utf8(host.as_bytes()?.to_vec()).ok()?).filter(|host| !host.is_empty()),
-        };
-        let port = u16::try_from(primary.get(1)?.as_integer()?).ok()?;
-        (host.as_deref() != Some("?")).then_some((number(0)?, number(1)?, Node { host, port }))
+async fn cluster(exchange: &mut Exchange<'_>) -> io::Result<View> {
+    let ranges = discovery::ranges(&exchange.ask([b"CLUSTER".as_slice(), b"SLOTS"]).await?);
+    // Without it redirections to nodes that have no slot yet have to wait.
+    let nodes = match exchange.call(b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nNODES\r\n").await? {
+        Value::Error(_) => Vec::new(),
+        reply => discovery::nodes(reply.as_bytes().unwrap_or_default()),
     };
-    slots.as_elements().unwrap_or_default().iter().filter_map(range).collect()
+    Ok(View { ranges, nodes })
 }
 
-/// Reads CLUSTER NODES (Redis 7.0 `cluster.c`, `clusterGenNodeDescription`): id, `host:port@bus,name`, flags, … Nodes that
-/// cannot be reached are left out, and so is the one that speaks: it is known.
-fn nodes(text: &[u8]) -> Vec<Node> {
-    let node = |line: &str| {
-        let mut words = line.split(' ').skip(1);
-        let (address, flags) = (words.next()?, words.next()?);
-        let is_gone =
-            ["noaddr", "handshake", "fail", "myself"].iter().any(|flag| flags.split(',').any(|one| one == *flag));
-        let (host, port) = address.split(['@', ',']).next()?.rsplit_once(':')?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        (!is_gone && !host.is_empty()).then_some(Node { host: Some(host.to_owned()), port: port.parse().ok()? })
+/// What a sentinel knows of the primary and the replicas that it watches over.
+async fn watched(sentinel: &SentinelSettings, exchange: &mut Exchange<'_>) -> io::Result<View> {
+    let service = sentinel.service.as_bytes();
+    let primary = exchange.ask([b"SENTINEL".as_slice(), b"GET-MASTER-ADDR-BY-NAME", service]).await?;
+    let Some(primary) = discovery::address(&primary) else {
+        return Err(invalid(format!("it watches over no primary called `{}`", sentinel.service)));
     };
-    String::from_utf8_lossy(text).lines().filter_map(node).collect()
+    let replicas = exchange.ask([b"SENTINEL".as_slice(), b"REPLICAS", service]).await?;
+    Ok(View { ranges: vec![Range::all(primary, discovery::replicas(&replicas))], nodes: Vec::new() })
 }
 
 /// One question at a time on a connection that nobody else uses yet.
@@ -254,54 +278,27 @@ impl<'a> Exchange<'a> {
         Ok(value)
     }
 
-    async fn expect_ok<'b>(
+    /// The answer, if it is not an error.
+    async fn ask<'b>(
         &mut self,
         args: impl IntoIterator<Item = &'b [u8], IntoIter: ExactSizeIterator>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Value> {
         let mut request = Vec::new();
         encode::command(&mut request, args);
         match self.call(&request).await? {
             Value::Error(text) => Err(refused(&text)),
-            _ => Ok(()),
+            reply => Ok(reply),
         }
+    }
+
+    async fn expect_ok<'b>(
+        &mut self,
+        args: impl IntoIterator<Item = &'b [u8], IntoIter: ExactSizeIterator>,
+    ) -> io::Result<()> {
+        self.ask(args).await.map(drop)
     }
 }
 
 fn invalid(error: impl ToString) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn decoded(text: &str) -> Value {
-        Value::decode(text.as_bytes(), &ValueLimits::default()).expect("well-formed").expect("whole").0
-    }
-
-    fn node(host: Option<&str>, port: u16) -> Node {
-        Node { host: host.map(str::to_owned), port }
-    }
-
-    #[test]
-    fn ranges_are_read_and_what_is_no_range_is_left_out() {
-        let good = "*4\r\n:0\r\n:99\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$2\r\nid\r\n*3\r\n$9\r\n127.0.0.1\r\n:7003\r\n$2\r\nir\r\n";
-        let same_host = "*3\r\n:100\r\n:16383\r\n*2\r\n$-1\r\n:7001\r\n";
-        let unknown_host = "*3\r\n:1\r\n:2\r\n*2\r\n$1\r\n?\r\n:7001\r\n";
-        let too_far = "*3\r\n:1\r\n:70000\r\n*2\r\n$1\r\na\r\n:7001\r\n";
-        let reply = format!("*6\r\n{good}{same_host}{unknown_host}{too_far}:7\r\n*0\r\n");
-        let wanted = [(0, 99, node(Some("127.0.0.1"), 7000)), (100, 16_383, node(None, 7001))];
-        assert_eq!(ranges(&decoded(&reply)), wanted);
-        assert_eq!(ranges(&decoded("+OK\r\n")), []);
-    }
-
-    #[test]
-    fn nodes_that_can_be_reached_are_read() {
-        let text = "a 127.0.0.1:7000@17000,host myself,master - 0 0 1 connected 0-99\n\
-                    b 127.0.0.1:7001@17001 master - 0 1 2 connected\n\
-                    c [::1]:7002@17002 slave b 0 1 2 connected\n\
-                    d :0@0 master,noaddr - 0 1 2 disconnected\n\
-                    e 127.0.0.1:7004@17004 master,fail - 0 1 2 disconnected\nnonsense\n";
-        assert_eq!(nodes(text.as_bytes()), [node(Some("127.0.0.1"), 7001), node(Some("::1"), 7002)]);
-    }
 }

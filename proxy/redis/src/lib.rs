@@ -27,6 +27,7 @@
 //! | `tunnel` | subscriptions and MONITOR |
 //! | `local` / `hello` / `client` | commands that the gateway answers itself |
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
+//! | `discovery` | what servers and sentinels say of each other |
 //! | `refusal` | every way to say no, in Redis's words |
 //! | `metrics` | the cells this room writes |
 //! | `simulation` | a session in a world of its own, for tests and fuzzing |
@@ -38,6 +39,7 @@ mod client;
 mod cluster;
 mod connection;
 mod database;
+mod discovery;
 mod forward;
 mod gather;
 mod hello;

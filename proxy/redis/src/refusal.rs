@@ -46,6 +46,8 @@ pub(crate) const KNEE: &str = "ERR weir: too many requests per second";
 pub(crate) const KNEE_REASON: &str = "knee";
 /// As many bytes buffered as the process may hold.
 pub(crate) const BUFFERED: &str = "ERR weir: buffered bytes limit reached";
+/// Sentinel, or the servers themselves, have not named a primary yet.
+pub(crate) const NO_PRIMARY: &str = "ERR weir: no primary is known";
 /// More blocked clients than the listener may have.
 pub(crate) const BLOCKED_CLIENTS: &str = "ERR weir: too many blocked clients";
 /// The protocol cannot change under a lane of the client's own.

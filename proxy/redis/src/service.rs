@@ -123,6 +123,11 @@ impl Service {
         self.wake_all();
     }
 
+    /// Lets the sessions look again: which server is the primary was not known, and is now.
+    pub fn primary_found(&self) {
+        self.wake_all();
+    }
+
     /// Begins or hardens a drain.
     pub fn drain(&self, drain: Drain) {
         self.drain.set(drain);

@@ -126,11 +126,40 @@ pub struct RedisUpstreamSettings {
     pub password: Option<Secret>,
     /// What CLIENT SETNAME gets on each upstream connection. Default [`CLIENT_NAME`]; no spaces, printable ASCII.
     pub client_name: String,
+    /// Who says which servers there are.
+    pub topology: RedisTopology,
+}
+
+/// Who says which servers there are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum RedisTopology {
+    /// The endpoints are the servers.
+    #[default]
+    Fixed,
+    /// They are nodes of a Redis Cluster.
+    Cluster,
+    /// They are a primary and its replicas, which say so themselves.
+    Replicated,
+    /// They watch over a primary and its replicas.
+    Sentinel(SentinelSettings),
+}
+
+/// How Redis Sentinel is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SentinelSettings {
+    /// The name of the primary in its configuration (`sentinel monitor <name> ...`).
+    pub service: String,
+    /// How many of the endpoints are sentinels: the first ones.
+    pub count: u16,
+    /// ACL user at the sentinels; `None`: `default`.
+    pub user: Option<String>,
+    /// Its password; `None`: no AUTH is sent to them.
+    pub password: Option<Secret>,
 }
 
 impl Default for RedisUpstreamSettings {
     fn default() -> Self {
-        Self { user: None, password: None, client_name: CLIENT_NAME.to_owned() }
+        Self { user: None, password: None, client_name: CLIENT_NAME.to_owned(), topology: RedisTopology::Fixed }
     }
 }
 

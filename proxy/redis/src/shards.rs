@@ -1,16 +1,16 @@
 //! Which shard a command goes to, where the upstream has several; and commands that go to more than one.
 
 use weir_analysis::redis::{self, Args, Categories, Command, Keys, RequestPolicy, Resolved};
-use weir_upstream::FrameKind;
+use weir_upstream::{FrameKind, NOBODY};
 
 use crate::{
     gather::{Gather, Merge},
     io::{Full, Io, Ticket},
-    lane::LaneKey,
+    lane::{LaneKey, Purpose},
     redirect::Attempt,
     refusal,
     request::Request,
-    spread::{Destination, Wire, destination, goes_everywhere, one_place, placed, shard_of},
+    spread::{Destination, Wire, destination, goes_everywhere, may_read_elsewhere, one_place, placed, shard_of},
     state::{Hold, State, Taken},
 };
 
@@ -114,7 +114,9 @@ impl State {
             };
         }
         let must_wait = self.must_wait_for_cluster(io);
-        let must_settle = |shard: u16| !self.is_pinned_at(shard) && io.must_settle(self.key_at(shard));
+        let is_read = may_read_elsewhere(command);
+        let key = |shard: u16| self.route(shard, is_read, io);
+        let must_settle = |shard: u16| !self.is_pinned_at(shard) && io.must_settle(key(shard));
         let must_settle = match &destination {
             Destination::One(place) => must_settle(shard_of(*place, io)),
             Destination::Parts { parts, .. } => parts.iter().any(|part| must_settle(part.shard)),
@@ -140,7 +142,8 @@ impl State {
             Destination::One(place) => {
                 let ticket = Ticket::new(self.order.next_number());
                 let (shard, group) = (shard_of(place, io), place.map(|place| place.group));
-                match request.with_wire(|wire| self.send_at((shard, group), wire, ticket, io)) {
+                let key = self.route(shard, is_read, io);
+                match request.with_wire(|wire| self.send_at((key, group), wire, ticket, io)) {
                     Ok(()) => {
                         self.order.sent();
                         if command.categories.contains(Categories::SCRIPTING) {
@@ -151,15 +154,16 @@ impl State {
                     Err(refusal) => self.refuse(refusal, io),
                 }
             }
-            Destination::Parts { parts, merge } => self.send_parts(&parts, merge, io),
+            Destination::Parts { parts, merge } => self.send_parts(&parts, merge, is_read, io),
         }
     }
 
-    fn send_parts(&mut self, parts: &[Wire], merge: Merge, io: &impl Io) -> Taken {
+    fn send_parts(&mut self, parts: &[Wire], merge: Merge, is_read: bool, io: &impl Io) -> Taken {
         let first = self.order.next_number();
         self.order.sent_parts(Gather::new(first, parts.len(), merge));
         for (part, number) in parts.iter().zip(first..) {
-            if let Err(refusal) = self.send_at((part.shard, part.group), &part.bytes, Ticket::new(number), io) {
+            let key = self.route(part.shard, is_read, io);
+            if let Err(refusal) = self.send_at((key, part.group), &part.bytes, Ticket::new(number), io) {
                 io.count_shed(refusal.name());
                 let line = refusal::line(refusal::refused(refusal));
                 self.on_reply(number, &line, Some(FrameKind::Error), io);
@@ -178,21 +182,36 @@ impl State {
         must_wait
     }
 
-    /// Sends a request to a shard, for the keys of a group.
+    /// The lanes for what `shard` has: to itself, or where it may be read.
+    fn route(&self, shard: u16, is_read: bool, io: &impl Io) -> LaneKey {
+        let own = self.key_at(shard);
+        if !is_read || self.is_pinned_at(shard) {
+            return own;
+        }
+        match io.read_from(shard) {
+            reads if reads == shard => own,
+            reads => LaneKey { shard: reads, purpose: Purpose::Reads, ..own },
+        }
+    }
+
+    /// Sends a request on the lanes of `key`, for the keys of a group.
     pub(crate) fn send_at(
         &mut self,
-        (shard, group): (u16, Option<u16>),
+        (key, group): (LaneKey, Option<u16>),
         wire: &[u8],
         ticket: Ticket,
         io: &impl Io,
     ) -> Result<(), weir_upstream::Refusal> {
-        if self.is_pinned_at(shard) {
+        if key.shard == NOBODY {
+            return Err(weir_upstream::Refusal::Unreachable);
+        }
+        if self.is_pinned_at(key.shard) {
             io.forward_pinned(wire, ticket);
             return Ok(());
         }
-        io.forward(self.key_at(shard), wire, ticket)?;
+        io.forward(key, wire, ticket)?;
         if io.topology().is_some() {
-            self.keep_attempt(Attempt::new(ticket, group, shard, wire));
+            self.keep_attempt(Attempt::new(ticket, group, key.shard, wire));
         }
         Ok(())
     }

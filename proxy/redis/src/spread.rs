@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use weir_analysis::redis::{
-    self, Args, Class, Command, FindKeys, KeyError, KeyFlags, Keys, RequestPolicy, ResponsePolicy,
+    self, Args, Class, Command, FindKeys, Flags, KeyError, KeyFlags, Keys, RequestPolicy, ResponsePolicy,
 };
 use weir_resp::encode;
 use weir_upstream::placement::Place;
@@ -29,6 +29,12 @@ pub(crate) struct Wire {
     /// The group of its keys, if it has any.
     pub(crate) group: Option<u16>,
     pub(crate) bytes: Vec<u8>,
+}
+
+/// It may be answered by a replica: it reads the values of its keys and nothing else. The cursors of SCAN and its kin mean
+/// something to one server only.
+pub(crate) fn may_read_elsewhere(command: &Command) -> bool {
+    command.flags.contains(Flags::READONLY) && !command.keys.is_empty() && !command.name.ends_with("scan")
 }
 
 /// The positions of keys that decide the shard. A shard channel is one in a cluster only: else PUBLISH and SUBSCRIBE of all

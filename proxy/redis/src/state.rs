@@ -7,8 +7,16 @@ use weir_resp::{RequestLimits, Version};
 use weir_upstream::Refusal;
 
 use crate::{
-    database::DbChange, io::Io, lane::LaneKey, ordering::Ordering, pin::Pins, redirect::Attempt,
-    settings::RedisListenerSettings, stream::Streaming, transaction::Transaction, tunnel::Tunnel,
+    database::DbChange,
+    io::Io,
+    lane::{LaneKey, Purpose},
+    ordering::Ordering,
+    pin::Pins,
+    redirect::Attempt,
+    settings::RedisListenerSettings,
+    stream::Streaming,
+    transaction::Transaction,
+    tunnel::Tunnel,
 };
 
 /// Why no command is taken just now, although bytes may be there.
@@ -39,6 +47,8 @@ pub(crate) struct State {
     pub(crate) limits: RequestLimits,
     pub(crate) version: Version,
     pub(crate) db: u32,
+    /// The endpoint of what belongs to no other one.
+    pub(crate) primary: u16,
     pub(crate) is_authenticated: bool,
     pub(crate) auth_failures: u32,
     pub(crate) order: Ordering,
@@ -92,6 +102,7 @@ impl State {
             limits,
             version: Version::Resp2,
             db: 0,
+            primary: 0,
             is_authenticated,
             auth_failures: 0,
             order: Ordering::default(),
@@ -120,7 +131,18 @@ impl State {
     /// The lane that this client's stateless commands ride; where there are several shards, those without keys.
     #[inline]
     pub(crate) fn key(&self) -> LaneKey {
-        LaneKey { shard: 0, db: self.db, version: self.version }
+        LaneKey { shard: self.primary, db: self.db, version: self.version, purpose: Purpose::Data }
+    }
+
+    /// Another server may be the primary now. False if what is under way at the one that was it comes first.
+    #[inline]
+    pub(crate) fn follow_primary(&mut self, io: &impl Io) -> bool {
+        let Some(primary) = io.primary().filter(|primary| *primary != self.primary) else { return true };
+        let may_follow = self.is_quiet();
+        if may_follow {
+            self.primary = primary;
+        }
+        may_follow
     }
 
     /// Every request has been answered in full, and nothing is half said.

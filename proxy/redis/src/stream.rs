@@ -30,6 +30,7 @@ impl State {
     /// Decides what becomes of a command of which only the beginning is here.
     pub(crate) fn begin_stream(&mut self, request: &Request<'_>, io: &impl Io) {
         let held = request.bytes.len();
+        self.follow_primary(io);
         let streaming = match self.judge_stream(request, io) {
             Ok((reason, key)) => Streaming::Waiting { held, reason, key },
             Err(error) => Streaming::Refused { held, error },

@@ -217,7 +217,7 @@ impl State {
             io.write_pinned(&transaction.wire);
         } else if self.pins.is_some() {
             io.forward_pinned(&transaction.wire, ticket);
-        } else if let Err(refusal) = self.send_at((key.shard, transaction.group), &transaction.wire, ticket, io) {
+        } else if let Err(refusal) = self.send_at((key, transaction.group), &transaction.wire, ticket, io) {
             io.count_shed(refusal.name());
             return self.refuse_exec(&refusal::refused(refusal), io);
         }

@@ -13,6 +13,7 @@ mod pins;
 mod pipelining;
 mod proxy_protocol;
 mod reload;
+mod replicas;
 mod secrets;
 mod sharding;
 mod tls;

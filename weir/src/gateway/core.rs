@@ -1,7 +1,7 @@
 //! A worker's own work: it runs the current plan, takes connections in and lets them go.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::HashMap,
     rc::Rc,
     sync::{Arc, atomic::Ordering},
@@ -38,6 +38,8 @@ struct UpstreamSlot {
     config: weir_config::Upstream,
     hard_cap: usize,
     upstream: Rc<RedisUpstream>,
+    /// It was known who is the primary when that was last looked at.
+    has_primary: Cell<bool>,
 }
 
 /// One worker's doors and upstreams.
@@ -189,7 +191,10 @@ impl Core {
                 self.old.borrow_mut().push(slot.upstream);
             }
             match self.make_upstream(config, hard_cap, plan) {
-                Ok(upstream) => drop(next.insert(name, UpstreamSlot { config: config.clone(), hard_cap, upstream })),
+                Ok(upstream) => {
+                    let has_primary = Cell::new(upstream.primary().is_some());
+                    next.insert(name, UpstreamSlot { config: config.clone(), hard_cap, upstream, has_primary });
+                }
                 Err(error) => tracing::error!(upstream = %name, %error, "cannot make the upstream"),
             }
         }
@@ -221,6 +226,11 @@ impl Core {
         let doors = self.doors.borrow();
         if self.share.table.has_killed() {
             doors.values().chain(self.closing.borrow().iter()).for_each(|door| door.service.end_killed());
+        }
+        let is_found = |slot: &UpstreamSlot| slot.upstream.primary().is_some() && !slot.has_primary.replace(true);
+        // Not `any`: each is to be looked at.
+        if self.upstreams.borrow().values().filter(|slot| is_found(slot)).count() > 0 {
+            doors.values().for_each(|door| door.service.primary_found());
         }
         let mut closing = self.closing.borrow_mut();
         closing.retain(|door| door.service.open_count() > 0);

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use weir_engine::settings::Address;
-use weir_redis::settings::RedisUpstreamSettings;
+use weir_redis::settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings};
 use weir_upstream::placement::{PlacementSettings, SHARDS_MAX};
 use weir_upstream::settings::{
-    BreakerSettings, HealthSettings, PINNED_LANES_IDLE_MAX, ReconnectSettings, UpstreamSettings,
+    BreakerSettings, HealthSettings, PINNED_LANES_IDLE_MAX, ReadFrom, ReconnectSettings, Topology, UpstreamSettings,
 };
 
 use crate::checks::{Lowest, error_at, is_public, table_header, tls};
 use crate::document::At;
 use crate::reader::Reader;
 use crate::sections::{
-    FileSection, HealthSection, ListenerSection, ReconnectSection, ShardingSection, TopologyChoice,
+    FileSection, HealthSection, ListenerSection, ReconnectSection, SentinelSection, ShardingSection, TopologyChoice,
     UpstreamRedisSection, UpstreamSection,
 };
 use crate::snapshot::{Upstream, UpstreamProtocol};
@@ -35,7 +35,8 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     let entries = endpoints.map_or(&[][..], |endpoints| &endpoints.value);
     let tls_path = format!("{path}.tls");
     let tls = section.tls.as_ref().map(|tls| tls::client(tls, entries, &tls_path, reader));
-    let redis = redis(&section.redis, &format!("{path}.redis"), reader);
+    let topology = redis_topology(section, entries.len(), &path, reader);
+    let redis = redis(&section.redis, &format!("{path}.redis"), topology, reader);
     warn_clear_password(section, entries, &path, reader);
     let lanes_max = &section.pinned_lanes_max;
     let idle_max = match &section.pinned_lanes_idle_max {
@@ -52,7 +53,13 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
         name: Arc::clone(&section.name.as_ref()?.value.0),
         endpoints: endpoints?.value.iter().map(|endpoint| endpoint.value.0.clone()).collect(),
         placement: section.sharding.as_ref().and_then(placement),
-        is_cluster: section.topology.value == TopologyChoice::Cluster,
+        topology: match section.topology.value {
+            TopologyChoice::Fixed => Topology::Fixed,
+            TopologyChoice::Cluster => Topology::Slots,
+            TopologyChoice::Replicated => Topology::Primary,
+            TopologyChoice::Sentinel => Topology::Watched,
+        },
+        read_from: section.read_from.value,
         tls,
         connect_timeout: section.connect_timeout.value.0,
         request_timeout: section.request_timeout.value.0,
@@ -109,20 +116,21 @@ fn check_endpoints(endpoints: &At<Vec<At<Endpoint>>>, section: &UpstreamSection,
             error_at(endpoint, path, "endpoints", &what, "remove one of them", reader);
         }
     }
-    let is_cluster = section.topology.value == TopologyChoice::Cluster;
-    if is_cluster && section.sharding.is_some() {
-        let help = format!("remove {}: a cluster knows where its keys are", table_header(&format!("{path}.sharding")));
+    let is_fixed = section.topology.value == TopologyChoice::Fixed;
+    if !is_fixed && section.sharding.is_some() {
+        let help = format!("remove {}: the servers know where the keys are", table_header(&format!("{path}.sharding")));
         error_at(&section.topology, path, "topology", "stands beside sharding", &help, reader);
     }
     let socket = list.iter().find(|endpoint| matches!(endpoint.value.0, Address::Unix(_)));
-    if let (Some(socket), true) = (socket, is_cluster) {
-        let help = "name a node by host and port: so the nodes know each other";
-        error_at(socket, path, "endpoints", "is a socket file, and the topology a cluster", help, reader);
+    if let (Some(socket), false) = (socket, is_fixed) {
+        let help = "name a server by host and port: so the servers know each other";
+        error_at(socket, path, "endpoints", "is a socket file, and the topology not fixed", help, reader);
     }
-    if list.len() > 1 && section.sharding.is_none() && !is_cluster {
+    if list.len() > 1 && section.sharding.is_none() && is_fixed {
         let what = format!("has {} entries, and nothing says which of them holds a key", list.len());
         let help = format!(
-            "add {} with distribution = \"ketama\", for example; or keep one endpoint",
+            "add {} with distribution = \"ketama\", for example; or, if they are a primary and its replicas, \
+             topology = \"replicated\"; or keep one endpoint",
             table_header(&format!("{path}.sharding"))
         );
         error_at(&list[1], path, "endpoints", &what, &help, reader);
@@ -138,7 +146,12 @@ fn check_endpoints(endpoints: &At<Vec<At<Endpoint>>>, section: &UpstreamSection,
     }
 }
 
-fn redis(section: &UpstreamRedisSection, path: &str, reader: &mut Reader<'_>) -> RedisUpstreamSettings {
+fn redis(
+    section: &UpstreamRedisSection,
+    path: &str,
+    topology: RedisTopology,
+    reader: &mut Reader<'_>,
+) -> RedisUpstreamSettings {
     if let (Some(user), None) = (&section.user, &section.password) {
         error_at(user, path, "user", "stands without password", "add password = { env = \"NAME\" }", reader);
     }
@@ -146,7 +159,54 @@ fn redis(section: &UpstreamRedisSection, path: &str, reader: &mut Reader<'_>) ->
         user: section.user.as_ref().map(|user| user.value.0.clone()),
         password: section.password.as_ref().map(|password| password.value.secret.clone()),
         client_name: section.client_name.value.0.clone(),
+        topology,
     }
+}
+
+fn redis_topology(section: &UpstreamSection, count: usize, path: &str, reader: &mut Reader<'_>) -> RedisTopology {
+    let choice = section.topology.value;
+    if section.read_from.value != ReadFrom::Primary && choice == TopologyChoice::Fixed {
+        let help = "write topology = \"replicated\", \"sentinel\" or \"cluster\", which find the replicas";
+        error_at(
+            &section.read_from,
+            path,
+            "read_from",
+            "wants replicas, and a fixed topology names none",
+            help,
+            reader,
+        );
+    }
+    let header = table_header(&format!("{path}.sentinel"));
+    match (choice, &section.sentinel) {
+        (TopologyChoice::Fixed, None) => RedisTopology::Fixed,
+        (TopologyChoice::Cluster, None) => RedisTopology::Cluster,
+        (TopologyChoice::Replicated, None) => RedisTopology::Replicated,
+        (TopologyChoice::Sentinel, Some(sentinel)) => redis_sentinel(sentinel, count, path, reader),
+        (TopologyChoice::Sentinel, None) => {
+            let help = format!("add {header} with service = \"mymaster\", the name that the sentinels know");
+            error_at(&section.topology, path, "topology", "does not say which primary to ask for", &help, reader);
+            RedisTopology::Fixed
+        }
+        (_, Some(_)) => {
+            let help = format!("write topology = \"sentinel\", or remove {header}");
+            error_at(&section.topology, path, "topology", "stands beside sentinel", &help, reader);
+            RedisTopology::Fixed
+        }
+    }
+}
+
+fn redis_sentinel(section: &SentinelSection, count: usize, path: &str, reader: &mut Reader<'_>) -> RedisTopology {
+    let path = format!("{path}.sentinel");
+    if let (Some(user), None) = (&section.user, &section.password) {
+        error_at(user, &path, "user", "stands without password", "add password = { env = \"NAME\" }", reader);
+    }
+    RedisTopology::Sentinel(SentinelSettings {
+        // One without a name was reported.
+        service: section.service.as_ref().map(|service| service.value.0.clone()).unwrap_or_default(),
+        count: u16::try_from(count).unwrap_or(u16::MAX),
+        user: section.user.as_ref().map(|user| user.value.0.clone()),
+        password: section.password.as_ref().map(|password| password.value.secret.clone()),
+    })
 }
 
 /// As for listeners: the gateway's own password, in clear text across the internet.

@@ -105,6 +105,8 @@ impl Io for Connection {
             Some(Full::InFlight)
         } else if self.is_over_budget.get() {
             Some(Full::Buffered)
+        } else if self.upstream.borrow().primary().is_none() {
+            Some(Full::NoPrimary)
         } else {
             None
         }
@@ -153,6 +155,15 @@ impl Io for Connection {
     }
 
     #[inline]
+    fn primary(&self) -> Option<u16> {
+        self.upstream.borrow().primary()
+    }
+
+    fn read_from(&self, shard: u16) -> u16 {
+        self.upstream.borrow().read_from(shard, self.guard.entry().id)
+    }
+
+    #[inline]
     fn is_sharded(&self) -> bool {
         self.upstream.borrow().is_spread()
     }
@@ -170,7 +181,8 @@ impl Io for Connection {
     }
 
     fn keyless(&self) -> u16 {
-        self.upstream.borrow().slots().map_or(0, SlotMap::first)
+        let upstream = self.upstream.borrow();
+        upstream.slots().map_or_else(|| upstream.primary().unwrap_or(0), SlotMap::first)
     }
 
     fn topology(&self) -> Option<u64> {
@@ -341,6 +353,10 @@ impl Io for Connection {
     }
 
     fn count_error(&self, reply: &[u8]) {
+        if reply.starts_with(b"-READONLY") {
+            // The primary has become a replica.
+            self.upstream.borrow().refresh();
+        }
         self.service.metrics.error_reply(reply);
     }
 
