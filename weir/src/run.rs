@@ -100,9 +100,11 @@ fn start(
         predecessor.wait_take(&std::mem::take(&mut inheritance.listeners), gateway.movable())?;
     }
     let copy = socket.try_clone().map_err(|error| format!("cannot copy the admin socket: {error}"))?;
+    // Who gets an answer from the admin server may connect.
+    gateway.listen().map_err(|error| error.to_string())?;
     let server = start_admin_on(&gateway, &admin, socket)?;
     gateway.allow_upgrades(program, admin.bind.to_string(), copy, server.stopper());
-    gateway.serve().map_err(|error| error.to_string())?;
+    gateway.serve();
     Ok((gateway, server))
 }
 

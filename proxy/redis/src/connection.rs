@@ -470,7 +470,9 @@ impl Connection {
 
     /// It is about to move: no more is taken from the client, and what was taken is being answered.
     fn is_moving(&self) -> bool {
-        self.may_move() && self.session.borrow().may_move()
+        self.may_move()
+            && self.session.borrow().may_move()
+            && self.guard.entry().details().text_bytes() <= MOVED_TEXT_BYTES_MAX
     }
 
     fn may_move(&self) -> bool {
@@ -479,13 +481,12 @@ impl Connection {
 
     /// Everything that the client was to get is with the kernel, and nothing of it is kept here.
     fn moves_now(&self, stream: &Stream) -> bool {
-        self.may_move()
+        self.is_moving()
             && self.session.borrow().moves_now()
             && self.output.buffered() == 0
             && !stream.reader.has_unread()
             && self.pinned.borrow().is_none()
             && self.asked.borrow().is_none()
-            && self.guard.entry().details().text_bytes() <= MOVED_TEXT_BYTES_MAX
     }
 
     /// Gives the connection to the process that serves in place of this one.

@@ -184,27 +184,31 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// [`prepare`](Self::prepare) and [`serve`](Self::serve) in one, with nothing to inherit.
+    /// [`prepare`](Self::prepare), [`listen`](Self::listen) and [`serve`](Self::serve) in one, with nothing to inherit.
     ///
     /// # Errors
     /// Theirs.
     pub fn start(snapshot: Snapshot, source: Option<PathBuf>) -> io::Result<Arc<Self>> {
         let gateway = Self::prepare(snapshot, source, &mut Inheritance::default())?;
-        gateway.serve()?;
+        gateway.listen()?;
+        gateway.serve();
         Ok(gateway)
     }
 
-    /// Accepts connections from now on.
+    /// Lets connections in; they wait until [`serve`](Self::serve).
     ///
     /// # Errors
     /// As `listen(2)`.
-    pub fn serve(&self) -> io::Result<()> {
+    pub fn listen(&self) -> io::Result<()> {
+        lock(&self.listening).values().try_for_each(|sockets| sockets.listen())
+    }
+
+    /// Accepts connections from now on.
+    pub fn serve(&self) {
         let sockets = lock(&self.listening).clone();
-        sockets.values().try_for_each(|sockets| sockets.listen())?;
         self.publish(&sockets);
         self.set_phase(Phase::Serving);
         self.note_config_success();
-        Ok(())
     }
 
     fn start_background(self: &Arc<Self>, rings: Vec<weir_telemetry::log::LogReader>) {

@@ -4,6 +4,7 @@ mod failures;
 mod life;
 mod load;
 mod manager;
+mod moves;
 mod traffic;
 
 use std::fs;
