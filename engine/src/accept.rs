@@ -1,8 +1,10 @@
 //! The accept loop of one listening socket on one worker.
 
 use std::{
+    cell::Cell,
     io,
     os::fd::AsRawFd,
+    rc::Rc,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -71,24 +73,39 @@ impl Accepted {
     }
 }
 
-/// Ends listening when the accept loop ends. Closing the descriptor is not enough: the driver may hold the socket until the
-/// kernel has taken down its ring, and clients would connect to nobody.
-struct Listening<'a>(&'a Socket);
+/// Whether another process accepts from a listening socket as well, so that it must go on listening without us.
+#[derive(Clone, Debug, Default)]
+pub struct HandedOver(Rc<Cell<bool>>);
 
-impl Drop for Listening<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.shutdown(std::net::Shutdown::Both);
+impl HandedOver {
+    /// From now on it does.
+    pub fn set(&self) {
+        self.0.set(true);
     }
 }
 
-/// Accepts until the loop is dropped or the socket is unusable; then nobody can connect any more. `take` gets each
-/// connection, `fail` each error.
+/// Ends listening when the accept loop ends. Closing the descriptor is not enough: the driver may hold the socket until the
+/// kernel has taken down its ring, and clients would connect to nobody.
+struct Listening<'a>(&'a Socket, HandedOver);
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        // A shutdown ends the socket itself, for all who have a descriptor of it.
+        if !self.1.0.get() {
+            let _ = self.0.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+/// Accepts until the loop is dropped or the socket is unusable; then nobody can connect any more, unless the socket was
+/// `handed_over` before. `take` gets each connection, `fail` each error.
 pub async fn accept_loop(
     listener: &Socket,
+    handed_over: HandedOver,
     mut take: impl FnMut(Accepted),
     mut fail: impl FnMut(AcceptError, &io::Error),
 ) -> io::Result<()> {
-    let _listening = Listening(listener);
+    let _listening = Listening(listener, handed_over);
     // SAFETY: the clone is an open descriptor that the shared handle owns; no registration is needed on Linux drivers.
     let shared = unsafe { SharedFd::new_unchecked(listener.try_clone()?) };
     let readiness = PollFd::from_shared_fd(shared)?;

@@ -11,6 +11,7 @@
 //! | `host` | kernel and processor, which figures of capacity belong to |
 //! | `net` | sockets: bind, accept, connect, limits on descriptors |
 //! | `accept` | the accept loop, error classes, hand-off to the least-loaded worker |
+//! | `handover` | messages with open descriptors to another process |
 //! | `socket` | a data socket: direct calls, and the epoll instance that says when |
 //! | `chunk` | received bytes, in a warm buffer |
 //! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
@@ -25,6 +26,7 @@
 pub mod accept;
 pub mod chunk;
 pub mod driver;
+pub mod handover;
 pub mod host;
 pub mod mailbox;
 pub mod net;

@@ -52,14 +52,14 @@ fn tcp_socket(target: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Binds a listening socket, non-blocking. TCP sockets get `SO_REUSEADDR` and `SO_REUSEPORT`, so that each worker has
-/// its own queue. See [`wait_for_sole_use`].
+/// Binds a socket that is to listen, non-blocking. TCP sockets get `SO_REUSEADDR` and `SO_REUSEPORT`, so that each worker
+/// has its own queue. See [`wait_for_sole_use`]. No connection comes in before [`listen`].
 ///
 /// A Unix path that holds a socket nobody listens on is replaced.
 ///
 /// # Errors
-/// As `bind(2)` and `listen(2)`.
-pub fn bind(address: &Address, backlog: u32) -> io::Result<Socket> {
+/// As `bind(2)`.
+pub fn bind(address: &Address) -> io::Result<Socket> {
     let (socket, address) = match address {
         Address::Unix(path) => {
             let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
@@ -79,8 +79,15 @@ pub fn bind(address: &Address, backlog: u32) -> io::Result<Socket> {
     };
     socket.set_nonblocking(true)?;
     socket.bind(&address)?;
-    socket.listen(backlog.min(i32::MAX as u32) as i32)?;
     Ok(socket)
+}
+
+/// Lets connections in; of a socket that listens already, changes only how many may wait.
+///
+/// # Errors
+/// As `listen(2)`.
+pub fn listen(socket: &Socket, backlog: u32) -> io::Result<()> {
+    socket.listen(backlog.min(i32::MAX as u32) as i32)
 }
 
 fn resolve_one(address: &Address) -> io::Result<SocketAddr> {

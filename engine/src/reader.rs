@@ -68,6 +68,11 @@ impl Reader {
         Poll::Ready(Ok(()))
     }
 
+    /// Bytes were put back, or came with the end of the handshake, and were not received yet.
+    pub fn has_unread(&self) -> bool {
+        self.unread.is_some()
+    }
+
     /// Puts `bytes` back in front: they were read by a layer below. At most once before the next receive.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::{
     future::poll_fn,
     io,
     net::Shutdown,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
     rc::{Rc, Weak},
     task::{Context, Poll, Waker, ready},
     time::Duration,
@@ -144,6 +144,8 @@ pub(crate) struct DataSocket {
     is_ended: Cell<bool>,
     /// Room to write is watched from the first send on that found none.
     watches_room: Cell<bool>,
+    /// The connection goes on elsewhere.
+    is_released: Cell<bool>,
 }
 
 impl DataSocket {
@@ -166,14 +168,27 @@ impl DataSocket {
             writable: Readiness::default(),
             is_ended: Cell::new(false),
             watches_room: Cell::new(false),
+            is_released: Cell::new(false),
         });
         socket.watch(libc::EPOLL_CTL_ADD, 0)?;
         Ok(socket)
     }
 
-    /// Shuts a direction down; the events of that come to whoever waits.
+    /// Shuts a direction down; the events of that come to whoever waits. A released connection is no longer ours to end.
     pub(crate) fn shut_down(&self, direction: Shutdown) {
-        let _ = self.socket.shutdown(direction);
+        if !self.is_released.get() {
+            let _ = self.socket.shutdown(direction);
+        }
+    }
+
+    /// A descriptor for whoever goes on with the connection.
+    ///
+    /// # Errors
+    /// No descriptors left; then it is not released.
+    pub(crate) fn release(&self) -> io::Result<OwnedFd> {
+        let copy = self.socket.as_fd().try_clone_to_owned()?;
+        self.is_released.set(true);
+        Ok(copy)
     }
 
     /// The next bytes; `None` once the peer has closed its write side.

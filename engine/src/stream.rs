@@ -1,6 +1,6 @@
 //! A connection as two queues: received chunks and an output buffer.
 
-use std::{cell::RefCell, future::poll_fn, io, net::Shutdown, rc::Rc, time::Duration};
+use std::{cell::RefCell, future::poll_fn, io, net::Shutdown, os::fd::OwnedFd, rc::Rc, time::Duration};
 
 use compio::runtime::JoinHandle;
 use socket2::Socket;
@@ -78,6 +78,21 @@ impl Stream {
     /// Shuts the write side down after what is buffered; the read side stays open for the peer's last words.
     pub fn finish(&self) {
         self.output.finish();
+    }
+
+    /// True if no TLS is between the wire and the queues.
+    pub fn is_plain(&self) -> bool {
+        !self.link.is_tls()
+    }
+
+    /// Gives the connection away as it is, neither direction ended: a descriptor for whoever goes on with it. What is
+    /// buffered or unread here is lost, so there must be none.
+    ///
+    /// # Errors
+    /// No descriptors left; the connection ends then.
+    pub fn release(self) -> io::Result<OwnedFd> {
+        debug_assert!(self.is_plain() && self.output.buffered() == 0 && !self.reader.has_unread());
+        self.socket.release()
     }
 
     /// A handle that can cut the connection from elsewhere on this core.

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::deadline::{WAIT, until};
 use crate::metrics::Metrics;
 use crate::port;
-use crate::process::Process;
+use crate::process::{Process, take_in_orphans};
 use crate::server::Server;
 use crate::stream::Address;
 
@@ -125,10 +125,11 @@ impl Gateway {
         let file = folder.path().join("weir.toml");
         std::fs::write(&file, config.text(admin_port)).expect("the configuration can be written");
         let mut words: Vec<String> = before.iter().map(|word| (*word).to_owned()).collect();
-        words.push(program().to_string_lossy().into_owned());
+        words.push(config.program.as_deref().unwrap_or_else(|| program()).to_string_lossy().into_owned());
         words.extend(["run".into(), "--config".into()]);
         words.push(file.to_string_lossy().into_owned());
         let log = folder.path().join("weir.log");
+        take_in_orphans();
         let process = Process::start("weir", &words, &log, &config.environment);
         Self {
             address: config.bind,
@@ -148,6 +149,17 @@ impl Gateway {
     /// The process, for signals and figures.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    /// Another process serves in place of the one that was watched: watches that one from now on, and returns the old one.
+    ///
+    /// # Panics
+    /// If it is still the same.
+    pub fn follow(&mut self) -> Process {
+        let pid = self.admin.get("/api/v1/version").json()["pid"].as_u64().expect("a process id");
+        assert_ne!(pid, u64::from(self.process.id()), "the process is still the same");
+        let new = Process::adopt(pid as u32, &self.process);
+        std::mem::replace(&mut self.process, new)
     }
 
     /// A folder that lives as long as the gateway.

@@ -1,18 +1,31 @@
 //! A child process that dies with the test, its log, and what the kernel counts for it.
 
 use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, waitpid};
 
 use crate::deadline::{WAIT, until};
 
 /// Ends a process whose parent is gone (a test that was killed leaves nothing running).
 const WITH_PARENT: [&str; 3] = ["setpriv", "--pdeathsig", "KILL"];
 
+/// Orphans of our children become ours: to be called before a child starts one that is to be adopted.
+///
+/// # Panics
+/// If the kernel does not let us.
+pub fn take_in_orphans() {
+    set_child_subreaper(Pid::from_raw(std::process::id() as i32)).expect("this process takes in orphans");
+}
+
 /// A started program.
 pub struct Process {
-    child: Child,
+    id: u32,
+    /// `None` for a process that a child of ours started.
+    child: Option<Child>,
     log: PathBuf,
     name: String,
     status: Option<ExitStatus>,
@@ -35,12 +48,26 @@ impl Process {
             .stderr(errors)
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {name} ({}): {error}", words.join(" ")));
-        Self { child, log: log.to_path_buf(), name: name.to_owned(), status: None }
+        Self { id: child.id(), child: Some(child), log: log.to_path_buf(), name: name.to_owned(), status: None }
+    }
+
+    /// A process that a child of ours has started and that outlives it. From the first call on this process takes in its
+    /// orphans, so that their end is seen like that of a child. Its log is the one of its parent.
+    ///
+    /// # Panics
+    /// If the kernel does not let us.
+    pub fn adopt(id: u32, parent: &Self) -> Self {
+        take_in_orphans();
+        Self { id, child: None, log: parent.log.clone(), name: parent.name.clone(), status: None }
     }
 
     /// Process id.
     pub fn id(&self) -> u32 {
-        self.child.id()
+        self.id
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.id as i32).expect("a process id")
     }
 
     /// What it has printed so far.
@@ -51,7 +78,14 @@ impl Process {
     /// Its exit status, if it has ended.
     pub fn try_wait(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
-            self.status = self.child.try_wait().expect("the child can be waited for");
+            self.status = match &mut self.child {
+                Some(child) => child.try_wait().expect("the child can be waited for"),
+                // An error: its parent has not ended, so it is not ours yet.
+                None => waitpid(Some(self.pid()), WaitOptions::NOHANG)
+                    .ok()
+                    .flatten()
+                    .map(|(_, status)| ExitStatus::from_raw(status.as_raw())),
+            };
         }
         self.status
     }
@@ -82,8 +116,17 @@ impl Process {
 
     /// `kill -9` and reap.
     pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        self.status = self.child.wait().ok();
+        match &mut self.child {
+            Some(child) => {
+                let _ = child.kill();
+                self.status = child.wait().ok();
+            }
+            None => {
+                let _ = kill_process(self.pid(), Signal::KILL);
+                let waited = waitpid(Some(self.pid()), WaitOptions::empty()).ok().flatten();
+                self.status = waited.map(|(_, status)| ExitStatus::from_raw(status.as_raw()));
+            }
+        }
     }
 
     /// Waits until `ready` holds.

@@ -15,7 +15,9 @@ mod lab_report;
 mod origin;
 mod plan;
 mod run;
+mod systemd;
 mod top;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -41,6 +43,7 @@ enum Command {
     Run(run::RunArgs),
     Check(check::CheckArgs),
     Demo(demo::DemoArgs),
+    Upgrade(upgrade::ask::UpgradeArgs),
     Top(top::TopArgs),
     Plan(plan::PlanArgs),
     /// The lab: synthetic back ends, and the tools that measure.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Upgrade(args) => upgrade::ask::run(&args),
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
         Command::Plan(args) => plan::run(&args),
         Command::Lab(Lab::Origin(Origin::Redis(args))) => origin::run(&args),

@@ -1,20 +1,25 @@
-//! `weir run`: the gateway until it is told to stop.
+//! `weir run`: the gateway until it is told to stop, or until another process serves in its place.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{net::TcpListener, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_admin::AdminServer;
 use weir_config::{LogFormat, Snapshot};
 
-use crate::gateway::Gateway;
+use crate::{
+    gateway::Gateway,
+    systemd,
+    upgrade::{Inheritance, predecessor::Predecessor, program::Program},
+};
 
 /// Start the gateway.
 ///
-/// SIGHUP reads the configuration file again; SIGTERM and SIGINT drain and exit, a second one exits at once.
+/// SIGHUP reads the configuration file again; SIGUSR2 starts the program anew and hands it the sockets (`weir upgrade`);
+/// SIGTERM and SIGINT drain and exit, a second one exits at once.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir run --config weir.toml\n  kill -HUP $(pidof weir)   # reload\n  kill -TERM $(pidof weir)  # drain and exit"
+    after_help = "Examples:\n  weir run --config weir.toml\n  kill -HUP $(pidof weir)   # reload\n  kill -USR2 $(pidof weir)  # upgrade\n  kill -TERM $(pidof weir)  # drain and exit"
 )]
 pub struct RunArgs {
     /// The configuration file.
@@ -23,21 +28,95 @@ pub struct RunArgs {
 }
 
 pub fn run(args: &RunArgs) -> Result<(), String> {
+    let program = Program::of_this_process();
+    let runtime = control_runtime()?;
+    let orders = {
+        let _context = runtime.enter();
+        Orders::listen()
+    };
+    let predecessor = Predecessor::find()?;
+    let mut log = None;
+    let (gateway, server) = match start(args, program, predecessor.as_ref(), &mut log) {
+        Ok(started) => started,
+        Err(reason) => {
+            if let Some(predecessor) = &predecessor {
+                predecessor.fail(&reason);
+            }
+            return Err(reason);
+        }
+    };
+    if let Some(predecessor) = predecessor {
+        gateway.watch_predecessor(predecessor.serving());
+    }
+    announce(&gateway, &server);
+    gateway.tell_ready();
+    runtime.block_on(until_stopped(&gateway, orders));
+    server.stop();
+    Ok(())
+}
+
+/// Signals whose default action would end the process: one that comes during the start waits until it can be served.
+struct Orders {
+    reload: Signal,
+    upgrade: Signal,
+}
+
+impl Orders {
+    fn listen() -> Self {
+        Self { reload: on(SignalKind::hangup()), upgrade: on(SignalKind::user_defined2()) }
+    }
+}
+
+/// The guard of the program's own log: what is queued is written when it is dropped.
+type Log = Option<tracing_appender::non_blocking::WorkerGuard>;
+
+/// Up to the first connection that may come in.
+fn start(
+    args: &RunArgs,
+    program: Program,
+    predecessor: Option<&Predecessor>,
+    log: &mut Log,
+) -> Result<(Arc<Gateway>, AdminServer), String> {
+    let mut inheritance = predecessor.map(Predecessor::inheritance).transpose()?.unwrap_or_default();
     let snapshot = weir_config::load(&args.config, &|name| std::env::var(name).ok()).map_err(|diagnostics| {
+        let mistakes = crate::check::mistakes(&diagnostics);
+        let summary = format!("{}: {mistakes}; nothing was started", args.config.display());
+        // The process that waits has but one message; whoever sits at a terminal sees the mistakes in front of the sentence.
+        if predecessor.is_some() {
+            return format!("{summary}\n{diagnostics}");
+        }
         eprintln!("{diagnostics}");
-        format!("{}: {}; nothing was started", args.config.display(), crate::check::mistakes(&diagnostics))
+        summary
     })?;
-    let _log = start_log(&snapshot);
+    *log = Some(start_log(&snapshot));
     if !snapshot.warnings.is_empty() {
         tracing::warn!("configuration warnings\n{}", snapshot.warnings);
     }
     let admin = snapshot.admin.clone();
-    let gateway = Gateway::start(snapshot, Some(args.config.clone())).map_err(|error| error.to_string())?;
-    let server = start_admin(&gateway, &admin)?;
-    announce(&gateway, &server);
-    control_runtime()?.block_on(until_stopped(&gateway));
-    server.stop();
-    Ok(())
+    let gateway = Gateway::prepare(snapshot, Some(args.config.clone()), &mut inheritance);
+    let gateway = gateway.map_err(|error| error.to_string())?;
+    let socket = admin_socket(&admin, &mut inheritance)?;
+    if let Some(predecessor) = predecessor {
+        predecessor.wait_take(&std::mem::take(&mut inheritance.listeners), gateway.movable())?;
+    }
+    let copy = socket.try_clone().map_err(|error| format!("cannot copy the admin socket: {error}"))?;
+    // Who gets an answer from the admin server may connect.
+    gateway.listen().map_err(|error| error.to_string())?;
+    let server = start_admin_on(&gateway, &admin, socket)?;
+    gateway.allow_upgrades(program, admin.bind.to_string(), copy, server.stopper());
+    gateway.serve();
+    Ok((gateway, server))
+}
+
+/// The socket of the admin server: that of the process before, if it is at the same address.
+fn admin_socket(admin: &weir_config::AdminSettings, inheritance: &mut Inheritance) -> Result<TcpListener, String> {
+    let is_same = |(bind, socket): &(String, TcpListener)| {
+        *bind == admin.bind.to_string() || socket.local_addr().is_ok_and(|address| address == admin.bind)
+    };
+    match inheritance.admin.take().filter(is_same) {
+        Some((_, socket)) => Ok(socket),
+        None => weir_admin::bind(&admin_settings(admin)).map_err(|error| error.to_string()),
+    }
 }
 
 /// The runtime of the control thread.
@@ -61,15 +140,28 @@ fn on(kind: SignalKind) -> Signal {
 
 /// Starts the admin server as the configuration asks.
 pub fn start_admin(gateway: &Arc<Gateway>, admin: &weir_config::AdminSettings) -> Result<AdminServer, String> {
-    let settings = weir_admin::AdminSettings {
+    let socket = weir_admin::bind(&admin_settings(admin)).map_err(|error| error.to_string())?;
+    start_admin_on(gateway, admin, socket)
+}
+
+fn start_admin_on(
+    gateway: &Arc<Gateway>,
+    admin: &weir_config::AdminSettings,
+    socket: TcpListener,
+) -> Result<AdminServer, String> {
+    let server = AdminServer::start_on(admin_settings(admin), socket, gateway.clone());
+    let server = server.map_err(|error| error.to_string())?;
+    gateway.set_admin_access(server.access());
+    Ok(server)
+}
+
+fn admin_settings(admin: &weir_config::AdminSettings) -> weir_admin::AdminSettings {
+    weir_admin::AdminSettings {
         bind: admin.bind,
         token: admin.token.clone(),
         hosts: admin.hosts.clone(),
         deadlines: weir_admin::Deadlines::default(),
-    };
-    let server = AdminServer::start(settings, gateway.clone()).map_err(|error| error.to_string())?;
-    gateway.set_admin_access(server.access());
-    Ok(server)
+    }
 }
 
 fn announce(gateway: &Gateway, server: &AdminServer) {
@@ -79,25 +171,55 @@ fn announce(gateway: &Gateway, server: &AdminServer) {
         let bind = gateway.bound(name).unwrap_or_default();
         tracing::info!(listener = %name, %bind, upstream = %listener.upstream, "listening");
     }
-    tracing::info!(admin = %server.local_addr(), driver = gateway.driver().name(), "ready");
+    let (admin, driver, restart_epoch) = (server.local_addr(), gateway.driver().name(), gateway.restart_epoch());
+    tracing::info!(%admin, driver, restart_epoch, version = env!("CARGO_PKG_VERSION"), "ready");
 }
 
 /// Serves signals until the gateway has drained.
-async fn until_stopped(gateway: &Arc<Gateway>) {
-    let (mut hangup, mut terminate, mut interrupt) =
-        (on(SignalKind::hangup()), on(SignalKind::terminate()), on(SignalKind::interrupt()));
+async fn until_stopped(gateway: &Arc<Gateway>, mut orders: Orders) {
+    let (mut terminate, mut interrupt) = (on(SignalKind::terminate()), on(SignalKind::interrupt()));
+    tokio::spawn(feed_watchdog(gateway.clone()));
     loop {
         tokio::select! {
-            _ = hangup.recv() => reload(gateway).await,
+            _ = orders.reload.recv() => reload(gateway).await,
+            _ = orders.upgrade.recv() => upgrade(gateway),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             () = gateway.drain_asked() => break,
         }
     }
-    tokio::select! {
-        _ = gateway.drain() => {}
-        _ = terminate.recv() => tracing::warn!("second signal: exiting at once"),
-        _ = interrupt.recv() => tracing::warn!("second signal: exiting at once"),
+    gateway.cancel_upgrade();
+    let mut drain = std::pin::pin!(gateway.drain());
+    // After an upgrade nobody has told this process to stop; a service that is stopped as a whole does so now.
+    let mut signals_left = if gateway.is_handed_over() { 2 } else { 1 };
+    while signals_left > 0 {
+        tokio::select! {
+            _ = &mut drain => return,
+            _ = terminate.recv() => signals_left -= 1,
+            _ = interrupt.recv() => signals_left -= 1,
+        }
+    }
+    tracing::warn!("second signal: exiting at once");
+}
+
+/// An upgrade takes seconds, in which other signals are served.
+fn upgrade(gateway: &Arc<Gateway>) {
+    let gateway = gateway.clone();
+    // Its outcome is logged, and a drain asked for, where it is known.
+    tokio::task::spawn_blocking(move || drop(gateway.upgrade()));
+}
+
+/// Tells the service manager that no worker is stuck, as often as it wants to hear it.
+async fn feed_watchdog(gateway: Arc<Gateway>) {
+    let Some(interval) = systemd::watchdog_interval(gateway.restart_epoch() > 0) else { return };
+    loop {
+        if gateway.is_handed_over() {
+            return;
+        }
+        if !gateway.has_stalled_worker() {
+            systemd::notify("WATCHDOG=1");
+        }
+        tokio::time::sleep(interval).await;
     }
 }
 

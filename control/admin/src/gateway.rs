@@ -6,8 +6,8 @@ use std::pin::Pin;
 use weir_telemetry::Registry;
 
 use crate::status::{
-    Check, ConnectionAnswer, ConnectionQuery, DrainStatus, ListenerStatus, ReloadOutcome, UpstreamStatus,
-    VersionStatus, WorkerStatus,
+    Check, ConnectionAnswer, ConnectionQuery, DrainStatus, ListenerStatus, ReloadOutcome, UpgradeOutcome,
+    UpstreamStatus, VersionStatus, WorkerStatus,
 };
 
 /// A boxed future that a [`Gateway`] method returns.
@@ -15,7 +15,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The gateway as seen from the admin thread.
 ///
-/// All methods but [`reload`](Self::reload) run on the admin thread and must return at once: read cells and
+/// All methods but [`reload`](Self::reload) and [`upgrade`](Self::upgrade) run on the admin thread and must return at once: read cells and
 /// snapshots, never wait for a worker. What needs an answer from the workers returns a future.
 /// Nothing that is returned may hold a secret: the answers leave the process as they are.
 pub trait Gateway: Send + Sync + 'static {
@@ -53,6 +53,10 @@ pub trait Gateway: Send + Sync + 'static {
     /// Reads the configuration file again and applies it if it is valid. May block: it runs on a thread of its
     /// own, one at a time.
     fn reload(&self) -> ReloadOutcome;
+
+    /// Starts the program anew, hands it the sockets and tells what became of it. May block: it runs on a thread of its own,
+    /// one at a time.
+    fn upgrade(&self) -> UpgradeOutcome;
 
     /// Begins to drain, or tells how a drain under way is doing. Returns at once.
     fn drain(&self) -> DrainStatus;

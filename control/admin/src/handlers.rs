@@ -21,7 +21,8 @@ use crate::problem::Problem;
 use crate::process;
 use crate::routes::ROUTES;
 use crate::status::{
-    Check, ConnectionPage, ConnectionQuery, ListenerList, Outcome, ProbeAnswer, UpstreamList, Verdict, WorkerList,
+    Check, ConnectionPage, ConnectionQuery, ListenerList, Outcome, ProbeAnswer, UpgradeResult, UpstreamList, Verdict,
+    WorkerList,
 };
 
 /// What every handler may use.
@@ -33,6 +34,8 @@ pub(crate) struct Inner {
     gateway: Arc<dyn Gateway>,
     /// One reload at a time.
     reload: Arc<Semaphore>,
+    /// One upgrade at a time.
+    upgrade: Arc<Semaphore>,
     openapi: Bytes,
     metrics: SharedMetrics,
 }
@@ -53,6 +56,7 @@ impl Shared {
             access,
             gateway,
             reload: Arc::new(Semaphore::new(1)),
+            upgrade: Arc::new(Semaphore::new(1)),
             openapi: openapi_document(&version).to_string().into(),
             metrics,
         }))
@@ -215,6 +219,38 @@ pub(crate) async fn reload(State(shared): State<Shared>, request: Request) -> Re
     let status = match outcome.outcome {
         Outcome::Applied | Outcome::Unchanged => StatusCode::OK,
         Outcome::Rejected => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    Ok((status, Json(outcome)).into_response())
+}
+
+pub(crate) async fn upgrade(State(shared): State<Shared>, request: Request) -> Result<Response, Problem> {
+    expect_no_input(request).await?;
+    let Ok(permit) = Arc::clone(&shared.upgrade).try_acquire_owned() else {
+        return Err(Problem::new(
+            StatusCode::CONFLICT,
+            "upgrade",
+            "an upgrade is under way",
+            "wait for its answer: the process that serves then can be upgraded again once this one has drained",
+        ));
+    };
+    let gateway = Arc::clone(&shared.gateway);
+    let work = spawn_blocking(move || {
+        let outcome = gateway.upgrade();
+        drop(permit);
+        outcome
+    });
+    let outcome = work.await.map_err(|_panicked| {
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "upgrade",
+            "the upgrade broke off; this process goes on serving",
+            "this is a defect of the gateway: the log has the panic message, please report it",
+        )
+    })?;
+    let status = match outcome.result {
+        UpgradeResult::Done => StatusCode::OK,
+        UpgradeResult::Failed => StatusCode::UNPROCESSABLE_ENTITY,
+        UpgradeResult::Refused => StatusCode::CONFLICT,
     };
     Ok((status, Json(outcome)).into_response())
 }

@@ -37,5 +37,5 @@ pub use document::openapi_document;
 pub use gateway::{BoxFuture, Gateway};
 pub use guard::AdminAccess;
 pub use problem::Problem;
-pub use server::AdminServer;
+pub use server::{AdminServer, AdminStopper, bind};
 pub use settings::{AdminSettings, Deadlines, StartError};

@@ -31,6 +31,9 @@ pub const READ_DEADLINE: Duration = Duration::from_secs(5);
 /// Time for a reload: it reads the file and every certificate named in it.
 pub const RELOAD_DEADLINE: Duration = Duration::from_secs(30);
 
+/// Time for an upgrade: the longest `upgrade.timeout`, 300 s, and a little more for what is around it.
+pub const UPGRADE_DEADLINE: Duration = Duration::from_secs(310);
+
 /// Time that exchanges under way get when the server stops.
 pub const STOP_GRACE: Duration = Duration::from_millis(500);
 

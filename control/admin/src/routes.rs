@@ -15,10 +15,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::gateway::Gateway;
 use crate::guard::{self, AdminAccess};
 use crate::handlers::{self, Shared};
-use crate::limits::{READ_DEADLINE, RELOAD_DEADLINE};
+use crate::limits::{READ_DEADLINE, RELOAD_DEADLINE, UPGRADE_DEADLINE};
 use crate::problem::Problem;
 use crate::status::{
-    ConnectionPage, DrainStatus, ListenerList, ProbeAnswer, ReloadOutcome, UpstreamList, VersionStatus, WorkerList,
+    ConnectionPage, DrainStatus, ListenerList, ProbeAnswer, ReloadOutcome, UpgradeOutcome, UpstreamList, VersionStatus,
+    WorkerList,
 };
 
 /// How a route is asked.
@@ -241,6 +242,27 @@ pub(crate) const ROUTES: &[Route] = &[
                 json::<ReloadOutcome>(422, "Rejected: every mistake, and the last good one stays."),
             ],
             || post(handlers::reload),
+        )
+    },
+    Route {
+        verb: Verb::Post,
+        deadline: UPGRADE_DEADLINE,
+        ..read(
+            "/api/v1/upgrade",
+            "upgrade",
+            "Start the program anew, hand it the sockets, and drain once it serves.",
+            &[
+                json::<UpgradeOutcome>(
+                    200,
+                    "The new process serves; the next request at this address is answered by it.",
+                ),
+                json::<UpgradeOutcome>(
+                    409,
+                    "Refused: another upgrade is not over, or this process cannot be upgraded.",
+                ),
+                json::<UpgradeOutcome>(422, "The new process does not serve; this one goes on as before."),
+            ],
+            || post(handlers::upgrade),
         )
     },
     read(

@@ -40,14 +40,25 @@ pub struct AdminServer {
 impl AdminServer {
     /// Checks the settings, binds the address and starts the thread. The socket accepts when this returns.
     pub fn start(settings: AdminSettings, gateway: Arc<dyn Gateway>) -> Result<Self, StartError> {
+        let listener = bind(&settings)?;
+        Self::start_on(settings, listener, gateway)
+    }
+
+    /// As [`start`](Self::start), on a socket that listens already: see [`bind`].
+    pub fn start_on(
+        settings: AdminSettings,
+        listener: StdListener,
+        gateway: Arc<dyn Gateway>,
+    ) -> Result<Self, StartError> {
         settings.check()?;
-        let (listener, local) =
-            bind(settings.bind).map_err(|source| StartError::Bind { bind: settings.bind, source })?;
+        let prepared = listener.set_nonblocking(true).and_then(|()| listener.local_addr());
+        let local = prepared.map_err(|source| StartError::Bind { bind: settings.bind, source })?;
         // Built here so that a failure reaches the caller; run by the thread alone.
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(1)
-            .thread_name("weir-reload")
+            // A reload may be asked for while an upgrade waits, and is then refused.
+            .max_blocking_threads(2)
+            .thread_name("weir-control")
             .build()
             .map_err(StartError::Thread)?;
         let access = AdminAccess::new(&settings);
@@ -71,6 +82,11 @@ impl AdminServer {
         self.access.clone()
     }
 
+    /// Handle for whoever knows that another process answers at this address now.
+    pub fn stopper(&self) -> AdminStopper {
+        AdminStopper(self.stop.clone())
+    }
+
     /// Stops accepting, lets exchanges under way finish for [`STOP_GRACE`] and ends the thread.
     pub fn stop(self) {
         drop(self);
@@ -87,11 +103,24 @@ impl Drop for AdminServer {
     }
 }
 
-fn bind(address: SocketAddr) -> io::Result<(StdListener, SocketAddr)> {
-    let listener = StdListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    let local = listener.local_addr()?;
-    Ok((listener, local))
+/// Begins the end of an admin server from any thread, without waiting for it.
+#[derive(Debug, Clone)]
+pub struct AdminStopper(watch::Sender<bool>);
+
+impl AdminStopper {
+    /// No more connections are accepted, and those there end with the exchange under way.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// Checks the settings and binds the address; the kernel takes connections in from then on.
+///
+/// # Errors
+/// All of [`StartError`] but the thread.
+pub fn bind(settings: &AdminSettings) -> Result<StdListener, StartError> {
+    settings.check()?;
+    StdListener::bind(settings.bind).map_err(|source| StartError::Bind { bind: settings.bind, source })
 }
 
 fn run(runtime: Runtime, listener: StdListener, router: Router, deadlines: Deadlines, stopped: watch::Receiver<bool>) {

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 use weir_base::limits;
 use weir_engine::settings::{Address, RuntimeSettings};
-use weir_listener::settings::{DrainSettings, LimitSettings};
+use weir_listener::settings::{DrainSettings, LimitSettings, UpgradeSettings};
 
 use crate::diagnostic::Diagnostics;
 use crate::document::At;
@@ -45,6 +45,7 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
         admin: admin(&file.admin, reader),
         limits,
         drain: DrainSettings { settle: file.drain.settle.value.0, timeout: file.drain.timeout.value.0 },
+        upgrade: UpgradeSettings { timeout: file.upgrade.timeout.value.0 },
         telemetry: telemetry(&file.telemetry),
         listeners,
         upstreams,

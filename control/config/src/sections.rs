@@ -46,6 +46,8 @@ section! {
         table limits: LimitsSection;
         /// What happens between SIGTERM and the end.
         table drain: DrainSection;
+        /// A new process of the program in place of this one.
+        table upgrade: UpgradeSection;
         /// Metrics and logs.
         table telemetry: TelemetrySection;
         /// Where clients connect to.
@@ -110,6 +112,15 @@ section! {
         /// How long exchanges may take to finish after that; what is left is cut and counted. Keep `settle` + `timeout`
         /// under the grace period of the process manager.
         default timeout: Period = Period(listening::DRAIN_TIMEOUT) => Period::secs(0)..=PATH_PERIOD_MAX;
+    }
+}
+
+section! {
+    /// SIGUSR2 or `weir upgrade`: the program is started anew and takes the listening sockets; this process then drains within
+    /// `drain.timeout`, without `drain.settle`.
+    pub(crate) struct UpgradeSection {
+        /// How long the new process may take until it serves. After that it is killed, and this one goes on.
+        default timeout: Period = Period(listening::UPGRADE_TIMEOUT) => Period::secs(1)..=Period::secs(300);
     }
 }
 

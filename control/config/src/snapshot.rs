@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use weir_base::Secret;
 use weir_engine::settings::RuntimeSettings;
-use weir_listener::settings::{DrainSettings, LimitSettings, ListenerSettings, Protocol};
+use weir_listener::settings::{DrainSettings, LimitSettings, ListenerSettings, Protocol, UpgradeSettings};
 use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
 use weir_telemetry::Level;
 use weir_upstream::settings::UpstreamSettings;
@@ -40,6 +40,8 @@ pub struct Snapshot {
     pub limits: LimitSettings,
     /// SIGTERM.
     pub drain: DrainSettings,
+    /// SIGUSR2.
+    pub upgrade: UpgradeSettings,
     /// Metrics and logs.
     pub telemetry: TelemetrySettings,
     /// At least one, with unique names and addresses.

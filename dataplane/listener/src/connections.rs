@@ -29,6 +29,14 @@ pub struct ConnectionDetails {
     pub pinned: String,
 }
 
+impl ConnectionDetails {
+    /// Bytes of all texts in it.
+    pub fn text_bytes(&self) -> usize {
+        let texts = [&self.name, &self.user, &self.library, &self.library_version, &self.pinned];
+        texts.into_iter().map(String::len).sum()
+    }
+}
+
 /// One open client connection. The worker that owns it writes with plain stores.
 pub struct ConnectionEntry {
     /// Unique in the process, from 1.
@@ -101,9 +109,31 @@ impl ConnectionTable {
         })
     }
 
+    /// The number that the next connection will get.
+    pub fn next_id(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Numbers connections from `id` on: those below belong to the process before.
+    pub fn number_from(&self, id: u64) {
+        self.next.store(id, Ordering::Relaxed);
+    }
+
     /// Enters a connection; it leaves when the guard is dropped.
     pub fn enter(self: &Arc<Self>, listener: Arc<str>, worker: usize, peer: String, now: Time) -> ConnectionGuard {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.enter_as(id, listener, worker, peer, now)
+    }
+
+    /// As [`ConnectionTable::enter`], for a connection that was accepted at `now` by the process before and keeps its number.
+    pub fn enter_as(
+        self: &Arc<Self>,
+        id: u64,
+        listener: Arc<str>,
+        worker: usize,
+        peer: String,
+        now: Time,
+    ) -> ConnectionGuard {
         let entry = Arc::new(ConnectionEntry::new(id, listener, worker, peer, now));
         self.shard(worker).insert(id, entry.clone());
         ConnectionGuard { table: self.clone(), entry }

@@ -57,6 +57,10 @@ pub const DRAIN_SETTLE: Duration = Duration::from_secs(2);
 /// with the settle time it stays under the 30 s that Kubernetes and systemd grant before SIGKILL.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 
+/// How long the new process of an upgrade may take until it serves. Default 30 s: it starts within a fraction of a second
+/// unless name resolution or a slow disk is in the way, and nobody is harmed while the old process goes on serving.
+pub const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// The protocols that this build terminates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
@@ -273,6 +277,19 @@ pub struct DrainSettings {
     pub settle: Duration,
     /// See [`DRAIN_TIMEOUT`].
     pub timeout: Duration,
+}
+
+/// A new process of the program in place of this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpgradeSettings {
+    /// See [`UPGRADE_TIMEOUT`].
+    pub timeout: Duration,
+}
+
+impl Default for UpgradeSettings {
+    fn default() -> Self {
+        Self { timeout: UPGRADE_TIMEOUT }
+    }
 }
 
 impl Default for DrainSettings {

@@ -28,6 +28,7 @@ use weir_upstream::{Lane, SharedLane};
 use crate::{
     lane::{LaneKey, RespLane},
     metrics::Done,
+    moving::{Departure, MovedSession},
     patience::{Overdue, Patience},
     service::{DRAIN_GAP, Drain, RedisUpstream, Service},
     session::{Next, Session},
@@ -41,6 +42,11 @@ const CHUNKS_PER_TURN_MAX: u32 = 4;
 const CHARGED_BYTES_MIN: usize = 4 * 1024;
 /// What a refused client may still say before the socket closes, and for how long: a reset would destroy the reply.
 const LINGER_BYTES_MAX: usize = 256 * 1024;
+
+/// The end of a connection here that goes on in another process.
+const MOVED: &str = "moved";
+/// Bytes of names that a connection may take along: they travel in one message with the rest.
+const MOVED_TEXT_BYTES_MAX: usize = 4 * 1024;
 
 /// The lane of the client's own, and where it came from.
 struct Pinned {
@@ -118,6 +124,8 @@ pub struct Connection {
     waker: RefCell<Option<Waker>>,
     is_woken: Cell<bool>,
     is_over: Cell<bool>,
+    /// No TLS lies between, so another process could go on with it.
+    is_plain: bool,
     /// Exchanges on their way; while there are any, the client waits.
     on_their_way: Cell<u32>,
     /// Counted among the clients that wait for this worker.
@@ -149,11 +157,21 @@ enum Event {
     Overdue,
 }
 
-/// Serves one admitted connection until it ends.
+/// Serves one admitted connection until it ends. One that has `moved` here from another process goes on where it was.
 ///
 /// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
-pub async fn serve(service: Rc<Service>, mut stream: Box<Stream>, guard: ConnectionGuard, peer: Peer) {
-    let connection = Connection::new(service, &stream, guard, peer);
+pub async fn serve(
+    service: Rc<Service>,
+    mut stream: Box<Stream>,
+    guard: ConnectionGuard,
+    peer: Peer,
+    moved: Option<Box<MovedSession>>,
+) {
+    let connection = Connection::new(service, &stream, guard, peer, moved.as_deref());
+    if let Some(moved) = moved {
+        // Cannot fail: a connection with TLS does not move.
+        let _ = stream.reader.unread(&moved.input);
+    }
     let _listed = connection.service.enter(&connection);
     let accepted = turn::now();
     let open = connection.service.metrics.open.guard();
@@ -166,6 +184,9 @@ pub async fn serve(service: Rc<Service>, mut stream: Box<Stream>, guard: Connect
     connection.leave();
     connection.service.metrics.closed(reason);
     connection.service.metrics.duration.record(turn::now().nanos_since(accepted));
+    if reason == MOVED {
+        return connection.depart(*stream);
+    }
     if !matches!(reason, "client_reset" | "internal_invariant" | "evicted" | "drain_cut") {
         Box::pin(linger(&connection, stream)).await;
     }
@@ -187,6 +208,11 @@ async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> &'static str {
         if next == Next::Close {
             return connection.farewell();
         }
+        if connection.moves_now(stream) {
+            return MOVED;
+        }
+        // What the client sends from now on is for the process that goes on with it.
+        let next = if connection.is_moving() { Next::Wait } else { next };
         patience.arm(&due, connection, next);
         let event = poll_fn(|context| connection.poll_event(context, stream, &due, next)).await;
         let result = match event {
@@ -233,9 +259,20 @@ async fn linger(connection: &Connection, mut stream: Box<Stream>) {
 }
 
 impl Connection {
-    fn new(service: Rc<Service>, stream: &Stream, guard: ConnectionGuard, peer: Peer) -> Rc<Self> {
+    fn new(
+        service: Rc<Service>,
+        stream: &Stream,
+        guard: ConnectionGuard,
+        peer: Peer,
+        moved: Option<&MovedSession>,
+    ) -> Rc<Self> {
+        let session = match moved {
+            Some(moved) => Session::arrive(service.redis(), moved),
+            None => Session::new(service.redis()),
+        };
         let connection = Rc::new_cyclic(|me: &Weak<Self>| Self {
-            session: RefCell::new(Session::new(service.redis())),
+            session: RefCell::new(session),
+            is_plain: stream.is_plain(),
             output: stream.output.clone(),
             cutter: stream.cutter(),
             peer,
@@ -271,6 +308,9 @@ impl Connection {
             if redis.password.is_none() {
                 details.user = redis.user.clone().unwrap_or_else(|| "default".to_owned());
             }
+            if let Some(moved) = moved {
+                *details = moved.details.clone();
+            }
         }
         let weak = connection.me.clone();
         connection.output.on_flush(move || {
@@ -299,7 +339,7 @@ impl Connection {
         } else {
             let mut is_relieved = |output: &Output| output.poll_relieved(context).is_ready();
             let has_room = is_relieved(&self.output) & self.pin_output().is_none_or(|output| is_relieved(&output));
-            if has_room && self.session.borrow().next(self) != next {
+            if has_room && !self.is_moving() && self.session.borrow().next(self) != next {
                 return Poll::Ready(Event::Woken);
             }
         }
@@ -430,6 +470,37 @@ impl Connection {
         look(&self.session.borrow())
     }
 
+    /// It is about to move: no more is taken from the client, and what was taken is being answered.
+    fn is_moving(&self) -> bool {
+        self.may_move()
+            && self.session.borrow().may_move()
+            && self.guard.entry().details().text_bytes() <= MOVED_TEXT_BYTES_MAX
+    }
+
+    fn may_move(&self) -> bool {
+        self.is_plain && self.service.is_moving_away()
+    }
+
+    /// Everything that the client was to get is with the kernel, and nothing of it is kept here.
+    fn moves_now(&self, stream: &Stream) -> bool {
+        self.is_moving()
+            && self.session.borrow().moves_now()
+            && self.output.buffered() == 0
+            && !stream.reader.has_unread()
+            && self.pinned.borrow().is_none()
+            && self.asked.borrow().is_none()
+    }
+
+    /// Gives the connection to the process that serves in place of this one.
+    fn depart(&self, stream: Stream) {
+        let Some(mover) = self.service.mover() else { return };
+        let entry = self.guard.entry();
+        let session = self.session.borrow_mut().depart(entry.details().clone());
+        if let Ok(socket) = stream.release() {
+            mover(Departure { socket, id: entry.id, peer: entry.peer.clone(), session });
+        }
+    }
+
     /// A drain may end this connection: nothing is on its way.
     pub(crate) fn drains_after(&self) -> Option<std::time::Duration> {
         let session = self.session.borrow();
@@ -437,6 +508,8 @@ impl Connection {
         // Who waits for data or messages has nothing on its way: it may ask the next instance.
         let is_quiet = is_quiet || session.is_only_waiting_for_data();
         match self.service.drain_state() {
+            // It may still get into a state in which it can move.
+            Drain::Gentle if self.may_move() => None,
             Drain::Gentle if is_quiet => Some(DRAIN_GAP),
             Drain::Firm if is_quiet => Some(std::time::Duration::ZERO),
             _ => None,
@@ -483,6 +556,9 @@ impl Connection {
         drop(done);
         if self.charge.borrow().bytes() > 0 || self.is_over_budget.get() {
             self.account();
+        }
+        if self.service.is_moving_away() && self.output.buffered() == 0 {
+            self.wake();
         }
         let sent = self.output.appended();
         self.service.metrics.written_bytes.add(sent - self.flushed_bytes.replace(sent));

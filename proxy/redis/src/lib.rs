@@ -28,6 +28,7 @@
 //! | `local` / `hello` / `client` | commands that the gateway answers itself |
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
 //! | `discovery` | what servers and sentinels say of each other |
+//! | `moving` | a connection goes to another process, at an upgrade |
 //! | `refusal` | every way to say no, in Redis's words |
 //! | `metrics` | the cells this room writes |
 //! | `simulation` | a session in a world of its own, for tests and fuzzing |
@@ -48,6 +49,7 @@ mod judge;
 mod lane;
 mod local;
 mod metrics;
+mod moving;
 mod ordering;
 mod patience;
 mod pin;
@@ -71,6 +73,7 @@ mod tunnel;
 pub use connection::{Connection, serve};
 pub use io::{Full, Io, Pinning, Sample, Ticket};
 pub use lane::{LaneKey, RespLane, ServerInfo};
+pub use moving::{Departure, MOVED_INPUT_BYTES_MAX, MovedSession, Mover};
 pub use pin::PinReason;
 pub use service::{CoreShare, DRAIN_GAP, Drain, RedisUpstream, Service};
 pub use session::{Next, Session};

@@ -24,7 +24,9 @@ use weir_telemetry::{
 };
 use weir_upstream::Upstream;
 
-use crate::{connection::Connection, lane::RespLane, metrics::ListenerMetrics, settings::RedisListenerSettings};
+use crate::{
+    connection::Connection, lane::RespLane, metrics::ListenerMetrics, moving::Mover, settings::RedisListenerSettings,
+};
 
 /// An upstream of Redis sessions.
 pub type RedisUpstream = Upstream<RespLane, Connection>;
@@ -77,6 +79,8 @@ pub struct Service {
     connections: RefCell<Slab<Weak<Connection>>>,
     blocked: Cell<u32>,
     drain: Cell<Drain>,
+    /// Takes connections to the process that serves in place of this one.
+    mover: RefCell<Option<Mover>>,
     sampler: RefCell<OncePerSecond>,
     access: RefCell<Share>,
     stage_countdown: Cell<u32>,
@@ -104,6 +108,7 @@ impl Service {
             connections: RefCell::default(),
             blocked: Cell::new(0),
             drain: Cell::new(Drain::Off),
+            mover: RefCell::new(None),
             sampler: RefCell::new(OncePerSecond::new()),
             stage_countdown: Cell::new(0),
             stage_every: if core.stage_sample > 0.0 { (1.0 / core.stage_sample).round() as u32 } else { 0 },
@@ -126,6 +131,21 @@ impl Service {
     /// Lets the sessions look again: which server is the primary was not known, and is now.
     pub fn primary_found(&self) {
         self.wake_all();
+    }
+
+    /// Begins a drain in which connections do not end but move, each in its first quiet moment.
+    pub fn move_away(&self, mover: Mover) {
+        *self.mover.borrow_mut() = Some(mover);
+        self.drain(Drain::Gentle);
+    }
+
+    pub(crate) fn mover(&self) -> Option<Mover> {
+        self.mover.borrow().clone()
+    }
+
+    #[inline]
+    pub(crate) fn is_moving_away(&self) -> bool {
+        self.drain.get() != Drain::Off && self.mover.borrow().is_some()
     }
 
     /// Begins or hardens a drain.

@@ -292,6 +292,18 @@ impl Session {
         if stops { Next::Wait } else { Next::Read }
     }
 
+    /// The client broke the protocol, and the answer waits for its turn.
+    pub(crate) fn is_violated(&self) -> bool {
+        self.violation.is_some()
+    }
+
+    /// Takes the bytes of which no command was made yet.
+    pub(crate) fn take_input(&mut self) -> Vec<u8> {
+        let mut input = std::mem::take(&mut self.input);
+        input.drain(..std::mem::take(&mut self.spent));
+        input
+    }
+
     /// Bytes of the client that no command was made of yet.
     pub(crate) fn held(&self) -> usize {
         self.input.len() - self.spent

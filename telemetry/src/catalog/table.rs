@@ -25,6 +25,7 @@ catalog! {
         CONNECTIONS_TOTAL = counter "weir_connections_total" ["listener"] "Client connections admitted.";
         CONNECTIONS_CLOSED = counter "weir_connections_closed_total" ["listener", "reason"] "Client connections that ended, by why.";
         CONNECTIONS_REFUSED = counter "weir_connections_refused_total" ["listener", "reason"] "Client connections not admitted, by the limit that said no.";
+        CONNECTIONS_MOVED = counter "weir_connections_moved_total" ["listener"] "Client connections that came open from the process before, at an upgrade; they count as admitted too.";
         CONNECTION_DURATION = histogram "weir_connection_duration_seconds" ["listener"] "Life of client connections, recorded when they end.", buckets(Buckets::LIFETIME);
         CONNECTIONS_LIMIT = gauge "weir_connections_limit" [] "Client connections the process may hold.", merged(Merge::Max);
         HANDOFFS = counter "weir_handoffs_total" ["listener"] "Connections accepted on one worker and handed to a less loaded one.";
@@ -101,6 +102,8 @@ catalog! {
         CONFIG_RESTART_REQUIRED = gauge "weir_config_restart_required" [] "1 if the file asks for changes that only a restart can make.", merged(Merge::Max);
         DRAIN_STATE = gauge "weir_drain_state" [] "0 serving, 1 settling, 2 draining, 3 drained.", merged(Merge::Max);
         DRAIN_CUT = counter "weir_drain_cut_total" ["listener", "cut"] "What was still open when the drain limit passed and was cut.";
+        UPGRADES = counter "weir_upgrades_total" ["result"] "Upgrades of the program: `done` counts those that led to this process, and one of its own; `failed` and `refused` those after which this process went on.";
+        RESTART_EPOCH = gauge "weir_restart_epoch" [] "How many upgrades led to this process.", merged(Merge::Max);
     }
     "Telemetry itself" {
         LOG_DROPPED = counter "weir_log_events_dropped_total" ["worker"] "Log events dropped because a worker's ring was full.";
@@ -134,6 +137,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("reason", "stable words from the code, never from input"),
     ("culprit", "`client`, `upstream`, `gateway`, `config`"),
     ("outcome", "`ok` or a stable word for what went wrong"),
+    ("result", "of an upgrade: `done`, `failed`, `refused`"),
     ("state", "`up`, `down`"),
     ("cut", "`connection`, `request`"),
     ("family", "metric names"),

@@ -1,7 +1,7 @@
 //! The configuration of a test gateway: one listener, one upstream, and whatever a test adds.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::gateway::driver;
 use crate::port;
@@ -30,6 +30,8 @@ pub struct Config {
     pub drain: String,
     /// Environment of the process, for secrets.
     pub environment: Vec<(String, String)>,
+    /// Another path to the gateway program, which a test may replace.
+    pub program: Option<PathBuf>,
 }
 
 impl Config {
@@ -51,6 +53,7 @@ impl Config {
             admin: String::new(),
             drain: "settle = \"0s\"\ntimeout = \"3s\"\n".to_owned(),
             environment: Vec::new(),
+            program: None,
         }
     }
 

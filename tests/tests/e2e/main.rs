@@ -18,6 +18,7 @@ mod secrets;
 mod sharding;
 mod tls;
 mod transport;
+mod upgrade;
 mod upstream;
 mod values;
 mod workers;

@@ -11,7 +11,7 @@ use weir_admin::{
     status::{
         Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
         DrainStatus, EndpointStatus, Health, ListenerState, ListenerStatus, Outcome, Quantiles, ReloadOutcome,
-        Severity, UpstreamStatus, VersionStatus, WorkerStatus,
+        Severity, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus, WorkerStatus,
     },
 };
 use weir_analysis::redis::CommandId;
@@ -21,7 +21,7 @@ use weir_listener::ConnectionEntry;
 use weir_telemetry::{HistogramSnapshot, Registry, Snapshot};
 use weir_upstream::{EndpointState, Health as EndpointHealth};
 
-use super::{Gateway, Phase, Reloaded, knee, lock, watch};
+use super::{Gateway, Phase, Reloaded, Upgraded, knee, lock, watch};
 
 impl weir_admin::Gateway for Gateway {
     fn liveness(&self) -> Vec<Check> {
@@ -39,6 +39,7 @@ impl weir_admin::Gateway for Gateway {
             Check::new("serving", phase == Phase::Serving, format!("{phase:?}").to_lowercase()),
             Check::new("connections", has_room, format!("{} open", self.admission.in_use())),
             Check::new("driver", true, self.driver.name()),
+            Check::new("restart_epoch", true, self.lineage()),
         ];
         let plan = self.plan.load();
         let mut upstreams: Vec<_> = plan.health.iter().collect();
@@ -76,6 +77,8 @@ impl weir_admin::Gateway for Gateway {
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             generation: self.snapshot().generation,
+            restart_epoch: self.restart_epoch(),
+            draining_predecessor: self.draining_predecessor(),
         }
     }
 
@@ -155,6 +158,16 @@ impl weir_admin::Gateway for Gateway {
         answer
     }
 
+    fn upgrade(&self) -> UpgradeOutcome {
+        let (result, successor, reason) = match Gateway::upgrade(self) {
+            Upgraded::Done { pid, .. } => (UpgradeResult::Done, Some(pid), None),
+            Upgraded::Failed(reason) => (UpgradeResult::Failed, None, Some(reason)),
+            Upgraded::Refused(reason) => (UpgradeResult::Refused, None, Some(reason)),
+        };
+        let restart_epoch = self.restart_epoch() + u64::from(successor.is_some());
+        UpgradeOutcome { result, pid: std::process::id(), successor, restart_epoch, reason }
+    }
+
     fn drain(&self) -> DrainStatus {
         let state = match self.phase() {
             Phase::Starting | Phase::Serving if !self.is_drain_asked.load(Relaxed) => DrainState::Started,
@@ -182,6 +195,14 @@ impl weir_admin::Gateway for Gateway {
 }
 
 impl Gateway {
+    fn lineage(&self) -> String {
+        let epoch = self.restart_epoch();
+        match self.draining_predecessor() {
+            Some(pid) => format!("{epoch}, process {pid} still drains"),
+            None => epoch.to_string(),
+        }
+    }
+
     fn listener_status(&self, listener: &weir_config::Listener, cells: &Snapshot) -> ListenerStatus {
         let settings = &listener.settings;
         let name = &*settings.name;

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use socket2::Socket;
 use weir_base::{permit::LocalBudget, time::turn};
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
@@ -18,7 +17,8 @@ use weir_upstream::{Upstream, UpstreamMetrics};
 
 use super::{
     door::Door,
-    plan::{Mail, Plan},
+    listening::OwnSockets,
+    plan::{Arrival, Mail, Plan},
 };
 
 /// How often a worker tidies: gauges, killed clients, upstreams that nobody uses any more.
@@ -94,6 +94,20 @@ pub async fn run(setup: CoreSetup) {
                 Mail::Apply { plan, sockets } => core.apply(&plan, sockets),
                 Mail::Connection { listener, accepted, permit } => core.receive(&listener, accepted, permit),
                 Mail::StopAccepting => core.each_door(|door| door.stop_accepting(&core, true)),
+                Mail::Adopt { listener, arrival, permit } => core.adopt(&listener, *arrival, permit),
+                Mail::HandOver { untaken, movable, departures } => core.each_door(|door| {
+                    let name = door.service.name();
+                    match untaken.contains(name) {
+                        true => door.stop_accepting(&core, true),
+                        false => door.hand_over(),
+                    }
+                    if movable.contains(name) {
+                        let (name, departures) = (name.clone(), departures.clone());
+                        // Whoever takes them lives as long as this worker.
+                        let mover = move |departure| drop(departures.send((name.clone(), departure)));
+                        door.service.move_away(std::rc::Rc::new(mover));
+                    }
+                }),
                 Mail::Drain(drain) => core.each_door(|door| door.service.drain(drain)),
                 Mail::Stop => {
                     core.stop().await;
@@ -123,13 +137,21 @@ impl Core {
         }
     }
 
+    fn adopt(self: &Rc<Self>, listener: &Arc<str>, arrival: Arrival, permit: weir_listener::ConnectionPermit) {
+        let door = self.doors.borrow().get(listener).cloned();
+        match door {
+            Some(door) => door.adopt(self, arrival, permit),
+            None => self.connection_left(),
+        }
+    }
+
     /// Gives back the charge of the balancer.
     pub fn connection_left(&self) {
         self.state.connections.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Adopts a plan. This is a turn boundary: no session is in the middle of a step.
-    fn apply(self: &Rc<Self>, plan: &Arc<Plan>, sockets: Vec<(Arc<str>, Socket)>) {
+    fn apply(self: &Rc<Self>, plan: &Arc<Plan>, sockets: OwnSockets) {
         let snapshot = &plan.snapshot;
         self.share.flight.set_limit(snapshot.limits.in_flight_per_core.into());
         self.handshakes.set_limit(snapshot.limits.handshakes_per_core.into());
@@ -146,10 +168,10 @@ impl Core {
         for listener in &snapshot.listeners {
             self.update_door(plan, listener);
         }
-        for (name, socket) in sockets {
+        for (name, sockets) in sockets {
             let door = self.doors.borrow().get(&name).cloned();
             if let Some(door) = door {
-                door.accept_on(self, socket);
+                door.accept_on(self, sockets);
             }
         }
         self.generation.set(snapshot.generation as i64);

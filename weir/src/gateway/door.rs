@@ -13,7 +13,7 @@ use socket2::Socket;
 use weir_base::time::turn;
 use weir_engine::{
     JoinHandle, Stream, StreamOptions, Watermarks,
-    accept::{Accepted, accept_loop, accept_pending},
+    accept::{Accepted, HandedOver, accept_loop, accept_pending},
     timeout,
     tls::TlsSession,
 };
@@ -27,7 +27,7 @@ use weir_telemetry::{catalog, log::Peer};
 
 use super::{
     core::Core,
-    plan::{ListenerPlan, Mail},
+    plan::{Arrival, ListenerPlan, Mail},
 };
 
 /// A refused client is told so; the socket closes after this, even if it does not listen.
@@ -38,13 +38,20 @@ const REFUSALS_MAX: u32 = 256;
 const HANDSHAKE_RETRY: Duration = Duration::from_millis(2);
 const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
 
+/// The accept loop of one socket.
+struct Acceptor {
+    task: JoinHandle<()>,
+    socket: Arc<Socket>,
+    handed_over: HandedOver,
+}
+
 /// One listener on one worker.
 pub struct Door {
     pub service: Rc<Service>,
     admission: RefCell<ListenerAdmission>,
     tls: RefCell<Option<Arc<rustls::ServerConfig>>>,
     settings: RefCell<Arc<ListenerSettings>>,
-    acceptor: RefCell<Option<(JoinHandle<()>, Rc<Socket>)>>,
+    acceptors: RefCell<Vec<Acceptor>>,
     refusals: Cell<u32>,
 }
 
@@ -55,7 +62,7 @@ impl Door {
             admission: RefCell::new(plan.admission.clone()),
             tls: RefCell::new(plan.tls.clone()),
             settings: RefCell::new(settings),
-            acceptor: RefCell::new(None),
+            acceptors: RefCell::default(),
             refusals: Cell::new(0),
         }
     }
@@ -67,33 +74,45 @@ impl Door {
         *self.settings.borrow_mut() = settings;
     }
 
-    /// Accepts on `socket` from now on.
-    pub fn accept_on(self: &Rc<Self>, core: &Rc<Core>, socket: Socket) {
+    /// Accepts on `sockets` from now on, and no longer on those before.
+    pub fn accept_on(self: &Rc<Self>, core: &Rc<Core>, sockets: Vec<Arc<Socket>>) {
         self.stop_accepting(core, true);
-        let socket = Rc::new(socket);
-        let (door, core, listener) = (self.clone(), core.clone(), socket.clone());
-        let acceptor = weir_engine::spawn(async move {
+        let acceptors = sockets.into_iter().map(|socket| self.acceptor(core, socket)).collect();
+        *self.acceptors.borrow_mut() = acceptors;
+    }
+
+    fn acceptor(self: &Rc<Self>, core: &Rc<Core>, socket: Arc<Socket>) -> Acceptor {
+        let handed_over = HandedOver::default();
+        let (door, core, listener, handed) = (self.clone(), core.clone(), socket.clone(), handed_over.clone());
+        let task = weir_engine::spawn(async move {
             let name = door.service.name().clone();
             let fail = |class: weir_engine::accept::AcceptError, error: &io::Error| {
                 core.share.metrics.counter(&catalog::ACCEPT_ERRORS, &[&name, class.name()]).inc();
                 tracing::debug!(listener = %name, %error, "accept failed");
             };
-            let accepted = accept_loop(&listener, |accepted| door.accepted(&core, accepted), fail).await;
+            let accepted = accept_loop(&listener, handed, |accepted| door.accepted(&core, accepted), fail).await;
             if let Err(error) = accepted {
                 tracing::error!(listener = %name, %error, "the listening socket is unusable; restart needed");
             }
         });
-        *self.acceptor.borrow_mut() = Some((acceptor, socket));
+        Acceptor { task, socket, handed_over }
     }
 
     /// Accepts no more. `finishes` first takes in what the kernel has already accepted for us: those clients believe that
     /// they are connected.
     pub fn stop_accepting(self: &Rc<Self>, core: &Rc<Core>, finishes: bool) {
-        let acceptor = self.acceptor.borrow_mut().take();
-        if let Some((task, socket)) = acceptor {
+        for Acceptor { task, socket, .. } in self.acceptors.take() {
             if finishes {
                 accept_pending(&socket, |accepted| self.accepted(core, accepted));
             }
+            drop(task);
+        }
+    }
+
+    /// Accepts no more, for another process does: what waits in the queues is for that one.
+    pub fn hand_over(&self) {
+        for Acceptor { task, handed_over, .. } in self.acceptors.take() {
+            handed_over.set();
             drop(task);
         }
     }
@@ -148,9 +167,27 @@ impl Door {
         .detach();
     }
 
+    /// Goes on with a connection of the process before on this worker, which has been charged with it.
+    pub fn adopt(self: &Rc<Self>, core: &Rc<Core>, arrival: Arrival, permit: ConnectionPermit) {
+        let (door, core) = (self.clone(), core.clone());
+        core.share.metrics.counter(&catalog::CONNECTIONS_MOVED, &[self.service.name()]).inc();
+        weir_engine::spawn(async move {
+            let _left = Leave(core.clone());
+            let _permit = permit;
+            let Arrival { socket, id, peer, session } = arrival;
+            let settings = door.settings.borrow().clone();
+            let marks = marks(&settings);
+            let Ok(stream) = Stream::new(Socket::from(socket), StreamOptions { marks }) else { return };
+            let address = address_of(&peer);
+            let guard = core.share.table.enter_as(id, settings.name.clone(), core.share.worker, peer, turn::now());
+            weir_redis::serve(door.service.clone(), Box::new(stream), guard, address, Some(Box::new(session))).await;
+        })
+        .detach();
+    }
+
     async fn serve(&self, core: &Rc<Core>, accepted: Accepted) {
         let settings = self.settings.borrow().clone();
-        let marks = Watermarks { high: settings.output_high_water as usize, low: settings.output_low_water as usize };
+        let marks = marks(&settings);
         let Ok(stream) = Stream::new(accepted.socket, StreamOptions { marks }) else { return };
         let mut stream = Box::new(stream);
         let mut peer = accepted.peer;
@@ -176,9 +213,9 @@ impl Door {
                 }
             }
         }
-        let address = peer.parse::<SocketAddr>().map_or(Peer::Unix, Peer::Ip);
+        let address = address_of(&peer);
         let guard = core.share.table.enter(settings.name.clone(), core.share.worker, peer, turn::now());
-        weir_redis::serve(self.service.clone(), stream, guard, address).await;
+        weir_redis::serve(self.service.clone(), stream, guard, address, None).await;
     }
 
     /// The PROXY header, if this listener has one in front, and the bytes behind it.
@@ -248,6 +285,14 @@ impl Door {
             Err(_) => failed("timeout"),
         }
     }
+}
+
+fn marks(settings: &ListenerSettings) -> Watermarks {
+    Watermarks { high: settings.output_high_water as usize, low: settings.output_low_water as usize }
+}
+
+fn address_of(peer: &str) -> Peer {
+    peer.parse::<SocketAddr>().map_or(Peer::Unix, Peer::Ip)
 }
 
 /// Waits its turn: a wave of clients is served in slices that the core can bear, not turned away.

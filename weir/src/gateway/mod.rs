@@ -4,12 +4,13 @@ mod admin;
 mod core;
 mod door;
 mod knee;
+mod listening;
 mod log;
 mod plan;
+mod upgrading;
 mod watch;
 
 use std::{
-    collections::HashMap,
     io,
     path::PathBuf,
     sync::{
@@ -20,7 +21,6 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use socket2::Socket;
 use weir_base::{
     limits,
     permit::{Budget, ByteLease, LocalBudget},
@@ -33,8 +33,13 @@ use weir_telemetry::{Registry, SharedGauge, catalog, log::log_ring};
 
 use self::{
     core::CoreSetup,
-    plan::{Mail, Plan, bind_for_workers},
+    listening::{Sockets, bind_new},
+    plan::{Mail, Plan},
+    upgrading::Upgrading,
 };
+use crate::{systemd, upgrade::Inheritance};
+
+pub use self::{listening::Inherited, upgrading::Upgraded};
 
 /// How long the background threads may take to end: a log that takes no more lines must not hold the process.
 const BACKGROUND_END: Duration = Duration::from_secs(1);
@@ -71,7 +76,7 @@ pub struct Gateway {
     reloading: Mutex<()>,
     stopping: Arc<AtomicBool>,
     background: Mutex<Vec<std::thread::JoinHandle<()>>>,
-    bound: Mutex<HashMap<Arc<str>, String>>,
+    listening: Mutex<Sockets>,
     generation: SharedGauge,
     /// Who may ask the admin server; set once it runs.
     access: OnceLock<weir_admin::AdminAccess>,
@@ -80,6 +85,8 @@ pub struct Gateway {
     loads: Mutex<knee::Loads>,
     /// What the process was started with.
     first: Arc<Snapshot>,
+    upgrading: Upgrading,
+    balancer: Arc<Balancer>,
 }
 
 /// What became of a reload.
@@ -92,11 +99,16 @@ pub enum Reloaded {
 }
 
 impl Gateway {
-    /// Binds the listeners, starts the workers and serves. `source` is the file that reloads read again.
+    /// Binds the listeners, or takes over those that it inherits, and starts the workers. Nothing is accepted before
+    /// [`serve`](Self::serve). `source` is the file that reloads read again.
     ///
     /// # Errors
     /// An address that cannot be bound, TLS files that cannot be used, a kernel that refuses the driver asked for.
-    pub fn start(snapshot: Snapshot, source: Option<PathBuf>) -> io::Result<Arc<Self>> {
+    pub fn prepare(
+        snapshot: Snapshot,
+        source: Option<PathBuf>,
+        inheritance: &mut Inheritance,
+    ) -> io::Result<Arc<Self>> {
         let descriptors = net::raise_descriptor_limit()?;
         let snapshot = fit_descriptors(snapshot, descriptors).published(1);
         let registry = Registry::with_level(snapshot.telemetry.level);
@@ -104,10 +116,10 @@ impl Gateway {
         let count = snapshot.runtime.workers.unwrap_or(cpus.len()).max(1);
         let admission = Admission::new(snapshot.limits.connections, snapshot.limits.connections_per_source);
         let plan = Arc::new(Plan::new(snapshot.clone(), &admission, None)?);
-        let sockets = bind_new(&snapshot, None, count)?;
-        let bound = sockets.iter().map(|(name, sockets)| (name.clone(), bound_name(sockets))).collect();
+        let sockets = bind_new(&snapshot, None, &mut inheritance.listeners, count)?;
         let bytes = Budget::new(snapshot.limits.buffered_bytes);
         let table = ConnectionTable::new(count);
+        table.number_from(inheritance.first_connection_id.max(1));
         let (mailboxes, inboxes): (Vec<_>, Vec<_>) = (0..count).map(|_| mailbox()).unzip();
         let mailboxes = Arc::new(mailboxes);
         let states: Vec<Arc<WorkerState>> = (0..count).map(|_| Arc::default()).collect();
@@ -156,21 +168,47 @@ impl Gateway {
             reloading: Mutex::new(()),
             stopping: Arc::default(),
             background: Mutex::default(),
-            bound: Mutex::new(bound),
+            listening: Mutex::new(sockets),
             generation,
             access: OnceLock::new(),
             descriptors,
             loads: Mutex::default(),
             first: snapshot,
+            upgrading: Upgrading::new(inheritance, &registry),
+            balancer,
             registry,
         });
-        gateway.publish(sockets);
-        gateway.set_phase(Phase::Serving);
-        gateway.note_config_success();
         let labels = [env!("CARGO_PKG_VERSION"), option_env!("WEIR_COMMIT").unwrap_or("unknown")];
         gateway.registry.shared().gauge(&catalog::BUILD_INFO, &labels).set(1);
         gateway.start_background(rings);
         Ok(gateway)
+    }
+
+    /// [`prepare`](Self::prepare), [`listen`](Self::listen) and [`serve`](Self::serve) in one, with nothing to inherit.
+    ///
+    /// # Errors
+    /// Theirs.
+    pub fn start(snapshot: Snapshot, source: Option<PathBuf>) -> io::Result<Arc<Self>> {
+        let gateway = Self::prepare(snapshot, source, &mut Inheritance::default())?;
+        gateway.listen()?;
+        gateway.serve();
+        Ok(gateway)
+    }
+
+    /// Lets connections in; they wait until [`serve`](Self::serve).
+    ///
+    /// # Errors
+    /// As `listen(2)`.
+    pub fn listen(&self) -> io::Result<()> {
+        lock(&self.listening).values().try_for_each(|sockets| sockets.listen())
+    }
+
+    /// Accepts connections from now on.
+    pub fn serve(&self) {
+        let sockets = lock(&self.listening).clone();
+        self.publish(&sockets);
+        self.set_phase(Phase::Serving);
+        self.note_config_success();
     }
 
     fn start_background(self: &Arc<Self>, rings: Vec<weir_telemetry::log::LogReader>) {
@@ -183,14 +221,13 @@ impl Gateway {
         lock(&self.background).extend([log, watch].into_iter().flatten());
     }
 
-    /// Gives the current plan to the workers, each with its own socket of every new listener.
-    fn publish(&self, mut sockets: Vec<(Arc<str>, Vec<Socket>)>) {
+    /// Gives the current plan to the workers, each with its own of the new sockets.
+    fn publish(&self, new: &Sockets) {
         let plan = self.plan.load_full();
         self.generation.set(plan.snapshot.generation as i64);
-        for mailbox in self.mailboxes.iter().rev() {
-            let take = |(name, sockets): &mut (Arc<str>, Vec<Socket>)| Some((name.clone(), sockets.pop()?));
-            let own = sockets.iter_mut().filter_map(take).collect();
-            mailbox.send(Mail::Apply { plan: plan.clone(), sockets: own });
+        for (id, mailbox) in self.mailboxes.iter().enumerate() {
+            let sockets = listening::of_worker(new, id, self.mailboxes.len());
+            mailbox.send(Mail::Apply { plan: plan.clone(), sockets });
         }
     }
 
@@ -211,13 +248,18 @@ impl Gateway {
 
     /// The address that a listener is bound to, the port being known even if 0 was asked for.
     pub fn bound(&self, listener: &str) -> Option<String> {
-        lock(&self.bound).get(listener).cloned()
+        lock(&self.listening).get(listener).map(|sockets| sockets.address())
     }
 
     /// Reads the file again; if it is good, the workers run it from their next turn on.
     pub fn reload(&self) -> Reloaded {
         let _one = lock(&self.reloading);
-        let outcome = self.try_reload();
+        systemd::reloading();
+        let outcome = match self.upgrading.is_under_way() {
+            // The new process has read the file as it was, and has the sockets as they were.
+            true => Reloaded::Refused(io::Error::other("an upgrade is under way")),
+            false => self.try_reload(),
+        };
         let label = match &outcome {
             Reloaded::Applied(_) => "applied",
             Reloaded::Unchanged => "unchanged",
@@ -234,6 +276,7 @@ impl Gateway {
             self.note_config_success();
         }
         log::reloaded(&outcome, self.snapshot().generation);
+        self.tell_ready();
         outcome
     }
 
@@ -252,17 +295,21 @@ impl Gateway {
         // What waits for a restart is what differs from the start, however many reloads ago it was written.
         change.needs_restart = diff(&self.first, &next).needs_restart;
         let next = fit_descriptors(next, self.descriptors).published(current.snapshot.generation + 1);
-        let prepared = bind_new(&next, Some(&current.snapshot), self.mailboxes.len())
-            .and_then(|sockets| Ok((Plan::new(next.clone(), &self.admission, Some(&current))?, sockets)));
+        let bound = bind_new(&next, Some(&current.snapshot), &mut Inherited::new(), self.mailboxes.len());
+        let prepared = bound.and_then(|sockets| {
+            let plan = Plan::new(next.clone(), &self.admission, Some(&current))?;
+            sockets.values().try_for_each(|sockets| sockets.listen())?;
+            Ok((plan, sockets))
+        });
         let (plan, sockets) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Reloaded::Refused(error),
         };
         self.bytes.set_limit(next.limits.buffered_bytes);
-        let mut bound = lock(&self.bound);
-        bound.retain(|name, _| next.listener(name).is_some());
-        bound.extend(sockets.iter().map(|(name, sockets)| (name.clone(), bound_name(sockets))));
-        drop(bound);
+        let mut listening = lock(&self.listening);
+        listening.retain(|name, _| next.listener(name).is_some());
+        listening.extend(sockets.iter().map(|(name, sockets)| (name.clone(), sockets.clone())));
+        drop(listening);
         self.admission.set_limits(next.limits.connections, next.limits.connections_per_source);
         if let Some(access) = self.access.get()
             && let Err(error) = access.set(next.admin.token.clone(), next.admin.hosts.clone())
@@ -270,7 +317,7 @@ impl Gateway {
             tracing::error!(%error, "the admin server keeps its token");
         }
         self.plan.store(Arc::new(plan));
-        self.publish(sockets);
+        self.publish(&sockets);
         Reloaded::Applied(change)
     }
 
@@ -301,6 +348,12 @@ impl Gateway {
         self.registry.shared().gauge(&catalog::DRAIN_STATE, &[]).set(state);
     }
 
+    /// True if a worker has not ended its turn for so long that it is taken for stuck.
+    pub fn has_stalled_worker(&self) -> bool {
+        let now = weir_base::time::Time::now();
+        self.states.iter().any(|state| state.turn_age(now) > watch::STALL)
+    }
+
     /// Connections open on all workers.
     pub fn connections(&self) -> usize {
         self.states.iter().map(|state| state.connections.load(Ordering::Relaxed)).sum()
@@ -318,15 +371,20 @@ impl Gateway {
     }
 
     /// Ends the gateway in order: readiness false, settle, stop accepting, let exchanges finish within the limit, cut the
-    /// rest. How many connections were cut.
+    /// rest. How many connections were cut. After an upgrade another process accepts already.
     pub async fn drain(&self) -> usize {
         let settings = self.snapshot().drain.clone();
         *lock(&self.drain_begun) = Some(Instant::now());
         self.set_phase(Phase::Settling);
-        tracing::info!(settle = ?settings.settle, timeout = ?settings.timeout, "draining");
-        tokio::time::sleep(settings.settle).await;
+        if self.is_handed_over() {
+            tracing::info!(timeout = ?settings.timeout, "handed over, draining");
+        } else {
+            systemd::stopping();
+            tracing::info!(settle = ?settings.settle, timeout = ?settings.timeout, "draining");
+            tokio::time::sleep(settings.settle).await;
+            self.tell(|| Mail::StopAccepting);
+        }
         self.set_phase(Phase::Draining);
-        self.tell(|| Mail::StopAccepting);
         self.tell(|| Mail::Drain(Drain::Gentle));
         let begun = Instant::now();
         let mut is_firm = false;
@@ -390,42 +448,6 @@ fn fit_descriptors(mut snapshot: Snapshot, descriptors: u64) -> Snapshot {
 /// Locks; a thread that panicked while it held the lock left the value whole.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Binds the listeners of `next` that `current` does not have at the same address.
-fn bind_new(next: &Snapshot, current: Option<&Snapshot>, workers: usize) -> io::Result<Vec<(Arc<str>, Vec<Socket>)>> {
-    let is_new = |listener: &&weir_config::Listener| {
-        let kept = current.and_then(|current| current.listener(&listener.settings.name));
-        kept.is_none_or(|kept| kept.settings.bind != listener.settings.bind)
-    };
-    let shares_port = |listener: &weir_config::Listener| {
-        let others = next.listeners.iter().filter(|other| other.settings.name != listener.settings.name);
-        let mut all = others.chain(current.iter().flat_map(|current| &current.listeners));
-        all.any(|other| other.settings.bind.port() == listener.settings.bind.port())
-    };
-    let bind = |listener: &weir_config::Listener| {
-        let settings = &listener.settings;
-        let refused =
-            |error: io::Error| io::Error::new(error.kind(), format!("cannot bind {}: {error}", settings.bind));
-        if !shares_port(listener) && !net::wait_for_sole_use(&settings.bind).map_err(refused)? {
-            let bind = &settings.bind;
-            tracing::warn!(listener = %settings.name, %bind, "another process listens here too: it gets a share of the connections");
-        }
-        Ok((settings.name.clone(), bind_for_workers(&settings.bind, settings.backlog, workers)?))
-    };
-    next.listeners.iter().filter(is_new).map(bind).collect()
-}
-
-fn bound_name(sockets: &[Socket]) -> String {
-    let address = sockets.first().and_then(|socket| socket.local_addr().ok());
-    match address {
-        Some(address) => match (address.as_socket(), address.as_pathname()) {
-            (Some(address), _) => address.to_string(),
-            (None, Some(path)) => format!("unix:{}", path.display()),
-            (None, None) => String::new(),
-        },
-        None => String::new(),
-    }
 }
 
 /// All workers must run on one driver: figures of a mix would mean nothing.

@@ -1,13 +1,19 @@
 //! What the control thread hands to the workers: a snapshot with everything that only the control thread can make.
 
-use std::{collections::HashMap, io, sync::Arc};
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, mpsc},
+};
 
-use socket2::Socket;
 use weir_config::Snapshot;
-use weir_engine::{accept::Accepted, net, settings::Address, tls};
+use weir_engine::{accept::Accepted, tls};
 use weir_listener::{Admission, ConnectionPermit, ListenerAdmission};
-use weir_redis::Drain;
+use weir_redis::{Departure, Drain, MovedSession};
 use weir_upstream::Health;
+
+use super::listening::OwnSockets;
 
 /// A configuration ready to run: files read, addresses bound, budgets made.
 pub struct Plan {
@@ -25,16 +31,33 @@ pub struct ListenerPlan {
 
 /// A message to a worker.
 pub enum Mail {
-    /// Run this configuration; the sockets are those of new listeners, one for this worker.
-    Apply { plan: Arc<Plan>, sockets: Vec<(Arc<str>, Socket)> },
+    /// Run this configuration; the sockets are those of new listeners, for this worker.
+    Apply { plan: Arc<Plan>, sockets: OwnSockets },
     /// A connection that another worker accepted.
     Connection { listener: Arc<str>, accepted: Accepted, permit: ConnectionPermit },
     /// Accept what waits in the queues, then no more.
     StopAccepting,
+    /// A connection that another process began, numbered and admitted.
+    Adopt { listener: Arc<str>, arrival: Box<Arrival>, permit: ConnectionPermit },
+    /// Accept no more, for another process does; on the `untaken` listeners as after [`Mail::StopAccepting`]. Connections of
+    /// the `movable` ones go to that process.
+    HandOver { untaken: Arc<[Arc<str>]>, movable: Arc<[Arc<str>]>, departures: mpsc::Sender<(Arc<str>, Departure)> },
     /// End the sessions.
     Drain(Drain),
     /// End what is left, and the worker.
     Stop,
+}
+
+/// A client's connection that comes from the process before.
+pub struct Arrival {
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// Its number.
+    pub id: u64,
+    /// Address of the client.
+    pub peer: String,
+    /// Where its session stands.
+    pub session: MovedSession,
 }
 
 impl Plan {
@@ -70,27 +93,4 @@ impl Plan {
         let health = snapshot.upstreams.iter().map(health).collect();
         Ok(Self { snapshot, listeners, health })
     }
-}
-
-/// Binds a listener once per worker. Unix sockets have one queue, which all workers share.
-///
-/// # Errors
-/// As `bind(2)`, with the address in the text.
-pub fn bind_for_workers(address: &Address, backlog: u32, workers: usize) -> io::Result<Vec<Socket>> {
-    let refused = |error: io::Error| io::Error::new(error.kind(), format!("cannot bind {address}: {error}"));
-    let first = net::bind(address, backlog).map_err(refused)?;
-    let bound = match first.local_addr()?.as_socket() {
-        // With port 0 the kernel chose one; the others must have the same.
-        Some(bound) => Address::Socket(bound),
-        None => address.clone(),
-    };
-    let mut sockets = vec![first];
-    while sockets.len() < workers {
-        let next = match bound {
-            Address::Unix(_) => sockets[0].try_clone()?,
-            _ => net::bind(&bound, backlog).map_err(refused)?,
-        };
-        sockets.push(next);
-    }
-    Ok(sockets)
 }

@@ -193,7 +193,8 @@ fn live(mut state: State, polled: &Receiver<Result<Sample, String>>) -> Result<(
 }
 
 /// The token of the named variable, or of the default one if that is set.
-fn token(name: Option<&str>) -> Result<Option<Secret>, TopError> {
+/// The admin token in the environment variable `name`, or in the usual one.
+pub fn token(name: Option<&str>) -> Result<Option<Secret>, TopError> {
     let value = env::var(name.unwrap_or(TOKEN_ENV)).unwrap_or_default();
     let value = value.trim();
     match (value.is_empty(), name) {
@@ -206,7 +207,8 @@ fn token(name: Option<&str>) -> Result<Option<Secret>, TopError> {
 /// Where the token is looked for if `--token-env` is not given.
 const TOKEN_ENV: &str = "WEIR_ADMIN_TOKEN";
 
-fn admin_url(text: &str) -> Result<String, String> {
+/// Reads the URL of an admin server.
+pub fn admin_url(text: &str) -> Result<String, String> {
     let uri: ureq::http::Uri = text.parse().map_err(|error| format!("{error}; write http://HOST:PORT"))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http"), Some(_)) if uri.path() == "/" && uri.query().is_none() => Ok(text.to_owned()),

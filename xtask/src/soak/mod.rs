@@ -3,7 +3,7 @@
 //!
 //! Phases: [`upstream_kill`] (the server dies and comes back), [`idle`] (memory and descriptors at rest and under
 //! thousands of idle connections), [`reload`] (a new configuration every second), [`drain`] (a second instance takes
-//! over while the first ends).
+//! over while the first ends). [`upgrade`] stands for itself: it takes the open-loop load of the lab.
 
 mod client;
 #[cfg(test)]
@@ -17,6 +17,7 @@ mod reload;
 mod resident;
 mod stack;
 mod tally;
+mod upgrade;
 mod upstream_kill;
 mod value;
 
@@ -33,11 +34,14 @@ use weir_parties::interrupt;
 /// `cargo xtask soak redis ...`. Fails if a client saw what it must not see; a figure over its goal is no failure.
 pub fn run(words: &[&str]) -> Result<()> {
     if words.is_empty() || words.iter().any(|word| ["help", "--help", "-h"].contains(word)) {
-        print!("{}", options::USAGE);
+        print!("{}\n{}", options::USAGE, upgrade::USAGE);
         return Ok(());
     }
+    if let ["upgrade", rest @ ..] = words {
+        return upgrade::run(rest);
+    }
     let ["redis", rest @ ..] = words else {
-        bail!("unknown soak `{}`\n\n{}", words.join(" "), options::USAGE);
+        bail!("unknown soak `{}`\n\n{}\n{}", words.join(" "), options::USAGE, upgrade::USAGE);
     };
     let options = Options::parse(rest)?;
     interrupt::watch()?;

@@ -11,7 +11,9 @@ mod worker;
 
 pub use connection::{ConnectionAnswer, ConnectionPage, ConnectionQuery, ConnectionState, ConnectionStatus};
 pub use listener::{KneeAction, KneeStatus, ListenerList, ListenerState, ListenerStatus, Quantiles};
-pub use operation::{Diagnostic, DrainState, DrainStatus, Outcome, ReloadOutcome, Severity, VersionStatus};
+pub use operation::{
+    Diagnostic, DrainState, DrainStatus, Outcome, ReloadOutcome, Severity, UpgradeOutcome, UpgradeResult, VersionStatus,
+};
 pub use probe::{Check, CheckResult, ProbeAnswer, Verdict};
 pub use upstream::{Breaker, EndpointStatus, Health, UpstreamList, UpstreamStatus};
 pub use worker::{WorkerList, WorkerStatus};

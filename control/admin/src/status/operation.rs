@@ -1,4 +1,4 @@
-//! Answers of `/api/v1/version`, `/api/v1/reload` and `/api/v1/drain`.
+//! Answers of `/api/v1/version`, `/api/v1/reload`, `/api/v1/upgrade` and `/api/v1/drain`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,12 @@ pub struct VersionStatus {
     pub uptime_seconds: f64,
     /// Generation of the configuration in force.
     pub generation: u64,
+    /// How many upgrades led to this process, from 0.
+    #[serde(default)]
+    pub restart_epoch: u64,
+    /// Process id of the process before this one, while it still drains.
+    #[serde(default)]
+    pub draining_predecessor: Option<u32>,
 }
 
 /// What became of a reload.
@@ -76,6 +82,33 @@ pub struct ReloadOutcome {
     pub needs_restart: Vec<String>,
     /// Every mistake of a rejected file; the warnings on one that was accepted.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// What became of an upgrade.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UpgradeResult {
+    /// The new process serves, and this one drains.
+    Done,
+    /// The new process does not serve; this one goes on as before.
+    Failed,
+    /// Nothing was tried: another upgrade is not over, or this process cannot be upgraded.
+    Refused,
+}
+
+/// Answer of `POST /api/v1/upgrade`: 200 if done, 422 if failed, 409 if refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UpgradeOutcome {
+    /// What became of it.
+    pub result: UpgradeResult,
+    /// Process id of the process that answers.
+    pub pid: u32,
+    /// Process id of the one that serves now in its place; only if done.
+    pub successor: Option<u32>,
+    /// How many upgrades led to the process that serves now.
+    pub restart_epoch: u64,
+    /// Why not, unless it is done.
+    pub reason: Option<String>,
 }
 
 /// How far a drain is.

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_admin::status::{Outcome, ReloadOutcome};
+use weir_admin::AdminServer;
+use weir_admin::status::{Outcome, ReloadOutcome, UpgradeOutcome, UpgradeResult};
 
-use crate::support::{FakeGateway, PATIENCE, connect, exchange, fetch, send, start};
+use crate::support::{FakeGateway, PATIENCE, connect, exchange, fetch, loopback, send, start};
 
 #[test]
 fn a_good_reload_tells_what_changed_and_what_waits() {
@@ -55,6 +56,76 @@ fn while_a_reload_blocks_the_probes_answer_and_a_second_one_is_told_to_wait() {
         assert_eq!(first.join().expect("the first reload").status, 200);
     });
     assert_eq!(send(&server, "/api/v1/reload").status, 200, "and then it is free again");
+}
+
+#[test]
+fn an_upgrade_is_answered_with_what_became_of_it() {
+    let gateway = FakeGateway::new();
+    let server = start(&gateway);
+    let cases = [(UpgradeResult::Done, 200), (UpgradeResult::Failed, 422), (UpgradeResult::Refused, 409)];
+    for (result, status) in cases {
+        *gateway.upgrade_result.lock().unwrap() = result;
+        let answer = send(&server, "/api/v1/upgrade");
+        assert_eq!(answer.status, status, "{result:?}");
+        let outcome: UpgradeOutcome = serde_json::from_value(answer.json()).expect("an outcome");
+        let is_done = result == UpgradeResult::Done;
+        assert_eq!((outcome.result, outcome.successor), (result, is_done.then_some(42)));
+        assert_eq!(outcome.reason.is_none(), is_done);
+    }
+}
+
+#[test]
+fn while_an_upgrade_waits_a_second_one_is_told_so_and_a_reload_is_still_answered() {
+    let gateway = FakeGateway::new();
+    gateway.gate.close();
+    let server = start(&gateway);
+    let wait = |count| {
+        let begin = Instant::now();
+        while gateway.gate.waiting.load(Ordering::SeqCst) < count {
+            assert!(begin.elapsed() < PATIENCE);
+            thread::yield_now();
+        }
+    };
+    thread::scope(|scope| {
+        let first = scope.spawn(|| send(&server, "/api/v1/upgrade"));
+        wait(1);
+        assert_eq!(send(&server, "/api/v1/upgrade").problem(409), "upgrade");
+        assert_eq!(fetch(&server, "/livez").status, 200);
+        // It reaches the gateway, which decides.
+        let reload = scope.spawn(|| send(&server, "/api/v1/reload"));
+        wait(2);
+        gateway.gate.open();
+        assert_eq!(first.join().expect("the upgrade").status, 200);
+        assert_eq!(reload.join().expect("the reload").status, 200);
+    });
+}
+
+/// Two servers on one socket, as during an upgrade: the one that is told to stop answers what it has begun and accepts no
+/// more, and the socket goes on listening for the other.
+#[test]
+fn a_stopped_server_leaves_a_shared_socket_to_the_other() {
+    let gateway = FakeGateway::new();
+    let socket = weir_admin::bind(&loopback()).expect("a free port");
+    let copy = socket.try_clone().expect("a second descriptor");
+    let old = AdminServer::start_on(loopback(), socket, gateway.clone()).expect("started");
+    gateway.gate.close();
+    thread::scope(|scope| {
+        let asked = scope.spawn(|| send(&old, "/api/v1/upgrade"));
+        let begin = Instant::now();
+        while gateway.gate.waiting.load(Ordering::SeqCst) == 0 {
+            assert!(begin.elapsed() < PATIENCE);
+            thread::yield_now();
+        }
+        let successor = FakeGateway::new();
+        successor.ready.store(false, Ordering::SeqCst);
+        let new = AdminServer::start_on(loopback(), copy, successor).expect("started");
+        old.stopper().stop();
+        gateway.gate.open();
+        assert_eq!(asked.join().expect("the answer under way").status, 200);
+        for _ in 0..20 {
+            assert_eq!(fetch(&new, "/readyz").status, 503, "only the new one is unready, so it answered");
+        }
+    });
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use weir_admin::status::{
     Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
     DrainStatus, EndpointStatus, Health, KneeAction, KneeStatus, ListenerState, ListenerStatus, Outcome, Quantiles,
-    ReloadOutcome, Severity, UpstreamStatus, VersionStatus, WorkerStatus,
+    ReloadOutcome, Severity, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus, WorkerStatus,
 };
 use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
 use weir_telemetry::{Registry, catalog};
@@ -24,9 +24,10 @@ pub struct FakeGateway {
     pub ready: AtomicBool,
     pub config_is_valid: AtomicBool,
     pub drains: AtomicUsize,
+    pub upgrade_result: Mutex<UpgradeResult>,
     pub registry: Registry,
     pub silent_workers: Mutex<Vec<u32>>,
-    /// While closed, a reload waits here.
+    /// While closed, a reload or an upgrade waits here.
     pub gate: Gate,
     pub connection_count: u64,
     /// Makes `config` panic.
@@ -66,6 +67,7 @@ impl FakeGateway {
             ready: AtomicBool::new(true),
             config_is_valid: AtomicBool::new(true),
             drains: AtomicUsize::new(0),
+            upgrade_result: Mutex::new(UpgradeResult::Done),
             registry: Registry::new(),
             silent_workers: Mutex::new(Vec::new()),
             gate: Gate::default(),
@@ -114,6 +116,8 @@ impl Gateway for FakeGateway {
             pid: std::process::id(),
             uptime_seconds: 3.5,
             generation: 4,
+            restart_epoch: 2,
+            draining_predecessor: None,
         }
     }
 
@@ -239,6 +243,19 @@ impl Gateway for FakeGateway {
                 message: "not an address".to_owned(),
                 remedy: Some("write host:port".to_owned()),
             }],
+        }
+    }
+
+    fn upgrade(&self) -> UpgradeOutcome {
+        self.gate.pass();
+        let result = *self.upgrade_result.lock().unwrap();
+        let is_done = result == UpgradeResult::Done;
+        UpgradeOutcome {
+            result,
+            pid: 41,
+            successor: is_done.then_some(42),
+            restart_epoch: if is_done { 3 } else { 2 },
+            reason: (!is_done).then(|| "the new process ended".to_owned()),
         }
     }
 

@@ -20,7 +20,7 @@ use socket2::Socket;
 use weir_base::Time;
 use weir_engine::{
     Mailbox, Worker,
-    accept::{Accepted, accept_loop},
+    accept::{Accepted, HandedOver, accept_loop},
     mailbox::Inbox,
     net,
     settings::Address,
@@ -95,15 +95,16 @@ pub fn start(settings: OriginSettings) -> io::Result<Origin> {
 
 /// One listening socket per worker. Those of a port share it (`SO_REUSEPORT`); those of a path share one queue.
 fn bind(settings: &OriginSettings) -> io::Result<Vec<Socket>> {
-    let first = net::bind(&settings.bind, BACKLOG)?;
+    let first = net::bind(&settings.bind)?;
     let mut listeners = vec![first];
     for _ in 1..settings.workers {
         let next = match listeners[0].local_addr()?.as_socket() {
-            Some(address) => net::bind(&Address::Socket(address), BACKLOG)?,
+            Some(address) => net::bind(&Address::Socket(address))?,
             None => listeners[0].try_clone()?,
         };
         listeners.push(next);
     }
+    listeners.iter().try_for_each(|listener| net::listen(listener, BACKLOG))?;
     Ok(listeners)
 }
 
@@ -168,7 +169,7 @@ async fn run(core: Rc<Core>, listener: Socket, inbox: Inbox<()>) {
     let _housekeeper = spawn(keep_house(core.clone()));
     let take = |accepted: Accepted| connection::admit(&core, accepted.socket);
     // A connection that failed before it was accepted never reached us; the client sees it.
-    let mut accepting = pin!(accept_loop(&listener, take, |_, _| {}));
+    let mut accepting = pin!(accept_loop(&listener, HandedOver::default(), take, |_, _| {}));
     let mut stopping = pin!(inbox.receive());
     let failed = poll_fn(|context| match stopping.as_mut().poll(context) {
         Poll::Ready(_) => Poll::Ready(false),

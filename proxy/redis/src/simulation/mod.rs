@@ -60,6 +60,11 @@ pub struct Simulation {
     is_woken: bool,
     is_client_gone: bool,
     end: Option<End>,
+    /// Of the moments in which the session could move to another process, it does so in one of so many; 0: never.
+    moves_every: u32,
+    movable_moments: u32,
+    /// Bytes that went back to the wire with the last move and have not come again.
+    returned: usize,
     /// What happened, printed when an invariant does not hold.
     story: Vec<String>,
 }
@@ -100,6 +105,9 @@ impl Simulation {
             is_woken: false,
             is_client_gone: false,
             end: None,
+            moves_every: 0,
+            movable_moments: 0,
+            returned: 0,
             story: Vec::new(),
         }
     }
@@ -107,6 +115,36 @@ impl Simulation {
     fn tell(&mut self, what: &str, bytes: &[u8]) {
         let shown = &bytes[..bytes.len().min(4000)];
         self.story.push(format!("{what} {} {}", bytes.len(), shown.escape_ascii()));
+    }
+
+    /// From now on the session moves to another process in one of `every` moments in which it can.
+    pub fn moves_every(&mut self, every: u32) {
+        self.moves_every = every;
+    }
+
+    /// How often it could have.
+    pub fn movable_moments(&self) -> u32 {
+        self.movable_moments
+    }
+
+    fn move_if_due(&mut self) {
+        // Bytes that were moved before come again at once: only with further ones is this another moment.
+        if self.moves_every == 0 || self.returned > 0 || !self.session.moves_now() {
+            return;
+        }
+        self.movable_moments += 1;
+        if !self.movable_moments.is_multiple_of(self.moves_every) {
+            return;
+        }
+        let details = self.world.entry().details().clone();
+        let moved = self.session.depart(details);
+        self.tell("moves with", &moved.input);
+        self.session = Session::arrive(self.settings.clone().into(), &moved);
+        *self.world.entry().details() = moved.details;
+        self.world.begin_anew();
+        // One more than there are: the next byte that is new makes the difference.
+        self.returned = if moved.input.is_empty() { 0 } else { moved.input.len() + 1 };
+        moved.input.into_iter().rev().for_each(|byte| self.wire.push_front(byte));
     }
 
     /// How it ended, if it did.
@@ -153,6 +191,7 @@ impl Simulation {
         }
         let count = bytes.min(self.wire.len()).min(CHUNK_BYTES_MAX);
         let chunk: Vec<u8> = self.wire.drain(..count).collect();
+        self.returned = self.returned.saturating_sub(count);
         self.tell("client >", &chunk);
         let result = self.session.on_client(&chunk, &self.world);
         self.conclude(result);
@@ -344,6 +383,9 @@ impl Simulation {
             self.finish(End::Closed);
         }
         self.check();
+        if self.end.is_none() {
+            self.move_if_due();
+        }
     }
 
     fn finish(&mut self, end: End) {

@@ -106,7 +106,13 @@ struct Run<'a, C: Choice> {
 
 /// One session from its beginning to its end. Panics if an invariant does not hold.
 pub fn run(choice: &mut impl Choice) {
+    run_moving(choice, 0);
+}
+
+/// As [`run`], with a session that moves to another process in one of `every` moments in which it can. How many there were.
+pub fn run_moving(choice: &mut impl Choice, every: u32) -> u32 {
     let mut run = Run::new(choice);
+    run.simulation.moves_every(every);
     for _ in 0..STEPS_MAX {
         if run.choice.is_spent() || run.simulation.end().is_some() {
             break;
@@ -115,6 +121,7 @@ pub fn run(choice: &mut impl Choice) {
     }
     run.calm_down();
     run.say_goodbye();
+    run.simulation.movable_moments()
 }
 
 /// A client that sends any bytes, in pieces: the gateway's replies are well formed, and no rule of its surroundings breaks.

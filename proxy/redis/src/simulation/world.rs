@@ -301,6 +301,11 @@ impl World {
         self.logged.borrow().clone()
     }
 
+    /// The session is another one now, in another process: it counts its exchanges anew.
+    pub(crate) fn begin_anew(&self) {
+        self.next_number.set(0);
+    }
+
     fn is_changing(&self, is_meant: impl Fn(&LaneKey) -> bool) -> bool {
         let lanes = self.shared_lanes.borrow();
         lanes.iter().any(|lane| is_meant(&lane.key) && lane.is_retired && lane.in_flight() > 0)

@@ -6,6 +6,7 @@ mod knee;
 mod limits;
 mod login;
 mod losses;
+mod moving;
 mod pinning;
 mod pipelining;
 mod policy;

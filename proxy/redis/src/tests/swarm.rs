@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::simulation::{
     shards,
-    swarm::{Seeded, run},
+    swarm::{Seeded, run, run_moving},
 };
 
 /// Runs in each test. `WEIR_SEEDS` asks for more, `WEIR_SEED` for one.
@@ -30,6 +30,16 @@ fn each_seed(what: impl Fn(&mut Seeded)) {
 #[test]
 fn whatever_happens_each_client_gets_its_own_replies() {
     each_seed(run);
+}
+
+/// An upgrade at any moment at which a session may move: its client, and the model of what it must see, notice nothing.
+#[test]
+fn a_session_that_moves_to_another_process_is_the_same() {
+    for every in [1, 2, 7] {
+        let moments = std::cell::Cell::new(0);
+        each_seed(|choice| moments.set(moments.get() + run_moving(choice, every)));
+        assert!(moments.get() > 100, "only {} moments", moments.get());
+    }
 }
 
 #[test]

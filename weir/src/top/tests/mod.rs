@@ -110,6 +110,8 @@ fn sample(start: Instant, seconds: f64, listeners: Vec<ListenerStatus>) -> Sampl
             pid: 7,
             uptime_seconds: 3600.0 + seconds,
             generation: 2,
+            restart_epoch: 0,
+            draining_predecessor: None,
         },
         readiness: ProbeAnswer {
             status: Verdict::Pass,

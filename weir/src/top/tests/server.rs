@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_admin::status::{
     Check, ConnectionAnswer, ConnectionQuery, DrainState, DrainStatus, ListenerStatus, Outcome, ReloadOutcome,
-    UpstreamStatus, VersionStatus, WorkerStatus,
+    UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus, WorkerStatus,
 };
 use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
 use weir_base::secret::Secret;
@@ -66,6 +66,16 @@ impl Gateway for OneListener {
             applied: Vec::new(),
             needs_restart: Vec::new(),
             diagnostics: Vec::new(),
+        }
+    }
+
+    fn upgrade(&self) -> UpgradeOutcome {
+        UpgradeOutcome {
+            result: UpgradeResult::Refused,
+            pid: 7,
+            successor: None,
+            restart_epoch: 0,
+            reason: Some("this gateway is none".to_owned()),
         }
     }
 

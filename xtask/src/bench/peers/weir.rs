@@ -117,6 +117,11 @@ impl Program {
         Ok(Self(format!("{} run --config {{config}}", release_build(workspace)?.display())))
     }
 
+    /// The given command.
+    pub(crate) fn command(words: &str) -> Self {
+        Self(words.to_owned())
+    }
+
     /// Whether it reads the configuration at all; a stand-in may not.
     pub(crate) fn is_configurable(&self) -> bool {
         self.0.contains("{config}")

@@ -1,0 +1,100 @@
+//! A connection that moves to another process of the gateway, at an upgrade: its socket, and what its session knows.
+//!
+//! It moves in a moment in which everything it asked for has been answered and sent. What the client sends meanwhile waits
+//! in the kernel, which knows nothing of processes, so nothing is lost and nobody has to connect again.
+
+use std::{os::fd::OwnedFd, rc::Rc};
+
+use weir_listener::ConnectionDetails;
+use weir_resp::Version;
+
+use crate::{ordering::ReplyMode, session::Session, settings::RedisListenerSettings, state::State};
+
+/// Bytes of a command begun that a session may take along. Default 16 KiB: one received chunk. One with more of it is read
+/// on until the command is whole and answered.
+pub const MOVED_INPUT_BYTES_MAX: usize = 16 * 1024;
+
+/// What a session knows between two commands, and cannot ask anybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MovedSession {
+    /// It has shown the password, or needs none.
+    pub is_authenticated: bool,
+    /// Wrong passwords so far.
+    pub auth_failures: u32,
+    /// Replies are wanted.
+    pub wants_replies: bool,
+    /// The reply to the next command is not.
+    pub skips_next_reply: bool,
+    /// What CLIENT LIST shows; database and protocol version hold.
+    pub details: ConnectionDetails,
+    /// The beginning of a command whose end has not come.
+    pub input: Vec<u8>,
+}
+
+/// A connection on its way out.
+pub struct Departure {
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// Number of the connection, which its client may know.
+    pub id: u64,
+    /// Address of the client, as the PROXY header or the socket has it.
+    pub peer: String,
+    /// Its session.
+    pub session: MovedSession,
+}
+
+/// Takes connections away.
+pub type Mover = Rc<dyn Fn(Departure)>;
+
+impl Session {
+    /// Nothing binds the session to this process but replies that are due: it can move when they are out.
+    pub(crate) fn may_move(&self) -> bool {
+        let state = &self.state;
+        let is_free = state.transaction.is_none()
+            && state.pins.is_none()
+            && state.pin_answer.is_none()
+            && state.tunnel.is_none()
+            && !self.is_streaming()
+            && !state.is_watch_broken;
+        let goes_on = !state.is_closing && !state.is_ended && !state.is_cut && !self.is_violated();
+        is_free && goes_on && self.held() <= MOVED_INPUT_BYTES_MAX
+    }
+
+    /// They are out.
+    pub(crate) fn moves_now(&self) -> bool {
+        self.may_move() && self.is_quiet() && !self.state.is_redirecting() && self.state.changes_db.is_none()
+    }
+
+    /// What goes along; the session here is of no further use. `details` are those of the connection's entry.
+    pub(crate) fn depart(&mut self, details: ConnectionDetails) -> MovedSession {
+        let input = self.take_input();
+        let state = &self.state;
+        let details = ConnectionDetails { db: state.db, version: state.version.number(), ..details };
+        MovedSession {
+            is_authenticated: state.is_authenticated,
+            auth_failures: state.auth_failures,
+            wants_replies: state.order.mode != ReplyMode::Off,
+            skips_next_reply: state.order.mode == ReplyMode::SkipNext,
+            details,
+            input,
+        }
+    }
+
+    /// A session that has come from another process. Its input comes as received bytes.
+    pub(crate) fn arrive(settings: Rc<RedisListenerSettings>, moved: &MovedSession) -> Self {
+        let mut session = Self::new(settings);
+        let state: &mut State = &mut session.state;
+        // Open sessions keep what they have shown, as at a reload.
+        state.is_authenticated = moved.is_authenticated;
+        state.limits.authenticated = moved.is_authenticated;
+        state.auth_failures = moved.auth_failures;
+        state.version = Version::from_number(i64::from(moved.details.version)).unwrap_or(Version::Resp2);
+        state.db = moved.details.db;
+        state.order.mode = match (moved.wants_replies, moved.skips_next_reply) {
+            (_, true) => ReplyMode::SkipNext,
+            (true, false) => ReplyMode::On,
+            (false, false) => ReplyMode::Off,
+        };
+        session
+    }
+}

@@ -1,0 +1,104 @@
+//! A new process that does not come to serve changes nothing.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use weir_tests::deadline;
+use weir_tests::gateway::Gateway;
+use weir_tests::server::{Kind, Server};
+use weir_tests::victim::Victim;
+
+use super::{END_WAIT, Place, ask, ends, fails, upgrade};
+
+#[test]
+fn every_failed_start_leaves_the_old_process_serving() {
+    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let mut gateway = Gateway::start(place.config(&server).tables("[upgrade]\ntimeout = \"1s\""));
+    let mut client = gateway.connect();
+    client.expect(&["SET", "k", "v"], b"+OK\r\n");
+    let victim = Victim::start(&gateway.address);
+
+    let good = fs::read_to_string(&gateway.file).expect("the configuration");
+    fs::write(&gateway.file, good.replace("workers = 1", "wrokers = 1")).expect("the configuration");
+    fails(&mut gateway, &["failed", "weir.toml", "wrokers"]);
+    // An address that another program has: found out only when it is bound.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let admin = taken.local_addr().expect("bound").to_string();
+    fs::write(&gateway.file, good.replace(&gateway.admin.address.to_string(), &admin)).expect("the configuration");
+    fails(&mut gateway, &["failed", &admin]);
+    fs::write(&gateway.file, &good).expect("the configuration");
+
+    place.install_script("echo 'not today' >&2; exit 3");
+    fails(&mut gateway, &["failed", "exit status: 3"]);
+    place.install_script("kill -SEGV $$");
+    fails(&mut gateway, &["failed", "signal: 11"]);
+    let started = Instant::now();
+    place.install_script("exec sleep 1000");
+    fails(&mut gateway, &["failed", "within 1s", "upgrade.timeout"]);
+    assert!(started.elapsed() < Duration::from_secs(5), "it took {:?}", started.elapsed());
+    fs::remove_file(place.path()).expect("removed");
+    fails(&mut gateway, &["failed", "cannot start", "No such file"]);
+
+    assert_eq!(gateway.metrics().sum_where("weir_upgrades_total", &[("result", "failed")]), 6.0);
+    let log = gateway.process().log();
+    for words in ["upgrade failed, this process goes on serving", "wrokers", "not today", "exit status: 3"] {
+        assert!(log.contains(words), "`{words}` is not in the log:\n{log}");
+    }
+    victim.stop_unharmed();
+    client.expect(&["GET", "k"], b"$1\r\nv\r\n");
+    gateway.connect().expect(&["PING"], b"+PONG\r\n");
+
+    place.install();
+    drop(client);
+    let old = upgrade(&mut gateway);
+    ends(old, END_WAIT);
+    gateway.connect().expect(&["GET", "k"], b"$1\r\nv\r\n");
+}
+
+#[test]
+fn a_second_upgrade_and_a_reload_are_refused_while_one_is_under_way() {
+    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let mut gateway = Gateway::start(place.config(&server).tables("[upgrade]\ntimeout = \"4s\""));
+    place.install_script("exec sleep 1000");
+    std::thread::scope(|scope| {
+        let gateway = &gateway;
+        let first = scope.spawn(move || ask(gateway));
+        // The second one is asked until the first one has begun: before that it would be the first.
+        deadline::until_true("the first upgrade to begin", || {
+            let status = fs::read_to_string(gateway.folder().join("weir.log")).unwrap_or_default();
+            status.contains("upgrading: starting the new process")
+        });
+        let second = ask(gateway);
+        assert_eq!(second.status.code(), Some(1));
+        let text = String::from_utf8_lossy(&second.stderr).into_owned();
+        assert!(text.contains("an upgrade is under way"), "{text}");
+        let reload = gateway.admin.post("/api/v1/reload", "");
+        assert_eq!(reload.status, 422, "{}", reload.body);
+        assert!(reload.body.contains("an upgrade is under way"), "{}", reload.body);
+        gateway.connect().expect(&["PING"], b"+PONG\r\n");
+        let first = first.join().expect("the first upgrade");
+        assert_eq!(first.status.code(), Some(1));
+    });
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").json()["outcome"], "unchanged");
+    place.install();
+    let old = upgrade(&mut gateway);
+    ends(old, END_WAIT);
+}
+
+/// Whoever stops the service does not want another process of it.
+#[test]
+fn a_drain_calls_an_upgrade_off() {
+    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let mut gateway = Gateway::start(place.config(&server));
+    let mark = place.folder.path().join("started");
+    place.install_script(&format!("echo $$ > {}; exec sleep 1000", mark.display()));
+    gateway.process().signal("USR2");
+    let pid = deadline::until("the new process", deadline::WAIT, || {
+        fs::read_to_string(&mark).ok()?.trim().parse::<u32>().ok()
+    });
+    gateway.process().signal("TERM");
+    let status = gateway.process().wait(END_WAIT);
+    assert!(status.success(), "{status}");
+    assert!(!std::path::Path::new(&format!("/proc/{pid}/exe")).exists(), "process {pid} was left behind");
+    gateway.ended();
+}

@@ -1,0 +1,220 @@
+//! Clients of an upgrade: pipelines whose every reply is checked, and newcomers all the time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
+use weir_tests::client::{Client, End};
+use weir_tests::stream::{Address, Stream};
+use weir_tests::wire::{encode, shown};
+
+/// Commands in one write.
+const DEPTH: u64 = 16;
+/// A reply that takes longer is an error.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How clients connect.
+#[derive(Clone)]
+pub struct Way {
+    pub address: Address,
+    pub tls: Option<Arc<ClientConfig>>,
+}
+
+impl Way {
+    fn connect(&self) -> std::io::Result<Client> {
+        match &self.tls {
+            None => Stream::connect(&self.address).map(Client::over),
+            Some(config) => Stream::connect_tls(self.address.tcp(), config.clone()).map(Client::over),
+        }
+    }
+}
+
+/// What one client saw, or all of them.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub right: u64,
+    pub connections: u64,
+    /// Connections that ended with nothing asked.
+    pub closed: u64,
+    /// Requests whose connection ended before any byte of their reply.
+    pub crossed: u64,
+    /// Whatever else happened, in words.
+    pub errors: BTreeMap<String, u64>,
+}
+
+impl Seen {
+    fn error(&mut self, text: String) {
+        *self.errors.entry(text).or_default() += 1;
+    }
+
+    fn add(&mut self, other: Self) {
+        self.right += other.right;
+        self.connections += other.connections;
+        self.closed += other.closed;
+        self.crossed += other.crossed;
+        for (text, count) in other.errors {
+            *self.errors.entry(text).or_default() += count;
+        }
+    }
+}
+
+/// Clients at work until they are stopped.
+pub struct Traffic {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Seen>>,
+}
+
+impl Traffic {
+    /// `count` clients that pipeline on one connection each, and two that connect anew for every command.
+    pub fn start(way: &Way, count: u64) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let work = |run: fn(&Way, u64, &AtomicBool) -> Seen, id| {
+            let (way, stop) = (way.clone(), stop.clone());
+            std::thread::spawn(move || run(&way, id, &stop))
+        };
+        let mut threads: Vec<_> = (0..count).map(|id| work(pipeline, id)).collect();
+        threads.extend((count..count + 2).map(|id| work(newcomers, id)));
+        Self { stop, threads }
+    }
+
+    /// Stops them after what they are at.
+    pub fn stop(mut self) -> Seen {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = Seen::default();
+        for thread in self.threads.drain(..) {
+            all.add(thread.join().expect("a client ends in order"));
+        }
+        all
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Counts up under a key of its own: a lost, doubled or foreign execution shows in the next reply.
+fn pipeline(way: &Way, id: u64, stop: &AtomicBool) -> Seen {
+    let mut seen = Seen::default();
+    let (counter, key) = (format!("count-{id}"), format!("value-{id}"));
+    let mut number = 0;
+    let mut connection: Option<Client> = None;
+    while !stop.load(Ordering::Relaxed) {
+        let mut client = match connection.take() {
+            Some(client) => client,
+            None => match way.connect() {
+                Ok(client) => {
+                    seen.connections += 1;
+                    client
+                }
+                Err(error) => {
+                    seen.error(format!("connect: {error}"));
+                    std::thread::sleep(Duration::from_millis(5));
+                    continue;
+                }
+            },
+        };
+        let mut wire = Vec::new();
+        for step in 1..=DEPTH {
+            let value = format!("{id}:{}", number + step);
+            for words in [vec!["INCR", &counter], vec!["SET", &key, &value], vec!["GET", &key]] {
+                wire.extend(encode(&words));
+            }
+        }
+        if client.try_send(&wire).is_err() {
+            seen.crossed += 3 * DEPTH;
+            continue;
+        }
+        match replies(&mut client, id, number, &mut seen) {
+            Ok(()) => {
+                number += DEPTH;
+                connection = Some(client);
+            }
+            // What was executed before the end shows in the server; the next round starts from there.
+            Err(executed) => number = resync(way, &counter, number, executed, &mut seen),
+        }
+    }
+    seen
+}
+
+/// The replies to one round; how many INCRs were answered if they do not all come.
+fn replies(client: &mut Client, id: u64, number: u64, seen: &mut Seen) -> Result<(), u64> {
+    for step in 1..=DEPTH {
+        let value = format!("{id}:{}", number + step);
+        let wanted = [
+            format!(":{}\r\n", number + step).into_bytes(),
+            b"+OK\r\n".to_vec(),
+            format!("${}\r\n{value}\r\n", value.len()).into_bytes(),
+        ];
+        for (at, wanted) in wanted.iter().enumerate() {
+            match client.try_reply(PATIENCE) {
+                Ok(came) if came == *wanted => seen.right += 1,
+                Ok(came) => {
+                    seen.error(format!("came {}, wanted {}", shown(&came), shown(wanted)));
+                    return Err(step - u64::from(at == 0));
+                }
+                Err(End::Silent) => {
+                    seen.error("no reply in time".to_owned());
+                    return Err(step - u64::from(at == 0));
+                }
+                Err(End::Closed | End::Reset) if step == 1 && at == 0 => {
+                    seen.crossed += 3 * DEPTH;
+                    return Err(0);
+                }
+                Err(end) => {
+                    seen.error(format!("{end:?} among the replies of a round"));
+                    return Err(step - u64::from(at == 0));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the server holds after a round without all its replies. More than was answered: a reply was lost.
+fn resync(way: &Way, counter: &str, number: u64, answered: u64, seen: &mut Seen) -> u64 {
+    let Ok(mut client) = way.connect() else {
+        seen.error("connect after a lost connection".to_owned());
+        return number + answered;
+    };
+    let came = client.call(&["GET", counter]);
+    let text = String::from_utf8_lossy(&came).into_owned();
+    let held = text.lines().nth(1).and_then(|line| line.parse().ok()).unwrap_or(0);
+    if held != number + answered {
+        seen.error(format!("{} executed without a reply", held as i64 - (number + answered) as i64));
+    }
+    held
+}
+
+/// A connection, a command, and away.
+fn newcomers(way: &Way, id: u64, stop: &AtomicBool) -> Seen {
+    let mut seen = Seen::default();
+    let key = format!("newcomer-{id}");
+    let mut number = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let started = Instant::now();
+        match way.connect() {
+            Ok(mut client) => {
+                seen.connections += 1;
+                number += 1;
+                let wire = encode(&["INCR", &key]);
+                let came = client.try_send(&wire).map_err(|_| End::Reset).and_then(|()| client.try_reply(PATIENCE));
+                match came {
+                    Ok(came) if came == format!(":{number}\r\n").as_bytes() => seen.right += 1,
+                    other => seen.error(format!("a newcomer: {:?}", other.map(|came| shown(&came)))),
+                }
+            }
+            Err(error) => seen.error(format!("a newcomer cannot connect: {error}")),
+        }
+        // The pace of the newcomers.
+        std::thread::sleep(Duration::from_millis(1).saturating_sub(started.elapsed()));
+    }
+    seen
+}

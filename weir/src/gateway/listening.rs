@@ -1,0 +1,185 @@
+//! The listening sockets: bound, taken over from another process, dealt to the workers.
+//!
+//! With `SO_REUSEPORT` every socket has an accept queue of its own, and the kernel chooses the queue when a connection
+//! arrives. So a socket that was taken over is kept for good, also when there are more of them than workers: closing one
+//! would reset the connections on their way into it.
+
+use std::{collections::HashMap, io, sync::Arc};
+
+use socket2::Socket;
+use weir_config::{Listener, Snapshot};
+use weir_engine::{net, settings::Address};
+
+/// The sockets of one worker, by listener.
+pub type OwnSockets = Vec<(Arc<str>, Vec<Arc<Socket>>)>;
+
+/// Listening sockets of another process and where its configuration bound them.
+pub type Inherited = Vec<(Address, Vec<Socket>)>;
+
+/// The sockets of one listener.
+#[derive(Clone)]
+pub struct ListenerSockets {
+    /// As the configuration has it.
+    pub bind: Address,
+    /// TCP: at least one per worker. Unix: one queue, which all workers share.
+    pub sockets: Vec<Arc<Socket>>,
+    backlog: u32,
+}
+
+/// The sockets of listeners, by name.
+pub type Sockets = HashMap<Arc<str>, ListenerSockets>;
+
+impl ListenerSockets {
+    /// Lets connections in.
+    ///
+    /// # Errors
+    /// As `listen(2)`, with the address in the text.
+    pub fn listen(&self) -> io::Result<()> {
+        let listen = |socket: &Arc<Socket>| net::listen(socket, self.backlog);
+        self.sockets.iter().try_for_each(listen).map_err(|error| refused(&self.bind, &error))
+    }
+
+    /// Where it is bound, the port being known even if 0 was asked for.
+    pub fn address(&self) -> String {
+        let Some(address) = self.sockets.first().and_then(|socket| socket.local_addr().ok()) else {
+            return String::new();
+        };
+        match (address.as_socket(), address.as_pathname()) {
+            (Some(address), _) => address.to_string(),
+            (None, Some(path)) => format!("unix:{}", path.display()),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Those that worker `id` of `workers` accepts from.
+    fn of_worker(&self, id: usize, workers: usize) -> Vec<Arc<Socket>> {
+        let is_shared = matches!(self.bind, Address::Unix(_));
+        let own = self.sockets.iter().enumerate().filter(|(at, _)| is_shared || at % workers == id);
+        own.map(|(_, socket)| socket.clone()).collect()
+    }
+}
+
+/// What worker `id` of `workers` accepts from.
+pub fn of_worker(sockets: &Sockets, id: usize, workers: usize) -> OwnSockets {
+    sockets.iter().map(|(name, sockets)| (name.clone(), sockets.of_worker(id, workers))).collect()
+}
+
+/// Binds the listeners of `next` that `current` does not have at the same address, or takes their sockets out of
+/// `inherited`. They listen after [`ListenerSockets::listen`]: until then the start may fail without a trace.
+///
+/// # Errors
+/// As `bind(2)`, with the address in the text.
+pub fn bind_new(
+    next: &Snapshot,
+    current: Option<&Snapshot>,
+    inherited: &mut Inherited,
+    workers: usize,
+) -> io::Result<Sockets> {
+    let is_new = |listener: &&Listener| {
+        let kept = current.and_then(|current| current.listener(&listener.settings.name));
+        kept.is_none_or(|kept| kept.settings.bind != listener.settings.bind)
+    };
+    let mut sockets = Sockets::new();
+    for listener in next.listeners.iter().filter(is_new) {
+        let settings = &listener.settings;
+        let mut own = take(inherited, &settings.bind);
+        if own.is_empty() {
+            warn_of_others(listener, next, current)?;
+        }
+        bind_missing(&settings.bind, &mut own, workers)?;
+        let own = own.into_iter().map(Arc::new).collect();
+        let bound = ListenerSockets { bind: settings.bind.clone(), sockets: own, backlog: settings.backlog };
+        sockets.insert(settings.name.clone(), bound);
+    }
+    Ok(sockets)
+}
+
+/// The inherited sockets of `bind`: those of the same words in the configuration, or of the same address.
+fn take(inherited: &mut Inherited, bind: &Address) -> Vec<Socket> {
+    let is_at = |sockets: &[Socket]| {
+        let address = sockets.first().and_then(|socket| socket.local_addr().ok()?.as_socket());
+        matches!((bind, address), (Address::Socket(wanted), Some(address)) if *wanted == address)
+    };
+    let found = inherited.iter().position(|(old, _)| old == bind);
+    let found = found.or_else(|| inherited.iter().position(|(_, sockets)| is_at(sockets)));
+    found.map(|at| inherited.swap_remove(at).1).unwrap_or_default()
+}
+
+/// With `SO_REUSEPORT` another process may listen at the same address by accident.
+fn warn_of_others(listener: &Listener, next: &Snapshot, current: Option<&Snapshot>) -> io::Result<()> {
+    let (name, bind) = (&listener.settings.name, &listener.settings.bind);
+    let others = next.listeners.iter().filter(|other| other.settings.name != *name);
+    let mut all = others.chain(current.iter().flat_map(|current| &current.listeners));
+    let shares_port = all.any(|other| other.settings.bind.port() == bind.port());
+    if !shares_port && !net::wait_for_sole_use(bind).map_err(|error| refused(bind, &error))? {
+        tracing::warn!(listener = %name, %bind, "another process listens here too: it gets a share of the connections");
+    }
+    Ok(())
+}
+
+/// Adds to `own` what is missing to one socket per worker.
+fn bind_missing(bind: &Address, own: &mut Vec<Socket>, workers: usize) -> io::Result<()> {
+    let wanted = if matches!(bind, Address::Unix(_)) { 1 } else { workers };
+    while own.len() < wanted {
+        // With port 0 the kernel chose one; the others must have the same.
+        let bound = own.first().map(Socket::local_addr).transpose()?.and_then(|address| address.as_socket());
+        let bound = bound.map_or_else(|| bind.clone(), Address::Socket);
+        own.push(net::bind(&bound).map_err(|error| refused(bind, &error))?);
+    }
+    Ok(())
+}
+
+fn refused(bind: &Address, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot bind {bind}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn free() -> Address {
+        "127.0.0.1:0".parse().expect("an address")
+    }
+
+    fn listener_sockets(bind: &Address, sockets: Vec<Socket>) -> ListenerSockets {
+        ListenerSockets { bind: bind.clone(), sockets: sockets.into_iter().map(Arc::new).collect(), backlog: 8 }
+    }
+
+    #[test]
+    fn every_socket_is_dealt_to_exactly_one_worker_whatever_their_number() {
+        let mut own = Vec::new();
+        bind_missing(&free(), &mut own, 5).expect("bound");
+        let bound = listener_sockets(&free(), own);
+        for workers in 1..=5 {
+            let dealt: usize = (0..workers).map(|id| bound.of_worker(id, workers).len()).sum();
+            assert_eq!(dealt, 5, "{workers} workers");
+            assert!((0..workers).all(|id| !bound.of_worker(id, workers).is_empty()), "{workers} workers");
+        }
+    }
+
+    #[test]
+    fn a_unix_socket_is_one_queue_for_all_workers() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bind = Address::Unix(folder.path().join("weir.sock"));
+        let mut own = Vec::new();
+        bind_missing(&bind, &mut own, 3).expect("bound");
+        let bound = listener_sockets(&bind, own);
+        assert!((0..3).all(|id| bound.of_worker(id, 3).len() == 1));
+    }
+
+    #[test]
+    fn inherited_sockets_are_found_by_their_words_or_their_address_and_completed() {
+        let mut own = Vec::new();
+        bind_missing(&free(), &mut own, 2).expect("bound");
+        let address = own[0].local_addr().expect("bound").as_socket().expect("an IP address");
+        let other = net::bind(&free()).expect("bound");
+        let mut inherited = vec![(free(), own), ("localhost:1".parse().expect("an address"), vec![other])];
+        assert!(take(&mut inherited, &"127.0.0.1:1".parse().expect("an address")).is_empty());
+        let mut found = take(&mut inherited, &Address::Socket(address));
+        assert_eq!((found.len(), inherited.len()), (2, 1));
+        bind_missing(&Address::Socket(address), &mut found, 4).expect("two more at the same address");
+        let is_there = |socket: &Socket| socket.local_addr().expect("bound").as_socket() == Some(address);
+        assert!(found.len() == 4 && found.iter().all(is_there));
+        assert_eq!(take(&mut inherited, &"localhost:1".parse().expect("an address")).len(), 1);
+    }
+}

@@ -1,0 +1,341 @@
+//! The upgrade as a step in the life of the gateway: one at a time, and nothing changes unless the new process serves.
+
+use std::{
+    collections::HashMap,
+    net::TcpListener,
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use socket2::Socket;
+use weir_admin::AdminStopper;
+use weir_engine::handover::Channel;
+use weir_redis::Departure;
+use weir_telemetry::{Registry, catalog};
+
+use super::{
+    Gateway, Phase, Sockets,
+    listening::ListenerSockets,
+    lock,
+    plan::{Arrival, Mail},
+};
+use crate::{
+    systemd,
+    upgrade::{
+        Inheritance,
+        connection::MovedConnection,
+        message::{Message, PROTOCOL, SocketOf},
+        predecessor,
+        program::Program,
+        successor::{Successor, send_connection},
+    },
+};
+
+/// How long an upgrade waits for the end of the process before: whoever saw it end may ask a little earlier than it is
+/// noticed here.
+const END_NOTICED: Duration = Duration::from_secs(1);
+
+/// What became of an upgrade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upgraded {
+    /// The new process serves; this one drains.
+    Done {
+        /// Its process id.
+        pid: u32,
+        /// How many upgrades led to it.
+        restart_epoch: u64,
+    },
+    /// The new process does not serve; this one goes on.
+    Failed(String),
+    /// Nothing was tried.
+    Refused(String),
+}
+
+/// Where the process stands among its upgrades.
+pub struct Upgrading {
+    /// How many led to it.
+    restart_epoch: u64,
+    /// The process before.
+    predecessor: Option<u32>,
+    is_predecessor_gone: AtomicBool,
+    /// What to start; `None` where nobody has said, as in the demo.
+    program: OnceLock<Program>,
+    admin: OnceLock<Admin>,
+    is_under_way: AtomicBool,
+    is_cancelled: AtomicBool,
+    is_handed_over: AtomicBool,
+    /// To the new process, which learns from its end that this one has ended.
+    successor: Mutex<Option<Arc<Channel>>>,
+}
+
+/// The admin server's socket, and how it is told to leave it to another process.
+struct Admin {
+    bind: String,
+    socket: TcpListener,
+    stopper: AdminStopper,
+}
+
+impl Upgrading {
+    pub(super) fn new(inheritance: &Inheritance, registry: &Registry) -> Self {
+        let shared = registry.shared();
+        shared.gauge(&catalog::RESTART_EPOCH, &[]).set(inheritance.restart_epoch as i64);
+        // Each was done by a process that is gone, and its counter with it.
+        shared.counter(&catalog::UPGRADES, &["done"]).add(inheritance.restart_epoch);
+        Self {
+            restart_epoch: inheritance.restart_epoch,
+            predecessor: inheritance.predecessor,
+            is_predecessor_gone: AtomicBool::new(false),
+            program: OnceLock::new(),
+            admin: OnceLock::new(),
+            is_under_way: AtomicBool::new(false),
+            is_cancelled: AtomicBool::new(false),
+            is_handed_over: AtomicBool::new(false),
+            successor: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.is_under_way.load(Ordering::Relaxed)
+    }
+
+    /// The process before, while it has not ended.
+    fn draining_predecessor(&self) -> Option<u32> {
+        self.predecessor.filter(|_| !self.is_predecessor_gone.load(Ordering::Relaxed))
+    }
+}
+
+/// Ends being under way.
+struct UnderWay<'a>(&'a AtomicBool);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Gateway {
+    /// Says what an upgrade starts, and gives it the admin server to hand over. Without it upgrades are refused.
+    pub fn allow_upgrades(&self, program: Program, bind: String, socket: TcpListener, stopper: AdminStopper) {
+        let _ = self.upgrading.program.set(program);
+        let _ = self.upgrading.admin.set(Admin { bind, socket, stopper });
+    }
+
+    /// How many upgrades led to this process.
+    pub fn restart_epoch(&self) -> u64 {
+        self.upgrading.restart_epoch
+    }
+
+    /// The process before this one, while it drains.
+    pub fn draining_predecessor(&self) -> Option<u32> {
+        self.upgrading.draining_predecessor()
+    }
+
+    /// Goes on with the connections that come through `channel` from the process before, until that one has ended.
+    pub fn watch_predecessor(self: &Arc<Self>, channel: Channel) {
+        let gateway = self.clone();
+        // Not joined: it may wait as long as the process lives.
+        let watch = thread::Builder::new().name("predecessor".into()).spawn(move || {
+            predecessor::take_connections(&channel, |connection, socket| gateway.adopt(connection, socket));
+            gateway.upgrading.is_predecessor_gone.store(true, Ordering::Relaxed);
+            tracing::info!(pid = gateway.upgrading.predecessor, "the process before this one has ended");
+        });
+        if let Err(error) = watch {
+            tracing::error!(%error, "cannot watch the process before this one; it is taken for gone");
+            self.upgrading.is_predecessor_gone.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// True if another process serves in place of this one.
+    pub fn is_handed_over(&self) -> bool {
+        self.upgrading.is_handed_over.load(Ordering::Relaxed)
+    }
+
+    /// Calls off an upgrade under way, unless the new process is about to serve.
+    pub fn cancel_upgrade(&self) {
+        self.upgrading.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Starts the program anew, hands it the listening sockets, and begins to drain once it serves. Blocks for up to
+    /// `upgrade.timeout`.
+    pub fn upgrade(&self) -> Upgraded {
+        let outcome = match self.begin_upgrade() {
+            Err(reason) => Upgraded::Refused(reason),
+            Ok((program, _under_way)) => self.try_upgrade(program).unwrap_or_else(Upgraded::Failed),
+        };
+        let shared = self.registry().shared();
+        match &outcome {
+            Upgraded::Done { pid, restart_epoch } => {
+                shared.counter(&catalog::UPGRADES, &["done"]).inc();
+                tracing::info!(pid, restart_epoch, "upgraded: the new process serves");
+                self.ask_drain();
+            }
+            Upgraded::Failed(reason) => {
+                shared.counter(&catalog::UPGRADES, &["failed"]).inc();
+                tracing::error!("upgrade failed, this process goes on serving: {reason}");
+                self.tell_ready();
+            }
+            Upgraded::Refused(reason) => {
+                shared.counter(&catalog::UPGRADES, &["refused"]).inc();
+                tracing::warn!("upgrade refused: {reason}");
+            }
+        }
+        outcome
+    }
+
+    fn begin_upgrade(&self) -> Result<(&Program, UnderWay<'_>), String> {
+        let _no_reload = lock(&self.reloading);
+        let Some(program) = self.upgrading.program.get() else {
+            return Err("this gateway was not started by `weir run`".to_owned());
+        };
+        if self.phase() != Phase::Serving || self.is_handed_over() {
+            return Err("this process does not serve, or no longer".to_owned());
+        }
+        if std::process::id() == 1 {
+            return Err("this is process 1 of its container, whose end would end the new one too; replace the container, or run \
+                        an init process in it"
+                .to_owned());
+        }
+        let begun = Instant::now();
+        while self.draining_predecessor().is_some() && begun.elapsed() < END_NOTICED {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if let Some(pid) = self.draining_predecessor() {
+            return Err(format!(
+                "the last upgrade is not over: process {pid} still drains; try again when it has ended"
+            ));
+        }
+        if self.upgrading.is_under_way.swap(true, Ordering::Relaxed) {
+            return Err("an upgrade is under way".to_owned());
+        }
+        Ok((program, UnderWay(&self.upgrading.is_under_way)))
+    }
+
+    fn try_upgrade(&self, program: &Program) -> Result<Upgraded, String> {
+        let limit = self.snapshot().upgrade.timeout;
+        let restart_epoch = self.restart_epoch() + 1;
+        tracing::info!(program = %program.path().display(), ?limit, "upgrading: starting the new process");
+        systemd::notify("STATUS=upgrading: the new process starts");
+        let listening = lock(&self.listening).clone();
+        let sockets =
+            self.sockets_to_hand_over(&listening).map_err(|error| format!("cannot copy a socket: {error}"))?;
+        let cancelled = &self.upgrading.is_cancelled;
+        let hello = Message::Hello {
+            protocol: PROTOCOL,
+            pid: std::process::id(),
+            restart_epoch: self.restart_epoch(),
+            next_connection_id: self.table.next_id(),
+        };
+        let mut successor = Successor::start(program, hello, &sockets, limit, cancelled)?;
+        drop(sockets);
+        let wants = successor.wait_ready()?;
+        let (pid, channel) = successor.serves()?;
+        // From here on there is no way back, and nothing left that can fail.
+        *lock(&self.upgrading.successor) = Some(channel.clone());
+        self.upgrading.is_handed_over.store(true, Ordering::Relaxed);
+        let names = |binds: &[String]| -> Arc<[Arc<str>]> {
+            let is_at = |(_, sockets): &(&Arc<str>, &ListenerSockets)| binds.contains(&bind_text(sockets));
+            listening.iter().filter(is_at).map(|(name, _)| name.clone()).collect()
+        };
+        let (untaken, movable) = (names(&wants.untaken), names(&wants.movable));
+        let departures = self.send_departures(channel, &listening);
+        self.tell(|| Mail::HandOver {
+            untaken: untaken.clone(),
+            movable: movable.clone(),
+            departures: departures.clone(),
+        });
+        if let Some(admin) = self.upgrading.admin.get() {
+            admin.stopper.stop();
+        }
+        systemd::notify(&format!("MAINPID={pid}"));
+        Ok(Upgraded::Done { pid, restart_epoch })
+    }
+
+    /// A thread that sends connections to the new process; it ends with the last worker.
+    fn send_departures(&self, channel: Arc<Channel>, listening: &Sockets) -> mpsc::Sender<(Arc<str>, Departure)> {
+        let binds: HashMap<Arc<str>, String> =
+            listening.iter().map(|(name, sockets)| (name.clone(), bind_text(sockets))).collect();
+        let (sender, departures) = mpsc::channel::<(Arc<str>, Departure)>();
+        let send = move || {
+            for (listener, Departure { socket, id, peer, session }) in departures {
+                let bind = binds.get(&listener).cloned().unwrap_or_default();
+                let connection = MovedConnection::new(bind, id, peer, session);
+                if let Err(error) = send_connection(&channel, connection, &socket) {
+                    tracing::error!(connection = id, %error, "a connection could not be moved and ends");
+                }
+            }
+        };
+        match thread::Builder::new().name("departures".into()).spawn(send) {
+            Ok(thread) => lock(&self.background).push(thread),
+            Err(error) => tracing::error!(%error, "connections cannot be moved and end"),
+        }
+        sender
+    }
+
+    /// The addresses of listeners at which connections of the process before can go on: what they began without TLS must
+    /// not go on where the configuration asks for it.
+    pub fn movable(&self) -> Vec<String> {
+        let snapshot = self.snapshot();
+        let plain = snapshot.listeners.iter().filter(|listener| listener.settings.tls.is_none());
+        plain.map(|listener| listener.settings.bind.to_string()).collect()
+    }
+
+    /// Takes in a connection of the process before.
+    fn adopt(&self, connection: MovedConnection, socket: OwnedFd) {
+        let plan = self.plan.load();
+        let at = |listener: &&weir_config::Listener| listener.settings.bind.to_string() == connection.bind;
+        let name = plan.snapshot.listeners.iter().find(at).map(|listener| listener.settings.name.clone());
+        let Some((name, own)) = name.and_then(|name| Some((name.clone(), plan.listeners.get(&name)?))) else {
+            return tracing::warn!(bind = connection.bind, "a moved connection has no listener here any more and ends");
+        };
+        let copy = Socket::from(socket);
+        let source = copy.peer_addr().ok().and_then(|peer| peer.as_socket()).map(|peer| peer.ip());
+        let permit = match own.admission.admit(source) {
+            Ok(permit) => permit,
+            Err(reason) => {
+                let labels = [&*name, reason.name()];
+                return self.registry().shared().counter(&catalog::CONNECTIONS_REFUSED, &labels).inc();
+            }
+        };
+        let (id, peer) = (connection.id, connection.peer.clone());
+        let Some(session) = connection.session() else {
+            return tracing::error!(connection = id, "a moved connection cannot be understood and ends");
+        };
+        let arrival = Box::new(Arrival { socket: copy.into(), id, peer, session });
+        let worker = self.balancer.choose(0);
+        self.mailboxes[worker].send(Mail::Adopt { listener: name, arrival, permit });
+    }
+
+    /// Copies, so that a reload cannot close one on its way.
+    fn sockets_to_hand_over(&self, listening: &Sockets) -> std::io::Result<Vec<(SocketOf, OwnedFd)>> {
+        let mut all = Vec::new();
+        for sockets in listening.values() {
+            for socket in &sockets.sockets {
+                let copy = socket.as_fd().try_clone_to_owned()?;
+                all.push((SocketOf::Listener(bind_text(sockets)), copy));
+            }
+        }
+        if let Some(admin) = self.upgrading.admin.get() {
+            all.push((SocketOf::Admin(admin.bind.clone()), admin.socket.as_fd().try_clone_to_owned()?));
+        }
+        Ok(all)
+    }
+
+    /// Tells the service manager that this process serves, and how.
+    pub fn tell_ready(&self) {
+        let generation = self.snapshot().generation;
+        systemd::notify(&format!(
+            "READY=1\nSTATUS=serving: configuration generation {generation}, restart epoch {}",
+            self.restart_epoch()
+        ));
+    }
+}
+
+fn bind_text(sockets: &ListenerSockets) -> String {
+    sockets.bind.to_string()
+}

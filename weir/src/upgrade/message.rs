@@ -1,0 +1,162 @@
+//! What the two processes say to each other: JSON, one object per message, so that programs of different versions can.
+
+use std::{
+    io,
+    os::fd::{BorrowedFd, OwnedFd},
+};
+
+use serde::{Deserialize, Serialize};
+use weir_engine::handover::{Channel, DESCRIPTORS_MAX, Received};
+
+use super::connection::MovedConnection;
+
+/// Version of this vocabulary. A new field needs no new version, a new meaning does.
+pub const PROTOCOL: u32 = 1;
+
+/// Bytes of a reason. Default 16 KiB: a configuration with dozens of mistakes; the whole fits in one message.
+const REASON_BYTES_MAX: usize = 16 * 1024;
+
+/// One message.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Message {
+    /// The old process begins.
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// Its process id.
+        pid: u32,
+        /// How many upgrades led to it.
+        restart_epoch: u64,
+        /// The number that its next connection will get.
+        next_connection_id: u64,
+    },
+    /// Listening sockets, in the order of the descriptors.
+    Sockets {
+        /// Whose they are.
+        sockets: Vec<SocketOf>,
+        /// No more are coming.
+        is_last: bool,
+    },
+    /// The new process could serve.
+    Ready {
+        /// Its process id.
+        pid: u32,
+        /// The addresses of listeners that its configuration does not have.
+        untaken: Vec<String>,
+        /// The addresses of listeners at which it goes on with connections.
+        movable: Vec<String>,
+    },
+    /// The new process shall serve.
+    Take,
+    /// It does.
+    Serving,
+    /// A client's connection, whose descriptor comes along.
+    Connection(Box<MovedConnection>),
+    /// The new process will not serve.
+    Failed {
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// Whose a listening socket is. The address is that of the configuration, which need not be a number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SocketOf {
+    /// Of the listener that is bound there.
+    Listener(String),
+    /// Of the admin server.
+    Admin(String),
+}
+
+/// What the other process did.
+#[derive(Debug)]
+pub enum Heard {
+    /// It said this, with these descriptors.
+    Message(Message, Vec<OwnedFd>),
+    /// It closed its end.
+    End,
+    /// Nothing within the patience of the channel.
+    Nothing,
+}
+
+impl Message {
+    /// A refusal to serve. A long reason is cut.
+    pub fn failed(reason: &str) -> Self {
+        let end = (0..=reason.len().min(REASON_BYTES_MAX)).rev().find(|at| reason.is_char_boundary(*at));
+        Self::Failed { reason: reason[..end.unwrap_or(0)].to_owned() }
+    }
+
+    /// Sends it.
+    ///
+    /// # Errors
+    /// Those of [`Channel::send`].
+    pub fn send(&self, channel: &Channel, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        channel.send(&serde_json::to_vec(self).map_err(io::Error::other)?, descriptors)
+    }
+}
+
+/// The messages that carry all of `sockets`, with the descriptors of each.
+pub fn in_messages<'fd>(sockets: &[(SocketOf, BorrowedFd<'fd>)]) -> Vec<(Message, Vec<BorrowedFd<'fd>>)> {
+    let count = sockets.len().div_ceil(DESCRIPTORS_MAX).max(1);
+    let part = |at: usize| {
+        let part = sockets.iter().skip(at * DESCRIPTORS_MAX).take(DESCRIPTORS_MAX);
+        let (names, descriptors) = part.map(|(of, descriptor)| (of.clone(), *descriptor)).unzip();
+        (Message::Sockets { sockets: names, is_last: at + 1 == count }, descriptors)
+    };
+    (0..count).map(part).collect()
+}
+
+/// What the other process says next.
+///
+/// # Errors
+/// Words that this version does not know, and those of [`Channel::receive`].
+pub fn hear(channel: &Channel) -> io::Result<Heard> {
+    match channel.receive()? {
+        Received::End => Ok(Heard::End),
+        Received::Nothing => Ok(Heard::Nothing),
+        Received::Message(bytes, descriptors) => match serde_json::from_slice(&bytes) {
+            Ok(message) => Ok(Heard::Message(message, descriptors)),
+            Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("not understood: {error}"))),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn any_number_of_sockets_fits_into_messages_and_the_last_one_says_so() {
+        let null = std::fs::File::open("/dev/null").expect("there");
+        for count in [0, 1, DESCRIPTORS_MAX, DESCRIPTORS_MAX + 1, 3 * DESCRIPTORS_MAX] {
+            // As long as an address may be.
+            let one = |_| (SocketOf::Listener(format!("unix:/{}", "x".repeat(106))), null.as_fd());
+            let sockets: Vec<_> = (0..count).map(one).collect();
+            let messages = in_messages(&sockets);
+            let (ours, _theirs) = Channel::pair().expect("a pair");
+            let mut sent = 0;
+            for (at, (message, descriptors)) in messages.iter().enumerate() {
+                let Message::Sockets { sockets, is_last } = message else { panic!("{message:?}") };
+                assert_eq!((sockets.len(), *is_last), (descriptors.len(), at + 1 == messages.len()));
+                message.send(&ours, descriptors).expect("it fits");
+                sent += sockets.len();
+            }
+            assert_eq!(sent, count);
+        }
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_between_characters() {
+        let Message::Failed { reason } = Message::failed(&"ä".repeat(REASON_BYTES_MAX)) else { panic!("a failure") };
+        assert_eq!(reason.len(), REASON_BYTES_MAX);
+        let Message::Failed { reason } = Message::failed(&format!("a{}", "ä".repeat(REASON_BYTES_MAX))) else {
+            panic!()
+        };
+        assert_eq!(reason.len(), REASON_BYTES_MAX - 1);
+        assert_eq!(Message::failed("short"), Message::Failed { reason: "short".to_owned() });
+    }
+}

@@ -1,0 +1,54 @@
+//! The hitless upgrade: a new process of the program takes the listening sockets, then the old one drains.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `program` | which file is started |
+//! | `message` | what the two processes say to each other, and the sockets that go along |
+//! | `connection` | a client's connection that moves |
+//! | `successor` | the new process as the old one sees it: started, waited for, killed if it does not come |
+//! | `predecessor` | the old process as the new one sees it |
+//! | `ask` | `weir upgrade`: asks a running gateway and waits for the outcome |
+//!
+//! The new process gets one end of a channel as its standard input (`weir_engine::handover` says why). Then:
+//!
+//! | step | from | says | meaning |
+//! |---|---|---|---|
+//! | 1 | old | `hello`, `sockets` | who I am; the listening sockets |
+//! | 2 | new | `ready` | configuration read, workers run, addresses bound: I could serve, and have accepted nothing |
+//! | 3 | old | `take` | do |
+//! | 4 | new | `serving` | I accept |
+//! | 5 | old | `connection` | accepts no more; each connection without TLS moves in its first quiet moment, the others drain |
+//! | 6 | old | | the end of the channel tells the new one that it has ended |
+//!
+//! Until step 5 the old one accepts and can go on as if nothing had happened. The new one may instead of 2 or 4 say
+//! `failed` and why. If the channel ends before 3, the new one ends too: nobody may be served by two generations of
+//! processes that do not know of each other.
+
+pub mod ask;
+pub mod connection;
+pub mod message;
+pub mod predecessor;
+pub mod program;
+pub mod successor;
+
+use std::net::TcpListener;
+
+use crate::gateway::Inherited;
+
+/// Names the process that started this one for an upgrade; its channel is standard input then.
+pub const VARIABLE: &str = "WEIR_UPGRADE_FROM";
+
+/// What a process gets from the one before it; nothing if there was none.
+#[derive(Default)]
+pub struct Inheritance {
+    /// Sockets of listeners, with the address as that configuration had it.
+    pub listeners: Inherited,
+    /// The socket of the admin server, likewise.
+    pub admin: Option<(String, TcpListener)>,
+    /// How many upgrades led to this process.
+    pub restart_epoch: u64,
+    /// Numbers of connections below this one belong to the processes before.
+    pub first_connection_id: u64,
+    /// Process id of the one before.
+    pub predecessor: Option<u32>,
+}

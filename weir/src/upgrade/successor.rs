@@ -1,0 +1,203 @@
+//! The new process as the old one sees it.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use weir_engine::handover::Channel;
+
+use super::{
+    VARIABLE,
+    connection::MovedConnection,
+    message::{Heard, Message, SocketOf, hear, in_messages},
+    program::Program,
+};
+
+/// Between two looks whether the new process has ended or is no longer wanted.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a process that has closed its channel may take to end before it is killed.
+const END_TIME: Duration = Duration::from_secs(1);
+
+/// Addresses of listeners, as this process's configuration has them.
+pub struct Wants {
+    /// It does not have these.
+    pub untaken: Vec<String>,
+    /// It goes on with the connections of these.
+    pub movable: Vec<String>,
+}
+
+/// A process on its way to serve. Dropped before [`Successor::serves`] it is killed.
+pub struct Successor<'a> {
+    child: Option<Child>,
+    channel: Arc<Channel>,
+    deadline: Instant,
+    limit: Duration,
+    is_cancelled: &'a AtomicBool,
+    /// Its process id as it says itself: what was started may be a wrapper.
+    pid: u32,
+}
+
+impl<'a> Successor<'a> {
+    /// Starts `program` and gives it `sockets`. It has to serve within `limit`.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn start(
+        program: &Program,
+        hello: Message,
+        sockets: &[(SocketOf, OwnedFd)],
+        limit: Duration,
+        is_cancelled: &'a AtomicBool,
+    ) -> Result<Self, String> {
+        let no_channel = |error: io::Error| format!("cannot make a channel to the new process: {error}");
+        let (channel, theirs) = Channel::pair().map_err(no_channel)?;
+        channel.set_patience(Some(LOOK)).map_err(no_channel)?;
+        let own = std::process::id();
+        let child = Command::new(program.path())
+            .arg0(&program.name)
+            .args(&program.arguments)
+            .env(VARIABLE, own.to_string())
+            .stdin(Stdio::from(theirs))
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", program.path().display()))?;
+        let deadline = Instant::now() + limit;
+        let pid = child.id();
+        let channel = Arc::new(channel);
+        let mut new = Self { child: Some(child), channel, deadline, limit, is_cancelled, pid };
+        new.say(&hello, &[])?;
+        let sockets: Vec<_> = sockets.iter().map(|(of, socket)| (of.clone(), socket.as_fd())).collect();
+        for (message, descriptors) in in_messages(&sockets) {
+            new.say(&message, &descriptors)?;
+        }
+        Ok(new)
+    }
+
+    /// Waits until it could serve: what it wants.
+    ///
+    /// # Errors
+    /// In words: it failed, ended, took too long, or the upgrade was called off.
+    pub fn wait_ready(&mut self) -> Result<Wants, String> {
+        match self.wait()? {
+            Message::Ready { pid, untaken, movable } => {
+                self.pid = pid;
+                Ok(Wants { untaken, movable })
+            }
+            other => Err(format!("the new process said {other:?} before it was ready")),
+        }
+    }
+
+    /// Lets it serve and waits until it does: from then on it is on its own. Its process id, and the channel, whose end will
+    /// tell it that this process has ended.
+    ///
+    /// # Errors
+    /// As [`wait_ready`](Self::wait_ready).
+    pub fn serves(mut self) -> Result<(u32, Arc<Channel>), String> {
+        self.say(&Message::Take, &[])?;
+        match self.wait()? {
+            Message::Serving => {}
+            other => return Err(format!("the new process said {other:?} and was to serve")),
+        }
+        // This process does not wait for it any more; when it ends, the new one is whoever's who takes in orphans.
+        self.child = None;
+        Ok((self.pid, self.channel.clone()))
+    }
+
+    fn say(&mut self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), String> {
+        loop {
+            match message.send(&self.channel, descriptors) {
+                Ok(()) => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.look()?,
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(self.last_words()),
+                Err(error) => return Err(format!("cannot speak to the new process: {error}")),
+            }
+        }
+    }
+
+    fn wait(&mut self) -> Result<Message, String> {
+        loop {
+            match hear(&self.channel) {
+                Ok(Heard::Message(Message::Failed { reason }, _)) => return Err(reason),
+                Ok(Heard::Message(message, _)) => return Ok(message),
+                Ok(Heard::Nothing) => self.look()?,
+                Ok(Heard::End) => return Err(self.ended()),
+                Err(error) => return Err(format!("cannot hear the new process: {error}")),
+            }
+        }
+    }
+
+    /// Whether it is worth while to go on waiting.
+    fn look(&mut self) -> Result<(), String> {
+        if self.is_cancelled.load(Ordering::Relaxed) {
+            return Err("this process was told to stop meanwhile".to_owned());
+        }
+        if Instant::now() >= self.deadline {
+            let limit = self.limit;
+            return Err(format!("the new process did not serve within {limit:?} (upgrade.timeout) and was killed"));
+        }
+        match self.child.as_mut().map(Child::try_wait) {
+            Some(Ok(Some(_))) => Err(self.last_words()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The reason that it left in the channel, if it had the time to.
+    fn last_words(&mut self) -> String {
+        loop {
+            match hear(&self.channel) {
+                Ok(Heard::Message(Message::Failed { reason }, _)) => return reason,
+                Ok(Heard::Message(..)) => {}
+                Ok(Heard::End | Heard::Nothing) | Err(_) => return self.ended(),
+            }
+        }
+    }
+
+    fn ended(&mut self) -> String {
+        let begun = Instant::now();
+        let Some(child) = &mut self.child else { return "the new process has ended".to_owned() };
+        while begun.elapsed() < END_TIME {
+            match child.try_wait() {
+                Ok(Some(status)) => {
+                    return format!(
+                        "the new process ended with {status} before it served; its standard error may say why"
+                    );
+                }
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        "the new process closed its channel; is it a Weir that knows upgrades?".to_owned()
+    }
+}
+
+/// Sends one connection to the process that serves now, however long it takes to be taken.
+///
+/// # Errors
+/// That process has ended.
+pub fn send_connection(channel: &Channel, connection: MovedConnection, socket: &OwnedFd) -> io::Result<()> {
+    let message = Message::Connection(Box::new(connection));
+    loop {
+        match message.send(channel, &[socket.as_fd()]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+    }
+}
+
+impl Drop for Successor<'_> {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            // It may have ended, and then it is only to be waited for.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
