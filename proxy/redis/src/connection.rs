@@ -10,7 +10,7 @@ use std::{
     io,
     panic::AssertUnwindSafe,
     rc::{Rc, Weak},
-    sync::atomic::Ordering::Relaxed,
+    sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll, Waker},
 };
 
@@ -31,6 +31,7 @@ use crate::{
     patience::{Overdue, Patience},
     service::{DRAIN_GAP, Drain, RedisUpstream, Service},
     session::{Next, Session},
+    users::Users,
 };
 
 /// Output of a subscriber, in bytes, past which it is evicted (Redis `client-output-buffer-limit pubsub`).
@@ -262,14 +263,8 @@ impl Connection {
             guard,
             service,
         });
-        {
-            let redis = connection.service.redis();
-            let mut details = connection.guard.entry().details();
-            details.version = 2;
-            if redis.password.is_none() {
-                details.user = redis.user.clone().unwrap_or_else(|| "default".to_owned());
-            }
-        }
+        connection.guard.entry().details().version = 2;
+        connection.session.borrow_mut().arrive(&*connection);
         let weak = connection.me.clone();
         connection.output.on_flush(move || {
             if let Some(connection) = weak.upgrade() {
@@ -417,6 +412,13 @@ impl Connection {
 
     pub(crate) fn entry_is_killed(&self) -> bool {
         self.guard.entry().is_killed()
+    }
+
+    /// The listener has other users now; true if the connection has to end for it.
+    pub(crate) fn follow_users(&self, users: Option<&Arc<Users>>) -> bool {
+        let ends = self.session.try_borrow_mut().map(|mut session| session.follow_users(users, self));
+        // No session is in the middle of a step while a plan is adopted; if one were, it must not keep old rights.
+        ends.unwrap_or(true)
     }
 
     pub(crate) fn uses(&self, upstream: &Rc<RedisUpstream>) -> bool {

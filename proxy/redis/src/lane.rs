@@ -2,12 +2,13 @@
 
 use std::{cell::RefCell, collections::HashMap, io, rc::Rc};
 
-use weir_base::{error::Culprit, violation::Violation};
+use weir_base::{error::Culprit, secret::Secret, violation::Violation};
 use weir_engine::{Chunk, Stream};
 use weir_resp::{ReplyFramer, Value, ValueLimits, Version, encode};
 use weir_upstream::{FrameKind, LaneProtocol, Node, Scan, Topology};
 
 use crate::settings::RedisUpstreamSettings;
+use crate::users::{DEFAULT_USER, OWN_LOGIN};
 
 /// Bytes of a greeting's replies; HELLO with many modules is about 2 KiB.
 const GREETING_BYTES_MAX: usize = 64 * 1024;
@@ -20,6 +21,8 @@ const TOPOLOGY_BYTES_MAX: usize = 4 << 20;
 pub struct LaneKey {
     /// The endpoint, counted as in the settings of the upstream.
     pub shard: u16,
+    /// As whom it logs in: the [key](crate::UpstreamLogin::key) of a user's own login, or the gateway's.
+    pub login: u64,
     /// The selected database.
     pub db: u32,
     /// The protocol version; replies pass through unchanged, so it is the client's.
@@ -44,7 +47,7 @@ impl Default for ServerInfo {
     }
 }
 
-/// RESP with the gateway's own credentials.
+/// RESP with the gateway's own credentials, or those of a user.
 pub struct RespLane {
     settings: RedisUpstreamSettings,
     servers: RefCell<HashMap<Version, Rc<ServerInfo>>>,
@@ -61,27 +64,40 @@ impl RespLane {
         self.servers.borrow().get(&version).cloned()
     }
 
+    /// User and password of a login; no password: no AUTH.
+    ///
+    /// # Errors
+    /// Nobody told this upstream of such a login. Another one must not stand in for it.
+    fn credentials(&self, login: u64) -> io::Result<(Option<&str>, Option<&Secret>)> {
+        if login == OWN_LOGIN {
+            return Ok((self.settings.user.as_deref(), self.settings.password.as_ref()));
+        }
+        let own = self.settings.logins.iter().find(|own| own.key() == login);
+        own.map(|own| (Some(own.user.as_str()), Some(&own.password)))
+            .ok_or_else(|| refused(b"the upstream does not know the login of this user"))
+    }
+
     /// `HELLO <version> [AUTH user password] [SETNAME name]`.
-    fn hello(&self, version: Version) -> Vec<u8> {
-        let version = [b'0' + version.number()];
+    fn hello(&self, key: LaneKey) -> io::Result<Vec<u8>> {
+        let version = [b'0' + key.version.number()];
         let mut args: Vec<&[u8]> = vec![b"HELLO", &version];
-        let user = self.settings.user.as_deref().unwrap_or("default");
-        if let Some(password) = &self.settings.password {
-            args.extend([b"AUTH", user.as_bytes(), password.expose()]);
+        let (user, password) = self.credentials(key.login)?;
+        if let Some(password) = password {
+            args.extend([b"AUTH", user.unwrap_or(DEFAULT_USER).as_bytes(), password.expose()]);
         }
         if !self.settings.client_name.is_empty() {
             args.extend([b"SETNAME".as_slice(), self.settings.client_name.as_bytes()]);
         }
         let mut out = Vec::new();
         encode::command(&mut out, args);
-        out
+        Ok(out)
     }
 
     /// The greeting of a server that does not know HELLO.
-    async fn greet_old(&self, exchange: &mut Exchange<'_>) -> io::Result<()> {
-        let Some(password) = &self.settings.password else { return Ok(()) };
+    async fn greet_old(&self, exchange: &mut Exchange<'_>, login: u64) -> io::Result<()> {
+        let (user, Some(password)) = self.credentials(login)? else { return Ok(()) };
         let mut args: Vec<&[u8]> = vec![b"AUTH"];
-        args.extend(self.settings.user.as_ref().map(|user| user.as_bytes()));
+        args.extend(user.map(str::as_bytes));
         args.push(password.expose());
         exchange.expect_ok(args).await
     }
@@ -106,10 +122,10 @@ impl LaneProtocol for RespLane {
 
     async fn greet(&self, stream: &mut Stream, key: LaneKey) -> io::Result<Rc<ServerInfo>> {
         let mut exchange = Exchange::new(stream);
-        let reply = exchange.call(&self.hello(key.version)).await?;
+        let reply = exchange.call(&self.hello(key)?).await?;
         let info = match &reply {
             Value::Error(text) if is_unknown_command(text) && key.version == Version::Resp2 => {
-                self.greet_old(&mut exchange).await?;
+                self.greet_old(&mut exchange, key.login).await?;
                 ServerInfo::default()
             }
             Value::Error(text) => return Err(refused(text)),
@@ -148,7 +164,11 @@ impl LaneProtocol for RespLane {
     }
 
     fn probe_key(&self, endpoint: u16) -> LaneKey {
-        LaneKey { shard: endpoint, db: 0, version: Version::Resp2 }
+        LaneKey { shard: endpoint, login: OWN_LOGIN, db: 0, version: Version::Resp2 }
+    }
+
+    fn has_own_login(key: LaneKey) -> bool {
+        key.login != OWN_LOGIN
     }
 
     #[inline]

@@ -14,6 +14,8 @@
 //! | `session` | bytes in, what to do next |
 //! | `request` / `state` | one command; what is known between two of them |
 //! | `judge` | what is a command, may it pass, which way does it go |
+//! | `access` | what the client's user may do |
+//! | `users` / `guesses` | who may log in, and what of it the workers count together; who gives wrong passwords |
 //! | `forward` | requests to the upstream, replies back |
 //! | `spread` | where a command goes: whole to a shard, in parts to some, or to all |
 //! | `shards` / `gather` | commands over shards; the replies of several become one |
@@ -25,7 +27,7 @@
 //! | `stream` | commands too large to hold |
 //! | `transaction` | MULTI … EXEC, queued here and sent as one unit |
 //! | `tunnel` | subscriptions and MONITOR |
-//! | `local` / `hello` / `client` | commands that the gateway answers itself |
+//! | `local` / `hello` / `client` / `acl` | commands that the gateway answers itself |
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
 //! | `refusal` | every way to say no, in Redis's words |
 //! | `metrics` | the cells this room writes |
@@ -33,6 +35,8 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
+mod acl;
 mod batch;
 mod client;
 mod cluster;
@@ -40,6 +44,7 @@ mod connection;
 mod database;
 mod forward;
 mod gather;
+mod guesses;
 mod hello;
 mod io;
 mod judge;
@@ -65,6 +70,7 @@ mod stream;
 mod tests;
 mod transaction;
 mod tunnel;
+mod users;
 
 pub use connection::{Connection, serve};
 pub use io::{Full, Io, Pinning, Sample, Ticket};
@@ -72,3 +78,4 @@ pub use lane::{LaneKey, RespLane, ServerInfo};
 pub use pin::PinReason;
 pub use service::{CoreShare, DRAIN_GAP, Drain, RedisUpstream, Service};
 pub use session::{Next, Session};
+pub use users::{DEFAULT_USER, ListenerShare, OWN_LOGIN, UpstreamLogin, UserSettings, Users};

@@ -18,5 +18,7 @@ mod sharding;
 mod tls;
 mod transport;
 mod upstream;
+mod users;
+mod users_parity;
 mod values;
 mod workers;

@@ -6,7 +6,7 @@ use socket2::Socket;
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, net, settings::Address, tls};
 use weir_listener::{Admission, ConnectionPermit, ListenerAdmission};
-use weir_redis::Drain;
+use weir_redis::{Drain, ListenerShare};
 use weir_upstream::Health;
 
 /// A configuration ready to run: files read, addresses bound, budgets made.
@@ -20,6 +20,8 @@ pub struct Plan {
 /// What one listener needs besides its settings.
 pub struct ListenerPlan {
     pub admission: ListenerAdmission,
+    /// What its workers share about its users.
+    pub share: Arc<ListenerShare>,
     pub tls: Option<Arc<rustls::ServerConfig>>,
 }
 
@@ -58,7 +60,8 @@ impl Plan {
                 None => admission.listener(settings.connections_max, settings.connections_per_source_max),
             };
             let tls = tls.next().flatten();
-            listeners.insert(settings.name.clone(), ListenerPlan { admission: own, tls });
+            let share = kept.map_or_else(Arc::default, |kept| kept.share.clone());
+            listeners.insert(settings.name.clone(), ListenerPlan { admission: own, share, tls });
         }
         let health = |upstream: &weir_config::Upstream| {
             let name = &upstream.settings.name;

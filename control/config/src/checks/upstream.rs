@@ -146,6 +146,7 @@ fn redis(section: &UpstreamRedisSection, path: &str, reader: &mut Reader<'_>) ->
         user: section.user.as_ref().map(|user| user.value.0.clone()),
         password: section.password.as_ref().map(|password| password.value.secret.clone()),
         client_name: section.client_name.value.0.clone(),
+        logins: Vec::new(),
     }
 }
 

@@ -53,7 +53,7 @@ pub enum End {
 pub struct Simulation {
     /// The surroundings.
     pub world: World,
-    session: Session,
+    pub(crate) session: Session,
     settings: RedisListenerSettings,
     /// What the client sent and the gateway did not read yet.
     wire: VecDeque<u8>,
@@ -91,10 +91,14 @@ impl Simulation {
     /// A fresh connection.
     pub fn new(settings: RedisListenerSettings) -> Self {
         let world = World::default();
-        world.set(|policy| policy.is_trusted = settings.password.is_none());
+        world.set(|policy| policy.is_trusted = settings.is_open());
+        let mut session = Session::new(settings.clone().into());
+        if settings.users.is_some() {
+            session.arrive(&world);
+        }
         Self {
             world,
-            session: Session::new(settings.clone().into()),
+            session,
             settings,
             wire: VecDeque::new(),
             is_woken: false,
