@@ -9,6 +9,7 @@
 //! | [`permit`] | process-wide [`permit::Budget`], per-core [`permit::LocalBudget`], RAII permits |
 //! | [`lease`] | [`lease::ByteLease`]: a core's share of the process byte budget |
 //! | [`rate`] | [`rate::LocalRate`]: at most so many per second on one core |
+//! | [`shared_rate`] | [`SharedRate`]: at most so many per second on all cores together |
 //! | [`limits`] | default of every limit, its worst case and the relations between them |
 //! | [`violation`] | a peer broke a rule or a limit: one value, from which counter, log line and refusal derive |
 //! | [`error`] | whose fault, and whether a retry is safe |
@@ -24,6 +25,7 @@ pub mod permit;
 pub mod rate;
 pub mod rng;
 pub mod secret;
+pub mod shared_rate;
 pub mod size;
 pub mod time;
 pub mod violation;
@@ -33,6 +35,7 @@ pub use permit::{Budget, ByteLease, BytesPermit, LocalBudget, LocalPermit, Permi
 pub use rate::LocalRate;
 pub use rng::Rng;
 pub use secret::Secret;
+pub use shared_rate::SharedRate;
 pub use size::ByteSize;
 pub use time::Time;
 pub use violation::Violation;

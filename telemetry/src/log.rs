@@ -93,6 +93,25 @@ pub struct Refusal {
     pub suppressed: u64,
 }
 
+/// A user was denied something by its rules or limits.
+#[derive(Clone, Debug)]
+pub struct Denial {
+    /// When.
+    pub at: Time,
+    /// Name of the listener.
+    pub listener: Arc<str>,
+    /// The client.
+    pub peer: Peer,
+    /// Number of the client connection, unique in the process.
+    pub connection: u64,
+    /// The user, as the configuration names it.
+    pub user: String,
+    /// Stable word: what it was denied for.
+    pub reason: &'static str,
+    /// Lines like this one that sampling left out since the last.
+    pub suppressed: u64,
+}
+
 /// Something changed at an upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamEvent {
@@ -167,6 +186,8 @@ pub enum LogEvent {
     Close(DefensiveClose),
     /// See [`Refusal`].
     Refusal(Refusal),
+    /// See [`Denial`].
+    Denial(Denial),
     /// See [`UpstreamEvent`].
     Upstream(UpstreamEvent),
     /// See [`Suppressed`].

@@ -7,6 +7,7 @@ mod knee;
 mod listener;
 mod tls;
 mod upstream;
+mod users;
 
 use std::net::IpAddr;
 
@@ -37,8 +38,9 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     }
     binds::check(&file, reader);
     let limits = limits(&file.limits, reader);
-    let upstreams = upstream::upstreams(&file, reader);
+    let mut upstreams = upstream::upstreams(&file, reader);
     let listeners = listener::listeners(&file, &limits, reader);
+    users::give_logins(&listeners, &mut upstreams);
     Snapshot {
         generation: 0,
         runtime: runtime(&file.runtime),

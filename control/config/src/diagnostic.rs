@@ -14,7 +14,7 @@ pub const DIAGNOSTICS_MAX: usize = 100;
 const EXCERPT_CHARS_MAX: usize = 120;
 
 /// Words that mark a line whose value must not be printed.
-const SECRET_WORDS: [&str; 5] = ["pass", "pwd", "secret", "token", "credential"];
+const SECRET_WORDS: [&str; 6] = ["pass", "pwd", "secret", "token", "credential", "rules"];
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

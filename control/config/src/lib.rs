@@ -38,6 +38,7 @@ mod numbers;
 mod pem;
 mod reader;
 mod reference;
+mod rules;
 mod schema;
 mod secret;
 mod section;

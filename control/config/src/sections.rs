@@ -21,6 +21,7 @@ use crate::document::At;
 use crate::knee::KneeFile;
 use crate::numbers::{Period, Ratio};
 use crate::pem::{Certificates, PemFile, PrivateKey};
+use crate::rules::{Rules, UsersFile};
 use crate::secret::SecretRef;
 use crate::section::section;
 use crate::snapshot::{
@@ -200,10 +201,42 @@ section! {
         /// What happens at the knee: `observe` (it is told), `unready` (`/readyz` fails until the load has fallen) or
         /// `shed` (each worker refuses what is beyond its share).
         default knee_action: KneeAction = KneeAction::Observe;
+        /// Users of a Redis listener, one per line, in the format of Redis's `aclfile`; read again at a reload. Others must
+        /// not be able to read it. A relative path starts at this file's directory. Absent: only those of
+        /// `[[listener.user]]`.
+        optional users_file: UsersFile;
+        /// Users of a Redis listener. With none here and no `users_file`, everybody who comes in may do everything.
+        tables user: ListenerUserSection;
         /// TLS towards clients. Absent: clear text.
         optional_table tls: ListenerTlsSection;
         /// What only Redis listeners have.
         table redis: ListenerRedisSection;
+    }
+}
+
+section! {
+    /// A user of a Redis listener: what ACL SETUSER would be told, and limits besides. Without a user `default` nobody
+    /// comes in without a name. `user` and `password` of `[listener.redis]` are one user more, that may do everything.
+    pub(crate) struct ListenerUserSection [name = name] {
+        /// What clients name in AUTH, unique in the listener; a label of metrics.
+        required name: Word;
+        /// Rules in Redis's own language, the later ones counting: `on`, `>password`, `#hash`, `~keys`, `%R~keys`,
+        /// `&channels`, `+command`, `-@category`, `(selector)`. A password in clear is hashed when the file is read.
+        /// Absent: the user stands in `users_file`.
+        optional rules: Rules;
+        /// A password besides those of the rules.
+        optional password: SecretRef;
+        /// Connections logged in as this user at a time, in the whole process. Absent: no limit of its own.
+        optional connections_max: u32 => 1..=COUNT_MAX;
+        /// Requests of all its connections together, in the whole process. Absent: no limit of its own.
+        optional requests_per_second: u32 => 1..=COUNT_MAX;
+        /// Let a user with restrictions run EVAL and FCALL: what a script does at the server is done with the rights of the
+        /// gateway's user there, and nobody here sees it. Not needed with an `upstream_user`, whose rights hold there.
+        default trust_scripts: bool = false;
+        /// ACL user at the server for the requests of this user, on connections of their own. Absent: the gateway's.
+        optional upstream_user: Word;
+        /// Its password.
+        optional upstream_password: SecretRef;
     }
 }
 
@@ -231,7 +264,7 @@ section! {
     pub(crate) struct ListenerRedisSection {
         /// User that clients must name in AUTH. Absent: `default`, which the one-argument AUTH means too.
         optional user: Word;
-        /// Password that clients must give. Absent: no authentication.
+        /// Password that clients must give. Absent: no authentication, or only that of the users.
         optional password: SecretRef;
         /// Databases that SELECT accepts.
         default databases: u32 = redis::DATABASES => 1..=16_384;
@@ -258,8 +291,11 @@ section! {
         default admin_commands: bool = false;
         /// Commands in no table of this build: `forward` them on a lane of their own client, or `refuse` them.
         default unknown_commands: UnknownCommands = UnknownCommands::Forward;
-        /// Wait before the answer to a wrong password.
+        /// Wait after the first wrong password from an address, on all its connections; it doubles with each further one,
+        /// up to `auth_failure_delay_max`, and is forgotten after a minute without.
         default auth_failure_delay: Period = Period(redis::AUTH_FAILURE_DELAY) => Period::secs(0)..=Period::secs(10);
+        /// The longest of these waits. Absent: 2s, or `auth_failure_delay` if that is more.
+        optional auth_failure_delay_max: Period => Period::secs(0)..=Period::secs(60);
         /// Wrong passwords on one connection; then it is closed.
         default auth_failures_max: u32 = redis::AUTH_FAILURES_MAX => 1..=1_000;
     }

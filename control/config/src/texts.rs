@@ -92,6 +92,12 @@ text_value!(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Word(pub(crate) String);
 
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 text_value!(
     Word,
     "a word",

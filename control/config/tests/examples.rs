@@ -25,6 +25,7 @@ fn furnished(name: &str) -> (TempDir, PathBuf) {
         private(&certs.join(format!("{party}.key")), &made.signing_key.serialize_pem());
     }
     private(&certs.join("redis-password"), "from a file\n");
+    private(&directory.path().join("users.acl"), "user writer on >canary-user ~report:* +@write\n");
     let results = directory.path().join("results");
     fs::create_dir(&results).expect("results");
     // Measured as the example runs: with TLS.
@@ -44,6 +45,7 @@ fn private(path: &Path, contents: &str) {
 fn env(name: &str) -> Option<String> {
     let value = match name {
         "REDIS_CLIENT_PASSWORD" => "canary-client",
+        "REDIS_USER_PASSWORD" => "canary-user",
         "REDIS_SERVER_PASSWORD" => "canary-server",
         "WEIR_ADMIN_TOKEN" => "canary-0123456789abcdef",
         _ => return None,

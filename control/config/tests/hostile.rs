@@ -12,7 +12,7 @@ const FULL: &str = include_str!("../../../examples/redis-full.toml");
 
 fn judged(source: &str) -> Result<Snapshot, Diagnostics> {
     let mut surroundings = Memory::furnished();
-    for name in ["REDIS_CLIENT_PASSWORD", "WEIR_ADMIN_TOKEN"] {
+    for name in ["REDIS_CLIENT_PASSWORD", "REDIS_USER_PASSWORD", "WEIR_ADMIN_TOKEN"] {
         surroundings.variables.insert(name, "canary-0123456789abcdef".to_owned());
     }
     for (from, to) in

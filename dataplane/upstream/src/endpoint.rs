@@ -16,7 +16,7 @@ use crate::{
     connect::{ConnectError, Connector},
     health::Health,
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
-    protocol::{LaneProtocol, LossCause},
+    protocol::{LaneProtocol, LossCause, Refusal},
     settings::UpstreamSettings,
 };
 
@@ -88,7 +88,9 @@ impl Endpoint {
             }
             Err(error) => {
                 self.metrics.connect_failed(error.reason, &error.text);
-                self.note_failure();
+                if error.refusal != Refusal::Greeting || !P::has_own_login(key) {
+                    self.note_failure();
+                }
             }
         }
         opened

@@ -34,6 +34,11 @@ pub trait LaneProtocol: 'static + Sized {
     /// The key of the health probe's own connection to endpoint number `endpoint`.
     fn probe_key(&self, endpoint: u16) -> Self::Key;
 
+    /// Lanes of `key` log in as somebody of their own: that the server refuses one of these says nothing about the others.
+    fn has_own_login(_key: Self::Key) -> bool {
+        false
+    }
+
     /// The number of the endpoint that lanes of `key` lead to: the settings' own in their order, then those discovered.
     fn endpoint(key: Self::Key) -> u16;
 }

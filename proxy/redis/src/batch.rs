@@ -36,12 +36,12 @@ impl Batch {
 
     /// Adds the command, if it needs no look of its own.
     #[inline]
-    pub(crate) fn try_add(&mut self, resolved: Resolved, request: &Request<'_>, io: &impl Io) -> bool {
+    pub(crate) fn try_add(&mut self, resolved: Resolved, request: &Request<'_>, state: &State, io: &impl Io) -> bool {
         let Resolved::Known(command) = resolved else { return false };
         let is_plain = matches!(command.class, Class::Shared | Class::Cluster)
             && !request.is_inline
             && redis::check_arity(command, request.argc());
-        if self.is_full() || !is_plain {
+        if self.is_full() || !is_plain || !state.may_join(command, request) {
             return false;
         }
         self.count += 1;
@@ -73,7 +73,9 @@ impl State {
             && self.pins.is_none()
             && self.streaming.is_none()
             && self.order.mode == ReplyMode::On
-            && !self.has_waited();
+            && !self.has_waited()
+            && !self.has_own_rate()
+            && !self.is_held_whole;
         if !is_simple {
             return Batch::new(begin, 0);
         }

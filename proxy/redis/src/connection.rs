@@ -10,7 +10,7 @@ use std::{
     io,
     panic::AssertUnwindSafe,
     rc::{Rc, Weak},
-    sync::atomic::Ordering::Relaxed,
+    sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll, Waker},
 };
 
@@ -32,6 +32,7 @@ use crate::{
     patience::{Overdue, Patience},
     service::{DRAIN_GAP, Drain, RedisUpstream, Service},
     session::{Next, Session},
+    users::Users,
 };
 
 /// Output of a subscriber, in bytes, past which it is evicted (Redis `client-output-buffer-limit pubsub`).
@@ -267,7 +268,7 @@ impl Connection {
         moved: Option<&MovedSession>,
     ) -> Rc<Self> {
         let session = match moved {
-            Some(moved) => Session::arrive(service.redis(), moved),
+            Some(moved) => Session::from_moved(service.redis(), moved),
             None => Session::new(service.redis()),
         };
         let connection = Rc::new_cyclic(|me: &Weak<Self>| Self {
@@ -301,16 +302,15 @@ impl Connection {
             guard,
             service,
         });
-        {
-            let redis = connection.service.redis();
-            let mut details = connection.guard.entry().details();
-            details.version = 2;
-            if redis.password.is_none() {
-                details.user = redis.user.clone().unwrap_or_else(|| "default".to_owned());
+        connection.guard.entry().details().version = 2;
+        match moved {
+            Some(moved) => {
+                *connection.guard.entry().details() = moved.details.clone();
+                if !connection.session.borrow_mut().settle_user(moved, &*connection) {
+                    connection.end("user_removed");
+                }
             }
-            if let Some(moved) = moved {
-                *details = moved.details.clone();
-            }
+            None => connection.session.borrow_mut().arrive(&*connection),
         }
         let weak = connection.me.clone();
         connection.output.on_flush(move || {
@@ -459,6 +459,13 @@ impl Connection {
 
     pub(crate) fn entry_is_killed(&self) -> bool {
         self.guard.entry().is_killed()
+    }
+
+    /// The listener has other users now; true if the connection has to end for it.
+    pub(crate) fn follow_users(&self, users: Option<&Arc<Users>>) -> bool {
+        let ends = self.session.try_borrow_mut().map(|mut session| session.follow_users(users, self));
+        // No session is in the middle of a step while a plan is adopted; if one were, it must not keep old rights.
+        ends.unwrap_or(true)
     }
 
     pub(crate) fn uses(&self, upstream: &Rc<RedisUpstream>) -> bool {

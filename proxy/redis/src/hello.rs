@@ -1,6 +1,7 @@
 //! HELLO and AUTH: who is the client, and which protocol does it speak.
 
 use weir_analysis::redis::{self, Args, Command};
+use weir_policy::redis::Reason;
 use weir_resp::{Version, encode};
 use weir_upstream::Refusal;
 
@@ -12,9 +13,8 @@ use crate::{
     refusal,
     request::Request,
     state::{Hold, State, Taken},
+    users::DEFAULT_USER,
 };
-
-const DEFAULT_USER: &str = "default";
 
 /// What a HELLO asks for.
 struct Hello<'a> {
@@ -71,9 +71,18 @@ impl State {
             io.count(Some(command), 1);
             return self.error(io, refusal::NO_AUTH_HELLO);
         }
+        if hello.login.is_some() && self.waits_for_penalty(io) {
+            return Taken::Held;
+        }
         // A guess must not cost an upstream connection: the password is judged first.
         let logs_in = hello.login.is_none_or(|(user, password)| self.knows(user, password));
-        let info = if logs_in { self.server_info(version, command, request, io) } else { Ok(Default::default()) };
+        // Its own login may be the only one that the server takes.
+        let known = hello.login.and_then(|(user, password)| self.users.as_ref()?.log_in(user, password));
+        let login = known.map_or(self.login, |user| user.login_key());
+        let info = match logs_in {
+            true => self.server_info((version, login), command, request, io),
+            false => Ok(Default::default()),
+        };
         let info = match info {
             Ok(info) => info,
             Err(taken) => return taken,
@@ -100,12 +109,12 @@ impl State {
     /// What the server behind says of itself in `version`; asks it if nobody has yet.
     fn server_info(
         &mut self,
-        version: Version,
+        (version, login): (Version, u64),
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
     ) -> Result<std::rc::Rc<ServerInfo>, Taken> {
-        let key = LaneKey { version, ..self.key_at(io.keyless()) };
+        let key = LaneKey { version, login, ..self.key_at(io.keyless()) };
         if let Some(info) = io.server(key) {
             return Ok(info);
         }
@@ -122,9 +131,17 @@ impl State {
     }
 
     /// AUTH [user] password.
-    pub(crate) fn auth(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+    pub(crate) fn auth(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
+        let needs_none = match self.users.as_deref() {
+            Some(users) => users.get(DEFAULT_USER.as_bytes()).is_some_and(|user| user.acl.needs_no_password()),
+            None => self.settings.password.is_none(),
+        };
+        if self.waits_for_penalty(io) {
+            return Taken::Held;
+        }
+        io.count(Some(command), 1);
         let (user, password) = match request.argc() {
-            2 if self.settings.password.is_none() => return self.error(io, refusal::AUTH_NOT_CONFIGURED),
+            2 if needs_none => return self.error(io, refusal::AUTH_NOT_CONFIGURED),
             2 => (DEFAULT_USER.as_bytes(), request.text(1)),
             3 => (request.text(1), request.text(2)),
             _ => return self.error(io, refusal::SYNTAX),
@@ -135,7 +152,23 @@ impl State {
         }
     }
 
+    /// Somebody at this address has given a wrong password a moment ago: this login waits, once.
+    fn waits_for_penalty(&mut self, io: &impl Io) -> bool {
+        if std::mem::replace(&mut self.has_served_penalty, true) {
+            return false;
+        }
+        let penalty = match (io.share(), io.source()) {
+            (Some(share), Some(source)) => share.guesses().penalty(source, io.now()),
+            _ => None,
+        };
+        self.hold = penalty.map(Hold::Until);
+        self.hold.is_some()
+    }
+
     fn knows(&self, user: &[u8], password: &[u8]) -> bool {
+        if let Some(users) = &self.users {
+            return users.log_in(user, password).is_some();
+        }
         // The password is compared even for a wrong user, so that time tells nothing.
         let matches = self.settings.password.as_ref().is_none_or(|secret| secret.matches(password));
         matches & (user == self.login_name().as_bytes())
@@ -143,19 +176,44 @@ impl State {
 
     /// Logs in, or answers the refusal and makes the client wait: guessing must be slow.
     fn login(&mut self, user: &[u8], password: &[u8], io: &impl Io) -> Result<(), ()> {
-        if self.knows(user, password) {
+        let known = self.users.as_ref().and_then(|users| users.log_in(user, password)).cloned();
+        if let Some(user) = known {
+            // The lane that HELLO asked for has been greeted, which is all it was for.
+            if let Some(Ok(())) = self.pin_answer.take() {
+                io.unpin(true);
+            }
+            return match self.become_user(&user, io) {
+                Ok(()) => {
+                    io.count_login(user.acl.name());
+                    Ok(())
+                }
+                Err(text) => {
+                    self.error(io, text);
+                    Err(())
+                }
+            };
+        }
+        if self.users.is_none() && self.knows(user, password) {
             self.is_authenticated = true;
             self.limits.authenticated = true;
             io.entry().details().user = self.login_name().to_owned();
             return Ok(());
         }
         io.count_auth_failure();
+        if self.users.is_some() {
+            self.write_log(Reason::Auth, b"AUTH", user, io);
+        }
         self.error(io, refusal::WRONG_PASS);
         self.auth_failures += 1;
+        let (base, max) = (self.settings.auth_failure_delay, self.settings.auth_failure_delay_max);
+        let delay = match (io.share(), io.source()) {
+            (Some(share), Some(source)) => share.guesses().failed(source, io.now(), base, max),
+            _ => base,
+        };
         if self.auth_failures >= self.settings.auth_failures_max {
             self.close();
         } else {
-            self.hold = Some(Hold::Until(io.now().saturating_add(self.settings.auth_failure_delay)));
+            self.hold = Some(Hold::Until(io.now().saturating_add(delay)));
         }
         Err(())
     }

@@ -1,6 +1,6 @@
 //! What a session asks of its shell. The gateway's shell is [`crate::connection`]; tests and fuzzing bring their own.
 
-use std::{rc::Rc, time::Duration};
+use std::{net::IpAddr, rc::Rc, time::Duration};
 
 use weir_analysis::redis::Command;
 use weir_base::{time::Time, violation::Violation};
@@ -10,6 +10,7 @@ use weir_upstream::{Node, Refusal, placement::Place};
 use crate::{
     lane::{LaneKey, ServerInfo},
     pin::PinReason,
+    users::ListenerShare,
 };
 
 /// A request on its way to the upstream, or plain ones next to each other.
@@ -198,6 +199,18 @@ pub trait Io {
     fn count_auth_failure(&self);
     /// Counts an error reply by its first word.
     fn count_error(&self, reply: &[u8]);
+    /// What the workers share about the users of this listener.
+    fn share(&self) -> Option<&ListenerShare> {
+        None
+    }
+    /// The address that the client comes from, if it has one.
+    fn source(&self) -> Option<IpAddr> {
+        None
+    }
+    /// Counts something that a user of the configuration was denied.
+    fn count_denied(&self, _user: &str, _reason: &'static str) {}
+    /// Counts a login of a user of the configuration.
+    fn count_login(&self, _user: &str) {}
     /// Reports a broken rule that does not end the connection.
     fn report(&self, violation: &Violation);
 }

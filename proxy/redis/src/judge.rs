@@ -4,6 +4,7 @@ use weir_analysis::redis::{self, Args, Class, Command, Flags, LocalCommand, Reso
 use weir_base::{error::Culprit, violation::Violation};
 
 use crate::{
+    access::{is_acl, unknown_name},
     io::{Io, Ticket},
     pin::PinReason,
     refusal,
@@ -37,6 +38,14 @@ impl State {
                 let is_exec = command.class == Class::Exec;
                 return self.reject(io, if is_exec { refusal::NO_AUTH_EXEC } else { refusal::NO_AUTH });
             }
+        }
+        if self.is_watched
+            && let Some(taken) = self.deny(command, request, io)
+        {
+            return taken;
+        }
+        if self.users.is_some() && is_acl(command) && command.class != Class::Local(LocalCommand::AclWhoami) {
+            return self.acl(command, request, io);
         }
         let class = redis::treatment(command, request);
         if self.transaction.is_some() {
@@ -101,7 +110,8 @@ impl State {
 
     /// A subcommand that no known server has, behind a container that only administrators may use, stays here.
     pub(crate) fn forwards_unknown_subcommand(&self, container: &Command, request: &Request<'_>) -> bool {
-        let is_own = matches!(container.class, Class::Local(LocalCommand::Client(_)));
+        let is_client = matches!(container.class, Class::Local(LocalCommand::Client(_)));
+        let is_own = is_client || (self.users.is_some() && container.name == "acl");
         !is_own
             && self.may_forward(request.text(1))
             && (container.class != Class::Admin || self.settings.admin_commands)
@@ -127,6 +137,11 @@ impl State {
     }
 
     fn forward_unknown(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        if self.is_watched
+            && let Some(taken) = self.deny_unknown(&unknown_name(request), request, io)
+        {
+            return taken;
+        }
         if self.transaction.is_some() {
             return self.queue_stateful(request, io);
         }

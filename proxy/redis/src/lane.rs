@@ -10,6 +10,7 @@ use weir_upstream::{FrameKind, LaneProtocol, Range, Scan, View};
 use crate::{
     discovery,
     settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings},
+    users::{DEFAULT_USER, OWN_LOGIN},
 };
 
 /// Bytes of a greeting's replies; HELLO with many modules is about 2 KiB.
@@ -23,6 +24,8 @@ const VIEW_BYTES_MAX: usize = 4 << 20;
 pub struct LaneKey {
     /// The endpoint, counted as in the settings of the upstream.
     pub shard: u16,
+    /// As whom it logs in: the [key](crate::UpstreamLogin::key) of a user's own login, or the gateway's.
+    pub login: u64,
     /// The selected database.
     pub db: u32,
     /// The protocol version; replies pass through unchanged, so it is the client's.
@@ -61,7 +64,7 @@ impl Default for ServerInfo {
     }
 }
 
-/// RESP with the gateway's own credentials.
+/// RESP with the gateway's own credentials, or those of a user.
 pub struct RespLane {
     settings: RedisUpstreamSettings,
     servers: RefCell<HashMap<Version, Rc<ServerInfo>>>,
@@ -78,36 +81,41 @@ impl RespLane {
         self.servers.borrow().get(&version).cloned()
     }
 
-    /// Who the gateway is on such a lane, and its password.
-    fn login(&self, purpose: Purpose) -> (Option<&str>, Option<&Secret>) {
-        match (&self.settings.topology, purpose) {
-            (RedisTopology::Sentinel(sentinel), Purpose::Sentinel) => {
-                (sentinel.user.as_deref(), sentinel.password.as_ref())
-            }
-            _ => (self.settings.user.as_deref(), self.settings.password.as_ref()),
+    /// Who the gateway is on such a lane, and its password; no password: no AUTH.
+    ///
+    /// # Errors
+    /// Nobody told this upstream of such a login. Another one must not stand in for it.
+    fn credentials(&self, key: LaneKey) -> io::Result<(Option<&str>, Option<&Secret>)> {
+        if let (RedisTopology::Sentinel(sentinel), Purpose::Sentinel) = (&self.settings.topology, key.purpose) {
+            return Ok((sentinel.user.as_deref(), sentinel.password.as_ref()));
         }
+        if key.login == OWN_LOGIN {
+            return Ok((self.settings.user.as_deref(), self.settings.password.as_ref()));
+        }
+        let own = self.settings.logins.iter().find(|own| own.key() == key.login);
+        own.map(|own| (Some(own.user.as_str()), Some(&own.password)))
+            .ok_or_else(|| refused(b"the upstream does not know the login of this user"))
     }
 
     /// `HELLO <version> [AUTH user password] [SETNAME name]`.
-    fn hello(&self, key: LaneKey) -> Vec<u8> {
+    fn hello(&self, key: LaneKey) -> io::Result<Vec<u8>> {
         let version = [b'0' + key.version.number()];
         let mut args: Vec<&[u8]> = vec![b"HELLO", &version];
-        let (user, password) = self.login(key.purpose);
+        let (user, password) = self.credentials(key)?;
         if let Some(password) = password {
-            args.extend([b"AUTH", user.unwrap_or("default").as_bytes(), password.expose()]);
+            args.extend([b"AUTH", user.unwrap_or(DEFAULT_USER).as_bytes(), password.expose()]);
         }
         if !self.settings.client_name.is_empty() {
             args.extend([b"SETNAME".as_slice(), self.settings.client_name.as_bytes()]);
         }
         let mut out = Vec::new();
         encode::command(&mut out, args);
-        out
+        Ok(out)
     }
 
     /// The greeting of a server that does not know HELLO.
-    async fn greet_old(&self, purpose: Purpose, exchange: &mut Exchange<'_>) -> io::Result<()> {
-        let (user, password) = self.login(purpose);
-        let Some(password) = password else { return Ok(()) };
+    async fn greet_old(&self, key: LaneKey, exchange: &mut Exchange<'_>) -> io::Result<()> {
+        let (user, Some(password)) = self.credentials(key)? else { return Ok(()) };
         let mut args: Vec<&[u8]> = vec![b"AUTH"];
         args.extend(user.map(str::as_bytes));
         args.push(password.expose());
@@ -134,10 +142,10 @@ impl LaneProtocol for RespLane {
 
     async fn greet(&self, stream: &mut Stream, key: LaneKey) -> io::Result<Rc<ServerInfo>> {
         let mut exchange = Exchange::new(stream);
-        let reply = exchange.call(&self.hello(key)).await?;
+        let reply = exchange.call(&self.hello(key)?).await?;
         let info = match &reply {
             Value::Error(text) if is_unknown_command(text) && key.version == Version::Resp2 => {
-                self.greet_old(key.purpose, &mut exchange).await?;
+                self.greet_old(key, &mut exchange).await?;
                 ServerInfo::default()
             }
             Value::Error(text) => return Err(refused(text)),
@@ -183,7 +191,11 @@ impl LaneProtocol for RespLane {
             RedisTopology::Sentinel(sentinel) if endpoint < sentinel.count => Purpose::Sentinel,
             _ => Purpose::Data,
         };
-        LaneKey { shard: endpoint, db: 0, version: Version::Resp2, purpose }
+        LaneKey { shard: endpoint, login: OWN_LOGIN, db: 0, version: Version::Resp2, purpose }
+    }
+
+    fn has_own_login(key: LaneKey) -> bool {
+        key.login != OWN_LOGIN
     }
 
     #[inline]

@@ -14,6 +14,8 @@
 //! | `session` | bytes in, what to do next |
 //! | `request` / `state` | one command; what is known between two of them |
 //! | `judge` | what is a command, may it pass, which way does it go |
+//! | `access` | what the client's user may do |
+//! | `users` / `guesses` | who may log in, and what of it the workers count together; who gives wrong passwords |
 //! | `forward` | requests to the upstream, replies back |
 //! | `spread` | where a command goes: whole to a shard, in parts to some, or to all |
 //! | `shards` / `gather` | commands over shards; the replies of several become one |
@@ -25,7 +27,7 @@
 //! | `stream` | commands too large to hold |
 //! | `transaction` | MULTI … EXEC, queued here and sent as one unit |
 //! | `tunnel` | subscriptions and MONITOR |
-//! | `local` / `hello` / `client` | commands that the gateway answers itself |
+//! | `local` / `hello` / `client` / `acl` | commands that the gateway answers itself |
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
 //! | `discovery` | what servers and sentinels say of each other |
 //! | `moving` | a connection goes to another process, at an upgrade |
@@ -35,6 +37,8 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
+mod acl;
 mod batch;
 mod client;
 mod cluster;
@@ -43,6 +47,7 @@ mod database;
 mod discovery;
 mod forward;
 mod gather;
+mod guesses;
 mod hello;
 mod io;
 mod judge;
@@ -69,6 +74,7 @@ mod stream;
 mod tests;
 mod transaction;
 mod tunnel;
+mod users;
 
 pub use connection::{Connection, serve};
 pub use io::{Full, Io, Pinning, Sample, Ticket};
@@ -77,3 +83,4 @@ pub use moving::{Departure, MOVED_INPUT_BYTES_MAX, MovedSession, Mover};
 pub use pin::PinReason;
 pub use service::{CoreShare, DRAIN_GAP, Drain, RedisUpstream, Service};
 pub use session::{Next, Session};
+pub use users::{DEFAULT_USER, ListenerShare, OWN_LOGIN, UpstreamLogin, UserSettings, Users};

@@ -30,6 +30,8 @@ impl State {
         }
         match local {
             Hello => return self.hello(command, request, io),
+            // It may have to wait, and is counted once.
+            Auth => return self.auth(command, request, io),
             Select if self.pins.is_some() => return self.select_on_pin(command, request, io),
             _ => io.count(Some(command), 1),
         }
@@ -46,7 +48,6 @@ impl State {
                 Taken::Yes
             }
             Reset => self.reset(io),
-            Auth => self.auth(request, io),
             Select => self.select(request, io),
             // Every slot is here, so there is nothing to allow.
             Readonly | Readwrite | Asking if io.topology().is_some() => self.ok(io),
@@ -56,7 +57,7 @@ impl State {
                 self.bulk(io, user.as_bytes())
             }
             Client(client) => self.client(client, command, request, io),
-            Hello => Taken::Yes,
+            Hello | Auth => Taken::Yes,
         }
     }
 
@@ -116,15 +117,13 @@ impl State {
         self.db = 0;
         self.version = Version::Resp2;
         self.order.mode = Default::default();
-        self.is_authenticated = self.settings.password.is_none();
-        self.limits.authenticated = self.is_authenticated;
+        self.forget_user(io);
         self.limits.stream_bytes = self.settings.stream_bytes.min(u32::MAX.into()) as u32;
         {
             let mut details = io.entry().details();
             details.name.clear();
             details.db = 0;
             details.version = 2;
-            details.user = self.login_name().to_owned();
         }
         self.local(io, |out| out.extend_from_slice(b"+RESET\r\n"));
         Taken::Yes

@@ -165,6 +165,15 @@ impl ListenerMetrics {
         self.core.counter(&catalog::AUTH_FAILURES, &[&self.listener]).inc();
     }
 
+    /// Of a user of the configuration, so labels are bounded. Looked up each time: it is rare, and costs no other request.
+    pub(crate) fn denied(&self, user: &str, reason: &'static str) {
+        self.core.counter(&catalog::REDIS_ACL_DENIED, &[&self.listener, user, reason]).inc();
+    }
+
+    pub(crate) fn logged_in(&self, user: &str) {
+        self.core.counter(&catalog::REDIS_LOGINS, &[&self.listener, user]).inc();
+    }
+
     pub(crate) fn error_reply(&self, reply: &[u8]) {
         let word = reply.get(1..).unwrap_or_default().split(|byte| byte.is_ascii_whitespace()).next();
         let word = word.unwrap_or_default();

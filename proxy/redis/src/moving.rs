@@ -8,7 +8,9 @@ use std::{os::fd::OwnedFd, rc::Rc};
 use weir_listener::ConnectionDetails;
 use weir_resp::Version;
 
-use crate::{ordering::ReplyMode, session::Session, settings::RedisListenerSettings, state::State};
+use crate::{
+    access::UserChange, io::Io, ordering::ReplyMode, session::Session, settings::RedisListenerSettings, state::State,
+};
 
 /// Bytes of a command begun that a session may take along. Default 16 KiB: one received chunk. One with more of it is read
 /// on until the command is whole and answered.
@@ -80,8 +82,9 @@ impl Session {
         }
     }
 
-    /// A session that has come from another process. Its input comes as received bytes.
-    pub(crate) fn arrive(settings: Rc<RedisListenerSettings>, moved: &MovedSession) -> Self {
+    /// A session that has come from another process. Its input comes as received bytes, and who its client is has to be
+    /// settled: see [`Session::settle_user`].
+    pub(crate) fn from_moved(settings: Rc<RedisListenerSettings>, moved: &MovedSession) -> Self {
         let mut session = Self::new(settings);
         let state: &mut State = &mut session.state;
         // Open sessions keep what they have shown, as at a reload.
@@ -96,5 +99,9 @@ impl Session {
             (false, false) => ReplyMode::Off,
         };
         session
+    }
+    /// The client is who it was in the other process, by the rules of this one. False if it has to go, as at a reload.
+    pub(crate) fn settle_user(&mut self, moved: &MovedSession, io: &impl Io) -> bool {
+        self.state.settle_user(&moved.details.user, io) == UserChange::Stays
     }
 }

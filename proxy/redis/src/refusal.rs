@@ -1,5 +1,6 @@
 //! Every way to say no, in Redis's own words where it has them (Redis 7.0.15), else `ERR weir: …`.
 
+use weir_policy::redis::{Denied, NoPermission};
 use weir_resp::encode;
 use weir_upstream::{LossCause, Refusal};
 
@@ -24,6 +25,29 @@ pub(crate) const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of 
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(crate) const NOT_IN_MULTI: &str = "ERR Command not allowed inside a transaction";
 
+pub(crate) const NO_KEY: &str = "NOPERM this user has no permissions to access one of the keys used as arguments";
+pub(crate) const NO_CHANNEL: &str =
+    "NOPERM this user has no permissions to access one of the channels used as arguments";
+pub(crate) const NO_SORT_BY: &str = "ERR BY option of SORT denied due to insufficient ACL permissions.";
+pub(crate) const NO_SORT_GET: &str = "ERR GET option of SORT denied due to insufficient ACL permissions.";
+pub(crate) const GENPASS_RANGE: &str =
+    "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096";
+
+/// A script of a user with restrictions: at the server it has the rights of the gateway, whatever the user's are.
+pub(crate) const NO_SCRIPT: &str =
+    "NOPERM weir: this user has no permissions to run scripts: the gateway cannot judge what they do";
+/// ACL SETUSER and the like.
+pub(crate) const USERS_IN_FILE: &str =
+    "ERR weir: users are kept in the configuration of the listener; change them there and reload";
+/// The user at the server cannot change under a lane of the client's own.
+pub(crate) const LOGIN_PINNED: &str =
+    "ERR weir: AUTH cannot change the user at the server while the session holds server state; RESET first";
+/// A user with as many connections as it may have.
+pub(crate) const USER_CONNECTIONS: &str = "ERR weir: too many connections of this user";
+/// A user with as many requests per second as it may send.
+pub(crate) const USER_RATE: &str = "ERR weir: too many requests per second of this user";
+/// The label value of [`USER_RATE`].
+pub(crate) const USER_RATE_REASON: &str = "user_rate";
 /// A transaction longer than it may be.
 pub(crate) const TRANSACTION_FULL: &str = "ERR weir: transaction too large";
 /// DBSIZE and the like between MULTI and EXEC.
@@ -57,6 +81,24 @@ pub(crate) const HELLO_PINNED: &str =
 pub(crate) const SUBSCRIPTIONS: &str = "ERR weir: too many subscriptions";
 /// The client's lane, and the state on it, is gone.
 pub(crate) const STATE_LOST: &str = "ERR weir: upstream connection lost, session state is gone";
+
+/// A command that the client's user may not run.
+pub(crate) fn no_command(name: &str) -> String {
+    format!("NOPERM this user has no permissions to run the '{name}' command")
+}
+
+/// A queued command that the client's user may not run any more.
+pub(crate) fn rules_changed(no: &NoPermission) -> String {
+    let reason = match no {
+        NoPermission::Denied(Denied::Command) => "no permission to execute the command or subcommand",
+        NoPermission::Denied(Denied::Key(_)) => "no permission to touch the specified keys",
+        NoPermission::Denied(Denied::Channel(_)) => "no permission to access one of the channels used as arguments",
+        _ => "no permission",
+    };
+    format!(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: {reason}"
+    )
+}
 
 /// `text` as an error reply.
 pub(crate) fn line(text: impl AsRef<[u8]>) -> Vec<u8> {

@@ -19,13 +19,14 @@ use weir_base::{
 use weir_listener::{ConnectionTable, settings::ListenerSettings};
 use weir_telemetry::{
     CoreMetrics,
-    log::{AccessRecord, DefensiveClose, LogEvent, LogWriter, Peer},
+    log::{AccessRecord, DefensiveClose, Denial, LogEvent, LogWriter, Peer},
     sample::{OncePerSecond, Share, Verdict},
 };
 use weir_upstream::Upstream;
 
 use crate::{
     connection::Connection, lane::RespLane, metrics::ListenerMetrics, moving::Mover, settings::RedisListenerSettings,
+    users::ListenerShare,
 };
 
 /// An upstream of Redis sessions.
@@ -72,6 +73,8 @@ pub struct Service {
     pub(crate) metrics: Rc<ListenerMetrics>,
     /// What this worker may send to the server per second.
     pub(crate) rate: LocalRate,
+    /// What it counts of its users together with the other workers.
+    pub(crate) share: Arc<ListenerShare>,
     name: Arc<str>,
     listener: RefCell<Rc<ListenerSettings>>,
     redis: RefCell<Rc<RedisListenerSettings>>,
@@ -95,11 +98,13 @@ impl Service {
         listener: ListenerSettings,
         redis: RedisListenerSettings,
         upstream: Rc<RedisUpstream>,
+        share: Arc<ListenerShare>,
     ) -> Rc<Self> {
         let rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
         Rc::new(Self {
             metrics: Rc::new(ListenerMetrics::new(&core.metrics, &listener.name)),
             name: listener.name.clone(),
+            share,
             rate: LocalRate::new(listener.requests_per_second_per_core, turn::now()),
             access: RefCell::new(Share::new(listener.access_log_sample, rng)),
             listener: RefCell::new(Rc::new(listener)),
@@ -116,8 +121,8 @@ impl Service {
         })
     }
 
-    /// New settings. Open sessions keep their rules and move to the new upstream in their first quiet moment; the limit on
-    /// the rate is the listener's and holds at once.
+    /// New settings. Open sessions keep their limits and move to the new upstream in their first quiet moment; the limit on
+    /// the rate is the listener's and holds at once, and so do the rules of users.
     pub fn update(&self, listener: ListenerSettings, redis: RedisListenerSettings, upstream: Rc<RedisUpstream>) {
         let rng = Rng::new(Time::now().as_nanos());
         self.rate.set(listener.requests_per_second_per_core, turn::now());
@@ -125,6 +130,7 @@ impl Service {
         *self.listener.borrow_mut() = Rc::new(listener);
         *self.redis.borrow_mut() = Rc::new(redis);
         *self.upstream.borrow_mut() = upstream;
+        self.update_users();
         self.wake_all();
     }
 
@@ -146,6 +152,17 @@ impl Service {
     #[inline]
     pub(crate) fn is_moving_away(&self) -> bool {
         self.drain.get() != Drain::Off && self.mover.borrow().is_some()
+    }
+
+    /// The users are those of the settings from now on, for open sessions too.
+    fn update_users(&self) {
+        let redis = self.redis();
+        self.share.forget_others(redis.users.as_deref());
+        for connection in self.open() {
+            if connection.follow_users(redis.users.as_ref()) {
+                connection.end("user_removed");
+            }
+        }
     }
 
     /// Begins or hardens a drain.
@@ -274,6 +291,22 @@ impl Service {
 
     pub(crate) fn log_access(&self, record: AccessRecord) {
         self.core.log.push(LogEvent::Access(record));
+    }
+
+    /// Logs that a user was denied something, once a second per reason.
+    pub(crate) fn note_denied(&self, user: &str, reason: &'static str, peer: Peer, connection: u64) {
+        let verdict = self.sampler.borrow_mut().check(&self.name, reason, turn::now());
+        if let Verdict::Log { suppressed } = verdict {
+            self.core.log.push(LogEvent::Denial(Denial {
+                at: turn::now(),
+                listener: self.name.clone(),
+                peer,
+                connection,
+                user: user.to_owned(),
+                reason,
+                suppressed,
+            }));
+        }
     }
 
     /// Counts a violation and logs it, once a second per reason.

@@ -1,6 +1,6 @@
 //! One client's session as a state machine: bytes in, commands judged, replies in order.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 use weir_analysis::redis::{self, Args};
 use weir_base::{error::Culprit, time::Time, violation::Violation};
@@ -8,12 +8,14 @@ use weir_resp::{ProtocolError, RequestParser, Step, encode};
 use weir_upstream::{FrameKind, LossCause, Refusal};
 
 use crate::{
+    access::UserChange,
     batch::Batch,
     io::{Io, Sample},
     pin::PinReason,
     request::Request,
     settings::RedisListenerSettings,
     state::{Hold, State, Taken},
+    users::Users,
 };
 
 /// What the shell does next with a session.
@@ -55,6 +57,16 @@ impl Session {
             partial_since: None,
             state: State::new(settings),
         }
+    }
+
+    /// The client has connected: once, before anything else.
+    pub fn arrive(&mut self, io: &impl Io) {
+        self.state.arrive(io);
+    }
+
+    /// The listener has other users now; true if the session has to end for it.
+    pub(crate) fn follow_users(&mut self, users: Option<&Arc<Users>>, io: &impl Io) -> bool {
+        self.state.follow_users(users, io) == UserChange::Ends
     }
 
     /// Takes bytes of the client.
@@ -166,7 +178,7 @@ impl Session {
                     let request = Request { parser: &self.parser, bytes: &rest[..len], is_inline: inline };
                     let resolved = redis::resolve(request.text(0), request.arg(1));
                     let sample = io.draw_sample();
-                    if sample == Sample::default() && batch.try_add(resolved, &request, io) {
+                    if sample == Sample::default() && batch.try_add(resolved, &request, &self.state, io) {
                         at += len;
                         continue;
                     }

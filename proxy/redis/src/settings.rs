@@ -1,9 +1,11 @@
 //! What the Redis session can be told, on the client side and on the upstream side. Plain data, already checked.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use weir_base::limits;
 use weir_base::secret::Secret;
+
+use crate::users::{UpstreamLogin, Users};
 
 /// Databases that SELECT accepts. Default 16, as redis.conf `databases`.
 pub const DATABASES: u32 = 16;
@@ -38,8 +40,13 @@ pub const SUBSCRIPTIONS_MAX: u32 = 10_000;
 /// Default 512: half of the pinned lanes, so that transactions still find one.
 pub const BLOCKING_MAX: u32 = 512;
 
-/// Wait before the answer to a wrong password. Default 100 ms: ten guesses a second and connection.
+/// Wait after the first wrong password from an address, on all its connections. Default 100 ms: nobody notices it after a
+/// typing mistake.
 pub const AUTH_FAILURE_DELAY: Duration = Duration::from_millis(100);
+
+/// The longest of these waits: it doubles with every wrong password from one address. Default 2 s: shorter than clients wait
+/// for an answer, for others may come from the same address.
+pub const AUTH_FAILURE_DELAY_MAX: Duration = Duration::from_secs(2);
 
 /// Wrong passwords on one connection; then it is closed. Default 10.
 pub const AUTH_FAILURES_MAX: u32 = 10;
@@ -90,8 +97,22 @@ pub struct RedisListenerSettings {
     pub unknown_commands: UnknownCommands,
     /// See [`AUTH_FAILURE_DELAY`].
     pub auth_failure_delay: Duration,
+    /// See [`AUTH_FAILURE_DELAY_MAX`].
+    pub auth_failure_delay_max: Duration,
     /// See [`AUTH_FAILURES_MAX`].
     pub auth_failures_max: u32,
+    /// Who may log in, and what each may do; `None`: `user` and `password` say who, and everybody may do everything.
+    pub users: Option<Arc<Users>>,
+}
+
+impl RedisListenerSettings {
+    /// Nobody has to log in.
+    pub fn is_open(&self) -> bool {
+        match &self.users {
+            Some(users) => users.open().is_some(),
+            None => self.password.is_none(),
+        }
+    }
 }
 
 impl Default for RedisListenerSettings {
@@ -112,7 +133,9 @@ impl Default for RedisListenerSettings {
             admin_commands: false,
             unknown_commands: UnknownCommands::Forward,
             auth_failure_delay: AUTH_FAILURE_DELAY,
+            auth_failure_delay_max: AUTH_FAILURE_DELAY_MAX,
             auth_failures_max: AUTH_FAILURES_MAX,
+            users: None,
         }
     }
 }
@@ -124,6 +147,8 @@ pub struct RedisUpstreamSettings {
     pub user: Option<String>,
     /// Its password; `None`: no AUTH is sent.
     pub password: Option<Secret>,
+    /// Further logins, for users of listeners that have one of their own; no two alike.
+    pub logins: Vec<UpstreamLogin>,
     /// What CLIENT SETNAME gets on each upstream connection. Default [`CLIENT_NAME`]; no spaces, printable ASCII.
     pub client_name: String,
     /// Who says which servers there are.
@@ -159,7 +184,13 @@ pub struct SentinelSettings {
 
 impl Default for RedisUpstreamSettings {
     fn default() -> Self {
-        Self { user: None, password: None, client_name: CLIENT_NAME.to_owned(), topology: RedisTopology::Fixed }
+        Self {
+            user: None,
+            password: None,
+            logins: Vec::new(),
+            client_name: CLIENT_NAME.to_owned(),
+            topology: RedisTopology::Fixed,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which shard a command goes to, where the upstream has several; and commands that go to more than one.
 
-use weir_analysis::redis::{self, Args, Categories, Command, Keys, RequestPolicy, Resolved};
+use weir_analysis::redis::{self, Args, Categories, Command, KeyError, Keys, RequestPolicy, Resolved};
+use weir_policy::redis::NoPermission;
 use weir_upstream::{FrameKind, NOBODY};
 
 use crate::{
@@ -57,11 +58,15 @@ impl State {
         (is_here && is_whole).then(|| self.lane_key(command, request, io).ok())?
     }
 
-    /// A large command must be whole before it can be split: it is held, as large as a transaction may be.
+    /// A large command must be whole before it can be split, or before all its keys can be judged: it is held, as large as a
+    /// transaction may be.
     pub(crate) fn must_be_whole(&mut self, request: &Request<'_>, io: &impl Io) -> bool {
         let Resolved::Known(command) = redis::resolve(request.text(0), request.arg(1)) else { return false };
         let is_split = self.is_sharded && command.request_policy == RequestPolicy::MultiShard;
-        if !is_split
+        // Keys further back decide whether its user may run it.
+        let is_unjudged =
+            self.is_watched && matches!(self.verdict(command, request), Err(NoPermission::Keys(KeyError::NotBuffered)));
+        if !(is_split || is_unjudged)
             || self.is_held_whole
             || self.transaction.is_some()
             || !self.is_authenticated

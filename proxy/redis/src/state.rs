@@ -1,12 +1,13 @@
 //! What a session knows between two commands: what it waits for, which lane it has, what is under way.
 
-use std::{collections::VecDeque, rc::Rc};
+use std::{collections::VecDeque, rc::Rc, sync::Arc};
 
 use weir_base::time::Time;
 use weir_resp::{RequestLimits, Version};
 use weir_upstream::Refusal;
 
 use crate::{
+    access::CurrentUser,
     database::DbChange,
     io::Io,
     lane::{LaneKey, Purpose},
@@ -17,6 +18,7 @@ use crate::{
     stream::Streaming,
     transaction::Transaction,
     tunnel::Tunnel,
+    users::{OWN_LOGIN, Users},
 };
 
 /// Why no command is taken just now, although bytes may be there.
@@ -50,6 +52,18 @@ pub(crate) struct State {
     /// The endpoint of what belongs to no other one.
     pub(crate) primary: u16,
     pub(crate) is_authenticated: bool,
+    /// The users of the listener, if it has any; they may be newer than the other settings.
+    pub(crate) users: Option<Arc<Users>>,
+    /// Who the client is, among them.
+    pub(crate) user: Option<CurrentUser>,
+    /// As whom its requests reach the server.
+    pub(crate) login: u64,
+    /// The user has restrictions: each command is looked at.
+    pub(crate) is_watched: bool,
+    /// The command at the front of the input has been counted against the rate of its user.
+    pub(crate) is_rated: bool,
+    /// The login at the front of the input has waited for the wrong ones before it.
+    pub(crate) has_served_penalty: bool,
     pub(crate) auth_failures: u32,
     pub(crate) order: Ordering,
     pub(crate) hold: Option<Hold>,
@@ -89,7 +103,9 @@ pub(crate) struct State {
 impl State {
     /// That of a client that has sent nothing yet.
     pub(crate) fn new(settings: Rc<RedisListenerSettings>) -> Self {
-        let is_authenticated = settings.password.is_none();
+        // With users nobody is anybody before `State::arrive`.
+        let users = settings.users.clone();
+        let is_authenticated = settings.password.is_none() && users.is_none();
         let limits = RequestLimits {
             args_max: settings.args_max,
             bulk_bytes_max: settings.bulk_bytes_max.min(u32::MAX.into()) as u32,
@@ -104,6 +120,12 @@ impl State {
             db: 0,
             primary: 0,
             is_authenticated,
+            users,
+            user: None,
+            login: OWN_LOGIN,
+            is_watched: false,
+            is_rated: false,
+            has_served_penalty: false,
             auth_failures: 0,
             order: Ordering::default(),
             hold: None,
@@ -128,10 +150,15 @@ impl State {
         }
     }
 
+    /// The client has come: it is at once who needs no password.
+    pub(crate) fn arrive(&mut self, io: &impl Io) {
+        self.forget_user(io);
+    }
+
     /// The lane that this client's stateless commands ride; where there are several shards, those without keys.
     #[inline]
     pub(crate) fn key(&self) -> LaneKey {
-        LaneKey { shard: self.primary, db: self.db, version: self.version, purpose: Purpose::Data }
+        LaneKey { shard: self.primary, login: self.login, db: self.db, version: self.version, purpose: Purpose::Data }
     }
 
     /// Another server may be the primary now. False if what is under way at the one that was it comes first.
@@ -181,6 +208,8 @@ impl State {
     pub(crate) fn forget_wait(&mut self, io: &impl Io) {
         self.is_room_refused = false;
         self.is_admitted = false;
+        self.is_rated = false;
+        self.has_served_penalty = false;
         if let Some(Ok(())) = self.pin_answer.take() {
             io.unpin(true);
         }

@@ -47,9 +47,9 @@ impl State {
         let mut text = Vec::new();
         let command = match redis::resolve(request.text(0), request.arg(1)) {
             Resolved::Known(command) => command,
-            Resolved::Unknown if self.forwards_unknown(request) => return self.judge_unknown_stream(io),
+            Resolved::Unknown if self.forwards_unknown(request) => return self.judge_unknown_stream(request, io),
             Resolved::UnknownSubcommand(container) if self.forwards_unknown_subcommand(container, request) => {
-                return self.judge_unknown_stream(io);
+                return self.judge_unknown_stream(request, io);
             }
             Resolved::UnknownSubcommand(container) => {
                 redis::text::unknown_subcommand(&mut text, container, request.text(1));
@@ -67,6 +67,9 @@ impl State {
         if !self.is_authenticated {
             return Err(refusal::NO_AUTH.into());
         }
+        if let Some(error) = self.refuse_large(Some(command), request, io) {
+            return Err(error);
+        }
         let is_plain = match redis::treatment(command, request) {
             Class::Shared | Class::Local(LocalCommand::Ping | LocalCommand::Echo) => true,
             Class::Admin => self.settings.admin_commands,
@@ -80,7 +83,10 @@ impl State {
         Ok((PinReason::Large, key))
     }
 
-    fn judge_unknown_stream(&self, io: &impl Io) -> Result<(PinReason, LaneKey), Vec<u8>> {
+    fn judge_unknown_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<(PinReason, LaneKey), Vec<u8>> {
+        if let Some(error) = self.refuse_large(None, request, io) {
+            return Err(error);
+        }
         if self.tunnel.is_some() {
             return Err(TOO_LARGE.into());
         }
@@ -135,6 +141,7 @@ impl State {
         io.forward_pinned(&input[..held], ticket);
         self.order.sent();
         self.is_admitted = false;
+        self.is_rated = false;
         self.streaming = Some(Box::new(Streaming::Flowing));
         held
     }

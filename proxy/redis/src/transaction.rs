@@ -1,5 +1,7 @@
 //! MULTI … EXEC: queued at the gateway and sent as one unit, so that it needs no lane of its own.
 
+use std::sync::Arc;
+
 use weir_analysis::redis::{Class, Command, LocalCommand};
 use weir_resp::{Version, encode};
 
@@ -11,6 +13,7 @@ use crate::{
     refusal,
     request::Request,
     state::{Hold, State, Taken},
+    users::UserSettings,
 };
 
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
@@ -31,10 +34,12 @@ pub(crate) struct Transaction {
     is_stateful: bool,
     /// Where its keys are, if there are several shards.
     pub(crate) group: Option<u16>,
+    /// By whose rules its commands were judged.
+    user: Option<Arc<UserSettings>>,
 }
 
 impl Transaction {
-    fn new() -> Self {
+    fn new(user: Option<Arc<UserSettings>>) -> Self {
         Self {
             commands: 0,
             wire: MULTI.to_vec(),
@@ -42,6 +47,7 @@ impl Transaction {
             selects: Vec::new(),
             is_stateful: false,
             group: None,
+            user,
         }
     }
 
@@ -59,7 +65,7 @@ impl Transaction {
 impl State {
     pub(crate) fn multi(&mut self, command: &'static Command, io: &impl Io) -> Taken {
         io.count(Some(command), 1);
-        self.transaction = Some(Box::new(Transaction::new()));
+        self.transaction = Some(Box::new(Transaction::new(self.user.as_ref().map(|user| user.settings.clone()))));
         self.limits.stream_bytes = self.settings.transaction_bytes_max.min(u32::MAX.into()) as u32;
         self.ok(io)
     }
@@ -158,6 +164,10 @@ impl State {
             self.local(io, |out| out.extend_from_slice(b"*0\r\n"));
             return Taken::Yes;
         }
+        if let Err(text) = self.judge_again(io) {
+            io.count_refused(Some(command), "acl");
+            return self.refuse_exec(&text, io);
+        }
         if self.tunnel.is_none() {
             if let Some(full) = io.full() {
                 if !self.waits_in_vain() {
@@ -192,8 +202,18 @@ impl State {
         self.send_unit(*transaction, key, io)
     }
 
+    /// The rules of the user may be others than when the commands were queued.
+    fn judge_again(&self, io: &impl Io) -> Result<(), String> {
+        let Some(transaction) = self.transaction.as_ref().filter(|_| self.is_watched) else { return Ok(()) };
+        let is_same = match (&transaction.user, &self.user) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, &now.settings) || before.acl == now.settings.acl,
+            _ => false,
+        };
+        if is_same { Ok(()) } else { self.check_queued(&transaction.wire, io) }
+    }
+
     /// EXEC cannot be carried out: the transaction is over, as the server has it.
-    fn refuse_exec(&mut self, reason: &str, io: &impl Io) -> Taken {
+    pub(crate) fn refuse_exec(&mut self, reason: &str, io: &impl Io) -> Taken {
         self.abort_transaction(io);
         self.error(io, &format!("EXECABORT Transaction discarded because of: {reason}"))
     }

@@ -36,6 +36,8 @@ catalog! {
         TLS_HANDSHAKE_DURATION = histogram "weir_tls_handshake_duration_seconds" ["listener"] "Duration of completed client TLS handshakes.";
         PROXY_HEADERS = counter "weir_proxy_headers_total" ["listener", "outcome"] "PROXY protocol headers, by whether they were understood.";
         AUTH_FAILURES = counter "weir_auth_failures_total" ["listener"] "Failed client authentications.";
+        REDIS_LOGINS = counter "weir_redis_logins_total" ["listener", "user"] "Logins of the users that the listener's configuration names.";
+        REDIS_ACL_DENIED = counter "weir_redis_acl_denied_total" ["listener", "user", "reason"] "What a user's rules or limits refused: `command`, `key`, `channel`, `script`, `malformed` (keys that cannot be found), `rate`, `connections`.";
         CLIENT_READ_BYTES = counter "weir_client_read_bytes_total" ["listener"] "Bytes received from clients, above TLS.";
         CLIENT_WRITTEN_BYTES = counter "weir_client_written_bytes_total" ["listener"] "Bytes sent to clients, above TLS.";
     }
@@ -124,6 +126,7 @@ catalog! {
 pub const LABELS: &[(&str, &str)] = &[
     ("listener", "names of `[[listener]]` sections"),
     ("upstream", "names of `[[upstream]]` sections"),
+    ("user", "names of the users of a listener"),
     ("endpoint", "addresses in `endpoints`"),
     ("worker", "worker number, from 0"),
     ("driver", "`io_uring`, `io_uring_reduced`, `polling`"),

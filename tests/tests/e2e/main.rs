@@ -20,5 +20,7 @@ mod tls;
 mod transport;
 mod upgrade;
 mod upstream;
+mod users;
+mod users_parity;
 mod values;
 mod workers;

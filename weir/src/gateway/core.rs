@@ -191,7 +191,8 @@ impl Core {
                 door.service.update(settings, (**redis).clone(), slot.upstream.clone());
             }
             None => {
-                let service = Service::new(self.share.clone(), settings, (**redis).clone(), slot.upstream.clone());
+                let (share, users) = (self.share.clone(), listener_plan.share.clone());
+                let service = Service::new(share, settings, (**redis).clone(), slot.upstream.clone(), users);
                 doors.insert(name.clone(), Rc::new(Door::new(service, listener_plan, listener.settings.clone())));
             }
         }

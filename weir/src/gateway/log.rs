@@ -68,6 +68,10 @@ fn write(event: LogEvent, format: AccessLogFormat, target: Option<&mut Box<dyn W
             listener = %refusal.listener, reason = refusal.reason, count = refusal.count, limit = refusal.limit,
             suppressed = refusal.suppressed, "refused"
         ),
+        LogEvent::Denial(denial) => tracing::warn!(
+            listener = %denial.listener, peer = %denial.peer, connection = denial.connection, user = %denial.user,
+            reason = denial.reason, suppressed = denial.suppressed, "denied"
+        ),
         LogEvent::Upstream(event) if event.change == UpstreamChange::Up => {
             tracing::info!(upstream = %event.upstream, endpoint = %event.endpoint, "upstream is up")
         }

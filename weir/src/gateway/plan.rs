@@ -10,7 +10,7 @@ use std::{
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, tls};
 use weir_listener::{Admission, ConnectionPermit, ListenerAdmission};
-use weir_redis::{Departure, Drain, MovedSession};
+use weir_redis::{Departure, Drain, ListenerShare, MovedSession};
 use weir_upstream::Health;
 
 use super::listening::OwnSockets;
@@ -26,6 +26,8 @@ pub struct Plan {
 /// What one listener needs besides its settings.
 pub struct ListenerPlan {
     pub admission: ListenerAdmission,
+    /// What its workers share about its users.
+    pub share: Arc<ListenerShare>,
     pub tls: Option<Arc<rustls::ServerConfig>>,
 }
 
@@ -81,7 +83,8 @@ impl Plan {
                 None => admission.listener(settings.connections_max, settings.connections_per_source_max),
             };
             let tls = tls.next().flatten();
-            listeners.insert(settings.name.clone(), ListenerPlan { admission: own, tls });
+            let share = kept.map_or_else(Arc::default, |kept| kept.share.clone());
+            listeners.insert(settings.name.clone(), ListenerPlan { admission: own, share, tls });
         }
         let health = |upstream: &weir_config::Upstream| {
             let name = &upstream.settings.name;

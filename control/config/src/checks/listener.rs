@@ -6,9 +6,9 @@ use weir_base::ByteSize;
 use weir_listener::settings::{
     LimitSettings, ListenerSettings, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, Protocol, ProxyProtocol,
 };
-use weir_redis::settings::{BLOCKING_MAX, RedisListenerSettings};
+use weir_redis::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, RedisListenerSettings};
 
-use crate::checks::{Lowest, error_at, is_public, knee, table_header, tls};
+use crate::checks::{Lowest, error_at, is_public, knee, table_header, tls, users};
 use crate::document::At;
 use crate::reader::Reader;
 use crate::sections::{FileSection, ListenerRedisSection, ListenerSection, UpstreamSection};
@@ -38,7 +38,8 @@ fn listener(
     check_proxy(section, &path, reader);
     let tls_path = format!("{path}.tls");
     let tls = section.tls.as_ref().map(|tls| tls::server(tls, &tls_path, reader));
-    let redis = redis(&section.redis, upstream, &format!("{path}.redis"), reader);
+    let mut redis = redis(&section.redis, upstream, &format!("{path}.redis"), reader);
+    redis.users = users::users(section, &path, reader);
     warn_clear_password(section, &path, reader);
     let knee = knee::knee(file, section, upstream, &path, reader);
     let connections_max = within(&section.connections_max, &file.limits.connections, &path, "connections_max", reader);
@@ -159,15 +160,21 @@ fn check_proxy(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
     }
 }
 
-/// A password in clear text across the internet is readable on the way.
+/// Passwords in clear text across the internet are readable on the way.
 fn warn_clear_password(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
-    let (Some(password), Some(bind), None) = (&section.redis.password, &section.bind, &section.tls) else {
+    let passwords = [
+        section.redis.password.as_ref().map(|password| (&password.span, "redis.password")),
+        section.users_file.as_ref().map(|file| (&file.span, "users_file")),
+        section.user.first().map(|user| (&user.header.0, "user")),
+    ];
+    let (Some((span, key)), Some(bind), None) = (passwords.into_iter().flatten().next(), &section.bind, &section.tls)
+    else {
         return;
     };
     if is_public(&bind.value.0) {
         let message = format!("`{path}`: clients send their password in clear text to {}", bind.value.0);
         let help = format!("add {} with cert_file and key_file", table_header(&format!("{path}.tls")));
-        reader.problems.warning(&password.span, &format!("{path}.redis.password"), message, help);
+        reader.problems.warning(span, &format!("{path}.{key}"), message, help);
     }
 }
 
@@ -188,6 +195,15 @@ fn redis(
         &section.pipeline_bytes,
         reader,
     );
+    let delay = &section.auth_failure_delay;
+    let auth_failure_delay_max = match &section.auth_failure_delay_max {
+        Some(max) => {
+            let other = format!("{path}.auth_failure_delay_max");
+            Lowest { path, key: "auth_failure_delay", other: &other }.check(delay, max, reader);
+            max.value.0
+        }
+        None => AUTH_FAILURE_DELAY_MAX.max(delay.value.0),
+    };
     let lanes = upstream.map(|upstream| &upstream.pinned_lanes_max);
     let blocking_max = match (&section.blocking_max, lanes) {
         (Some(blocking), Some(lanes)) => {
@@ -215,6 +231,8 @@ fn redis(
         admin_commands: section.admin_commands.value,
         unknown_commands: section.unknown_commands.value,
         auth_failure_delay: section.auth_failure_delay.value.0,
+        auth_failure_delay_max,
         auth_failures_max: section.auth_failures_max.value,
+        users: None,
     }
 }

@@ -160,6 +160,7 @@ fn redis(
         password: section.password.as_ref().map(|password| password.value.secret.clone()),
         client_name: section.client_name.value.0.clone(),
         topology,
+        logins: Vec::new(),
     }
 }
 

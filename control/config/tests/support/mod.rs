@@ -44,6 +44,12 @@ impl Memory {
                 ("ca.crt", file("authorities", 0o644)),
                 ("password", file("from a file\n", 0o400)),
                 ("group-password", file("x", 0o640)),
+                ("users.acl", file("user alice on >canary ~a* +get\nuser default off\n", 0o600)),
+                ("users-open.acl", file("user alice on >canary\n", 0o644)),
+                (
+                    "users-wrong.acl",
+                    file("# no comments\nuser\nuser a +nope\nuser a on\nuser b >canary ~* ~x\nuser c (+get\n", 0o600),
+                ),
                 ("knee.json", file(&knee(|_| ()), 0o644)),
                 (
                     "knee-quick.json",

@@ -38,3 +38,11 @@ impl<T: AsRef<[u8]>, const N: usize> Args for [T; N] {
         self.get(index).map(AsRef::as_ref)
     }
 }
+
+/// Whether an argument is this keyword to a server: in any case, and up to the first NUL, because the servers compare
+/// keywords as C strings. `STORE\0x` is STORE to them; a rule that saw another word there would be passed by.
+#[inline]
+pub(super) fn is_word(arg: &[u8], word: &[u8]) -> bool {
+    let Some((head, tail)) = arg.split_at_checked(word.len()) else { return false };
+    head.eq_ignore_ascii_case(word) && tail.first().is_none_or(|byte| *byte == 0)
+}

@@ -1,10 +1,11 @@
 //! Where the keys of a command stand (Redis 7.0 `db.c`, `getKeysUsingKeySpecs` and the `*GetKeys` procedures).
 //!
-//! Positions come from the key specs of the table. The specs of four commands do not say everything; these are searched
-//! as their own parsers read them: XREAD and XREADGROUP (an option's value may spell STREAMS), SORT, MIGRATE. Keys are
-//! kept as ranges, so a request with a million keys costs no memory here.
+//! Positions come from the key specs of the table. The specs of a few commands do not say everything; these are searched
+//! as their own parsers read them: XREAD and XREADGROUP (an option's value may spell STREAMS), SORT, MIGRATE, GEORADIUS
+//! (of several STORE the last counts). What SET and BITFIELD do with their key depends on their options. Keys are kept as
+//! ranges, so a request with a million keys costs no memory here.
 
-use super::args::Args;
+use super::args::{Args, is_word};
 use super::command::{BeginSearch, Command, FindKeys, Flags, KeyFlags, KeySpec};
 use super::treatment::streams_at;
 
@@ -127,12 +128,16 @@ pub fn keys<A: Args + ?Sized>(command: &Command, args: &A, out: &mut Keys) -> Re
 }
 
 fn apply<A: Args + ?Sized>(command: &Command, spec: &KeySpec, args: &A, out: &mut Keys) -> Result<(), KeyError> {
+    let flags = flags_of(command, spec.flags, args);
+    let is_georadius = matches!(command.name, "georadius" | "georadiusbymember");
     let first = match spec.begin {
         BeginSearch::Index(index) => usize::try_from(index).map_err(|_| KeyError::Syntax)?,
         BeginSearch::Keyword { word: "STREAMS", .. } => return streams(args, spec.flags, out),
         BeginSearch::Keyword { word: "KEYS", .. } if spec.flags.contains(KeyFlags::INCOMPLETE) => {
             return migrate_keys(args, spec.flags, out);
         }
+        BeginSearch::Keyword { word: "STORE", .. } if is_georadius => return last_store(args, flags, out),
+        BeginSearch::Keyword { word: "STOREDIST", .. } if is_georadius => return Ok(()),
         BeginSearch::Keyword { word, start } => match behind_keyword(args, word, start)? {
             Some(first) => first,
             // Every keyword but STREAMS introduces an option (GEORADIUS … STORE key).
@@ -141,7 +146,7 @@ fn apply<A: Args + ?Sized>(command: &Command, spec: &KeySpec, args: &A, out: &mu
         BeginSearch::Unknown => return unknown(command, spec, args, out),
     };
     match spec.find {
-        FindKeys::Range { last, step, limit } => range(first, (last, step, limit), args.argc(), spec.flags, out),
+        FindKeys::Range { last, step, limit } => range(first, (last, step, limit), args.argc(), flags, out),
         FindKeys::KeyNum { number, first: offset, step } => {
             let count = key_count(command, args, offset_by(first, number)?)?;
             let first = offset_by(first, offset)?;
@@ -150,7 +155,7 @@ fn apply<A: Args + ?Sized>(command: &Command, spec: &KeySpec, args: &A, out: &mu
             if count > room {
                 return Err(KeyError::CountBeyondArguments);
             }
-            out.push(first, count, step, spec.flags);
+            out.push(first, count, step, flags);
             Ok(())
         }
         FindKeys::Unknown => unknown(command, spec, args, out),
@@ -216,7 +221,7 @@ fn key_count<A: Args + ?Sized>(command: &Command, args: &A, at: usize) -> Result
 fn behind_keyword<A: Args + ?Sized>(args: &A, word: &str, start: i32) -> Result<Option<usize>, KeyError> {
     let argc = args.argc();
     let is_word = |index: usize| match args.arg(index) {
-        Some(arg) => Ok(arg.eq_ignore_ascii_case(word.as_bytes())),
+        Some(arg) => Ok(is_word(arg, word.as_bytes())),
         None => Err(KeyError::NotBuffered),
     };
     if start >= 0 {
@@ -238,6 +243,54 @@ fn behind_keyword<A: Args + ?Sized>(args: &A, word: &str, start: i32) -> Result<
     Ok(None)
 }
 
+/// What a command does with its key where that depends on its options (`setGetKeys`, `bitfieldGetKeys`). In doubt all
+/// that it may do: an argument that is not held could be the option.
+fn flags_of<A: Args + ?Sized>(command: &Command, flags: KeyFlags, args: &A) -> KeyFlags {
+    if !flags.contains(KeyFlags::VARIABLE_FLAGS) {
+        return flags;
+    }
+    match command.name {
+        // SET without GET does not tell the old value.
+        "set" if (3..args.argc()).all(|index| args.arg(index).is_some_and(|arg| !is_word(arg, b"GET"))) => {
+            KeyFlags::OW | KeyFlags::UPDATE
+        }
+        "bitfield" if only_reads_bits(args) => KeyFlags::RO | KeyFlags::ACCESS,
+        _ => flags,
+    }
+}
+
+/// BITFIELD with nothing but GET and OVERFLOW.
+fn only_reads_bits<A: Args + ?Sized>(args: &A) -> bool {
+    let mut index = 2;
+    while index < args.argc() {
+        let left = args.argc() - index - 1;
+        index += match args.arg(index) {
+            Some(arg) if is_word(arg, b"GET") && left >= 2 => 3,
+            Some(arg) if is_word(arg, b"OVERFLOW") && left >= 1 => 2,
+            _ => return false,
+        };
+    }
+    true
+}
+
+/// GEORADIUS … STORE key, STOREDIST key: the last of them is written (`georadiusGetKeys`).
+fn last_store<A: Args + ?Sized>(args: &A, flags: KeyFlags, out: &mut Keys) -> Result<(), KeyError> {
+    let mut store = None;
+    let mut index = 5;
+    while index + 1 < args.argc() {
+        let arg = args.arg(index).ok_or(KeyError::NotBuffered)?;
+        if is_word(arg, b"STORE") || is_word(arg, b"STOREDIST") {
+            index += 1;
+            store = Some(index);
+        }
+        index += 1;
+    }
+    if let Some(at) = store {
+        out.push(at, 1, 1, flags);
+    }
+    Ok(())
+}
+
 /// XREAD, XREADGROUP: the first half behind STREAMS (`xreadGetKeys`).
 fn streams<A: Args + ?Sized>(args: &A, flags: KeyFlags, out: &mut Keys) -> Result<(), KeyError> {
     let Some(at) = streams_at(args)?.streams else {
@@ -257,7 +310,7 @@ fn migrate_keys<A: Args + ?Sized>(args: &A, flags: KeyFlags, out: &mut Keys) -> 
     let mut index = 6;
     while index < args.argc() {
         let arg = args.arg(index).ok_or(KeyError::NotBuffered)?;
-        if arg.eq_ignore_ascii_case(b"KEYS") {
+        if is_word(arg, b"KEYS") {
             if names_one || index + 1 == args.argc() {
                 return Err(KeyError::Syntax);
             }
@@ -265,9 +318,9 @@ fn migrate_keys<A: Args + ?Sized>(args: &A, flags: KeyFlags, out: &mut Keys) -> 
             out.push(index + 1, args.argc() - index - 1, 1, flags);
             return Ok(());
         }
-        index += if arg.eq_ignore_ascii_case(b"AUTH") {
+        index += if is_word(arg, b"AUTH") {
             2
-        } else if arg.eq_ignore_ascii_case(b"AUTH2") {
+        } else if is_word(arg, b"AUTH2") {
             3
         } else {
             1
@@ -286,12 +339,12 @@ fn unknown<A: Args + ?Sized>(command: &Command, spec: &KeySpec, args: &A, out: &
     let mut index = 2;
     while index < args.argc() {
         let arg = args.arg(index).ok_or(KeyError::NotBuffered)?;
-        let values = if arg.eq_ignore_ascii_case(b"LIMIT") {
+        let values = if is_word(arg, b"LIMIT") {
             2
-        } else if arg.eq_ignore_ascii_case(b"GET") || arg.eq_ignore_ascii_case(b"BY") {
+        } else if is_word(arg, b"GET") || is_word(arg, b"BY") {
             out.incomplete = true;
             1
-        } else if arg.eq_ignore_ascii_case(b"STORE") {
+        } else if is_word(arg, b"STORE") {
             store = Some(index + 1).filter(|&at| at < args.argc());
             1
         } else {
@@ -359,6 +412,42 @@ mod tests {
         };
         assert!(incomplete("SORT k BY w_*") && incomplete("SCAN 0") && incomplete("RANDOMKEY"));
         assert!(!incomplete("SORT k LIMIT 0 1 STORE d") && !incomplete("GET k"));
+    }
+
+    #[test]
+    fn a_keyword_ends_at_a_nul_as_it_does_for_the_servers() {
+        assert_eq!(found("GEORADIUS k 0 0 1 m STORE\0x d"), Ok(vec![1, 7]));
+        assert_eq!(found("SORT k store\0 d"), Ok(vec![1, 3]));
+        assert_eq!(found("XREAD STREAMS\0y a 0"), Ok(vec![2]));
+        assert_eq!(found("GEORADIUS k 0 0 1 m STOREX d"), Ok(vec![1]));
+    }
+
+    #[test]
+    fn of_several_stores_the_last_is_written() {
+        assert_eq!(found("GEORADIUS k 0 0 1 m STORE a STORE b"), Ok(vec![1, 9]));
+        assert_eq!(found("GEORADIUSBYMEMBER k x 1 m STOREDIST a STORE b"), Ok(vec![1, 8]));
+        assert_eq!(found("GEORADIUS k 0 0 1 m STORE a STORE"), Ok(vec![1, 7]));
+    }
+
+    #[test]
+    fn what_set_and_bitfield_do_depends_on_their_options() {
+        let flags = |line: &str| {
+            let args: Vec<&str> = line.split(' ').collect();
+            let Resolved::Known(command) = resolve(args[0].as_bytes(), None) else { panic!("{line}: unknown") };
+            let mut out = Keys::new();
+            keys(command, &args, &mut out).expect("valid");
+            out.first().expect("a key").flags
+        };
+        for line in ["SET k v GET", "SET k v EX 1 get", "SET k v get\0x", "BITFIELD k SET u8 0 1", "BITFIELD k GET u8"]
+        {
+            assert!(flags(line).contains(KeyFlags::ACCESS | KeyFlags::UPDATE), "{line}");
+        }
+        for line in ["SET k v", "SET k get", "SET k v EX 1 KEEPTTL"] {
+            assert!(!flags(line).contains(KeyFlags::ACCESS) && flags(line).contains(KeyFlags::UPDATE), "{line}");
+        }
+        for line in ["BITFIELD k", "BITFIELD k GET u8 0 OVERFLOW WRAP get u4 0"] {
+            assert_eq!(flags(line) & (KeyFlags::ACCESS | KeyFlags::UPDATE), KeyFlags::ACCESS, "{line}");
+        }
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //! 1. [`resolve`] the name (and argument 1): which command is it?
 //! 2. [`check_arity`]: may it run with this many arguments?
 //! 3. [`treatment`]: how must the session treat it ([`Class`])?
-//! 4. [`keys`]: which arguments are keys, and what happens to them?
+//! 4. [`keys`]: which arguments are keys, and what happens to them? [`channels`](channels()): which are channels?
 //!
 //! [`text`] has the server's own words for what fails on the way.
 
 mod args;
+mod channels;
 mod class;
 mod command;
 mod keys;
@@ -17,6 +18,7 @@ pub mod text;
 mod treatment;
 
 pub use args::Args;
+pub use channels::{Channels, channels};
 pub use class::{Class, ClientCommand, LocalCommand};
 pub use command::{
     Access, BeginSearch, Categories, Command, CommandId, FindKeys, Flags, KeyFlags, KeySpec, RequestPolicy,

@@ -1,6 +1,6 @@
 //! What the class of a command cannot say without its arguments.
 
-use super::args::Args;
+use super::args::{Args, is_word};
 use super::class::Class;
 use super::command::Command;
 use super::keys::KeyError;
@@ -43,7 +43,7 @@ pub(super) fn streams_at<A: Args + ?Sized>(args: &A) -> Result<StreamOptions, Ke
     let mut index = 1;
     while index < args.argc() {
         let arg = args.arg(index).ok_or(KeyError::NotBuffered)?;
-        let is = |word: &[u8]| arg.eq_ignore_ascii_case(word);
+        let is = |word: &[u8]| is_word(arg, word);
         index += if is(b"STREAMS") {
             options.streams = Some(index);
             break;

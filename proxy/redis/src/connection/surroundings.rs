@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    net::IpAddr,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
@@ -15,6 +16,7 @@ use weir_base::{
 };
 use weir_engine::settings::Address;
 use weir_listener::ConnectionEntry;
+use weir_telemetry::log::Peer;
 use weir_upstream::{Exchange, Node, Refusal, SlotMap, placement::Place};
 
 use super::{AccessSample, Connection, Pinned, Shared};
@@ -23,6 +25,7 @@ use crate::{
     io::{Full, Io, Pinning, Sample, Ticket},
     lane::{LaneKey, ServerInfo},
     pin::PinReason,
+    users::ListenerShare,
 };
 
 impl Connection {
@@ -358,6 +361,26 @@ impl Io for Connection {
             self.upstream.borrow().refresh();
         }
         self.service.metrics.error_reply(reply);
+    }
+
+    fn share(&self) -> Option<&ListenerShare> {
+        Some(&self.service.share)
+    }
+
+    fn source(&self) -> Option<IpAddr> {
+        match self.peer {
+            Peer::Ip(address) => Some(address.ip()),
+            Peer::Unix => None,
+        }
+    }
+
+    fn count_denied(&self, user: &str, reason: &'static str) {
+        self.service.metrics.denied(user, reason);
+        self.service.note_denied(user, reason, self.peer, self.guard.entry().id);
+    }
+
+    fn count_login(&self, user: &str) {
+        self.service.metrics.logged_in(user);
     }
 
     fn report(&self, violation: &Violation) {

@@ -53,7 +53,7 @@ pub enum End {
 pub struct Simulation {
     /// The surroundings.
     pub world: World,
-    session: Session,
+    pub(crate) session: Session,
     settings: RedisListenerSettings,
     /// What the client sent and the gateway did not read yet.
     wire: VecDeque<u8>,
@@ -96,10 +96,14 @@ impl Simulation {
     /// A fresh connection.
     pub fn new(settings: RedisListenerSettings) -> Self {
         let world = World::default();
-        world.set(|policy| policy.is_trusted = settings.password.is_none());
+        world.set(|policy| policy.is_trusted = settings.is_open());
+        let mut session = Session::new(settings.clone().into());
+        if settings.users.is_some() {
+            session.arrive(&world);
+        }
         Self {
             world,
-            session: Session::new(settings.clone().into()),
+            session,
             settings,
             wire: VecDeque::new(),
             is_woken: false,
@@ -139,9 +143,10 @@ impl Simulation {
         let details = self.world.entry().details().clone();
         let moved = self.session.depart(details);
         self.tell("moves with", &moved.input);
-        self.session = Session::arrive(self.settings.clone().into(), &moved);
-        *self.world.entry().details() = moved.details;
+        self.session = Session::from_moved(self.settings.clone().into(), &moved);
+        *self.world.entry().details() = moved.details.clone();
         self.world.begin_anew();
+        assert!(self.session.settle_user(&moved, &self.world), "its user is still there");
         // One more than there are: the next byte that is new makes the difference.
         self.returned = if moved.input.is_empty() { 0 } else { moved.input.len() + 1 };
         moved.input.into_iter().rev().for_each(|byte| self.wire.push_front(byte));

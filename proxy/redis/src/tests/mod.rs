@@ -18,4 +18,5 @@ mod streaming;
 mod subscriptions;
 mod swarm;
 mod transactions;
+mod users;
 mod watching;

@@ -1,0 +1,145 @@
+//! Users of a listener: from tables, a file and the listener's own password to one set.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weir_policy::redis::{PasswordHash, User};
+use weir_redis::{DEFAULT_USER, UpstreamLogin, UserSettings, Users};
+
+use crate::checks::error_at;
+use crate::document::At;
+use crate::reader::Reader;
+use crate::secret::SecretRef;
+use crate::sections::{ListenerSection, ListenerUserSection};
+use crate::snapshot::{Listener, ListenerProtocol, Upstream, UpstreamProtocol};
+
+/// What may be done by who gives the password of `[listener.redis]`: everything, as with `requirepass`.
+const ALL: &str = "on ~* &* +@all";
+
+/// The users of a listener; `None`: it has none.
+pub(super) fn users(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) -> Option<Arc<Users>> {
+    if section.user.is_empty() && section.users_file.is_none() {
+        return None;
+    }
+    let in_file = section.users_file.iter().flat_map(|file| &file.value.users);
+    let mut users: HashMap<&str, UserSettings> =
+        in_file.map(|user| (user.name(), UserSettings::new(user.clone()))).collect();
+    let mut named: Vec<&str> = Vec::new();
+    let users_file = format!("{path}.users_file");
+    for (index, table) in section.user.iter().enumerate() {
+        let path = format!("{path}.user[{index}]");
+        let Some(name) = &table.name else { continue };
+        let word = name.value.0.as_str();
+        if named.contains(&word) {
+            let what = format!("names \"{word}\", and so does another user of this listener");
+            error_at(name, &path, "name", &what, "give each user one table", reader);
+            continue;
+        }
+        named.push(word);
+        let acl = match (&table.rules, users.remove(word)) {
+            (None, Some(user)) => user.acl,
+            (Some(rules), None) => User::from_rules(word, rules.value.text()).ok()?,
+            (Some(rules), Some(_)) => {
+                let help = "keep them in one place";
+                error_at(rules, &path, "rules", "stands here, and other rules of the user in users_file", help, reader);
+                continue;
+            }
+            (None, None) => {
+                // What could not be read has been reported.
+                let is_explained = [format!("{path}.rules"), users_file.clone()];
+                if !is_explained.iter().any(|key| reader.problems.is_known_wrong(key)) {
+                    let what = format!("names \"{word}\", which has no rules here nor in users_file");
+                    error_at(name, &path, "name", &what, "add rules = \"on ~app:* +@read\", for example", reader);
+                }
+                continue;
+            }
+        };
+        users.insert(word, user(table, acl, &path, reader));
+    }
+    own(section, &mut users, path, reader);
+    Some(Arc::new(Users::new(users.into_values())))
+}
+
+fn user(table: &ListenerUserSection, mut acl: User, path: &str, reader: &mut Reader<'_>) -> UserSettings {
+    add_password(&mut acl, table.password.as_ref());
+    if let Some(connections) = table.connections_max.as_ref().filter(|_| is_open(&acl)) {
+        let help = "set connections_max of the listener, or give the user a password";
+        error_at(connections, path, "connections_max", "limits a user that nobody has to log in as", help, reader);
+    }
+    let upstream = match (&table.upstream_user, &table.upstream_password) {
+        (Some(user), Some(password)) => {
+            Some(UpstreamLogin { user: user.value.0.clone(), password: password.value.secret.clone() })
+        }
+        (Some(user), None) => {
+            let help = "add upstream_password = { env = \"NAME\" }";
+            error_at(user, path, "upstream_user", "stands without upstream_password", help, reader);
+            None
+        }
+        (None, Some(password)) => {
+            let help = "add upstream_user, the ACL user at the server";
+            error_at(password, path, "upstream_password", "stands without upstream_user", help, reader);
+            None
+        }
+        (None, None) => None,
+    };
+    UserSettings {
+        acl,
+        connections_max: table.connections_max.as_ref().map(|count| count.value),
+        requests_per_second: table.requests_per_second.as_ref().map(|rate| rate.value.into()),
+        trusts_scripts: table.trust_scripts.value,
+        upstream,
+    }
+}
+
+/// The listener's own user and password are one user more, that may do everything: without a name it is `default`, as with
+/// Redis's `requirepass`.
+fn own<'s>(
+    section: &'s ListenerSection,
+    users: &mut HashMap<&'s str, UserSettings>,
+    path: &str,
+    reader: &mut Reader<'_>,
+) {
+    let path = format!("{path}.redis");
+    let Some(password) = &section.redis.password else { return };
+    let name = section.redis.user.as_ref().map_or(DEFAULT_USER, |user| user.value.0.as_str());
+    if users.contains_key(name) {
+        let what = format!("is that of \"{name}\", which is also a user with rules");
+        error_at(password, &path, "password", &what, "remove it, and give that user its password", reader);
+    } else if let Ok(mut acl) = User::from_rules(name, ALL) {
+        add_password(&mut acl, Some(password));
+        users.insert(name, UserSettings::new(acl));
+    }
+}
+
+fn add_password(user: &mut User, password: Option<&At<SecretRef>>) {
+    if let Some(password) = password {
+        let hash = PasswordHash::of(password.value.secret.expose()).to_hex();
+        // A hash that was just made is one.
+        let _ = user.apply(&format!("#{hash}"));
+    }
+}
+
+fn is_open(user: &User) -> bool {
+    user.is_default() && user.is_enabled() && user.needs_no_password()
+}
+
+/// An upstream knows as whom the users of its listeners log in there.
+pub(super) fn give_logins(listeners: &[Listener], upstreams: &mut [Upstream]) {
+    for upstream in upstreams {
+        let here = listeners.iter().filter(|listener| listener.upstream == upstream.settings.name);
+        let users = here.filter_map(|listener| {
+            let ListenerProtocol::Redis(redis) = &listener.protocol;
+            redis.users.as_ref()
+        });
+        let mut logins: Vec<UpstreamLogin> =
+            users.flat_map(|users| users.iter()).filter_map(|user| user.upstream.clone()).collect();
+        if logins.is_empty() {
+            continue;
+        }
+        // In an order of their own, so that moving a table is no change.
+        logins.sort_by_key(UpstreamLogin::key);
+        logins.dedup_by_key(|login| login.key());
+        let UpstreamProtocol::Redis(redis) = &mut upstream.protocol;
+        Arc::make_mut(redis).logins = logins;
+    }
+}

@@ -1,0 +1,11 @@
+//! Policy: facts and rules become a verdict. No I/O, no clock.
+//!
+//! | module | facts | verdict |
+//! |---|---|---|
+//! | [`redis`] | command, keys, channels of a request; a user's rules | whether the user may run it |
+//!
+//! Rules are read and compiled once, when a configuration is loaded. Asking costs a bit test for the command and a match
+//! per key; a user without restrictions is known as such and not asked at all.
+#![forbid(unsafe_code)]
+
+pub mod redis;
