@@ -92,6 +92,8 @@ impl Options {
 struct Run {
     completed: u64,
     errors: u64,
+    /// The classes that occurred, with their counts.
+    classes: String,
     skipped: u64,
     connections_lost: u64,
     p50: Option<u64>,
@@ -111,10 +113,13 @@ impl Run {
         let counts = &record["counts"];
         let number = |value: &Value| value.as_u64().context("a count is missing in the record of the load");
         let errors = counts["errors"].as_object().context("no errors in the record of the load")?;
+        let classes = errors.iter().filter(|(_, count)| count.as_u64() != Some(0));
+        let classes: Vec<String> = classes.map(|(class, count)| format!("{count} {class}")).collect();
         let sojourn = &record["latency"]["sojourn"];
         Ok(Self {
             completed: number(&counts["completed"])?,
             errors: errors.values().filter_map(Value::as_u64).sum(),
+            classes: classes.join(", "),
             skipped: number(&counts["skipped_backlog"])? + number(&counts["skipped_generator"])?,
             connections_lost: number(&record["verdict"]["evidence"]["connections_lost"]).unwrap_or(0),
             p50: sojourn["p50"].as_u64(),
@@ -257,7 +262,7 @@ fn row(arm: &str, upgrades: bool, mut run: Run) -> Vec<String> {
         arm.to_owned(),
         if upgrades { "upgrades" } else { "quiet" }.to_owned(),
         run.completed.to_string(),
-        run.errors.to_string(),
+        if run.errors == 0 { "0".to_owned() } else { run.classes },
         run.skipped.to_string(),
         run.connections_lost.to_string(),
         micros(run.p50),
@@ -351,6 +356,7 @@ mod tests {
             "verdict":{"evidence":{"connections_lost":7}}}"#;
         let run = Run::read(line).expect("a record");
         assert_eq!((run.completed, run.errors, run.skipped, run.connections_lost), (10, 15, 3, 7));
+        assert_eq!(run.classes, "5 payload, 2 protocol, 3 status, 4 timeout, 1 transport");
         assert_eq!((run.p50, run.p99, run.p999, run.max), (Some(100), Some(300), None, Some(900)));
         assert!(Run::read("{}").is_err());
     }
