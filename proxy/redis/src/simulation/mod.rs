@@ -98,9 +98,7 @@ impl Simulation {
         let world = World::default();
         world.set(|policy| policy.is_trusted = settings.is_open());
         let mut session = Session::new(settings.clone().into());
-        if settings.users.is_some() {
-            session.arrive(&world);
-        }
+        session.arrive(&world);
         Self {
             world,
             session,
