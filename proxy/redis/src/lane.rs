@@ -1,13 +1,18 @@
 //! RESP on an upstream connection.
 
-use std::{cell::RefCell, collections::HashMap, io, rc::Rc};
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::HashMap,
+    io,
+    rc::Rc,
+};
 
 use weir_base::{error::Culprit, violation::Violation};
 use weir_engine::{Chunk, Stream};
 use weir_resp::{ReplyFramer, Value, ValueLimits, Version, encode};
 use weir_upstream::{FrameKind, LaneProtocol, Node, Scan, Topology};
 
-use crate::settings::RedisUpstreamSettings;
+use crate::{pubsub::Hub, settings::RedisUpstreamSettings};
 
 /// Bytes of a greeting's replies; HELLO with many modules is about 2 KiB.
 const GREETING_BYTES_MAX: usize = 64 * 1024;
@@ -48,12 +53,14 @@ impl Default for ServerInfo {
 pub struct RespLane {
     settings: RedisUpstreamSettings,
     servers: RefCell<HashMap<Version, Rc<ServerInfo>>>,
+    /// The subscriptions at this upstream, from the first on.
+    pub(crate) hub: OnceCell<Rc<Hub>>,
 }
 
 impl RespLane {
     /// A protocol that logs in as `settings` say.
     pub fn new(settings: RedisUpstreamSettings) -> Self {
-        Self { settings, servers: RefCell::default() }
+        Self { settings, servers: RefCell::default(), hub: OnceCell::new() }
     }
 
     /// What the server said in the last greeting of `version`.

@@ -24,7 +24,9 @@
 //! | `pin` | when a client needs a lane of its own, and when no longer |
 //! | `stream` | commands too large to hold |
 //! | `transaction` | MULTI … EXEC, queued here and sent as one unit |
-//! | `tunnel` | subscriptions and MONITOR |
+//! | `subscription` | SUBSCRIBE and its kin, and messages between replies |
+//! | `pubsub` | the subscriptions of all clients of a worker, shared |
+//! | `tunnel` | MONITOR |
 //! | `local` / `hello` / `client` | commands that the gateway answers itself |
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
 //! | `refusal` | every way to say no, in Redis's words |
@@ -49,6 +51,7 @@ mod metrics;
 mod ordering;
 mod patience;
 mod pin;
+mod pubsub;
 mod redirect;
 mod refusal;
 mod request;
@@ -61,14 +64,16 @@ pub mod simulation;
 mod spread;
 mod state;
 mod stream;
+mod subscription;
 #[cfg(test)]
 mod tests;
 mod transaction;
 mod tunnel;
 
 pub use connection::{Connection, serve};
-pub use io::{Full, Io, Pinning, Sample, Ticket};
+pub use io::{Full, Io, NoSubscription, Pinning, Sample, Ticket};
 pub use lane::{LaneKey, RespLane, ServerInfo};
 pub use pin::PinReason;
+pub use pubsub::{Kind, Name};
 pub use service::{CoreShare, DRAIN_GAP, Drain, RedisUpstream, Service};
 pub use session::{Next, Session};

@@ -8,7 +8,8 @@ use weir_upstream::Refusal;
 
 use crate::{
     database::DbChange, io::Io, lane::LaneKey, ordering::Ordering, pin::Pins, redirect::Attempt,
-    settings::RedisListenerSettings, stream::Streaming, transaction::Transaction, tunnel::Tunnel,
+    settings::RedisListenerSettings, stream::Streaming, subscription::Subscriptions, transaction::Transaction,
+    tunnel::Tunnel,
 };
 
 /// Why no command is taken just now, although bytes may be there.
@@ -67,6 +68,8 @@ pub(crate) struct State {
     pub(crate) changes_db: Option<DbChange>,
     pub(crate) streaming: Option<Box<Streaming>>,
     pub(crate) tunnel: Option<Box<Tunnel>>,
+    /// What the client is subscribed to, from its first SUBSCRIBE on.
+    pub(crate) subscriptions: Option<Box<Subscriptions>>,
     /// The beginning of a frame has gone to the client and its end has not: nothing may come in between.
     pub(crate) is_mid_frame: bool,
     /// The end of such a frame will never come: whatever followed would be read as a part of it.
@@ -110,6 +113,7 @@ impl State {
             changes_db: None,
             streaming: None,
             tunnel: None,
+            subscriptions: None,
             is_mid_frame: false,
             is_cut: false,
             is_ended: false,
