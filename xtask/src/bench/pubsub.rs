@@ -222,7 +222,8 @@ fn report(
         options.length.as_secs_f64(),
         if options.blocks < BLOCKS_MIN { " Too few blocks for a claim." } else { "" },
     );
-    for (what, value) in machine::lines(workspace).into_iter().chain([("server", version.to_owned())]) {
+    let lines = machine::lines(workspace).into_iter().filter(|(what, _)| *what != "load generator");
+    for (what, value) in lines.chain([("server", version.to_owned())]) {
         let _ = writeln!(text, "- {what}: {value}");
     }
     let _ = writeln!(text, "- {}", place.layout());
