@@ -148,6 +148,8 @@ pub enum UpstreamChange {
     BreakerHalfOpen,
     /// The breaker closed.
     BreakerClosed,
+    /// Subscriptions were without a server for a moment: their messages are lost.
+    SubscriptionGap,
 }
 
 impl UpstreamChange {
@@ -162,6 +164,7 @@ impl UpstreamChange {
             UpstreamChange::BreakerOpened => "breaker_opened",
             UpstreamChange::BreakerHalfOpen => "breaker_half_open",
             UpstreamChange::BreakerClosed => "breaker_closed",
+            UpstreamChange::SubscriptionGap => "subscription_gap",
         }
     }
 }

@@ -315,7 +315,7 @@ section! {
         default request_timeout: Period = Period(upstreams::REQUEST_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
         /// Connections per worker that all clients share, pipelined.
         default shared_lanes: u16 = upstreams::SHARED_LANES => 1..=64;
-        /// Connections per worker that belong to one client while it has session state (WATCH, SUBSCRIBE, blocking
+        /// Connections per worker that belong to one client while it has session state (WATCH, MONITOR, blocking
         /// commands). 0 refuses such commands.
         default pinned_lanes_max: u32 = upstreams::PINNED_LANES_MAX => 0..=COUNT_MAX;
         /// Clean pinned lanes per worker that stay open for the next client. Absent: 8, or `pinned_lanes_max` if that is less.

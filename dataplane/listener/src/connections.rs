@@ -58,6 +58,8 @@ pub struct ConnectionEntry {
     pub active_at: AtomicU64,
     /// Bytes waiting to be sent to it.
     pub buffered: AtomicU64,
+    /// Channels and patterns it is subscribed to.
+    pub subscriptions: AtomicU32,
     is_killed: AtomicBool,
 }
 
@@ -75,6 +77,7 @@ impl ConnectionEntry {
             last_command: AtomicU32::new(0),
             active_at: AtomicU64::new(now.as_nanos()),
             buffered: AtomicU64::new(0),
+            subscriptions: AtomicU32::new(0),
             is_killed: AtomicBool::new(false),
         }
     }

@@ -13,6 +13,7 @@
 //! | `lane` | one connection: pairing, loss, back-pressure |
 //! | `shared` | one shared lane over its reconnections, and the backlog that waits for it |
 //! | `pinned` | the pool of pinned lanes and its waiters |
+//! | `subscription` | lanes on which the server speaks unasked, to all clients of a worker |
 //! | `breaker` | when to stop trying |
 //! | `health` | the active probe |
 //! | `endpoint` | one server: how it is reached and what is known of it |
@@ -39,6 +40,7 @@ mod runs;
 pub mod settings;
 mod shared;
 mod slots;
+mod subscription;
 mod upstream;
 
 pub use breaker::{Breaker, BreakerState};
@@ -51,4 +53,5 @@ pub use replicas::NOBODY;
 pub use runs::Exchange;
 pub use shared::SharedLane;
 pub use slots::SlotMap;
+pub use subscription::{SubscriptionLane, SubscriptionSender};
 pub use upstream::Upstream;

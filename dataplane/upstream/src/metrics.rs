@@ -17,7 +17,11 @@ use crate::{breaker::BreakerState, health::EndpointState, protocol::LossCause};
 pub(crate) enum LaneKind {
     Shared,
     Pinned,
+    Subscription,
 }
+
+/// Label values, in the order of [`LaneKind`].
+const LANE_KINDS: [&str; 3] = ["shared", "pinned", "subscription"];
 
 /// What the cells of an upstream's endpoints are made from.
 pub struct UpstreamMetrics {
@@ -44,8 +48,8 @@ pub(crate) struct EndpointMetrics {
     sampler: RefCell<OncePerSecond>,
     upstream: Arc<str>,
     endpoint: Arc<str>,
-    open: [Gauge; 2],
-    connects: [Counter; 2],
+    open: [Gauge; 3],
+    connects: [Counter; 3],
     connect_duration: Histogram,
     waiters: Gauge,
     acquire_wait: Histogram,
@@ -56,21 +60,20 @@ pub(crate) struct EndpointMetrics {
     in_flight: Gauge,
     breaker: Gauge,
     up: Gauge,
+    subscriptions: Gauge,
 }
 
 impl EndpointMetrics {
     pub(crate) fn new(of: &UpstreamMetrics, endpoint: &str) -> Self {
         let (core, upstream) = (&of.core, &*of.upstream);
         let own = [upstream, endpoint];
-        let both = |family| {
-            [core.gauge(family, &[upstream, endpoint, "shared"]), core.gauge(family, &[upstream, endpoint, "pinned"])]
-        };
+        let open = |kind| core.gauge(&catalog::LANES_OPEN, &[upstream, endpoint, kind]);
         let connects = |kind| core.counter(&catalog::LANE_CONNECTS, &[upstream, endpoint, kind]);
         let up = core.gauge(&catalog::ENDPOINT_UP, &own);
         up.set(1);
         Self {
-            open: both(&catalog::LANES_OPEN),
-            connects: ["shared", "pinned"].map(connects),
+            open: LANE_KINDS.map(open),
+            connects: LANE_KINDS.map(connects),
             connect_duration: core.histogram(&catalog::LANE_CONNECT_DURATION, &own),
             waiters: core.gauge(&catalog::LANE_POOL_WAITERS, &own),
             acquire_wait: core.histogram(&catalog::LANE_POOL_ACQUIRE_WAIT, &own),
@@ -81,6 +84,7 @@ impl EndpointMetrics {
             in_flight: core.gauge(&catalog::LANE_REQUESTS_IN_FLIGHT, &own),
             breaker: core.gauge(&catalog::BREAKER_STATE, &own),
             up,
+            subscriptions: core.gauge(&catalog::UPSTREAM_SUBSCRIPTIONS, &own),
             core: core.clone(),
             log: of.log.clone(),
             sampler: RefCell::new(OncePerSecond::new()),
@@ -175,6 +179,18 @@ impl EndpointMetrics {
     /// A session was bound to a lane of its own for `reason`.
     pub(crate) fn pinned_for(&self, reason: &str) {
         self.core.counter(&catalog::PINS, &[&self.upstream, &self.endpoint, reason]).inc();
+    }
+
+    /// Subscriptions to `names` channels and patterns were lost with their connection, or with the slot of their channel.
+    pub(crate) fn subscription_gap(&self, names: usize) {
+        let text = format!("{names} channels and patterns");
+        self.tell(UpstreamChange::SubscriptionGap, "lost", Some(&text));
+        self.core.counter(&catalog::SUBSCRIPTION_GAPS, &[&self.upstream, &self.endpoint]).inc();
+    }
+
+    /// So many more channels and patterns are subscribed there.
+    pub(crate) fn subscriptions(&self, names: i64) {
+        self.subscriptions.add(names);
     }
 
     pub(crate) fn retried(&self, count: usize) {

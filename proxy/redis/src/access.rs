@@ -179,7 +179,8 @@ impl State {
     pub(crate) fn become_user(&mut self, user: &Arc<UserSettings>, io: &impl Io) -> Result<(), &'static str> {
         let login = user.login_key();
         let is_asking = self.hold == Some(Hold::Pin) || self.pin_answer.is_some();
-        if login != self.login && (self.pins.is_some() || is_asking || !self.is_quiet()) {
+        let is_bound = self.pins.is_some() || is_asking || self.is_subscriber() || !self.is_quiet();
+        if login != self.login && is_bound {
             return Err(refusal::LOGIN_PINNED);
         }
         let limits = io.share().map(|share| share.limits(user));
@@ -259,7 +260,7 @@ impl State {
             Some(current) => user.acl.keeps_channels_of(&current.settings.acl),
             None => user.acl.is_unrestricted(),
         };
-        if self.become_user(user, io).is_err() || (self.tunnel.is_some() && !keeps_channels) {
+        if self.become_user(user, io).is_err() || (self.is_subscriber() && !keeps_channels) {
             return UserChange::Ends;
         }
         UserChange::Stays

@@ -70,6 +70,7 @@ impl State {
             && !self.is_sharded
             && self.transaction.is_none()
             && self.tunnel.is_none()
+            && self.subscriptions.is_none()
             && self.pins.is_none()
             && self.streaming.is_none()
             && self.order.mode == ReplyMode::On

@@ -241,7 +241,7 @@ pub(crate) fn write_line(out: &mut Vec<u8>, entry: &ConnectionEntry, now: Time) 
         details.name,
         now.since(entry.accepted_at).as_secs(),
         idle,
-        if details.pinned.is_empty() { "N" } else { "P" },
+        if details.pinned.is_empty() && entry.subscriptions.load(Relaxed) == 0 { "N" } else { "P" },
         details.db,
         entry.buffered.load(Relaxed),
         command,

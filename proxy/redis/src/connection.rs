@@ -1,6 +1,7 @@
 //! The shell around one session: its socket, its lanes, its deadlines.
 
 mod replies;
+mod subscriber;
 mod surroundings;
 
 use std::{
@@ -35,8 +36,6 @@ use crate::{
     users::Users,
 };
 
-/// Output of a subscriber, in bytes, past which it is evicted (Redis `client-output-buffer-limit pubsub`).
-const SUBSCRIBER_OUTPUT_MAX: u64 = 32 << 20;
 /// Chunks of one client that are worked on before other tasks get their turn.
 const CHUNKS_PER_TURN_MAX: u32 = 4;
 /// Below this a connection's buffers are not charged to the byte budget: they fit the core's spare buffers.
@@ -139,6 +138,7 @@ pub struct Connection {
     replied_at: Cell<Time>,
     ending: Cell<Option<&'static str>>,
     flushed_bytes: Cell<u64>,
+    subscriber: subscriber::Subscriber,
     me: Weak<Connection>,
 }
 
@@ -298,6 +298,7 @@ impl Connection {
             replied_at: Cell::new(Time::ZERO),
             ending: Cell::new(None),
             flushed_bytes: Cell::new(0),
+            subscriber: subscriber::Subscriber::default(),
             me: me.clone(),
             guard,
             service,
@@ -406,6 +407,7 @@ impl Connection {
     /// Gives everything back; replies that still come are dropped.
     fn leave(&self) {
         self.is_over.set(true);
+        self.leave_subscriptions();
         if let Some(pinned) = self.pinned.borrow_mut().take() {
             self.return_lane(pinned, self.session.try_borrow().is_ok_and(|session| session.is_idle()));
         }
@@ -534,12 +536,17 @@ impl Connection {
         {
             *self.upstream.borrow_mut() = current;
             self.shared.take();
+            self.move_subscriptions();
         }
     }
 
     /// Charges what this connection buffers to the byte budget of the process.
     fn account(&self) {
         self.follow_upstream();
+        self.charge();
+    }
+
+    fn charge(&self) {
         let buffered = self.output.buffered() + self.session.try_borrow().map_or(0, |session| session.held_bytes());
         let entry = self.guard.entry();
         entry.buffered.store(buffered as u64, Relaxed);
@@ -561,6 +568,7 @@ impl Connection {
             }
         }
         drop(done);
+        self.note_read();
         if self.charge.borrow().bytes() > 0 || self.is_over_budget.get() {
             self.account();
         }

@@ -20,13 +20,15 @@ impl State {
         if let Err(taken) = self.may_go(Some(command), io) {
             return taken;
         }
+        if self.subscriptions.is_some()
+            && let Some(taken) = self.publish(command, request, io)
+        {
+            return taken;
+        }
         if self.is_sharded {
             return self.forward_over_shards(command, request, io);
         }
         let ticket = Ticket::new(self.order.next_number());
-        if self.tunnel.is_some() {
-            return self.forward_in_tunnel(command, request, io);
-        }
         if self.pins.is_some() {
             io.count(Some(command), 1);
             request.with_wire(|wire| io.forward_pinned(wire, ticket));
@@ -121,9 +123,6 @@ impl State {
         let may_go = self.may_go(Some(command), io);
         if let Err(taken) = may_go.and_then(|()| self.need_pin(reason, key, Some(command), io)) {
             return taken;
-        }
-        if self.tunnel.is_some() {
-            return self.forward_in_tunnel(command, request, io);
         }
         io.count(Some(command), 1);
         let has_deadline = !matches!(reason, PinReason::Blocking | PinReason::Wait);
@@ -255,6 +254,9 @@ impl State {
         if !self.is_cut {
             self.is_mid_frame = !is_end;
             io.reply(|out| out.extend_from_slice(bytes));
+            if is_end && let Some(subscriptions) = &mut self.subscriptions {
+                subscriptions.release(io);
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use weir_upstream::{Node, Refusal, placement::Place};
 use crate::{
     lane::{LaneKey, ServerInfo},
     pin::PinReason,
+    pubsub::{Kind, Name},
     users::ListenerShare,
 };
 
@@ -53,6 +54,15 @@ pub enum Pinning {
     /// As many clients of the listener sit in blocking commands as may.
     TooManyBlocked,
     /// As many clients wait for a lane as may.
+    Refused(Refusal),
+}
+
+/// Why a subscription was not even asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSubscription {
+    /// The clients of the worker have as many as they may.
+    TooMany,
+    /// The server cannot be asked just now.
     Refused(Refusal),
 }
 
@@ -181,6 +191,25 @@ pub trait Io {
     fn set_tunnel(&self, is_tunnel: bool);
     /// Gives the client's own lane back; if it is not clean it is closed.
     fn unpin(&self, is_clean: bool);
+    /// Subscribes the client to names of one kind, none of which it has, none of them twice.
+    /// [`on_subscribed`](crate::Session::on_subscribed) follows for each, in order, or
+    /// [`on_subscription_refused`](crate::Session::on_subscription_refused).
+    ///
+    /// # Errors
+    /// It is refused; nothing was asked for, and nothing follows.
+    fn subscribe(&self, login: u64, kind: Kind, names: &[Name]) -> Result<(), NoSubscription>;
+    /// Ends subscriptions that the client has. True if that is done;
+    /// else [`on_unsubscribed`](crate::Session::on_unsubscribed) follows.
+    fn unsubscribe(&self, kind: Kind, names: &[Name]) -> bool;
+    /// Ends all that the client is subscribed to.
+    fn unsubscribe_all(&self);
+    /// The client has so many subscriptions.
+    fn note_subscriptions(&self, count: usize);
+    /// Sends a PUBLISH of the client where its own messages come from, so that the message comes before the reply.
+    /// [`on_published`](crate::Session::on_published) follows. False if that cannot be done.
+    fn publish(&self, _login: u64, _kind: Kind, _name: &[u8], _request: &[u8]) -> bool {
+        false
+    }
     /// What the server said in its greeting, for this protocol version; `None` if no lane of that version was made yet.
     fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>>;
     /// The public side of this connection: name, database, state.

@@ -51,17 +51,29 @@ impl State {
         if self.transaction.is_some() {
             return self.in_transaction(command, class, request, io);
         }
-        if let Some(tunnel) = &self.tunnel
-            && let Some(no) = tunnel.forbids(command, class, self.version)
-        {
+        if let Some(no) = self.forbids(command, class) {
             if !self.is_quiet() {
-                // An UNSUBSCRIBE on its way may be the end of this mode.
+                // A MONITOR on its way may be refused.
                 self.hold = Some(Hold::Quiet);
                 return Taken::Held;
             }
             return self.error(io, &no);
         }
         self.dispatch(command, class, request, io)
+    }
+
+    /// The refusal of a command that a subscriber of RESP2, or who uses MONITOR, may not use.
+    pub(crate) fn forbids(&self, command: &Command, class: Class) -> Option<String> {
+        if let Some(no) = self.tunnel.as_ref().and_then(|tunnel| tunnel.forbids(class)) {
+            return Some(no);
+        }
+        let is_allowed = matches!(
+            class,
+            Class::Subscribe
+                | Class::Unsubscribe
+                | Class::Local(LocalCommand::Ping | LocalCommand::Quit | LocalCommand::Reset)
+        );
+        (self.is_modal() && !is_allowed).then(|| refusal::subscribed(command.name))
     }
 
     #[inline]
@@ -123,7 +135,9 @@ impl State {
 
     fn may_forward(&self, name: &[u8]) -> bool {
         // Nobody knows where the keys of an unknown command are.
+        // A server would ask a subscriber of RESP2 to unsubscribe first, if it knew the command.
         self.is_authenticated
+            && !self.is_modal()
             && !self.is_sharded
             && self.settings.unknown_commands == UnknownCommands::Forward
             && redis::may_forward_unknown(name)

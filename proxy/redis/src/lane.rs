@@ -9,6 +9,7 @@ use weir_upstream::{FrameKind, LaneProtocol, Range, Scan, View};
 
 use crate::{
     discovery,
+    pubsub::Hub,
     settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings},
     users::{DEFAULT_USER, OWN_LOGIN},
 };
@@ -32,6 +33,13 @@ pub struct LaneKey {
     pub version: Version,
     /// What it is for.
     pub purpose: Purpose,
+}
+
+impl LaneKey {
+    /// Data of database 0, as the gateway itself.
+    pub fn new(shard: u16, version: Version) -> Self {
+        Self { shard, login: OWN_LOGIN, db: 0, version, purpose: Purpose::Data }
+    }
 }
 
 /// What a lane is for.
@@ -68,12 +76,14 @@ impl Default for ServerInfo {
 pub struct RespLane {
     settings: RedisUpstreamSettings,
     servers: RefCell<HashMap<Version, Rc<ServerInfo>>>,
+    /// The subscriptions at this upstream, from the first on.
+    pub(crate) hubs: RefCell<HashMap<u64, Rc<Hub>>>,
 }
 
 impl RespLane {
     /// A protocol that logs in as `settings` say.
     pub fn new(settings: RedisUpstreamSettings) -> Self {
-        Self { settings, servers: RefCell::default() }
+        Self { settings, servers: RefCell::default(), hubs: RefCell::default() }
     }
 
     /// What the server said in the last greeting of `version`.
@@ -191,7 +201,7 @@ impl LaneProtocol for RespLane {
             RedisTopology::Sentinel(sentinel) if endpoint < sentinel.count => Purpose::Sentinel,
             _ => Purpose::Data,
         };
-        LaneKey { shard: endpoint, login: OWN_LOGIN, db: 0, version: Version::Resp2, purpose }
+        LaneKey { purpose, ..LaneKey::new(endpoint, Version::Resp2) }
     }
 
     fn has_own_login(key: LaneKey) -> bool {

@@ -26,7 +26,9 @@
 //! | `pin` | when a client needs a lane of its own, and when no longer |
 //! | `stream` | commands too large to hold |
 //! | `transaction` | MULTI … EXEC, queued here and sent as one unit |
-//! | `tunnel` | subscriptions and MONITOR |
+//! | `subscription` | SUBSCRIBE and its kin, and messages between replies |
+//! | `pubsub` | the subscriptions of all clients of a worker, shared |
+//! | `tunnel` | MONITOR |
 //! | `local` / `hello` / `client` / `acl` | commands that the gateway answers itself |
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
 //! | `discovery` | what servers and sentinels say of each other |
@@ -58,6 +60,7 @@ mod moving;
 mod ordering;
 mod patience;
 mod pin;
+mod pubsub;
 mod redirect;
 mod refusal;
 mod request;
@@ -70,6 +73,7 @@ pub mod simulation;
 mod spread;
 mod state;
 mod stream;
+mod subscription;
 #[cfg(test)]
 mod tests;
 mod transaction;
@@ -77,10 +81,11 @@ mod tunnel;
 mod users;
 
 pub use connection::{Connection, serve};
-pub use io::{Full, Io, Pinning, Sample, Ticket};
+pub use io::{Full, Io, NoSubscription, Pinning, Sample, Ticket};
 pub use lane::{LaneKey, RespLane, ServerInfo};
 pub use moving::{Departure, MOVED_INPUT_BYTES_MAX, MovedSession, Mover};
 pub use pin::PinReason;
+pub use pubsub::{Kind, Name};
 pub use service::{CoreShare, DRAIN_GAP, Drain, RedisUpstream, Service};
 pub use session::{Next, Session};
 pub use users::{DEFAULT_USER, ListenerShare, OWN_LOGIN, UpstreamLogin, UserSettings, Users};

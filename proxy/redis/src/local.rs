@@ -20,7 +20,7 @@ impl State {
         io: &impl Io,
     ) -> Taken {
         use LocalCommand::*;
-        if matches!(local, Ping | Echo) && self.tunnel.is_some() {
+        if local == Ping && self.tunnel.is_some() {
             return self.forward_in_tunnel(command, request, io);
         }
         let changes_session = matches!(local, Reset | Hello | Auth | Select);
@@ -37,6 +37,14 @@ impl State {
         }
         match local {
             Ping if request.argc() > 2 => self.error(io, "ERR wrong number of arguments for 'ping' command"),
+            Ping if self.is_modal() => {
+                self.local(io, |out| {
+                    encode::array(out, 2);
+                    encode::bulk(out, b"pong");
+                    encode::bulk(out, request.text(1));
+                });
+                Taken::Yes
+            }
             Ping if request.argc() == 1 => {
                 self.local(io, |out| out.extend_from_slice(b"+PONG\r\n"));
                 Taken::Yes
@@ -93,9 +101,6 @@ impl State {
             Ok(db) => db,
             Err(text) => return self.error(io, text),
         };
-        if self.tunnel.is_some() {
-            return self.error(io, "ERR weir: SELECT is not possible while subscribed");
-        }
         if let Err(taken) = self.need_room(Some(command), io) {
             return taken;
         }
@@ -112,6 +117,7 @@ impl State {
     /// RESET: everything a connection can hold is let go, and it is a stranger again (Redis `resetCommand`).
     fn reset(&mut self, io: &impl Io) -> Taken {
         self.drop_pin(io);
+        self.drop_subscriptions(io);
         self.transaction = None;
         self.is_watch_broken = false;
         self.db = 0;

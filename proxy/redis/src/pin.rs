@@ -21,8 +21,6 @@ pub enum PinReason {
     Watch = 1,
     /// A command that may wait: it would hold up a shared lane.
     Blocking = 2,
-    /// SUBSCRIBE and its kin.
-    Subscribe = 4,
     /// MONITOR.
     Monitor = 8,
     /// A command too large to hold: its bytes flow while they arrive.
@@ -40,10 +38,9 @@ pub enum PinReason {
 }
 
 impl PinReason {
-    const ALL: [PinReason; 10] = [
+    const ALL: [PinReason; 9] = [
         PinReason::Watch,
         PinReason::Blocking,
-        PinReason::Subscribe,
         PinReason::Monitor,
         PinReason::Large,
         PinReason::Wait,
@@ -58,7 +55,6 @@ impl PinReason {
         match self {
             PinReason::Watch => "watch",
             PinReason::Blocking => "blocking",
-            PinReason::Subscribe => "subscribe",
             PinReason::Monitor => "monitor",
             PinReason::Large => "large_request",
             PinReason::Wait => "wait",
@@ -264,7 +260,7 @@ impl State {
             self.cut();
         }
         if self.tunnel.take().is_some() || pins.hold_state() {
-            // A subscriber would wait for ever, and other state would be missed in silence: the client must connect anew.
+            // MONITOR would wait for ever, and other state would be missed in silence: the client must connect anew.
             self.lose_state(io);
         }
         if matches!(self.streaming.as_deref(), Some(Streaming::Flowing)) {

@@ -118,6 +118,14 @@ fn advice(line: &[u8], is_unit: bool) -> Advice {
     }
 }
 
+/// Where `line`, an error, says that a slot is now.
+pub(crate) fn moved(line: &[u8]) -> Option<(u16, Node)> {
+    match advice(line.strip_prefix(b"-")?, false) {
+        Advice::Moved(slot, node) => Some((slot, node)),
+        _ => None,
+    }
+}
+
 impl State {
     /// Keeps a request to a cluster until it is answered.
     pub(crate) fn keep_attempt(&mut self, attempt: Attempt) {

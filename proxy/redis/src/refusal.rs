@@ -58,8 +58,6 @@ pub(crate) const FOREIGN_KEYS: &str = "ERR weir: SORT with BY or GET reads keys 
 pub(crate) const NOT_FOLLOWED: &str = "ERR weir: the key is being moved to another node, try again";
 /// The client's own lane leads to another shard than the command.
 pub(crate) const PINNED_ELSEWHERE: &str = "ERR weir: the session holds state on another shard; RESET first";
-/// A subscriber's commands ride the lane of its subscriptions.
-pub(crate) const SUBSCRIBED_ELSEWHERE: &str = "ERR weir: a subscriber cannot reach other shards";
 /// MONITOR and commands this build does not know, where there are several shards.
 pub(crate) const NOT_OVER_SHARDS: &str = "ERR weir: command is not supported over several shards";
 /// As many exchanges as the core may have.
@@ -79,6 +77,8 @@ pub(crate) const HELLO_PINNED: &str =
     "ERR weir: HELLO cannot change the protocol while the session holds server state; RESET first";
 /// More subscriptions than one client may have.
 pub(crate) const SUBSCRIPTIONS: &str = "ERR weir: too many subscriptions";
+/// More subscriptions than the clients of one worker may have.
+pub(crate) const SUBSCRIPTIONS_OF_WORKER: &str = "ERR weir: too many subscriptions of all clients";
 /// The client's lane, and the state on it, is gone.
 pub(crate) const STATE_LOST: &str = "ERR weir: upstream connection lost, session state is gone";
 

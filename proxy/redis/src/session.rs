@@ -12,6 +12,7 @@ use crate::{
     batch::Batch,
     io::{Io, Sample},
     pin::PinReason,
+    pubsub::{Kind, Name},
     request::Request,
     settings::RedisListenerSettings,
     state::{Hold, State, Taken},
@@ -67,6 +68,11 @@ impl Session {
     /// The listener has other users now; true if the session has to end for it.
     pub(crate) fn follow_users(&mut self, users: Option<&Arc<Users>>, io: &impl Io) -> bool {
         self.state.follow_users(users, io) == UserChange::Ends
+    }
+
+    /// As whom its requests reach the server.
+    pub(crate) fn login(&self) -> u64 {
+        self.state.login
     }
 
     /// Takes bytes of the client.
@@ -263,6 +269,48 @@ impl Session {
         self.state.on_frame(bytes, end, is_push, io)
     }
 
+    /// A message for the client: a whole frame, as the server sent it.
+    #[inline]
+    pub fn on_push(&mut self, frame: &[u8], io: &impl Io) {
+        self.state.on_push(frame, io);
+    }
+
+    /// The next name of the SUBSCRIBE under way is subscribed; true if the session should be woken.
+    pub fn on_subscribed(&mut self, io: &impl Io) -> bool {
+        self.state.on_subscribed(io)
+    }
+
+    /// The UNSUBSCRIBE under way is done; true if the session should be woken.
+    pub fn on_unsubscribed(&mut self, io: &impl Io) -> bool {
+        self.state.on_unsubscribed(io)
+    }
+
+    /// What is left of the SUBSCRIBE under way is refused, for this error; true if the session should be woken.
+    pub fn on_subscription_refused(&mut self, line: &[u8], io: &impl Io) -> bool {
+        self.state.on_answered(line, FrameKind::Error, io)
+    }
+
+    /// The reply to a PUBLISH that went by [`Io::publish`]; `None` if it is lost. True if the session should be woken.
+    pub fn on_published(&mut self, reply: Option<&[u8]>, io: &impl Io) -> bool {
+        self.state.on_published(reply, io)
+    }
+
+    /// A subscription is lost for good.
+    pub fn on_subscription_lost(&mut self, io: &impl Io) {
+        self.state.on_subscription_lost(io);
+    }
+
+    /// What the client is subscribed to.
+    pub fn subscriptions(&self) -> Vec<(Kind, Name)> {
+        self.state.subscriptions.as_ref().map(|subscriptions| subscriptions.names()).unwrap_or_default()
+    }
+
+    /// Bytes of messages that wait for the end of a reply.
+    #[inline]
+    pub fn kept_pushes(&self) -> usize {
+        self.state.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.kept_bytes())
+    }
+
     /// The lane asked for is here, or will not come. False if it is no longer wanted.
     pub fn on_pin(&mut self, result: Result<(), Refusal>) -> bool {
         if self.state.hold != Some(Hold::Pin) {
@@ -367,7 +415,9 @@ impl Session {
 
     /// A client that waits for nothing but the passing of time or data: no deadline applies.
     pub fn is_waiting_for_data(&self) -> bool {
-        self.state.tunnel.is_some() || self.state.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Blocking))
+        self.state.tunnel.is_some()
+            || self.state.is_subscriber()
+            || self.state.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Blocking))
     }
 
     /// Gives up waiting for room: the held command is refused.
@@ -391,7 +441,7 @@ impl Session {
 
     /// Bytes held of commands not taken and of replies not told; a transaction that is only queued waits for its client.
     pub fn unanswered_bytes(&self) -> usize {
-        self.input.len() + self.state.order.waiting_bytes()
+        self.input.len() + self.state.order.waiting_bytes() + self.kept_pushes()
     }
 
     /// Bytes of replies that wait for their turn.

@@ -35,7 +35,7 @@ impl State {
         }
         let shard = match one_place(command, request, io)? {
             Some(place) => place.shard,
-            // Where the state is that it may speak of: UNSUBSCRIBE alone, say.
+            // Where the state is that it may speak of: UNWATCH, say.
             None => self.pins.as_ref().map_or_else(|| io.keyless(), |(key, _)| key.shard),
         };
         Ok(self.key_at(shard))
@@ -107,17 +107,6 @@ impl State {
                 return self.error_line(io, &text);
             }
         };
-        if self.tunnel.is_some() {
-            return match destination {
-                Destination::One(place) if place.is_none_or(|place| self.is_pinned_at(place.shard)) => {
-                    self.forward_in_tunnel(command, request, io)
-                }
-                _ => {
-                    io.count_refused(Some(command), "subscribed_elsewhere");
-                    self.error(io, refusal::SUBSCRIBED_ELSEWHERE)
-                }
-            };
-        }
         let must_wait = self.must_wait_for_cluster(io);
         let is_read = may_read_elsewhere(command);
         let key = |shard: u16| self.route(shard, is_read, io);

@@ -16,6 +16,7 @@ use crate::{
     redirect::Attempt,
     settings::RedisListenerSettings,
     stream::Streaming,
+    subscription::Subscriptions,
     transaction::Transaction,
     tunnel::Tunnel,
     users::{OWN_LOGIN, Users},
@@ -91,6 +92,8 @@ pub(crate) struct State {
     pub(crate) changes_db: Option<DbChange>,
     pub(crate) streaming: Option<Box<Streaming>>,
     pub(crate) tunnel: Option<Box<Tunnel>>,
+    /// What the client is subscribed to, from its first SUBSCRIBE on.
+    pub(crate) subscriptions: Option<Box<Subscriptions>>,
     /// The beginning of a frame has gone to the client and its end has not: nothing may come in between.
     pub(crate) is_mid_frame: bool,
     /// The end of such a frame will never come: whatever followed would be read as a part of it.
@@ -143,6 +146,7 @@ impl State {
             changes_db: None,
             streaming: None,
             tunnel: None,
+            subscriptions: None,
             is_mid_frame: false,
             is_cut: false,
             is_ended: false,

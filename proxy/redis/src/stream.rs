@@ -70,12 +70,16 @@ impl State {
         if let Some(error) = self.refuse_large(Some(command), request, io) {
             return Err(error);
         }
-        let is_plain = match redis::treatment(command, request) {
+        let class = redis::treatment(command, request);
+        if let Some(no) = self.forbids(command, class) {
+            return Err(no.into());
+        }
+        let is_plain = match class {
             Class::Shared | Class::Local(LocalCommand::Ping | LocalCommand::Echo) => true,
             Class::Admin => self.settings.admin_commands,
             _ => false,
         };
-        if !is_plain || self.tunnel.is_some() {
+        if !is_plain {
             return Err(TOO_LARGE.into());
         }
         let key = self.lane_key_of_head(command, request, io).ok_or(TOO_LARGE)?;

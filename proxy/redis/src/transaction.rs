@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_analysis::redis::{Class, Command, LocalCommand};
-use weir_resp::{Version, encode};
+use weir_resp::encode;
 
 use crate::{
     database::DbChange,
@@ -168,18 +168,16 @@ impl State {
             io.count_refused(Some(command), "acl");
             return self.refuse_exec(&text, io);
         }
-        if self.tunnel.is_none() {
-            if let Some(full) = io.full() {
-                if !self.waits_in_vain() {
-                    return Taken::Held;
-                }
-                io.count_refused(Some(command), full.name());
-                return self.refuse_exec(full.text(), io);
+        if let Some(full) = io.full() {
+            if !self.waits_in_vain() {
+                return Taken::Held;
             }
-            if !self.is_below_knee(io) {
-                io.count_refused(Some(command), refusal::KNEE_REASON);
-                return self.refuse_exec(refusal::KNEE, io);
-            }
+            io.count_refused(Some(command), full.name());
+            return self.refuse_exec(full.text(), io);
+        }
+        if !self.is_below_knee(io) {
+            io.count_refused(Some(command), refusal::KNEE_REASON);
+            return self.refuse_exec(refusal::KNEE, io);
         }
         if is_stateful {
             // On a shared lane the others would find themselves in another database.
@@ -232,10 +230,7 @@ impl State {
         if let Some((_, pins)) = &mut self.pins {
             pins.remove(PinReason::Watch);
         }
-        if let Some(tunnel) = &mut self.tunnel {
-            tunnel.expect_reply(ticket.skip);
-            io.write_pinned(&transaction.wire);
-        } else if self.pins.is_some() {
+        if self.pins.is_some() {
             io.forward_pinned(&transaction.wire, ticket);
         } else if let Err(refusal) = self.send_at((key, transaction.group), &transaction.wire, ticket, io) {
             io.count_shed(refusal.name());
@@ -263,18 +258,17 @@ impl State {
         Taken::Yes
     }
 
-    /// Lets the server forget the watched keys, unheard by the client. Where that is not possible (a RESP2 subscriber may
-    /// not say it, a full core has no room for it) nobody else gets the lane.
+    /// Lets the server forget the watched keys, unheard by the client. Where that is not possible (a full core has no room for
+    /// it) nobody else gets the lane.
     fn forget_watch(&mut self, io: &impl Io) {
         let Some((_, pins)) = self.pins.as_mut().filter(|(_, pins)| pins.has(PinReason::Watch)) else { return };
         pins.remove(PinReason::Watch);
-        let is_deaf = self.tunnel.is_some() && self.version == Version::Resp2;
-        if is_deaf || io.full().is_some() {
+        if io.full().is_some() {
             pins.soil();
             return self.settle_pin(io);
         }
         if let Some(tunnel) = &mut self.tunnel {
-            tunnel.expect_reply(0);
+            tunnel.expect_reply();
             io.write_pinned(UNWATCH);
         } else {
             io.forward_pinned(UNWATCH, Ticket::new(self.order.next_number()));
@@ -286,10 +280,7 @@ impl State {
     /// Without any the answer is known.
     pub(crate) fn unwatch(&mut self, command: &'static Command, io: &impl Io) -> Taken {
         let is_watching = self.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Watch));
-        if is_watching
-            && self.tunnel.is_none()
-            && let Err(taken) = self.need_room(Some(command), io)
-        {
+        if is_watching && let Err(taken) = self.need_room(Some(command), io) {
             return taken;
         }
         io.count(Some(command), 1);
@@ -297,12 +288,7 @@ impl State {
         self.is_watch_broken = false;
         let Some((_, pins)) = self.pins.as_mut().filter(|_| is_watching) else { return self.ok(io) };
         pins.remove(PinReason::Watch);
-        if let Some(tunnel) = &mut self.tunnel {
-            tunnel.expect_reply(0);
-            io.write_pinned(UNWATCH);
-        } else {
-            io.forward_pinned(UNWATCH, Ticket::new(self.order.next_number()));
-        }
+        io.forward_pinned(UNWATCH, Ticket::new(self.order.next_number()));
         self.order.sent();
         Taken::Yes
     }

@@ -87,6 +87,13 @@ catalog! {
         REDIRECTS = counter "weir_redirects_total" ["upstream", "kind"] "Requests that a node of a cluster did not answer and that were sent again: moved, ask, later.";
         RETRIES = counter "weir_retries_total" ["upstream", "endpoint", "outcome"] "Requests sent again because they were provably not executed.";
     }
+    "Publish and subscribe" {
+        SUBSCRIBERS = gauge "weir_redis_subscribers" ["listener"] "Clients with subscriptions now.";
+        SUBSCRIPTIONS = gauge "weir_redis_subscriptions" ["listener"] "Channels and patterns that clients are subscribed to now, counted for each client.";
+        MESSAGES_DELIVERED = counter "weir_redis_messages_delivered_total" ["listener"] "Messages given to subscribers, counted for each of them.";
+        UPSTREAM_SUBSCRIPTIONS = gauge "weir_redis_upstream_subscriptions" ["upstream", "endpoint"] "Channels and patterns subscribed at an endpoint, one for all clients of a worker.";
+        SUBSCRIPTION_GAPS = counter "weir_redis_subscription_gaps_total" ["upstream", "endpoint"] "Times that subscriptions were without their server: messages of that moment are lost.";
+    }
     "Workers" {
         WORKER_CPU_SECONDS = counter "weir_worker_cpu_seconds_total" ["worker"] "CPU time of the worker thread.";
         WORKER_BUSY_RATIO = gauge "weir_worker_busy_ratio" ["worker"] "Share of the last second in which the loop was not waiting.";
@@ -135,7 +142,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("stage", "`parse`, `policy`, `lane_wait`, `encode`, `write`"),
     (
         "kind",
-        "for lanes `shared`, `pinned`; for error replies the known first words of Redis errors in lower case, and `other`",
+        "for lanes `shared`, `pinned`, `subscription`; for error replies the known first words of Redis errors in lower case, and `other`",
     ),
     ("reason", "stable words from the code, never from input"),
     ("culprit", "`client`, `upstream`, `gateway`, `config`"),

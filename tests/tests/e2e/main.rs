@@ -12,6 +12,7 @@ mod parity;
 mod pins;
 mod pipelining;
 mod proxy_protocol;
+mod pubsub;
 mod reload;
 mod replicas;
 mod secrets;

@@ -70,19 +70,6 @@ fn a_watching_client_never_commits_over_a_lost_server() {
 }
 
 #[test]
-fn subscribers_are_told_by_a_close_when_their_server_is_lost() {
-    let mut server = Server::start(Kind::Redis);
-    let gateway = Gateway::before(&server);
-    let mut subscriber = gateway.connect();
-    subscriber.call(&["SUBSCRIBE", "channel"]);
-    server.kill();
-    // Silence would look like a quiet channel; the client library resubscribes after a close.
-    let (_, end) = subscriber.read_to_end(deadline::WAIT);
-    assert_ne!(end, weir_tests::client::End::Silent);
-    server.restart();
-}
-
-#[test]
 fn a_gateway_starts_before_its_server() {
     let port = port::free();
     let gateway = Gateway::start_unready(Config::to(&Address::port(port)));

@@ -13,6 +13,7 @@ mod options;
 pub(crate) mod peers;
 pub(crate) mod place;
 mod profile;
+mod pubsub;
 mod redis;
 pub mod relay;
 mod report;
@@ -32,6 +33,7 @@ pub fn run(words: &[&str]) -> Result<()> {
     match words {
         ["redis", rest @ ..] => redis::run(rest),
         ["lab", rest @ ..] => lab::run(rest),
+        ["pubsub", rest @ ..] => pubsub::run(rest),
         ["profile", rest @ ..] => profile::run(rest),
         _ => bail!("unknown benchmark `{}`\n\n{}", words.join(" "), options::USAGE),
     }

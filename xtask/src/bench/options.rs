@@ -14,6 +14,8 @@ cargo xtask bench redis [option ...]     gateways side by side in front of one R
 cargo xtask bench profile [option ...]   where Weir's time goes in the row get-64-c50-p1
 cargo xtask bench lab [--repeats N] [--seconds N] [--quick] [--out FILE]
                                          the lab against redis-benchmark: rate, cost, and a server that stalls
+cargo xtask bench pubsub [--subscribers N] [--channels N] [--rate N] [--repeats N] [--seconds N] [--quick] [--out FILE]
+                                         fan-out through Weir and without: delivery, subscriptions, CPU per message
 
   --rows WORDS         rows whose id holds one of these words, divided by commas (default: all)
   --arms WORDS         only these arms: weir envoy twemproxy haproxy-tcp floor direct

@@ -15,7 +15,7 @@ use weir_engine::Output;
 use weir_telemetry::log::AccessRecord;
 use weir_upstream::{Frame, FrameKind, Lane, LossCause, Refusal, Reply, Waiter};
 
-use super::{AccessSample, CHARGED_BYTES_MIN, Connection, Pinned, SUBSCRIBER_OUTPUT_MAX};
+use super::{AccessSample, CHARGED_BYTES_MIN, Connection, Pinned, subscriber::OUTPUT_MAX};
 use crate::{
     lane::RespLane,
     metrics::{Done, Stages},
@@ -26,7 +26,7 @@ use crate::{
 impl Connection {
     /// Runs a callback of a lane; a panic in it costs this connection and no other.
     #[inline]
-    fn guarded(&self, callback: impl FnOnce()) {
+    pub(super) fn guarded(&self, callback: impl FnOnce()) {
         if self.is_over.get() {
             return;
         }
@@ -204,13 +204,10 @@ impl Waiter<RespLane> for Connection {
             if wake {
                 self.wake();
             }
-            let limit = self.service.listener().output_hard_cap.min(SUBSCRIBER_OUTPUT_MAX);
+            let limit = self.service.listener().output_hard_cap.min(OUTPUT_MAX);
             let count = self.output.buffered() as u64;
             if count > limit {
-                let text = "a subscriber reads more slowly than it is sent to";
-                let violation = Violation::limit("slow_subscriber", Culprit::Client, text, count, limit);
-                self.violated(&violation);
-                self.end("evicted");
+                self.evict_subscriber("what MONITOR tells is not read", count, limit);
             }
         });
     }

@@ -22,9 +22,10 @@ use weir_upstream::{Exchange, Node, Refusal, SlotMap, placement::Place};
 use super::{AccessSample, Connection, Pinned, Shared};
 use crate::{
     client::write_line,
-    io::{Full, Io, Pinning, Sample, Ticket},
+    io::{Full, Io, NoSubscription, Pinning, Sample, Ticket},
     lane::{LaneKey, ServerInfo},
     pin::PinReason,
+    pubsub::{Kind, Name},
     users::ListenerShare,
 };
 
@@ -311,6 +312,29 @@ impl Io for Connection {
         if let Some(pinned) = pinned {
             self.return_lane(pinned, is_clean);
         }
+    }
+
+    fn subscribe(&self, login: u64, kind: Kind, names: &[Name]) -> Result<(), NoSubscription> {
+        let Some((hub, client)) = self.join_hub(login) else {
+            return Err(NoSubscription::Refused(Refusal::Unreachable));
+        };
+        hub.subscribe(client, kind, names)
+    }
+
+    fn unsubscribe(&self, kind: Kind, names: &[Name]) -> bool {
+        self.hub().is_none_or(|(hub, client)| hub.unsubscribe(client, kind, names))
+    }
+
+    fn unsubscribe_all(&self) {
+        self.leave_hub();
+    }
+
+    fn note_subscriptions(&self, count: usize) {
+        self.count_subscriptions(count);
+    }
+
+    fn publish(&self, login: u64, kind: Kind, name: &[u8], request: &[u8]) -> bool {
+        self.join_hub(login).is_some_and(|(hub, client)| hub.publish_own(client, kind, name, request))
     }
 
     fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>> {

@@ -9,13 +9,12 @@ use crate::{refusal, settings::RedisListenerSettings};
 type Args = Vec<Vec<u8>>;
 
 /// The gateway's own answers that need no fault to happen.
-const ORDINARY_REFUSALS: [&str; 8] = [
+const ORDINARY_REFUSALS: [&str; 7] = [
     "ERR weir: administrative command",
     "ERR weir: command '",
     "ERR weir: transaction too large",
     "ERR weir: command too large",
     "ERR weir: too many subscriptions",
-    "ERR weir: SELECT is not possible",
     "ERR weir: HELLO cannot change",
     "ERR weir: only QUIT and RESET",
 ];
@@ -48,6 +47,10 @@ pub struct Client {
     is_watching: bool,
     subscriptions: [BTreeSet<Vec<u8>>; 3],
     is_monitor: bool,
+    /// Of each kind and channel, the number of the last message.
+    last_heard: BTreeMap<(usize, Vec<u8>), u64>,
+    /// Messages that must come: the client was subscribed when they were published, and had not said otherwise.
+    due: BTreeSet<(usize, Vec<u8>, u64)>,
     /// A reply said that this is the end.
     pub is_dismissed: bool,
     /// Lanes break and limits are reached in this world: the gateway may say so.
@@ -72,6 +75,8 @@ impl Client {
             is_watching: false,
             subscriptions: Default::default(),
             is_monitor: false,
+            last_heard: BTreeMap::new(),
+            due: BTreeSet::new(),
             is_dismissed: false,
             is_lenient: false,
             judged: 0,
@@ -91,6 +96,29 @@ impl Client {
     /// The oldest command without its reply.
     pub fn oldest(&self) -> Option<&[Vec<u8>]> {
         self.sent.front().map(|sent| &sent.args[..])
+    }
+
+    /// Message number `number` is published: from now on the client must get it, if it is subscribed for certain.
+    pub fn published(&mut self, channel: &[u8], number: u64) {
+        let is_leaving = |sent: &Sent| {
+            matches!(&upper(&sent.args)[..], "RESET" | "QUIT" | "GARBAGE") || {
+                let name = upper(&sent.args);
+                name.ends_with("UNSUBSCRIBE")
+            }
+        };
+        if self.sent.iter().any(is_leaving) {
+            return;
+        }
+        for (set, some) in self.subscriptions.iter().enumerate() {
+            if some.contains(channel) {
+                self.due.insert((set, channel.to_vec(), number));
+            }
+        }
+    }
+
+    /// A message that did not come although it must.
+    pub fn missing(&self) -> Option<String> {
+        self.due.first().map(|(set, channel, number)| format!("{number} of {} ({set})", channel.escape_ascii()))
     }
 
     /// The beginning of a frame is here and its end is not.
@@ -166,6 +194,13 @@ impl Client {
         if kind.ends_with("message") {
             let channel = channel.expect("a channel");
             assert!(self.subscriptions[set].contains(&channel), "a message of a channel not subscribed to");
+            let payload = elements.last().and_then(Value::as_bytes).expect("a payload");
+            let (number, is_own) = number_of(payload);
+            // Its own are numbered when they are sent, the others when they are executed.
+            let series = if is_own { set + 3 } else { set };
+            let before = self.last_heard.insert((series, channel.clone()), number);
+            assert!(before.is_none_or(|before| before < number), "{number} after {before:?}: twice, or out of order");
+            self.due.remove(&(set, channel, number));
             return;
         }
         let own = &self.subscriptions[set];
@@ -247,6 +282,15 @@ impl Client {
             "PING" if self.version == 2 && self.is_subscriber() => {
                 let text = args.get(1).cloned().unwrap_or_default();
                 assert_eq!(value, Value::Array(vec![Value::Bulk(b"pong".to_vec()), Value::Bulk(text)]));
+            }
+            "PUBLISH" => {
+                let (number, _) = number_of(&args[2]);
+                let own = self.last_heard.get(&(3, args[1].clone())).copied();
+                let must_hear = self.subscriptions[0].contains(&args[1]) && !self.is_lenient;
+                assert!(!must_hear || own >= Some(number), "the message comes before the reply to its publisher");
+                // It may have gone on the lane of the subscriptions, which is in no database.
+                let text = String::from_utf8_lossy(value.as_bytes().expect("the echo")).into_owned();
+                assert!(text.starts_with(&format!("{}|", lossy(args))), "{text}");
             }
             "BLPOP" if value == Value::Null => {}
             "BLPOP" => drop(echo_array(args, &value, self.db)),
@@ -375,6 +419,13 @@ impl Client {
             || (name == "MONITOR" && text.starts_with("NOPERM"))
             || (name == "READONLY" && text == refusal::NO_CLUSTER)
     }
+}
+
+/// The number at the front of a message, and whether the client sent it itself.
+fn number_of(payload: &[u8]) -> (u64, bool) {
+    let word = String::from_utf8_lossy(payload.split(|&byte| byte == b' ').next().unwrap_or_default()).into_owned();
+    let own = word.strip_prefix('o');
+    (own.unwrap_or(&word).parse().expect("the number of the message"), own.is_some())
 }
 
 /// Commands that need no login.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `server` | a small Redis whose replies tell what they answer |
 //! | `lane` | an upstream connection |
+//! | `feeds` | the subscription lanes of the world |
 //! | `world` | [`Io`](crate::Io), with its rules asserted |
 //! | `client` | what a client must see, whatever happens |
 //! | `shards` | a client in front of several shards, or of a cluster |
@@ -12,8 +13,9 @@
 //! Used by this crate's tests and by the fuzz target `session`; compiled only for them (feature `simulation`).
 
 mod client;
+mod feeds;
 mod lane;
-mod server;
+pub(crate) mod server;
 pub mod shards;
 pub mod swarm;
 mod world;
@@ -22,11 +24,12 @@ use std::collections::VecDeque;
 
 use weir_upstream::{LossCause, Refusal};
 
-use self::lane::Piece;
 pub use self::{
     client::Client,
+    feeds::Feeds,
     world::{Policy, World},
 };
+use self::{feeds::Told, lane::Piece};
 use crate::{
     io::{Io as _, Pinning},
     refusal,
@@ -266,6 +269,73 @@ impl Simulation {
         did
     }
 
+    /// A connection for subscriptions that was asked for is made; false if none was.
+    pub fn connect_feed(&mut self) -> bool {
+        let did = self.world.feeds.connect(&self.world);
+        self.hear();
+        did
+    }
+
+    /// What was written on a subscription lane goes to its server, which executes one command; false if there is none.
+    pub fn execute_feed(&mut self, shard: u16) -> bool {
+        self.world.feeds.execute(shard, &self.world)
+    }
+
+    /// Up to `bytes` of the server's are read from a subscription lane; false if there are none.
+    pub fn deliver_feed(&mut self, shard: u16, bytes: usize) -> bool {
+        let Some(piece) = self.world.feeds.read(shard, bytes) else { return false };
+        self.tell("feed <", &piece);
+        self.world.feeds.receive(shard, &piece, &self.world);
+        self.hear();
+        true
+    }
+
+    /// A subscription lane breaks.
+    pub fn lose_feed(&mut self, shard: u16) {
+        self.tell("feed lost", b"");
+        self.world.feeds.lose(shard, &self.world);
+        self.hear();
+    }
+
+    /// Those who wait for a subscription lane have waited long enough.
+    pub fn refuse_feeds(&mut self, refusal: Refusal) {
+        let line = refusal::line(refusal::refused(refusal));
+        for shard in self.world.feeds().asked() {
+            self.world.feeds.refuse(shard, &line, &self.world);
+        }
+        self.hear();
+    }
+
+    /// The registry looks at what is late.
+    pub fn look_at_feeds(&mut self) {
+        self.world.feeds.look(&self.world);
+        self.hear();
+    }
+
+    /// The session is told what the registry has for it.
+    fn hear(&mut self) {
+        while let Some(told) = self.world.feeds.take() {
+            if self.end.is_some() {
+                continue;
+            }
+            self.is_woken |= match told {
+                Told::Message(frame) => {
+                    self.session.on_push(&frame, &self.world);
+                    false
+                }
+                Told::Subscribed => self.session.on_subscribed(&self.world),
+                Told::Unsubscribed => self.session.on_unsubscribed(&self.world),
+                Told::Refused(line) => self.session.on_subscription_refused(&line, &self.world),
+                Told::Answered(reply) => self.session.on_published(reply.as_deref(), &self.world),
+                Told::Lost => {
+                    self.session.on_subscription_lost(&self.world);
+                    true
+                }
+            };
+            self.check();
+        }
+    }
+
     /// A lane breaks.
     pub fn lose(&mut self, lane: usize, cause: LossCause) {
         let (lost, was_pinned) = self.world.lose_lane(lane);
@@ -354,6 +424,13 @@ impl Simulation {
             did |= self.wake() | self.arrive(usize::MAX);
             if self.world.is_pin_asked() && self.world.policy().pinning != Pinning::TooManyBlocked {
                 did |= self.answer_pin(Ok(()));
+            }
+            did |= self.connect_feed();
+            for shard in self.world.feeds.shards() {
+                while self.execute_feed(shard) {
+                    did = true;
+                }
+                did |= self.deliver_feed(shard, usize::MAX);
             }
             for lane in 0..self.world.lane_count() {
                 did |= self.flush(lane);

@@ -31,6 +31,8 @@ pub struct Shared {
     pub moving: BTreeMap<u16, u16>,
     /// The slot that a redirection of a group speaks of, if not its own.
     pub claims: BTreeMap<u16, u16>,
+    /// Channels that nobody may subscribe to.
+    pub denied: Vec<Vec<u8>>,
     /// What scripts answer.
     pub script_error: Option<String>,
     /// Groups for which a node is not ready just now.
@@ -110,6 +112,13 @@ impl ServerConnection {
     /// True while a blocking command waits.
     pub fn is_blocked(&self) -> bool {
         self.blocked.is_some()
+    }
+
+    /// The slot of a shard channel goes to another node: the server ends the subscription by itself.
+    pub fn drop_shard_channel(&mut self, channel: &[u8], out: &mut Vec<u8>) {
+        if self.subscriptions[2].remove(channel) {
+            self.confirm(2, "sunsubscribe", Some(channel), out);
+        }
     }
 
     /// True if it would get messages of `channel`.
@@ -271,9 +280,13 @@ impl ServerConnection {
                 self.is_monitor = true;
                 encode::simple(out, "OK");
             }
-            b"SUBSCRIBE" => self.subscribe(0, command, out),
-            b"PSUBSCRIBE" => self.subscribe(1, command, out),
-            b"SSUBSCRIBE" => self.subscribe(2, command, out),
+            b"PUBLISH" => {
+                self.publish(&command[1], &command[2], out);
+                encode::bulk(out, &self.echo(command, shared));
+            }
+            b"SUBSCRIBE" => self.subscribe(0, command, shared, out),
+            b"PSUBSCRIBE" => self.subscribe(1, command, shared, out),
+            b"SSUBSCRIBE" => self.subscribe(2, command, shared, out),
             b"UNSUBSCRIBE" => self.unsubscribe(0, command, out),
             b"PUNSUBSCRIBE" => self.unsubscribe(1, command, out),
             b"SUNSUBSCRIBE" => self.unsubscribe(2, command, out),
@@ -292,13 +305,26 @@ impl ServerConnection {
     /// What a node of a cluster says of a key that is not here.
     fn redirection(&mut self, name: &[u8], command: &Command, shared: &Shared) -> Option<String> {
         let is_asking = std::mem::take(&mut self.is_asking);
-        let keyless: [&[u8]; 6] = [b"KEYS", b"SCAN", b"PING", b"SUBSCRIBE", b"EXEC", b"MULTI"];
+        let keyless: [&[u8]; 10] = [
+            b"KEYS",
+            b"SCAN",
+            b"PING",
+            b"SUBSCRIBE",
+            b"UNSUBSCRIBE",
+            b"PSUBSCRIBE",
+            b"PUNSUBSCRIBE",
+            b"PUBLISH",
+            b"EXEC",
+            b"MULTI",
+        ];
         // A script's key stands behind the script and the count.
         let at = if name == b"EVAL" { 3 } else { 1 };
         let key = command.get(at).filter(|_| shared.is_cluster && !keyless.contains(&name))?;
         let group = group_of(key, shared.shards);
         let home = shared.homes.get(&group).copied().unwrap_or(group);
-        let target = shared.moving.get(&group).copied();
+        // A shard channel has no keys that could be elsewhere: it goes with its slot.
+        let is_channel = matches!(name, b"SSUBSCRIBE" | b"SUNSUBSCRIBE" | b"SPUBLISH");
+        let target = shared.moving.get(&group).copied().filter(|_| !is_channel);
         let here = self.key.shard;
         let has_keys = match name {
             b"MSET" => command.len() > 3,
@@ -376,8 +402,8 @@ impl ServerConnection {
         encode::bulk(out, &self.echo(command, shared));
     }
 
-    fn subscribe(&mut self, kind: usize, command: &Command, out: &mut Vec<u8>) {
-        if command.iter().any(|channel| channel.starts_with(b"denied")) {
+    fn subscribe(&mut self, kind: usize, command: &Command, shared: &Shared, out: &mut Vec<u8>) {
+        if command.iter().any(|channel| channel.starts_with(b"denied") || shared.denied.contains(channel)) {
             return encode::error(out, b"NOPERM No permissions to access a channel");
         }
         for channel in &command[1..] {

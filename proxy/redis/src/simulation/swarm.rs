@@ -65,7 +65,7 @@ impl Choice for Bytes<'_> {
 }
 
 /// Groups of commands; a run has some of them.
-const FEATURES: [&[&str]; 12] = [
+const FEATURES: [&[&str]; 13] = [
     &["GET", "SET", "STRLEN", "LRANGE", "PING", "ECHO", "ID", "ARITY"],
     &["MULTI", "MULTI", "EXEC", "EXEC", "EXEC", "DISCARD", "OOM", "EXEC x", "READONLY", "ARITY"],
     &["WATCH", "WATCH", "UNWATCH", "MULTI", "EXEC"],
@@ -78,6 +78,7 @@ const FEATURES: [&[&str]; 12] = [
     &["WAIT", "MONITOR", "CONFIG"],
     &["AUTH", "AUTH", "AUTH", "AUTH WRONG", "HELLO AUTH", "RESET", "NOPE"],
     &["REPLY OFF", "REPLY ON", "REPLY SKIP", "REPLY SKIP"],
+    &["SUBSCRIBE", "UNSUBSCRIBE", "PUBLISH", "PUBLISH", "HELLO 3", "LRANGE", "MULTI", "EXEC"],
 ];
 const REPLY: usize = 11;
 const AUTH: usize = 10;
@@ -99,6 +100,8 @@ struct Run<'a, C: Choice> {
     features: Vec<usize>,
     faults: Faults,
     tag: u64,
+    /// Messages published.
+    messages: u64,
     in_multi: bool,
     is_muted: bool,
     skips_next: bool,
@@ -189,6 +192,7 @@ impl<'a, C: Choice> Run<'a, C> {
             features,
             faults,
             tag: 0,
+            messages: 0,
             in_multi: false,
             is_muted: false,
             skips_next: false,
@@ -209,7 +213,21 @@ impl<'a, C: Choice> Run<'a, C> {
     }
 
     fn step(&mut self) {
-        match self.choice.below(20) {
+        match self.choice.below(25) {
+            20 | 21 => {
+                let size = self.size();
+                let shards = self.simulation.world.feeds().shards();
+                for shard in shards {
+                    self.simulation.deliver_feed(shard, size);
+                }
+            }
+            22 | 23 => {
+                let shards = self.simulation.world.feeds().shards();
+                for shard in shards {
+                    self.simulation.execute_feed(shard);
+                }
+            }
+            24 => drop(self.simulation.connect_feed()),
             0..=4 => self.speak(),
             5 | 6 => {
                 let size = self.size();
@@ -271,10 +289,13 @@ impl<'a, C: Choice> Run<'a, C> {
             }
             1 | 2 => {
                 let channel = self.channel();
-                let payload = vec![b'm'; [3, 40, 3000][self.choice.below(3) as usize]];
-                self.on_each_lane(|lane, _| {
-                    lane.speak(|server, out| server.publish(&channel, &payload, out));
-                });
+                self.messages += 1;
+                let padding = "m".repeat([3, 40, 3000][self.choice.below(3) as usize]);
+                let payload = format!("{} {padding}", self.messages);
+                // What the client has read says what it is subscribed to.
+                self.listen(usize::MAX);
+                self.client.published(&channel, self.messages);
+                self.simulation.world.feeds().publish_from_outside(&channel, payload.as_bytes());
             }
             3 => {
                 let has_data = self.one_in(2);
@@ -293,8 +314,13 @@ impl<'a, C: Choice> Run<'a, C> {
     }
 
     fn fail(&mut self) {
-        let what = self.choice.below(6);
+        let what = self.choice.below(8);
         match what {
+            6 if self.faults.losses => {
+                let shards = self.simulation.world.feeds().shards();
+                shards.into_iter().for_each(|shard| self.simulation.lose_feed(shard));
+            }
+            7 if self.faults.refusals => self.simulation.refuse_feeds(Refusal::Unreachable),
             0 | 1 if self.faults.losses => {
                 let cause = if self.one_in(2) { LossCause::Closed } else { LossCause::Timeout };
                 if let Some(lane) = self.lane() {
@@ -392,6 +418,10 @@ impl<'a, C: Choice> Run<'a, C> {
             "SUBSCRIBE" if self.one_in(2) => "SUBSCRIBE a b".to_owned(),
             "DENIED" => "SUBSCRIBE denied".to_owned(),
             "SUBSCRIBE" | "UNSUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" => format!("{what} {channel}"),
+            "PUBLISH" => {
+                self.messages += 1;
+                format!("PUBLISH {channel} o{}", self.messages)
+            }
             "UNSUBSCRIBE ALL" => ["UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"][self.choice.below(3) as usize].into(),
             "BLPOP" => format!("BLPOP {tag} 0"),
             "LARGE" => format!("SET {tag} {large}"),
@@ -442,6 +472,8 @@ impl<'a, C: Choice> Run<'a, C> {
             assert_eq!(oldest, None, "a command without its reply");
             assert!(!self.client.is_mid_frame(), "half a reply");
             assert!(self.simulation.is_at_rest(), "a session that waits for nothing");
+            let missing = self.client.missing().filter(|_| !self.faults.losses);
+            assert_eq!(missing, None, "a message that was published to a subscriber");
         }
     }
 
@@ -506,5 +538,9 @@ impl<'a, C: Choice> Run<'a, C> {
         }
         let [made, clean, closed, lost] = self.simulation.world.pins();
         assert_eq!(made, clean + closed + lost, "each lane is given back once");
+        for shard in self.simulation.world.feeds().shards() {
+            while self.simulation.execute_feed(shard) {}
+        }
+        assert_eq!(self.simulation.world.feeds().dirt(), None, "nothing is subscribed for nobody");
     }
 }

@@ -15,13 +15,15 @@ use weir_resp::Version;
 use weir_upstream::{Node, Refusal, placement::Place};
 
 use super::{
+    feeds::Feeds,
     lane::Lane,
     server::{Shared, group_of},
 };
 use crate::{
-    io::{Full, Io, Pinning, Sample, Ticket},
+    io::{Full, Io, NoSubscription, Pinning, Sample, Ticket},
     lane::{LaneKey, ServerInfo},
     pin::PinReason,
+    pubsub::{Kind, Name},
 };
 
 /// Requests that a shared lane takes at once.
@@ -87,6 +89,7 @@ pub struct World {
     retries: RefCell<VecDeque<u64>>,
     is_logged: Cell<bool>,
     logged: RefCell<Vec<(&'static str, u64)>>,
+    pub(super) feeds: Feeds,
 }
 
 impl Default for World {
@@ -115,11 +118,17 @@ impl Default for World {
             retries: RefCell::default(),
             is_logged: Cell::new(false),
             logged: RefCell::default(),
+            feeds: Feeds::default(),
         }
     }
 }
 
 impl World {
+    /// The subscription lanes.
+    pub fn feeds(&self) -> &Feeds {
+        &self.feeds
+    }
+
     /// Changes what the world does.
     pub fn set(&self, change: impl FnOnce(&mut Policy)) {
         let mut policy = self.policy.get();
@@ -284,6 +293,7 @@ impl World {
         }
         self.shared_lanes.borrow_mut().clear();
         self.asked.set(None);
+        self.unsubscribe_all();
     }
 
     /// Reasons reported.
@@ -315,7 +325,7 @@ impl World {
         let policy = self.policy.get();
         assert!(policy.is_trusted, "a request before authentication");
         assert!(policy.full.is_none(), "a request although the core is full: it would get no permit");
-        // Commands in a tunnel have numbers too, but no tickets.
+        // Commands in a tunnel, and subscriptions, have numbers too, but no tickets.
         let is_again = self.topology.get().is_some();
         assert!(is_again || ticket.number >= self.next_number.get(), "exchanges are numbered in order");
     }
@@ -474,6 +484,34 @@ impl Io for World {
             assert_eq!(lane.dirt(), None, "a lane given back as clean");
             self.idle.borrow_mut().push(lane);
         }
+    }
+
+    fn subscribe(&self, _login: u64, kind: Kind, names: &[Name]) -> Result<(), NoSubscription> {
+        let policy = self.policy.get();
+        assert!(policy.is_trusted, "a request before authentication");
+        match policy.refusal {
+            Some(refusal) => Err(NoSubscription::Refused(refusal)),
+            None => {
+                self.feeds.subscribe(kind, names, self);
+                Ok(())
+            }
+        }
+    }
+
+    fn unsubscribe(&self, kind: Kind, names: &[Name]) -> bool {
+        self.feeds.unsubscribe(kind, names, self)
+    }
+
+    fn unsubscribe_all(&self) {
+        self.feeds.leave(self);
+    }
+
+    fn note_subscriptions(&self, count: usize) {
+        self.entry.subscriptions.store(count as u32, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn publish(&self, _login: u64, kind: Kind, name: &[u8], request: &[u8]) -> bool {
+        self.feeds.publish(kind, name, request, self)
     }
 
     fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>> {

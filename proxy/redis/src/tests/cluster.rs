@@ -143,20 +143,57 @@ fn a_script_is_not_run_twice_for_what_it_says() {
 fn a_subscriber_of_a_shard_channel_can_unsubscribe() {
     let mut scene = Scene::cluster(3);
     assert!(scene.says("SSUBSCRIBE a").contains("ssubscribe"));
-    assert_eq!(lane_of_pin(&scene), 1, "the shard of the channel");
+    assert_eq!(scene.0.world.feeds().shards(), [1], "the shard of the channel");
     assert!(scene.says("SUNSUBSCRIBE").contains("sunsubscribe"));
-    assert!(!scene.is_pinned());
+    assert_eq!(scene.0.world.feeds().dirt(), None);
 }
 
 #[test]
-fn a_refused_subscription_names_no_node() {
+fn a_shard_channel_is_followed_to_where_its_slot_is() {
     let mut scene = Scene::cluster(3);
     scene.0.world.server().homes.insert(1, 2);
-    assert_eq!(scene.says("SSUBSCRIBE a"), "-ERR weir: the key is being moved to another node, try again\r\n");
+    scene.blurts("SSUBSCRIBE a");
+    assert_eq!(scene.reads(), "");
+    scene.0.look_at_feeds();
+    assert_eq!(scene.reads(), "*3\r\n$10\r\nssubscribe\r\n$1\r\na\r\n:1\r\n");
     assert!(scene.0.world.refreshes() > 0);
+    scene.publishes("a", "1");
+    assert_eq!(scene.reads().matches("smessage").count(), 1);
 }
 
-fn lane_of_pin(scene: &Scene) -> u16 {
-    let world = &scene.0.world;
-    world.with_lane(world.lane_count() - 1, |lane, _| lane.key.shard)
+#[test]
+fn a_shard_channel_whose_slot_moves_stays_subscribed() {
+    let mut scene = Scene::cluster(3);
+    scene.says("SSUBSCRIBE a");
+    scene.0.world.server().homes.insert(1, 0);
+    scene.0.world.feeds().speak(1, |server, out| server.drop_shard_channel(b"a", out));
+    assert_eq!(scene.reads(), "", "the client is told nothing");
+    // The gateway does not know where the slot is, so it asks at the old place first.
+    for _ in 0..2 {
+        scene.0.look_at_feeds();
+        scene.reads();
+    }
+    assert_eq!(scene.0.world.feeds().gaps(), 1);
+    scene.publishes("a", "1");
+    assert_eq!(scene.reads().matches("smessage").count(), 1);
+    assert!(scene.says("SUNSUBSCRIBE a").ends_with(":0\r\n"));
+    assert_eq!(scene.0.world.feeds().dirt(), None);
+}
+
+#[test]
+fn key_events_are_subscribed_on_every_primary() {
+    let mut scene = Scene::cluster(3);
+    let read = scene.says("SUBSCRIBE __keyevent@0__:set news\nPSUBSCRIBE __keyspace@0__:*");
+    assert_eq!(read.matches("subscribe\r\n").count(), 3);
+    assert!(read.ends_with(":3\r\n"));
+    assert_eq!(scene.0.world.feeds().shards(), [0, 1, 2]);
+    for shard in 0..3 {
+        scene.0.world.feeds().speak(shard, |server, out| server.publish(b"__keyevent@0__:set", b"1", out));
+    }
+    assert_eq!(scene.reads().matches("$7\r\nmessage").count(), 3, "each speaks of its own keys");
+    scene.publishes("news", "1");
+    assert_eq!(scene.reads().matches("$7\r\nmessage").count(), 1, "the others are heard once");
+    assert!(scene.says("UNSUBSCRIBE").contains("unsubscribe"));
+    assert!(scene.says("PUNSUBSCRIBE").ends_with(":0\r\n"));
+    assert_eq!(scene.0.world.feeds().dirt(), None);
 }

@@ -80,11 +80,7 @@ impl Scene {
 
     /// A message of another client.
     pub(super) fn publishes(&mut self, channel: &str, payload: &str) {
-        for lane in 0..self.0.world.lane_count() {
-            self.0.world.with_lane(lane, |lane, _| {
-                lane.speak(|server, out| server.publish(channel.as_bytes(), payload.as_bytes(), out));
-            });
-        }
+        self.0.world.feeds().publish_from_outside(channel.as_bytes(), payload.as_bytes());
     }
 
     /// The blocked command gets its data.

@@ -1,6 +1,4 @@
-use weir_upstream::LossCause;
-
-use super::scene::{Scene, bulk, wire};
+use super::scene::{Scene, bulk};
 use crate::{settings::RedisListenerSettings, simulation::End};
 
 const LOST: &str = "-ERR weir: upstream connection lost, session state is gone\r\n";
@@ -30,16 +28,35 @@ fn one_confirmation_per_channel_and_no_sign_of_the_fence() {
             "+PONG\r\n".into(),
         ];
         assert_eq!(read, want.concat());
-        assert!(!scene.is_pinned());
-        assert_eq!(scene.given_back().1, 0, "the lane is clean");
+        assert!(!scene.is_pinned(), "no lane of its own is needed");
+        assert_eq!(scene.0.world.feeds().dirt(), None, "the server is asked for nothing any more");
     }
 }
 
 #[test]
-fn unsubscribe_without_a_subscription_is_confirmed_by_the_server() {
+fn unsubscribing_from_nothing_needs_no_server() {
     let mut scene = Scene::new();
     assert_eq!(scene.says("UNSUBSCRIBE"), "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n");
-    assert!(!scene.is_pinned());
+    assert_eq!(scene.says("PUNSUBSCRIBE p"), confirmation('*', "punsubscribe", "p", 0));
+    scene.says("SUBSCRIBE x");
+    assert_eq!(scene.says("UNSUBSCRIBE y"), confirmation('*', "unsubscribe", "y", 1));
+    assert_eq!(scene.says("SUBSCRIBE x"), confirmation('*', "subscribe", "x", 1));
+    let mut scene = Scene::resp3();
+    assert_eq!(scene.says("SUNSUBSCRIBE"), ">3\r\n$12\r\nsunsubscribe\r\n_\r\n:0\r\n");
+    assert!(scene.0.world.feeds().shards().is_empty());
+}
+
+#[test]
+fn a_name_given_twice_is_confirmed_twice_and_subscribed_once() {
+    for (mut scene, mark) in [(Scene::new(), '*'), (Scene::resp3(), '>')] {
+        let read = scene.says("SUBSCRIBE x x y x");
+        let counts = [("x", 1), ("x", 1), ("y", 2), ("x", 2)];
+        assert_eq!(read, counts.map(|(name, count)| confirmation(mark, "subscribe", name, count)).concat());
+        scene.publishes("x", "1");
+        assert_eq!(scene.reads().matches("message").count(), 1);
+        let read = scene.says("UNSUBSCRIBE x x");
+        assert_eq!(read, confirmation(mark, "unsubscribe", "x", 1).repeat(2));
+    }
 }
 
 #[test]
@@ -50,27 +67,16 @@ fn a_subscriber_of_resp2_may_do_little_else() {
     assert_eq!(scene.says("GET a"), no);
     assert_eq!(scene.says("PING\nPING hello"), "*2\r\n$4\r\npong\r\n$0\r\n\r\n*2\r\n$4\r\npong\r\n$5\r\nhello\r\n");
     assert!(scene.says("MULTI\nCLIENT ID\nSELECT 1\nBLPOP k 0").matches("-ERR Can't execute").count() == 4);
+    assert_eq!(scene.says("MOD.X y"), "-ERR unknown command 'MOD.X', with args beginning with: 'y' \r\n");
     assert_eq!(scene.says("RESET\nPING"), "+RESET\r\n+PONG\r\n");
-    assert_eq!(scene.given_back(), (0, 1));
+    assert_eq!(scene.0.world.feeds().dirt(), None);
 }
 
 #[test]
 fn what_is_pipelined_behind_the_last_unsubscribe_is_allowed_again() {
     let mut scene = Scene::new();
     let read = scene.says("SUBSCRIBE x\nUNSUBSCRIBE x\nGET a");
-    assert!(read.ends_with(&bulk("GET a|0|5")), "{read}");
-}
-
-#[test]
-fn in_resp3_commands_and_messages_mix_in_the_servers_order() {
-    let mut scene = Scene::resp3();
-    scene.says("SUBSCRIBE x");
-    scene.publishes("x", "one");
-    assert_eq!(scene.blurts("GET a\nNOPE.\u{e9}\nGET b\nGET"), "");
-    let message = format!(">3\r\n{}{}{}", bulk("message"), bulk("x"), bulk("one"));
-    let unknown = "-ERR unknown command 'NOPE.\u{e9}', with args beginning with: \r\n";
-    let arity = "-ERR wrong number of arguments for 'get' command\r\n";
-    assert_eq!(scene.reads(), [&message, &bulk("GET a|0|3"), unknown, &bulk("GET b|0|4"), arity].concat());
+    assert!(read.ends_with(&bulk("GET a|0|3")), "{read}");
 }
 
 #[test]
@@ -79,66 +85,7 @@ fn a_reply_that_looks_like_a_confirmation_is_a_reply_in_resp3() {
     scene.says("SUBSCRIBE x");
     let read = scene.says("LRANGE subscribe 0 1\nLRANGE message x y\nPING");
     assert!(read.starts_with("*4\r\n$9\r\nsubscribe\r\n") && read.ends_with("+PONG\r\n"), "{read}");
-    scene.says("UNSUBSCRIBE x");
-    assert_eq!(scene.given_back(), (2, 0), "the count was not taken from data");
-}
-
-#[test]
-fn a_refused_subscription_is_told_and_its_fence_is_not() {
-    for mut scene in [Scene::new(), Scene::resp3()] {
-        let read = scene.says("SUBSCRIBE denied\nPING");
-        assert_eq!(read, "-NOPERM No permissions to access a channel\r\n+PONG\r\n");
-        assert!(!scene.is_pinned());
-        assert_eq!(scene.given_back().1, 0, "nothing is left on the lane");
-    }
-}
-
-#[test]
-fn messages_in_pieces_of_any_size_reach_the_client_whole() {
-    for (resp3, mark) in [(false, '*'), (true, '>')] {
-        for piece in 1..60 {
-            let mut scene = if resp3 { Scene::resp3() } else { Scene::new() };
-            scene.blurts("SUBSCRIBE x\nUNSUBSCRIBE x");
-            scene.0.answer_pin(Ok(()));
-            scene.arrives();
-            let mut read = String::new();
-            for payload in ["", "some words", "*3\r\n$11\r\nunsubscribe\r\n$1\r\nx\r\n:0\r\n"] {
-                scene.0.flush(0);
-                while scene.0.execute(0) {}
-                scene.publishes("x", payload);
-            }
-            while scene.is_pinned() && scene.0.deliver(0, piece) {
-                read += &scene.arrives();
-            }
-            read += &scene.reads();
-            let head = confirmation(mark, "subscribe", "x", 1);
-            assert!(read.starts_with(&head) && read.ends_with(&confirmation(mark, "unsubscribe", "x", 0)), "{read}");
-            assert_eq!(read.matches("$7\r\nmessage\r\n").count(), 3);
-            assert!(!read.contains("PONG") && !read.contains("pong"), "{read}");
-            assert!(!scene.is_pinned());
-        }
-    }
-}
-
-/// A reply of the gateway's own, or a RESET, must not fall into the middle of a message.
-#[test]
-fn nothing_is_said_in_the_middle_of_a_message() {
-    for (said, answer) in [
-        ("CLIENT ID", ":7\r\n"),
-        ("GET", "-ERR wrong number of arguments for 'get' command\r\n"),
-        ("RESET", "+RESET\r\n"),
-        ("QUIT", "+OK\r\n"),
-    ] {
-        let mut scene = Scene::resp3();
-        scene.says("SUBSCRIBE x");
-        scene.publishes("x", &"m".repeat(100));
-        scene.0.deliver(0, 60);
-        let mut read = scene.arrives();
-        read += &scene.blurts(said);
-        assert!(!read.contains(answer), "{said}: {read}");
-        read += &scene.reads();
-        assert_eq!(read, format!(">3\r\n{}{}{}{answer}", bulk("message"), bulk("x"), bulk(&"m".repeat(100))));
-    }
+    assert!(scene.says("UNSUBSCRIBE x").ends_with(":0\r\n"));
 }
 
 #[test]
@@ -156,55 +103,12 @@ fn a_push_between_replies_of_an_own_lane_is_the_clients_and_stays_whole() {
 }
 
 #[test]
-fn a_lost_subscription_is_the_last_thing_a_client_hears() {
-    for lines in ["SUBSCRIBE x", "SUBSCRIBE x\nPING"] {
-        let mut scene = Scene::new();
-        scene.says(lines);
-        scene.0.lose(0, LossCause::Closed);
-        assert_eq!(scene.reads(), LOST);
-        assert_eq!(scene.0.end(), Some(&End::Closed));
-    }
-}
-
-#[test]
-fn a_message_cut_by_the_loss_of_its_lane_is_followed_by_nothing() {
-    let mut scene = Scene::new();
-    scene.says("SUBSCRIBE x");
-    scene.publishes("x", &"m".repeat(100));
-    scene.0.deliver(0, 60);
-    scene.0.lose(0, LossCause::Closed);
-    let read = scene.reads();
-    assert!(read.ends_with('m') && scene.0.end().is_some(), "{read}");
-}
-
-#[test]
 fn subscriptions_have_a_limit() {
     let mut scene = Scene::with(RedisListenerSettings { subscriptions_max: 2, ..Default::default() });
     assert_eq!(scene.says("SUBSCRIBE a b c"), "-ERR weir: too many subscriptions\r\n");
     scene.says("SUBSCRIBE a b");
     assert_eq!(scene.says("PSUBSCRIBE c"), "-ERR weir: too many subscriptions\r\n");
     assert_eq!(scene.0.world.shed(), ["subscriptions", "subscriptions"]);
-}
-
-#[test]
-fn pipelined_commands_of_a_subscriber_are_bounded_like_all_others() {
-    let settings = RedisListenerSettings { pipeline_max: 3, ..Default::default() };
-    let mut scene = Scene::with(settings);
-    scene.says("HELLO 3\nSUBSCRIBE x");
-    scene.0.send(&wire(&"GET a\n".repeat(50)));
-    scene.arrives();
-    assert_eq!(scene.0.next(), crate::session::Next::Wait);
-    assert_eq!(scene.reads().matches("GET a|0|").count(), 50);
-}
-
-#[test]
-fn a_reply_that_nobody_asked_for_ends_the_subscription() {
-    let mut scene = Scene::resp3();
-    scene.says("SUBSCRIBE x");
-    scene.0.world.with_lane(0, |lane, _| lane.speak(|_, out| out.extend_from_slice(b"+STRAY\r\n")));
-    assert_eq!(scene.reads(), LOST);
-    assert_eq!(scene.0.world.violations(), ["unsolicited_reply"]);
-    assert_eq!(scene.given_back(), (1, 1));
 }
 
 #[test]
@@ -224,4 +128,162 @@ fn a_refused_monitor_is_over_at_once() {
     assert_eq!(scene.says("MONITOR"), "-NOPERM no MONITOR for you\r\n");
     assert!(scene.says("GET a").contains("GET a|0|"));
     assert!(!scene.is_pinned());
+}
+
+#[test]
+fn in_resp3_commands_and_messages_mix() {
+    let mut scene = Scene::resp3();
+    scene.says("SUBSCRIBE x");
+    scene.publishes("x", "one");
+    let message = format!(">3\r\n{}{}{}", bulk("message"), bulk("x"), bulk("one"));
+    let unknown = "-ERR unknown command 'NOPE.\u{e9}', with args beginning with: \r\n";
+    let arity = "-ERR wrong number of arguments for 'get' command\r\n";
+    assert_eq!(scene.blurts("GET a\nNOPE.\u{e9}\nGET b\nGET"), "");
+    assert_eq!(scene.reads(), [&message, &bulk("GET a|0|2"), unknown, &bulk("GET b|0|3"), arity].concat());
+}
+
+#[test]
+fn a_subscriber_of_resp3_may_do_everything() {
+    let mut scene = Scene::resp3();
+    scene.says("SUBSCRIBE x");
+    assert_eq!(scene.says("SELECT 1\nGET a"), format!("+OK\r\n{}", bulk("GET a|1|2")));
+    scene.says("WATCH k");
+    assert!(scene.is_pinned(), "for WATCH alone");
+    assert_eq!(scene.says("MULTI\nGET b\nEXEC").matches("GET b|1|").count(), 1);
+    assert!(!scene.is_pinned());
+    scene.publishes("x", "1");
+    assert!(scene.reads().starts_with(">3"));
+    // From now on in the other version.
+    assert!(scene.says("HELLO 2").starts_with("*14"));
+    scene.publishes("x", "2");
+    assert!(scene.reads().starts_with("*3"));
+    assert!(scene.says("GET a").starts_with("-ERR Can't execute"));
+}
+
+#[test]
+fn its_own_message_comes_before_the_reply_to_its_publisher() {
+    let mut scene = Scene::resp3();
+    scene.says("SUBSCRIBE x");
+    let read = scene.says("SET a b\nPUBLISH x 1\nGET a");
+    let message = format!(">3\r\n{}{}{}", bulk("message"), bulk("x"), bulk("1"));
+    assert_eq!(read, [&bulk("SET a b|0|2")[..], &message, &bulk("PUBLISH x 1|0|3"), &bulk("GET a|0|4")].concat());
+}
+
+#[test]
+fn a_refused_subscription_is_the_error_of_the_server() {
+    for mut scene in [Scene::new(), Scene::resp3()] {
+        let read = scene.says("SUBSCRIBE a denied b\nPING");
+        assert_eq!(read, "-NOPERM No permissions to access a channel\r\n+PONG\r\n");
+        assert_eq!(scene.0.world.feeds().dirt(), None, "nothing is left");
+    }
+}
+
+#[test]
+fn messages_in_pieces_of_any_size_reach_the_client_whole() {
+    for (resp3, mark) in [(false, '*'), (true, '>')] {
+        for piece in 1..60 {
+            let mut scene = if resp3 { Scene::resp3() } else { Scene::new() };
+            scene.says("SUBSCRIBE x");
+            let payloads = ["", "some words", "*3\r\n$11\r\nunsubscribe\r\n$1\r\nx\r\n:0\r\n"];
+            let mut want = String::new();
+            for payload in payloads {
+                scene.publishes("x", payload);
+                want += &format!("{mark}3\r\n{}{}{}", bulk("message"), bulk("x"), bulk(payload));
+            }
+            scene.blurts("UNSUBSCRIBE x");
+            while scene.0.execute_feed(0) {}
+            let mut read = String::new();
+            while scene.0.deliver_feed(0, piece) {
+                read += &scene.arrives();
+            }
+            assert_eq!(read, want + &confirmation(mark, "unsubscribe", "x", 0));
+        }
+    }
+}
+
+/// A message must not fall into the middle of a reply.
+#[test]
+fn a_message_waits_for_the_end_of_the_reply_that_is_being_told() {
+    let mut scene = Scene::resp3();
+    scene.says("SUBSCRIBE x");
+    scene.blurts("LRANGE k y 9\nCLIENT ID");
+    scene.0.flush(0);
+    scene.0.execute(0);
+    scene.0.deliver(0, 9);
+    let front = scene.arrives();
+    assert!(!front.is_empty());
+    scene.publishes("x", "1");
+    scene.publishes("x", "2");
+    assert!(scene.0.deliver_feed(0, usize::MAX));
+    assert_eq!(scene.arrives(), "", "half a reply is with the client");
+    let read = front + &scene.reads();
+    let (reply, rest) = read.split_at(read.find('>').expect("a message"));
+    assert!(reply.starts_with("*4\r\n") && reply.ends_with("|0|2\r\n"), "{read}");
+    let message = |text| format!(">3\r\n{}{}{}", bulk("message"), bulk("x"), bulk(text));
+    assert_eq!(rest, [&message("1")[..], &message("2"), ":7\r\n"].concat());
+}
+
+#[test]
+fn a_lost_subscription_lane_costs_messages_and_nothing_else() {
+    for (mut scene, mark) in [(Scene::new(), '*'), (Scene::resp3(), '>')] {
+        scene.says("SUBSCRIBE x y\nPSUBSCRIBE p");
+        scene.0.lose_feed(0);
+        scene.publishes("x", "lost");
+        assert_eq!(scene.reads(), "", "the client is told nothing");
+        assert_eq!(scene.0.world.feeds().gaps(), 1);
+        scene.publishes("x", "1");
+        scene.publishes("p", "2");
+        let read = scene.reads();
+        assert!(read.starts_with(&format!("{mark}3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\n1")), "{read}");
+        assert!(read.contains("$8\r\npmessage\r\n$1\r\np\r\n$1\r\np\r\n$1\r\n2"), "{read}");
+        assert_eq!(scene.says("UNSUBSCRIBE x"), confirmation(mark, "unsubscribe", "x", 2));
+    }
+}
+
+#[test]
+fn a_subscription_under_way_outlasts_its_lane() {
+    let mut scene = Scene::new();
+    scene.blurts("SUBSCRIBE x y");
+    scene.0.connect_feed();
+    scene.0.execute_feed(0);
+    scene.0.deliver_feed(0, 31);
+    assert_eq!(scene.arrives(), confirmation('*', "subscribe", "x", 1));
+    scene.0.lose_feed(0);
+    assert_eq!(scene.reads(), confirmation('*', "subscribe", "y", 2));
+    scene.publishes("x", "1");
+    assert!(scene.reads().contains("message"));
+}
+
+#[test]
+fn without_a_server_a_subscription_is_refused() {
+    let mut scene = Scene::new();
+    scene.blurts("SUBSCRIBE x");
+    scene.0.refuse_feeds(weir_upstream::Refusal::Unreachable);
+    assert_eq!(scene.arrives(), "-ERR weir: upstream unreachable\r\n");
+    scene.0.world.set(|policy| policy.refusal = Some(weir_upstream::Refusal::BreakerOpen));
+    assert!(scene.says("SUBSCRIBE x").starts_with("-ERR weir: upstream unavailable"));
+    scene.0.world.set(|policy| policy.refusal = None);
+    assert_eq!(scene.says("SUBSCRIBE x"), confirmation('*', "subscribe", "x", 1));
+}
+
+#[test]
+fn a_subscription_that_the_server_does_not_take_back_ends_the_session() {
+    let mut scene = Scene::new();
+    scene.says("SUBSCRIBE x y");
+    // It says so when it is asked again: the names have become forbidden.
+    scene.0.world.server().denied = vec![b"y".to_vec()];
+    scene.0.lose_feed(0);
+    assert_eq!(scene.reads(), LOST);
+    assert_eq!(scene.0.end(), Some(&End::Closed));
+}
+
+#[test]
+fn reset_leaves_everything_without_a_word() {
+    let mut scene = Scene::resp3();
+    scene.says("SUBSCRIBE x y\nPSUBSCRIBE p\nSSUBSCRIBE s");
+    assert_eq!(scene.says("RESET\nGET a").matches("GET a|0|").count(), 1);
+    assert_eq!(scene.0.world.feeds().dirt(), None);
+    scene.publishes("x", "1");
+    assert_eq!(scene.reads(), "");
+    assert!(scene.says("SUBSCRIBE x").ends_with(":1\r\n"));
 }

@@ -1,0 +1,102 @@
+//! Subscription lanes: connections on which a server speaks without being asked, to all clients of a worker.
+//!
+//! Who subscribes to what is the protocol's business; here such a lane is made, counted and lost like any other.
+
+use std::rc::Rc;
+
+use weir_base::violation::Violation;
+use weir_engine::{Chunk, Cutter, Output, Stream};
+use weir_telemetry::cells::GaugeGuard;
+
+use crate::{
+    metrics::{EndpointMetrics, LaneKind},
+    protocol::{LaneProtocol, LossCause, Refusal, Waiter},
+    upstream::Upstream,
+};
+
+/// One upstream connection for subscriptions.
+pub struct SubscriptionLane {
+    stream: Stream,
+    metrics: Rc<EndpointMetrics>,
+    _open: GaugeGuard,
+}
+
+/// The side of a subscription lane on which commands go.
+#[derive(Clone)]
+pub struct SubscriptionSender {
+    output: Output,
+    cutter: Cutter,
+    metrics: Rc<EndpointMetrics>,
+}
+
+impl SubscriptionSender {
+    /// Sends commands.
+    pub fn send(&self, bytes: &[u8]) {
+        self.metrics.written(bytes.len() as u64);
+        self.output.append(bytes);
+    }
+
+    /// The server does not take what it is sent.
+    pub fn is_congested(&self) -> bool {
+        self.output.is_congested()
+    }
+
+    /// Ends the connection.
+    pub fn cut(&self) {
+        self.cutter.cut();
+    }
+}
+
+impl SubscriptionLane {
+    /// Its other side.
+    pub fn sender(&self) -> SubscriptionSender {
+        let (output, cutter) = (self.stream.output.clone(), self.stream.cutter());
+        SubscriptionSender { output, cutter, metrics: self.metrics.clone() }
+    }
+
+    /// What the server says next; `None` once the connection has ended.
+    pub async fn receive(&mut self) -> Option<Chunk> {
+        let chunk = self.stream.reader.receive().await.ok().flatten()?;
+        self.metrics.received(chunk.len());
+        Some(chunk)
+    }
+
+    /// Counts what the server did wrong.
+    pub fn violated(&self, violation: &Violation) {
+        self.metrics.violation(violation);
+    }
+}
+
+impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
+    /// Makes a subscription lane.
+    ///
+    /// # Errors
+    /// No connection could be made just now.
+    pub async fn subscription_lane(&self, key: P::Key) -> Result<SubscriptionLane, Refusal> {
+        self.check_available(key)?;
+        let (stream, _) = self.open(key, LaneKind::Subscription).await.map_err(|error| error.refusal)?;
+        let metrics = self.metrics(key);
+        let open = metrics.lane_opened(LaneKind::Subscription);
+        Ok(SubscriptionLane { stream, metrics, _open: open })
+    }
+
+    /// A subscription lane has ended.
+    pub fn subscription_lane_lost(&self, key: P::Key, cause: LossCause) {
+        self.lane_lost(key, cause, 0);
+    }
+
+    /// The pause before attempt number `attempt` to connect again.
+    pub fn pause(&self, attempt: u32) -> std::time::Duration {
+        self.backoff(attempt)
+    }
+
+    /// Subscriptions were without a server for a moment: messages may be lost.
+    pub fn count_subscription_gap(&self, key: P::Key, names: usize) {
+        self.metrics(key).subscription_gap(names);
+    }
+
+    /// So many more channels and patterns are subscribed at the endpoint of `key`.
+    pub fn add_subscriptions(&self, key: P::Key, names: i64) {
+        self.metrics(key).subscriptions(names);
+    }
+}
