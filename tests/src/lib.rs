@@ -23,5 +23,6 @@ pub mod process;
 pub mod seed;
 pub mod server;
 pub mod stream;
+pub mod suite;
 pub mod victim;
 pub mod wire;
