@@ -24,5 +24,6 @@ pub mod replicated;
 pub mod seed;
 pub mod server;
 pub mod stream;
+pub mod suite;
 pub mod victim;
 pub mod wire;

@@ -14,6 +14,7 @@ use crate::{generate, summary, tidy};
 
 mod clients;
 mod fuzz;
+mod suites;
 
 /// A cold build of everything on two cores takes some minutes; nothing takes longer than this.
 const LANE_DEADLINE: Duration = Duration::from_secs(25 * 60);
@@ -82,6 +83,24 @@ const LANES: &[Lane] = &[
         about: "Jedis and Lettuce: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Java],
         body: clients::java,
+    },
+    Lane {
+        name: "suites:redis",
+        about: "Redis's own test suite: direct and through Weir, differences as listed",
+        needs: &[Part::Servers, Part::RedisSuite],
+        body: suites::redis,
+    },
+    Lane {
+        name: "suites:redis-py",
+        about: "redis-py's own tests: direct and through Weir, differences as listed",
+        needs: &[Part::Servers, Part::RedisPySuite],
+        body: suites::redis_py,
+    },
+    Lane {
+        name: "suites:go-redis",
+        about: "go-redis's own specs: direct and through Weir, differences as listed",
+        needs: &[Part::Servers, Part::GoRedisSuite],
+        body: suites::go_redis,
     },
     Lane {
         name: "fuzz",

@@ -12,7 +12,7 @@ Developer commands of Weir.
 
   cargo xtask test [--list] [lane ...]     every lane, or the named ones (a prefix names a family:
                                            `e2e` is e2e:io_uring and e2e:polling)
-  cargo xtask setup [part ...]             install what the tests need; parts: servers python node go java
+  cargo xtask setup [part ...]             install what the tests need; an unknown part lists them
   cargo xtask tidy                         the rules of the tree: crate arrows, file length, unsafe, ...
   cargo xtask bench redis|profile [...]    gateways side by side, CPU per request (--help lists options)
   cargo xtask soak redis [...]             replies, memory, descriptors while servers die, settings change, gateways leave

@@ -34,6 +34,8 @@ pub enum Runner {
     Node,
     /// Maven surefire: the closing `Tests run:` line (the per-class ones carry a time).
     Maven,
+    /// `suite` of `weir-tests`: one `suite result:` line.
+    Suite,
     /// Not a test runner; nothing is counted.
     None,
 }
@@ -47,6 +49,7 @@ pub fn count_line(runner: Runner, line: &str) -> Totals {
         Runner::Go => go(line),
         Runner::Node => node(line),
         Runner::Maven => maven(line),
+        Runner::Suite => suite(line),
         Runner::None => Totals::default(),
     }
 }
@@ -117,6 +120,18 @@ fn maven(line: &str) -> Totals {
     Totals { passed: run.saturating_sub(failed + ignored), failed, ignored }
 }
 
+fn suite(line: &str) -> Totals {
+    let Some(rest) = line.strip_prefix("suite result: ") else {
+        return Totals::default();
+    };
+    // `1200 passed; 0 failed; 61 listed`
+    Totals {
+        passed: number_before(rest, " passed"),
+        failed: number_before(rest, " failed"),
+        ignored: number_before(rest, " listed"),
+    }
+}
+
 /// The number that stands right before `word`; 0 if the word is absent.
 fn number_before(text: &str, word: &str) -> u64 {
     let mut from = 0;
@@ -180,5 +195,11 @@ mod tests {
         assert_eq!(count_line(Runner::Maven, class), Totals::default());
         let closing = "[ERROR] Tests run: 9, Failures: 1, Errors: 1, Skipped: 2";
         assert_eq!(count_line(Runner::Maven, closing), totals(5, 2, 2));
+    }
+
+    #[test]
+    fn the_result_line_of_a_suite_is_counted() {
+        assert_eq!(count_line(Runner::Suite, "suite result: 1200 passed; 1 failed; 61 listed"), totals(1200, 1, 61));
+        assert_eq!(count_line(Runner::Suite, "suite redis:    12 left out by name"), Totals::default());
     }
 }

@@ -1,11 +1,12 @@
 //! Requests on their way to the upstream, and replies on their way back.
 
-use weir_analysis::redis::Command;
+use weir_analysis::redis::{Class, Command};
 use weir_upstream::{FrameKind, Refusal};
 
 use crate::{
     gather::Gather,
     io::{Io, Ticket},
+    lane::LaneKey,
     ordering::ReplyMode,
     pin::PinReason,
     refusal,
@@ -110,6 +111,8 @@ impl State {
             return Taken::Yes;
         }
         let key = match self.lane_key(command, request, io) {
+            // A server in a long script answers SELECT with BUSY: greeted for a database, the lane could never stop it.
+            Ok(key) if command.class == Class::Exclusive => LaneKey { db: 0, ..key },
             Ok(key) => key,
             Err(text) => {
                 io.count(Some(command), 1);
@@ -129,6 +132,10 @@ impl State {
         let ticket = Ticket { has_deadline, ..Ticket::new(self.order.next_number()) };
         request.with_wire(|wire| io.forward_pinned(wire, ticket));
         self.order.sent();
+        if key.db != self.db {
+            // What follows means another database than this lane's.
+            self.hold = Some(Hold::Quiet);
+        }
         Taken::Yes
     }
 

@@ -131,3 +131,20 @@ fn guessing_is_slowed_counted_and_ended() {
     // Nothing of it reached the server.
     assert_eq!(server.calls("auth"), 0);
 }
+
+#[test]
+fn a_killed_client_is_not_listed_and_not_killed_again() {
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::start(Config::to(&server.address).listener("[listener.redis]\nadmin_commands = true"));
+    let mut victim = gateway.connect();
+    victim.expect(&["CLIENT", "SETNAME", "victim"], b"+OK\r\n");
+    let mut killer = gateway.connect();
+    // At once, before the victim's worker has seen to it, as with a server.
+    killer.command(&["CLIENT", "KILL", "SKIPME", "yes"]);
+    killer.command(&["CLIENT", "LIST"]);
+    killer.command(&["CLIENT", "KILL", "SKIPME", "yes"]);
+    assert_eq!(killer.reply(), b":1\r\n");
+    let list = killer.reply();
+    assert!(!String::from_utf8_lossy(&list).contains("name=victim"), "{}", String::from_utf8_lossy(&list));
+    assert_eq!(killer.reply(), b":0\r\n");
+}

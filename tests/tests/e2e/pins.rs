@@ -220,3 +220,24 @@ fn monitor_streams_and_ends_with_its_client() {
     drop(monitor);
     wait_pinned(&gateway, 0.0);
 }
+
+#[test]
+fn a_script_can_be_killed_from_any_database() {
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::before(&server);
+    server.connect().expect(&["CONFIG", "SET", "busy-reply-threshold", "10"], b"+OK\r\n");
+    let mut runner = gateway.connect();
+    runner.expect(&["SELECT", "9"], b"+OK\r\n");
+    runner.command(&["EVAL", "while true do end", "0"]);
+    // The server says so only to commands that it does not run meanwhile.
+    let mut direct = server.connect();
+    deadline::until_true("the server to be busy", || direct.call(&["GET", "k"]).starts_with(b"-BUSY"));
+    let mut killer = gateway.connect();
+    killer.expect(&["SELECT", "9"], b"+OK\r\n");
+    killer.expect(&["SCRIPT", "KILL"], b"+OK\r\n");
+    let reply = runner.reply();
+    assert!(reply.starts_with(b"-ERR Script killed by user"), "{}", String::from_utf8_lossy(&reply));
+    killer.expect(&["SET", "k", "v"], b"+OK\r\n");
+    direct.expect(&["SELECT", "9"], b"+OK\r\n");
+    direct.expect(&["GET", "k"], b"$1\r\nv\r\n");
+}

@@ -6,6 +6,7 @@
 pub mod clients;
 mod packages;
 mod python;
+pub mod suites;
 
 use std::path::Path;
 use std::process::Command;
@@ -38,11 +39,27 @@ pub enum Part {
     Go,
     /// Jedis and Lettuce.
     Java,
+    /// Redis's own tests: its source package, and Tcl.
+    RedisSuite,
+    /// redis-py's own tests: its source distribution, and pytest with what they need.
+    RedisPySuite,
+    /// go-redis's own tests: its module, and what they need.
+    GoRedisSuite,
 }
 
 impl Part {
     /// In the order of installation.
-    pub const ALL: [Self; 6] = [Self::Servers, Self::Peers, Self::Python, Self::Node, Self::Go, Self::Java];
+    pub const ALL: [Self; 9] = [
+        Self::Servers,
+        Self::Peers,
+        Self::Python,
+        Self::Node,
+        Self::Go,
+        Self::Java,
+        Self::RedisSuite,
+        Self::RedisPySuite,
+        Self::GoRedisSuite,
+    ];
 
     /// The word of the command line.
     pub fn name(self) -> &'static str {
@@ -53,6 +70,9 @@ impl Part {
             Self::Node => "node",
             Self::Go => "go",
             Self::Java => "java",
+            Self::RedisSuite => "suite-redis",
+            Self::RedisPySuite => "suite-redis-py",
+            Self::GoRedisSuite => "suite-go-redis",
         }
     }
 
@@ -65,7 +85,10 @@ impl Part {
         for word in words {
             match Self::ALL.into_iter().find(|part| part.name() == *word) {
                 Some(part) => parts.push(part),
-                None => bail!("unknown part `{word}`; parts: servers peers python node go java"),
+                None => {
+                    let names = Self::ALL.map(Self::name).join(" ");
+                    bail!("unknown part `{word}`; parts: {names}")
+                }
             }
         }
         Ok(parts)
@@ -92,6 +115,9 @@ pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
             Part::Node => clients::node(workspace)?,
             Part::Go => clients::go(workspace)?,
             Part::Java => clients::java(workspace)?,
+            Part::RedisSuite => suites::redis(workspace)?,
+            Part::RedisPySuite => suites::redis_py(workspace)?,
+            Part::GoRedisSuite => suites::go_redis(workspace)?,
         }
     }
     Ok(())

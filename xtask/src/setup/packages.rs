@@ -14,6 +14,8 @@ const REDIS_PACKAGES: &[&str] = &["redis-server", "redis-tools"];
 const PEER_PACKAGES: &[&str] = &["haproxy", "nutcracker"];
 /// For the C parts of aws-lc and libFuzzer.
 const COMPILER_PACKAGES: &[&str] = &["gcc", "g++", "make"];
+/// Redis's own tests are Tcl and come as a source package.
+const SOURCE_PACKAGES: &[&str] = &["tcl", "dpkg-dev"];
 
 /// `invoke-rc.d` asks this file before it starts a service; status 101 means "do not".
 const POLICY_FILE: &str = "/usr/sbin/policy-rc.d";
@@ -40,6 +42,14 @@ pub fn ensure_compiler() -> Result<()> {
         return Ok(());
     }
     install(COMPILER_PACKAGES)
+}
+
+/// Tcl, and what unpacks a source package.
+pub fn ensure_source_tools() -> Result<()> {
+    if exists("tclsh") && exists("dpkg-source") {
+        return Ok(());
+    }
+    install(SOURCE_PACKAGES)
 }
 
 /// Support for virtual environments where the distribution splits it from Python.

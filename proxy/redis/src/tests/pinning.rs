@@ -56,6 +56,16 @@ fn xread_pins_only_with_block() {
 }
 
 #[test]
+fn script_kill_rides_a_lane_without_a_database_and_what_follows_does_not() {
+    let mut scene = Scene::new();
+    scene.says("SELECT 3");
+    let read = scene.says("SCRIPT KILL\nGET a\nSCRIPT KILL\nSELECT 4\nGET b");
+    assert!(read.contains("SCRIPT KILL|0|") && read.contains("GET a|3|") && read.contains("GET b|4|"), "{read}");
+    assert!(!read.contains("SCRIPT KILL|3|"), "{read}");
+    assert_eq!(scene.given_back(), (2, 0));
+}
+
+#[test]
 fn wait_keeps_its_lane_until_the_end() {
     let mut scene = Scene::new();
     scene.says("WAIT 0 0\nSET k v");

@@ -1,0 +1,103 @@
+//! `suite <redis|redis-py|go-redis> <source> [--python PROGRAM] [--details] [--only PART ...]`: runs a test suite that others
+//! wrote, directly and through Weir, and holds what differs against `tests/suites/<suite>.toml`.
+//!
+//! `source` is the suite's source tree. `--only` runs single units (redis) or files, and then says nothing about listed
+//! tests elsewhere. `--details` prints the message of each test that differs, listed or not. The last line is for
+//! `cargo xtask test`.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use weir_tests::suite::list::{Kind, List};
+use weir_tests::suite::outcome::{Outcome, Outcomes};
+use weir_tests::suite::verdict::{Verdict, judge};
+use weir_tests::suite::{Plan, Suite, run_both};
+
+const USAGE: &str = "usage: suite <redis|redis-py|go-redis> <source> [--python PROGRAM] [--details] [--only PART ...]";
+
+struct Options {
+    suite: Suite,
+    source: PathBuf,
+    python: PathBuf,
+    details: bool,
+    only: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some(options) = parse(&words) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match run(&options) {
+        Ok(verdict) => {
+            print(options.suite, &verdict);
+            if verdict.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+        }
+        Err(error) => {
+            eprintln!("suite {}: {error}", options.suite.name());
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn parse(words: &[String]) -> Option<Options> {
+    let [name, source, rest @ ..] = words else { return None };
+    let suite = Suite::ALL.into_iter().find(|suite| suite.name() == name)?;
+    let mut options =
+        Options { suite, source: source.into(), python: "python3".into(), details: false, only: Vec::new() };
+    let mut rest = rest.iter();
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "--python" => options.python = rest.next()?.into(),
+            "--details" => options.details = true,
+            "--only" => options.only = rest.by_ref().cloned().collect(),
+            _ => return None,
+        }
+    }
+    Some(options)
+}
+
+fn run(options: &Options) -> Result<Verdict, String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites").join(format!("{}.toml", options.suite.name()));
+    let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let list = List::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let source = std::fs::canonicalize(&options.source)
+        .map_err(|error| format!("no source tree at {}: {error}", options.source.display()))?;
+    let plan =
+        Plan { suite: options.suite, source: &source, python: &options.python, list: &list, only: &options.only };
+    let (direct, weir) = run_both(&plan)?;
+    if options.details {
+        print_details(&list, &direct, &weir);
+    }
+    Ok(judge(&list, &direct, &weir, !options.only.is_empty()))
+}
+
+/// Every test that differs, with all that the suite said.
+fn print_details(list: &List, direct: &Outcomes, weir: &Outcomes) {
+    for (name, outcome) in &direct.tests {
+        let through = weir.tests.get(name);
+        if *outcome == Outcome::Passed && through == Some(&Outcome::Passed) {
+            continue;
+        }
+        let listed = list.difference(name).map_or(String::new(), |(kind, reason)| format!(" [{kind}: {reason}]"));
+        println!("--- {name}{listed}\n  direct: {outcome:?}\n  weir: {through:?}");
+    }
+}
+
+fn print(suite: Suite, verdict: &Verdict) {
+    let name = suite.name();
+    for problem in &verdict.problems {
+        println!("suite {name}: {problem}");
+    }
+    for kind in Kind::ALL {
+        println!("suite {name}: {:>5} differ, {kind}", verdict.listed.get(&kind).unwrap_or(&0));
+    }
+    println!("suite {name}: {:>5} fail without Weir too", verdict.failing_directly);
+    println!("suite {name}: {:>5} left out by name", verdict.left_out);
+    println!("suite {name}: {:>5} left out by the suite itself", verdict.skipped);
+    let listed: usize = verdict.listed.values().sum();
+    let ignored = listed + verdict.failing_directly + verdict.left_out;
+    println!("suite result: {} passed; {} failed; {ignored} listed", verdict.passed, verdict.problems.len());
+}

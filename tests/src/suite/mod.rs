@@ -1,0 +1,93 @@
+//! Test suites that others wrote: Redis's own, redis-py's, go-redis's. Each runs twice at the same time, directly against
+//! a server and through Weir, and what differs is held against a committed list (`tests/suites/*.toml`) with a reason for
+//! each test. TESTING.md says what the lists hold and how a line gets in and out.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use crate::suite::list::List;
+use crate::suite::outcome::Outcomes;
+use crate::suite::stand::Via;
+
+pub mod bounded;
+pub mod ginkgo;
+pub mod list;
+pub mod outcome;
+pub mod pytest;
+pub mod stand;
+pub mod tcl;
+pub mod verdict;
+
+/// Which suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suite {
+    /// The Tcl suite in Redis's source package, in external-server mode.
+    Redis,
+    /// The tests in redis-py's source distribution.
+    RedisPy,
+    /// The specs in go-redis's module.
+    GoRedis,
+}
+
+impl Suite {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Redis, Self::RedisPy, Self::GoRedis];
+
+    /// As the lanes, the lists and the command line call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Redis => "redis",
+            Self::RedisPy => "redis-py",
+            Self::GoRedis => "go-redis",
+        }
+    }
+}
+
+/// What to run.
+pub struct Plan<'a> {
+    /// Which suite.
+    pub suite: Suite,
+    /// Its source tree.
+    pub source: &'a Path,
+    /// Interpreter of the environment that has pytest; only redis-py needs it.
+    pub python: &'a Path,
+    /// What is left out.
+    pub list: &'a List,
+    /// Units or files to run; empty: all.
+    pub only: &'a [String],
+}
+
+impl Plan<'_> {
+    /// The parts of the suite (units, files) that run: all that it has, without those left out.
+    pub fn parts(&self, all: Vec<String>) -> Vec<String> {
+        all.into_iter()
+            .filter(|part| !self.list.is_part_left_out(part))
+            .filter(|part| self.only.is_empty() || self.only.contains(part))
+            .collect()
+    }
+}
+
+/// Runs the suite on both sides at the same time; the first is the direct one.
+///
+/// # Errors
+/// If the suite cannot be prepared.
+///
+/// # Panics
+/// If a server or a gateway cannot be started: that is a failure of the set-up and of no single test.
+pub fn run_both(plan: &Plan<'_>) -> Result<(Outcomes, Outcomes), String> {
+    let built: Option<PathBuf> = match plan.suite {
+        Suite::GoRedis => Some(ginkgo::build(plan.source)?),
+        Suite::Redis | Suite::RedisPy => None,
+    };
+    let side = |via: Via| match plan.suite {
+        Suite::Redis => tcl::run(plan, via),
+        Suite::RedisPy => pytest::run(plan, via),
+        Suite::GoRedis => ginkgo::run(plan, built.as_deref().unwrap_or(Path::new("")), via),
+    };
+    thread::scope(|scope| {
+        let direct = scope.spawn(|| side(Via::Direct));
+        let weir = side(Via::Weir);
+        let direct = direct.join().map_err(|_| "the direct side panicked; see above".to_owned())?;
+        Ok((direct?, weir?))
+    })
+}

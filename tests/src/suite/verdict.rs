@@ -1,0 +1,211 @@
+//! Two runs of a suite against its list: what is new, what is stale, and the counts.
+
+use std::collections::BTreeMap;
+
+use crate::suite::list::{Kind, List};
+use crate::suite::outcome::{Outcome, Outcomes};
+
+/// The judgement.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Tests that pass on both sides.
+    pub passed: usize,
+    /// Tests that differ and are listed, by kind.
+    pub listed: BTreeMap<Kind, usize>,
+    /// Tests that fail directly and are listed.
+    pub failing_directly: usize,
+    /// Tests that the list leaves out by name.
+    pub left_out: usize,
+    /// Tests that the suite skips by itself on both sides.
+    pub skipped: usize,
+    /// Why the list does not hold, one line each. Empty: it holds.
+    pub problems: Vec<String>,
+}
+
+/// Judges. A part of a suite (`is_partial`) says nothing about the listed tests that are not in it.
+pub fn judge(list: &List, direct: &Outcomes, weir: &Outcomes, is_partial: bool) -> Verdict {
+    let mut verdict = Verdict::default();
+    for (name, outcome) in &direct.tests {
+        judge_test(list, name, outcome, weir.tests.get(name), &mut verdict);
+    }
+    for (name, outcome) in &weir.tests {
+        if direct.tests.contains_key(name) {
+            continue;
+        }
+        if let Outcome::Failed(message) = outcome {
+            match list.difference(name) {
+                Some((kind, _)) => *verdict.listed.entry(kind).or_default() += 1,
+                None => verdict
+                    .problems
+                    .push(format!("new: `{name}` exists only through Weir, and fails: {}", first_line(message))),
+            }
+        }
+    }
+    for (side, outcomes) in [("direct", direct), ("through Weir", weir)] {
+        verdict.problems.extend(outcomes.problems.iter().map(|problem| format!("{side}: {problem}")));
+    }
+    if !is_partial {
+        judge_list(list, direct, weir, &mut verdict);
+    }
+    verdict
+}
+
+fn judge_test(list: &List, name: &str, direct: &Outcome, weir: Option<&Outcome>, verdict: &mut Verdict) {
+    let listed = list.difference(name);
+    let mut problem = |text: String| verdict.problems.push(text);
+    match (direct, weir) {
+        (Outcome::LeftOut, _) => verdict.left_out += 1,
+        (Outcome::Failed(message), _) => {
+            if list.is_failing_directly(name) {
+                verdict.failing_directly += 1;
+            } else {
+                problem(format!("`{name}` fails without Weir too, and is not listed so: {}", first_line(message)));
+            }
+        }
+        _ if list.is_failing_directly(name) => problem(format!("stale: `{name}` does not fail directly")),
+        (Outcome::Passed, Some(Outcome::Passed)) => match listed {
+            Some(_) => problem(format!("stale: `{name}` passes through Weir; take it off the list")),
+            None => verdict.passed += 1,
+        },
+        (Outcome::Skipped(_), Some(Outcome::Skipped(_) | Outcome::Passed)) => match listed {
+            Some(_) => problem(format!("stale: `{name}` is skipped by the suite itself")),
+            None => verdict.skipped += 1,
+        },
+        (_, weir) => match listed {
+            Some((kind, _)) => *verdict.listed.entry(kind).or_default() += 1,
+            None => problem(format!("new: `{name}` {}", what_happened(weir))),
+        },
+    }
+}
+
+/// What a test did through Weir that did not pass there.
+pub fn what_happened(weir: Option<&Outcome>) -> String {
+    match weir {
+        None => "passes directly and does not run through Weir".to_owned(),
+        Some(Outcome::Failed(message)) => format!("fails through Weir: {}", first_line(message)),
+        Some(Outcome::Skipped(reason)) => format!("is skipped through Weir only: {}", first_line(reason)),
+        Some(Outcome::LeftOut | Outcome::Passed) => "ends differently through Weir".to_owned(),
+    }
+}
+
+/// What in the list the suite does not know any more.
+fn judge_list(list: &List, direct: &Outcomes, weir: &Outcomes, verdict: &mut Verdict) {
+    let named = list.differs.iter().flat_map(|group| &group.tests);
+    let failing = list.fails_directly.iter().flat_map(|group| &group.tests);
+    for name in named.chain(failing).map(String::as_str).chain(list.tests_left_out()) {
+        if !direct.tests.contains_key(name) && !weir.tests.contains_key(name) {
+            verdict.problems.push(format!("stale: the suite has no test `{name}`"));
+        }
+    }
+    if verdict.passed < list.passed_min {
+        verdict.problems.push(format!(
+            "only {} tests pass on both sides; at least {} did when the list was made",
+            verdict.passed, list.passed_min
+        ));
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().find(|line| !line.trim().is_empty()).unwrap_or("(no message)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> List {
+        List::parse(text).expect("a good list")
+    }
+
+    fn outcomes(tests: &[(&str, Outcome)]) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        for (name, outcome) in tests {
+            outcomes.add((*name).to_owned(), outcome.clone());
+        }
+        outcomes
+    }
+
+    fn failed() -> Outcome {
+        Outcome::Failed("\nExpected 1\nmore".into())
+    }
+
+    fn skipped() -> Outcome {
+        Outcome::Skipped("server too old".into())
+    }
+
+    const ONE_LISTED: &str = "passed_min = 0\n[[differs]]\nkind = \"known limit\"\nreason = \"r\"\ntests = [\"a\"]\n";
+
+    #[test]
+    fn an_unlisted_failure_a_skip_and_an_absence_through_weir_are_new() {
+        let direct = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed), ("c", Outcome::Passed)]);
+        let weir = outcomes(&[("a", failed()), ("b", skipped())]);
+        let verdict = judge(&list("passed_min = 0\n"), &direct, &weir, false);
+        assert_eq!(
+            verdict.problems,
+            [
+                "new: `a` fails through Weir: Expected 1",
+                "new: `b` is skipped through Weir only: server too old",
+                "new: `c` passes directly and does not run through Weir",
+            ]
+        );
+        assert_eq!(verdict.passed, 0);
+    }
+
+    #[test]
+    fn a_listed_failure_is_counted_and_a_listed_success_is_stale() {
+        let direct = outcomes(&[("a", Outcome::Passed)]);
+        let held = judge(&list(ONE_LISTED), &direct, &outcomes(&[("a", failed())]), false);
+        assert!(held.problems.is_empty(), "{:?}", held.problems);
+        assert_eq!(held.listed[&Kind::KnownLimit], 1);
+        let stale = judge(&list(ONE_LISTED), &direct, &outcomes(&[("a", Outcome::Passed)]), false);
+        assert_eq!(stale.problems, ["stale: `a` passes through Weir; take it off the list"]);
+    }
+
+    #[test]
+    fn a_listed_test_that_is_gone_or_skipped_is_stale_except_in_a_part_of_the_suite() {
+        let none = outcomes(&[]);
+        assert_eq!(judge(&list(ONE_LISTED), &none, &none, false).problems, ["stale: the suite has no test `a`"]);
+        assert!(judge(&list(ONE_LISTED), &none, &none, true).problems.is_empty());
+        let both_skip = outcomes(&[("a", skipped())]);
+        let verdict = judge(&list(ONE_LISTED), &both_skip, &both_skip, false);
+        assert_eq!(verdict.problems, ["stale: `a` is skipped by the suite itself"]);
+    }
+
+    #[test]
+    fn a_direct_failure_must_be_listed_as_such_and_go_when_it_passes() {
+        let bare = list("passed_min = 0\n");
+        let known = list("passed_min = 0\n[[fails_directly]]\nreason = \"r\"\ntests = [\"a\"]\n");
+        let broken = outcomes(&[("a", failed())]);
+        let good = outcomes(&[("a", Outcome::Passed)]);
+        assert_eq!(judge(&bare, &broken, &broken, false).problems.len(), 1);
+        let verdict = judge(&known, &broken, &broken, false);
+        assert!(verdict.problems.is_empty());
+        assert_eq!(verdict.failing_directly, 1);
+        assert_eq!(judge(&known, &good, &good, false).problems, ["stale: `a` does not fail directly"]);
+    }
+
+    #[test]
+    fn a_suite_in_which_hardly_anything_runs_does_not_pass() {
+        let all_skipped = outcomes(&[("a", skipped()), ("b", skipped())]);
+        let verdict = judge(&list("passed_min = 1\n"), &all_skipped, &all_skipped, false);
+        assert_eq!(verdict.skipped, 2);
+        assert_eq!(verdict.problems.len(), 1);
+    }
+
+    #[test]
+    fn a_failure_that_exists_only_through_weir_is_new_unless_it_is_listed() {
+        let weir = outcomes(&[("a", failed())]);
+        assert_eq!(judge(&list("passed_min = 0\n"), &outcomes(&[]), &weir, false).problems.len(), 1);
+        let known = judge(&list(ONE_LISTED), &outcomes(&[]), &weir, false);
+        assert!(known.problems.is_empty(), "{:?}", known.problems);
+        assert_eq!(known.listed[&Kind::KnownLimit], 1);
+    }
+
+    #[test]
+    fn problems_of_the_gateway_itself_count() {
+        let mut weir = outcomes(&[("a", Outcome::Passed)]);
+        weir.problems.push("unit/x: a permit is held".into());
+        let verdict = judge(&list("passed_min = 0\n"), &outcomes(&[("a", Outcome::Passed)]), &weir, false);
+        assert_eq!(verdict.problems, ["through Weir: unit/x: a permit is held"]);
+    }
+}
