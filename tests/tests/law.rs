@@ -1,7 +1,7 @@
 //! Laws that hold between rooms: who may depend on whom, and names that two rooms must agree on.
 #![forbid(unsafe_code)]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weir_tests::gateway::GAUGES_AT_REST;
 use xtask::tidy::arrows;
@@ -25,15 +25,19 @@ fn every_metric_that_a_test_names_is_in_the_catalog() {
         catalog.contains(&format!("`{name}`")) || family.is_some_and(|name| catalog.contains(&format!("`{name}`")))
     };
     let mut named: Vec<String> = GAUGES_AT_REST.map(str::to_owned).to_vec();
-    for folder in ["tests/e2e", "tests/hostile"] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-        for entry in std::fs::read_dir(&folder).expect("the folder of a suite") {
-            let text = std::fs::read_to_string(entry.expect("a file").path()).expect("readable text");
-            // A metric stands alone between quotes; `weir_tests` and the like do not.
-            let words = text.split('"').filter(|word| word.starts_with("weir_") || word.starts_with("gateway_"));
-            let plain = words.filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
-            named.extend(plain.map(str::to_owned));
+    let mut paths: Vec<PathBuf> =
+        ["tests/e2e", "tests/hostile"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).to_vec();
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).expect("the folder of a suite");
+            paths.extend(entries.map(|entry| entry.expect("an entry").path()));
+            continue;
         }
+        let text = std::fs::read_to_string(&path).expect("readable text");
+        // A metric stands alone between quotes; `weir_tests` and the like do not.
+        let words = text.split('"').filter(|word| word.starts_with("weir_") || word.starts_with("gateway_"));
+        let plain = words.filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
+        named.extend(plain.map(str::to_owned));
     }
     named.sort();
     named.dedup();

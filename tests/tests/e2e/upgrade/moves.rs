@@ -69,7 +69,7 @@ fn what_is_bound_moves_when_it_comes_free() {
     assert!(subscriber.call(&["SUBSCRIBE", "news"]).ends_with(b":1\r\n"));
     let mut blocked = gateway.connect();
     blocked.command(&["BLPOP", "list", "0"]);
-    gateway.wait_metric("weir_pinned_sessions", &[], 3.0);
+    gateway.wait_metric("weir_pinned_sessions", &[], 2.0);
 
     let mut old = upgrade(&mut gateway);
     assert_eq!(moved(&gateway), 0.0);
