@@ -159,6 +159,8 @@ fn sentinels_name_the_primary_and_its_successor() {
     client.expect(&["SET", "k", "1"], b"+OK\r\n");
     assert_eq!(all.servers[0].calls("set"), 1);
     wait_in_step(&all.servers[0], &all.servers[1..]);
+    let mut subscriber = gateway.connect();
+    assert!(subscriber.call(&["SUBSCRIBE", "news"]).ends_with(b":1\r\n"));
     let port_of = |all: &Replicated, port: u16| all.servers.iter().position(|one| one.address.tcp().port() == port);
     // Ordered: the old primary lives on as a replica.
     sentinels.fail_over();
@@ -181,6 +183,9 @@ fn sentinels_name_the_primary_and_its_successor() {
     assert_ne!(third, second);
     assert!(all.servers[third].calls("set") > 0, "written {:?} after the kill", begun.elapsed());
     client.expect(&["GET", "k"], b"$1\r\n9\r\n");
+    // Who is subscribed hears the new primary.
+    until_true("the subscription to be at the new primary", || client.call(&["PUBLISH", "news", "hello"]) == b":1\r\n");
+    assert!(subscriber.reply().ends_with(b"hello\r\n"));
 }
 
 /// Writes until the primary of the moment takes it.

@@ -420,6 +420,7 @@ fn a_users_own_login_at_the_server_is_nobody_elses_and_fails_closed() {
         let gateway = Gateway::start(config);
         // What this user may at the server tells who the server thinks it is.
         server.connect().expect(&["ACL", "SETUSER", "theirs", "resetkeys", "~theirs:*"], b"+OK\r\n");
+        server.connect().expect(&["ACL", "SETUSER", "theirs", "resetchannels", "&theirs:*"], b"+OK\r\n");
         let is_theirs = |client: &mut Client| {
             assert_eq!(client.call(&["EXISTS", "theirs:k"]), b":0\r\n");
             client.call(&["EXISTS", "k"]).starts_with(b"-NOPERM")
@@ -434,6 +435,15 @@ fn a_users_own_login_at_the_server_is_nobody_elses_and_fails_closed() {
             let reply = bob.call(&["GET", "k"]);
             assert!(reply.starts_with(b"-ERR weir: upstream refused"), "{}", shown(&reply));
         }
+        // What others are subscribed to already is not to be had without the server's leave.
+        assert!(other.call(&["SUBSCRIBE", "news"]).ends_with(b":1\r\n"));
+        let reply = alice.call(&["SUBSCRIBE", "news"]);
+        assert!(reply.starts_with(b"-NOPERM"), "{}", shown(&reply));
+        assert!(alice.call(&["SUBSCRIBE", "theirs:news"]).ends_with(b":1\r\n"));
+        let reply = alice.call(&["AUTH", "default", "x"]);
+        assert!(reply.starts_with(b"-ERR weir: AUTH cannot change the user"), "{}", shown(&reply));
+        assert!(alice.call(&["UNSUBSCRIBE"]).ends_with(b":0\r\n"));
+        assert!(other.call(&["UNSUBSCRIBE"]).ends_with(b":0\r\n"));
         // Lanes of their own too.
         alice.expect(&["WATCH", "theirs:k"], b"+OK\r\n");
         assert!(is_theirs(&mut alice));
