@@ -6,6 +6,7 @@
 //! `cargo xtask test`.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -65,13 +66,28 @@ fn run(options: &Options) -> Result<Verdict, String> {
     let list = List::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
     let source = std::fs::canonicalize(&options.source)
         .map_err(|error| format!("no source tree at {}: {error}", options.source.display()))?;
-    let plan =
-        Plan { suite: options.suite, source: &source, python: &options.python, list: &list, only: &options.only };
-    let (direct, weir) = run_both(&plan)?;
-    if options.details {
-        print_details(&list, &direct, &weir);
+    let run = |only: &[String]| {
+        let plan = Plan { suite: options.suite, source: &source, python: &options.python, list: &list, only };
+        let (direct, weir) = run_both(&plan)?;
+        if options.details {
+            print_details(&list, &direct, &weir);
+        }
+        Ok::<Verdict, String>(judge(&list, &direct, &weir, !only.is_empty()))
+    };
+    let mut verdict = run(&options.only)?;
+    let parts: BTreeSet<String> = verdict.tests().map(|test| options.suite.part_of(test).to_owned()).collect();
+    if !parts.is_empty() {
+        for problem in &verdict.problems {
+            println!("suite {}: first run: {}", options.suite.name(), problem.text);
+        }
+        // Where a name does not tell its part, all that ran runs again.
+        let parts: Vec<String> = if parts.contains("") { options.only.clone() } else { parts.into_iter().collect() };
+        let dropped = verdict.confirm(run(&parts)?);
+        for problem in dropped {
+            println!("suite {}: not repeated by a second run: {}", options.suite.name(), problem.text);
+        }
     }
-    Ok(judge(&list, &direct, &weir, !options.only.is_empty()))
+    Ok(verdict)
 }
 
 /// Every test that differs, with all that the suite said.
@@ -89,7 +105,7 @@ fn print_details(list: &List, direct: &Outcomes, weir: &Outcomes) {
 fn print(suite: Suite, verdict: &Verdict) {
     let name = suite.name();
     for problem in &verdict.problems {
-        println!("suite {name}: {problem}");
+        println!("suite {name}: {}", problem.text);
     }
     for kind in Kind::ALL {
         println!("suite {name}: {:>5} differ, {kind}", verdict.listed.get(&kind).unwrap_or(&0));

@@ -41,6 +41,16 @@ impl Suite {
             Self::GoRedis => "go-redis",
         }
     }
+
+    /// The part (unit, file) that a test stands in, by its name; empty if the name does not say it.
+    pub fn part_of(self, test: &str) -> &str {
+        let end = match self {
+            Self::Redis => ": ",
+            Self::RedisPy => "::",
+            Self::GoRedis => return "",
+        };
+        test.split_once(end).map_or("", |(part, _)| part)
+    }
 }
 
 /// What to run.

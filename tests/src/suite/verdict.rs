@@ -5,6 +5,15 @@ use std::collections::BTreeMap;
 use crate::suite::list::{Kind, List};
 use crate::suite::outcome::{Outcome, Outcomes};
 
+/// Why a list does not hold.
+#[derive(Debug)]
+pub struct Problem {
+    /// The test that did not end as the list says; `None`: nothing that one test decides.
+    pub test: Option<String>,
+    /// One line for people.
+    pub text: String,
+}
+
 /// The judgement.
 #[derive(Debug, Default)]
 pub struct Verdict {
@@ -18,8 +27,31 @@ pub struct Verdict {
     pub left_out: usize,
     /// Tests that the suite skips by itself on both sides.
     pub skipped: usize,
-    /// Why the list does not hold, one line each. Empty: it holds.
-    pub problems: Vec<String>,
+    /// Why the list does not hold. Empty: it holds.
+    pub problems: Vec<Problem>,
+}
+
+impl Verdict {
+    /// The tests that did not end as the list says.
+    pub fn tests(&self) -> impl Iterator<Item = &str> {
+        self.problems.iter().filter_map(|problem| problem.test.as_deref())
+    }
+
+    /// Holds this verdict against a second run of the parts with problems: what a test did only once is returned and no
+    /// longer a problem. Those suites have tests of their own that depend on timing; one that fails twice in a row does not.
+    pub fn confirm(&mut self, again: Self) -> Vec<Problem> {
+        let repeated: Vec<&str> = again.tests().collect();
+        let (kept, dropped) = std::mem::take(&mut self.problems)
+            .into_iter()
+            .partition(|problem| problem.test.as_deref().is_none_or(|test| repeated.contains(&test)));
+        self.problems = kept;
+        self.problems.extend(again.problems.into_iter().filter(|problem| problem.test.is_none()));
+        dropped
+    }
+
+    fn problem(&mut self, test: Option<&str>, text: String) {
+        self.problems.push(Problem { test: test.map(str::to_owned), text });
+    }
 }
 
 /// Judges. A part of a suite (`is_partial`) says nothing about the listed tests that are not in it.
@@ -35,14 +67,17 @@ pub fn judge(list: &List, direct: &Outcomes, weir: &Outcomes, is_partial: bool) 
         if let Outcome::Failed(message) = outcome {
             match list.difference(name) {
                 Some((kind, _)) => *verdict.listed.entry(kind).or_default() += 1,
-                None => verdict
-                    .problems
-                    .push(format!("new: `{name}` exists only through Weir, and fails: {}", first_line(message))),
+                None => {
+                    let text = format!("new: `{name}` exists only through Weir, and fails: {}", first_line(message));
+                    verdict.problem(Some(name), text);
+                }
             }
         }
     }
     for (side, outcomes) in [("direct", direct), ("through Weir", weir)] {
-        verdict.problems.extend(outcomes.problems.iter().map(|problem| format!("{side}: {problem}")));
+        for problem in &outcomes.problems {
+            verdict.problem(None, format!("{side}: {problem}"));
+        }
     }
     if !is_partial {
         judge_list(list, direct, weir, &mut verdict);
@@ -52,28 +87,34 @@ pub fn judge(list: &List, direct: &Outcomes, weir: &Outcomes, is_partial: bool) 
 
 fn judge_test(list: &List, name: &str, direct: &Outcome, weir: Option<&Outcome>, verdict: &mut Verdict) {
     let listed = list.difference(name);
-    let mut problem = |text: String| verdict.problems.push(text);
     match (direct, weir) {
         (Outcome::LeftOut, _) => verdict.left_out += 1,
         (Outcome::Failed(message), _) => {
             if list.is_failing_directly(name) {
                 verdict.failing_directly += 1;
             } else {
-                problem(format!("`{name}` fails without Weir too, and is not listed so: {}", first_line(message)));
+                verdict.problem(
+                    Some(name),
+                    format!("`{name}` fails without Weir too, and is not listed so: {}", first_line(message)),
+                );
             }
         }
-        _ if list.is_failing_directly(name) => problem(format!("stale: `{name}` does not fail directly")),
+        _ if list.is_failing_directly(name) => {
+            verdict.problem(Some(name), format!("stale: `{name}` does not fail directly"))
+        }
         (Outcome::Passed, Some(Outcome::Passed)) => match listed {
-            Some(_) => problem(format!("stale: `{name}` passes through Weir; take it off the list")),
+            Some(_) => {
+                verdict.problem(Some(name), format!("stale: `{name}` passes through Weir; take it off the list"))
+            }
             None => verdict.passed += 1,
         },
         (Outcome::Skipped(_), Some(Outcome::Skipped(_) | Outcome::Passed)) => match listed {
-            Some(_) => problem(format!("stale: `{name}` is skipped by the suite itself")),
+            Some(_) => verdict.problem(Some(name), format!("stale: `{name}` is skipped by the suite itself")),
             None => verdict.skipped += 1,
         },
         (_, weir) => match listed {
             Some((kind, _)) => *verdict.listed.entry(kind).or_default() += 1,
-            None => problem(format!("new: `{name}` {}", what_happened(weir))),
+            None => verdict.problem(Some(name), format!("new: `{name}` {}", what_happened(weir))),
         },
     }
 }
@@ -94,14 +135,15 @@ fn judge_list(list: &List, direct: &Outcomes, weir: &Outcomes, verdict: &mut Ver
     let failing = list.fails_directly.iter().flat_map(|group| &group.tests);
     for name in named.chain(failing).map(String::as_str).chain(list.tests_left_out()) {
         if !direct.tests.contains_key(name) && !weir.tests.contains_key(name) {
-            verdict.problems.push(format!("stale: the suite has no test `{name}`"));
+            verdict.problem(None, format!("stale: the suite has no test `{name}`"));
         }
     }
     if verdict.passed < list.passed_min {
-        verdict.problems.push(format!(
+        let text = format!(
             "only {} tests pass on both sides; at least {} did when the list was made",
             verdict.passed, list.passed_min
-        ));
+        );
+        verdict.problem(None, text);
     }
 }
 
@@ -133,6 +175,10 @@ mod tests {
         Outcome::Skipped("server too old".into())
     }
 
+    fn texts(verdict: &Verdict) -> Vec<&str> {
+        verdict.problems.iter().map(|problem| problem.text.as_str()).collect()
+    }
+
     const ONE_LISTED: &str = "passed_min = 0\n[[differs]]\nkind = \"known limit\"\nreason = \"r\"\ntests = [\"a\"]\n";
 
     #[test]
@@ -141,7 +187,7 @@ mod tests {
         let weir = outcomes(&[("a", failed()), ("b", skipped())]);
         let verdict = judge(&list("passed_min = 0\n"), &direct, &weir, false);
         assert_eq!(
-            verdict.problems,
+            texts(&verdict),
             [
                 "new: `a` fails through Weir: Expected 1",
                 "new: `b` is skipped through Weir only: server too old",
@@ -158,17 +204,17 @@ mod tests {
         assert!(held.problems.is_empty(), "{:?}", held.problems);
         assert_eq!(held.listed[&Kind::KnownLimit], 1);
         let stale = judge(&list(ONE_LISTED), &direct, &outcomes(&[("a", Outcome::Passed)]), false);
-        assert_eq!(stale.problems, ["stale: `a` passes through Weir; take it off the list"]);
+        assert_eq!(texts(&stale), ["stale: `a` passes through Weir; take it off the list"]);
     }
 
     #[test]
     fn a_listed_test_that_is_gone_or_skipped_is_stale_except_in_a_part_of_the_suite() {
         let none = outcomes(&[]);
-        assert_eq!(judge(&list(ONE_LISTED), &none, &none, false).problems, ["stale: the suite has no test `a`"]);
+        assert_eq!(texts(&judge(&list(ONE_LISTED), &none, &none, false)), ["stale: the suite has no test `a`"]);
         assert!(judge(&list(ONE_LISTED), &none, &none, true).problems.is_empty());
         let both_skip = outcomes(&[("a", skipped())]);
         let verdict = judge(&list(ONE_LISTED), &both_skip, &both_skip, false);
-        assert_eq!(verdict.problems, ["stale: `a` is skipped by the suite itself"]);
+        assert_eq!(texts(&verdict), ["stale: `a` is skipped by the suite itself"]);
     }
 
     #[test]
@@ -181,7 +227,7 @@ mod tests {
         let verdict = judge(&known, &broken, &broken, false);
         assert!(verdict.problems.is_empty());
         assert_eq!(verdict.failing_directly, 1);
-        assert_eq!(judge(&known, &good, &good, false).problems, ["stale: `a` does not fail directly"]);
+        assert_eq!(texts(&judge(&known, &good, &good, false)), ["stale: `a` does not fail directly"]);
     }
 
     #[test]
@@ -206,6 +252,25 @@ mod tests {
         let mut weir = outcomes(&[("a", Outcome::Passed)]);
         weir.problems.push("unit/x: a permit is held".into());
         let verdict = judge(&list("passed_min = 0\n"), &outcomes(&[("a", Outcome::Passed)]), &weir, false);
-        assert_eq!(verdict.problems, ["through Weir: unit/x: a permit is held"]);
+        assert_eq!(texts(&verdict), ["through Weir: unit/x: a permit is held"]);
+    }
+
+    #[test]
+    fn a_difference_that_a_second_run_does_not_repeat_is_told_and_is_no_problem() {
+        let list = list("passed_min = 0\n");
+        let direct = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed)]);
+        let mut weir = outcomes(&[("a", failed()), ("b", failed())]);
+        weir.problems.push("a permit is held".into());
+        let mut verdict = judge(&list, &direct, &weir, false);
+        assert_eq!(verdict.tests().collect::<Vec<_>>(), ["a", "b"]);
+        let mut again = outcomes(&[("a", Outcome::Passed), ("b", failed())]);
+        again.problems.push("a panic".into());
+        let dropped = verdict.confirm(judge(&list, &direct, &again, true));
+        assert_eq!(dropped.len(), 1);
+        assert_eq!(dropped[0].test.as_deref(), Some("a"));
+        assert_eq!(
+            texts(&verdict),
+            ["new: `b` fails through Weir: Expected 1", "through Weir: a permit is held", "through Weir: a panic"]
+        );
     }
 }
