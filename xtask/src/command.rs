@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::evidence::Evidence;
 use crate::totals::{Runner, Totals, count_line};
 
 /// How a child ended, and what it reported.
@@ -20,6 +21,8 @@ pub struct Finished {
     pub timed_out: bool,
     /// Tests it reported.
     pub totals: Totals,
+    /// If it failed, the part of its output that says why, for the end of a long run.
+    pub evidence: Vec<String>,
 }
 
 /// A `Command` in `folder` whose words are given as one list.
@@ -48,11 +51,13 @@ pub fn run_counted(command: &mut Command, runner: Runner, deadline: Duration) ->
         readers.push(forward(err, lines));
     }
     let mut totals = Totals::default();
+    let mut evidence = Evidence::new(runner);
     let mut timed_out = false;
     loop {
         match incoming.recv_timeout(Duration::from_millis(200)) {
             Ok(line) => {
                 totals.add(count_line(runner, &line));
+                evidence.see(&line);
                 let mut out = std::io::stdout().lock();
                 // A closed terminal must not end the run: the exit status still counts.
                 let _ = writeln!(out, "{line}");
@@ -73,7 +78,9 @@ pub fn run_counted(command: &mut Command, runner: Runner, deadline: Duration) ->
             let _ = reader.join();
         }
     }
-    Ok(Finished { success: status.success() && !timed_out, timed_out, totals })
+    let success = status.success() && !timed_out;
+    let evidence = if success { Vec::new() } else { evidence.lines() };
+    Ok(Finished { success, timed_out, totals, evidence })
 }
 
 /// Runs with the terminal as output; an error names the command and its status.

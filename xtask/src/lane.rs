@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::command::Finished;
 use crate::setup::Part;
 use crate::totals::Totals;
 use crate::workspace::Workspace;
@@ -15,12 +16,15 @@ pub struct Report {
     pub totals: Totals,
     /// Why the lane failed, one line each. Empty: it held.
     pub problems: Vec<String>,
+    /// What the lane's programs said of a failure.
+    pub evidence: Vec<String>,
 }
 
 impl Report {
     /// A lane that runs tests fails when none ran, when one failed, or when one was left out
     /// although leaving out is not allowed there.
-    pub fn of_tests(name: &str, totals: Totals, success: bool, timed_out: bool, may_ignore: bool) -> Self {
+    pub fn of_tests(name: &str, finished: Finished, may_ignore: bool) -> Self {
+        let Finished { success, timed_out, totals, evidence } = finished;
         let mut problems = Vec::new();
         if timed_out {
             problems.push(format!("{name}: passed its deadline and was stopped"));
@@ -36,13 +40,14 @@ impl Report {
         if totals.ignored > 0 && !may_ignore {
             problems.push(format!("{name}: {} tests were skipped; nothing may be skipped here", totals.ignored));
         }
-        Self { totals, problems }
+        Self { totals, problems, evidence }
     }
 
     /// Joins another report of the same lane.
     pub fn join(&mut self, other: Self) {
         self.totals.add(other.totals);
         self.problems.extend(other.problems);
+        self.evidence.extend(other.evidence);
     }
 }
 
@@ -56,6 +61,8 @@ pub struct Lane {
     pub needs: &'static [Part],
     /// The body.
     pub body: fn(&Workspace) -> Result<Report>,
+    /// It runs beside its neighbours in the list that say so too: it waits more than it computes.
+    pub beside: bool,
 }
 
 /// How a lane ended.
@@ -92,8 +99,8 @@ impl Lane {
         println!("\n━━ {} ━━ {}", self.name, self.about);
         let started = Instant::now();
         let report = (self.body)(workspace).unwrap_or_else(|error| Report {
-            totals: Totals::default(),
             problems: vec![format!("{}: {error:#}", self.name)],
+            ..Report::default()
         });
         Outcome { name: self.name, report, elapsed: started.elapsed() }
     }
@@ -105,18 +112,19 @@ mod tests {
 
     #[test]
     fn a_test_lane_without_tests_or_with_skipped_tests_fails() {
-        let none = Report::of_tests("e2e", Totals::default(), true, false, true);
+        let finished = |totals| Finished { success: true, timed_out: false, totals, evidence: Vec::new() };
+        let none = Report::of_tests("e2e", finished(Totals::default()), true);
         assert_eq!(none.problems, ["e2e: no test ran"]);
         let skipped = Totals { passed: 3, failed: 0, ignored: 1 };
-        assert!(Report::of_tests("unit", skipped, true, false, true).problems.is_empty());
-        assert_eq!(Report::of_tests("e2e", skipped, true, false, false).problems.len(), 1);
+        assert!(Report::of_tests("unit", finished(skipped), true).problems.is_empty());
+        assert_eq!(Report::of_tests("e2e", finished(skipped), false).problems.len(), 1);
     }
 
     #[test]
     fn a_failed_lane_counts_at_least_one_failure() {
         let outcome = Outcome {
             name: "fmt",
-            report: Report { totals: Totals::default(), problems: vec!["fmt: differs".into()] },
+            report: Report { problems: vec!["fmt: differs".into()], ..Report::default() },
             elapsed: Duration::ZERO,
         };
         assert_eq!(outcome.failures(), 1);

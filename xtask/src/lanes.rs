@@ -1,6 +1,7 @@
 //! The lanes of `cargo xtask test`, in the order they run: the cheap ones first.
 
 use std::process::{Command, ExitCode};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -20,93 +21,119 @@ mod suites;
 const LANE_DEADLINE: Duration = Duration::from_secs(25 * 60);
 
 const LANES: &[Lane] = &[
-    Lane { name: "fmt", about: "cargo fmt --check", needs: &[], body: fmt },
+    Lane { name: "fmt", about: "cargo fmt --check", needs: &[], body: fmt, beside: false },
     Lane {
         name: "tidy",
         about: "rules of the tree: arrows, file length, unsafe, dead files",
         needs: &[],
         body: tidy_lane,
+        beside: false,
     },
-    Lane { name: "clippy", about: "clippy over all targets, warnings denied", needs: &[], body: clippy },
-    Lane { name: "docs", about: "rustdoc without warnings, generated references up to date", needs: &[], body: docs },
-    Lane { name: "unit", about: "unit, property and simulation tests of every crate", needs: &[], body: unit },
+    Lane { name: "clippy", about: "clippy over all targets, warnings denied", needs: &[], body: clippy, beside: false },
+    Lane {
+        name: "docs",
+        about: "rustdoc without warnings, generated references up to date",
+        needs: &[],
+        body: docs,
+        beside: false,
+    },
+    Lane {
+        name: "unit",
+        about: "unit, property and simulation tests of every crate",
+        needs: &[],
+        body: unit,
+        beside: false,
+    },
     Lane {
         name: "e2e:io_uring",
         about: "end to end against real servers, io_uring driver",
         needs: &[Part::Servers],
         body: |workspace| end_to_end(workspace, "e2e", "io_uring"),
+        beside: false,
     },
     Lane {
         name: "e2e:polling",
         about: "end to end against real servers, polling driver",
         needs: &[Part::Servers],
         body: |workspace| end_to_end(workspace, "e2e", "polling"),
+        beside: false,
     },
     Lane {
         name: "hostile:io_uring",
         about: "hostile clients and upstreams, io_uring driver",
         needs: &[Part::Servers],
         body: |workspace| end_to_end(workspace, "hostile", "io_uring"),
+        beside: false,
     },
     Lane {
         name: "hostile:polling",
         about: "hostile clients and upstreams, polling driver",
         needs: &[Part::Servers],
         body: |workspace| end_to_end(workspace, "hostile", "polling"),
+        beside: false,
     },
     Lane {
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
         needs: &[Part::Servers, Part::Peers],
         body: lab,
+        beside: false,
     },
     Lane {
         name: "clients:python",
         about: "redis-py: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Python],
         body: clients::python,
+        beside: false,
     },
     Lane {
         name: "clients:node",
         about: "ioredis: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Node],
         body: clients::node,
+        beside: false,
     },
     Lane {
         name: "clients:go",
         about: "go-redis: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Go],
         body: clients::go,
+        beside: false,
     },
     Lane {
         name: "clients:java",
         about: "Jedis and Lettuce: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Java],
         body: clients::java,
+        beside: false,
     },
     Lane {
         name: "suites:redis",
         about: "Redis's own test suite: direct and through Weir, differences as listed",
         needs: &[Part::Servers, Part::RedisSuite],
         body: suites::redis,
+        beside: true,
     },
     Lane {
         name: "suites:redis-py",
         about: "redis-py's own tests: direct and through Weir, differences as listed",
         needs: &[Part::Servers, Part::RedisPySuite],
         body: suites::redis_py,
+        beside: true,
     },
     Lane {
         name: "suites:go-redis",
         about: "go-redis's own specs: direct and through Weir, differences as listed",
         needs: &[Part::Servers, Part::GoRedisSuite],
         body: suites::go_redis,
+        beside: true,
     },
     Lane {
         name: "fuzz",
         about: "committed corpus replayed, then a short fuzz run of each target",
         needs: &[],
         body: fuzz::run,
+        beside: false,
     },
 ];
 
@@ -128,19 +155,29 @@ pub fn run(workspace: &Workspace, names: &[&str]) -> Result<ExitCode> {
         LANES.iter().filter(|lane| names.is_empty() || names.iter().any(|name| lane.is_named(name))).collect();
     let started = Instant::now();
     let mut outcomes: Vec<Outcome> = Vec::new();
-    for lane in chosen {
-        let outcome = match setup::run(workspace, lane.needs) {
-            Ok(()) => lane.run(workspace),
-            Err(error) => Outcome {
-                name: lane.name,
-                report: Report {
-                    problems: vec![format!("{}: set-up failed: {error:#}", lane.name)],
-                    ..Report::default()
-                },
-                elapsed: Duration::ZERO,
-            },
-        };
-        outcomes.push(outcome);
+    for lanes in chosen.chunk_by(|one, next| one.beside && next.beside) {
+        // Set-up installs packages, which cannot be done twice at a time.
+        let ready: Vec<Result<()>> = lanes.iter().map(|lane| setup::run(workspace, lane.needs)).collect();
+        outcomes.extend(thread::scope(|scope| {
+            let started: Vec<_> = lanes
+                .iter()
+                .zip(ready)
+                .map(|(lane, ready)| {
+                    scope.spawn(move || match ready {
+                        Ok(()) => lane.run(workspace),
+                        Err(error) => Outcome {
+                            name: lane.name,
+                            report: Report {
+                                problems: vec![format!("{}: set-up failed: {error:#}", lane.name)],
+                                ..Report::default()
+                            },
+                            elapsed: Duration::ZERO,
+                        },
+                    })
+                })
+                .collect();
+            started.into_iter().map(|lane| lane.join().expect("a lane reports, it does not panic")).collect::<Vec<_>>()
+        }));
     }
     let held = summary::print(&outcomes, started.elapsed());
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -160,6 +197,7 @@ fn plain(name: &str, command: &mut Command) -> Result<Report> {
     let mut report = Report::default();
     if !finished.success {
         report.problems.push(format!("{name}: ended with a failure"));
+        report.evidence = finished.evidence;
     }
     Ok(report)
 }
@@ -237,12 +275,6 @@ fn cargo_test(workspace: &Workspace, name: &str, words: &[&str], environment: &[
     let mut command = cargo(workspace, words);
     command.envs(environment.iter().map(|(key, value)| (key, value)));
     let finished = run_counted(&mut command, Runner::Cargo, LANE_DEADLINE)?;
-    Ok(Report::of_tests(
-        name,
-        finished.totals,
-        finished.success,
-        finished.timed_out,
-        // A bare `#[ignore]` is refused by tidy: each ignored test says why.
-        true,
-    ))
+    // A bare `#[ignore]` is refused by tidy: each ignored test says why.
+    Ok(Report::of_tests(name, finished, true))
 }

@@ -5,8 +5,14 @@ use std::time::Duration;
 use crate::lane::Outcome;
 use crate::totals::Totals;
 
-/// Prints problems, table and closing line; true if every lane held.
+/// Prints what failing lanes said, problems, table and closing line; true if every lane held.
 pub fn print(outcomes: &[Outcome], total: Duration) -> bool {
+    for outcome in outcomes.iter().filter(|outcome| !outcome.report.evidence.is_empty()) {
+        println!("\n━━ what {} said of its failure ━━", outcome.name);
+        for line in &outcome.report.evidence {
+            println!("{line}");
+        }
+    }
     let problems: Vec<&String> = outcomes.iter().flat_map(|outcome| &outcome.report.problems).collect();
     if !problems.is_empty() {
         println!("\nProblems:");
@@ -59,7 +65,11 @@ mod tests {
 
     fn outcome(passed: u64, failed: u64, problems: Vec<String>) -> Outcome {
         let totals = Totals { passed, failed, ignored: 0 };
-        Outcome { name: "unit", report: Report { totals, problems }, elapsed: Duration::from_secs(1) }
+        Outcome {
+            name: "unit",
+            report: Report { totals, problems, evidence: Vec::new() },
+            elapsed: Duration::from_secs(1),
+        }
     }
 
     #[test]

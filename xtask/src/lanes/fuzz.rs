@@ -56,8 +56,10 @@ pub fn run(workspace: &Workspace) -> Result<Report> {
         .env("CARGO_TARGET_DIR", &build_folder)
         .env("RUSTFLAGS", COVERAGE_FLAGS)
         .env("CARGO_PROFILE_RELEASE_LTO", "off");
-    if !run_counted(&mut build, Runner::None, BUILD_DEADLINE)?.success {
+    let built = run_counted(&mut build, Runner::None, BUILD_DEADLINE)?;
+    if !built.success {
         report.problems.push("fuzz: the targets do not build".into());
+        report.evidence = built.evidence;
         return Ok(report);
     }
     let programs = build_folder.join(&platform).join("release");
@@ -70,6 +72,7 @@ pub fn run(workspace: &Workspace) -> Result<Report> {
         });
         if !finished.success {
             report.problems.push(format!("fuzz: {target} found a failing input; it is in fuzz/artifacts/{target}"));
+            report.evidence.extend(finished.evidence);
         }
     }
     Ok(report)
@@ -108,6 +111,8 @@ fn fuzz_target(workspace: &Workspace, program: &std::path::Path, target: &str, s
         format!("-timeout={INPUT_SECONDS_MAX}"),
         format!("-artifact_prefix={}/", artifacts.display()),
         format!("-max_len={INPUT_BYTES_MAX}"),
+        // Not a line for each new input: thousands of them hide what other lanes said.
+        "-verbosity=0".into(),
         "-print_final_stats=1".into(),
     ];
     let dictionary = workspace.root.join("fuzz/resp.dict");

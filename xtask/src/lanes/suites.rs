@@ -32,5 +32,5 @@ fn run(workspace: &Workspace, suite: &str, words: &[&str]) -> Result<Report> {
     let finished = run_counted(&mut command, Runner::Suite, LANE_DEADLINE)?;
     // What the suite leaves out stands in the list with its reason.
     let name = format!("suites:{suite}");
-    Ok(Report::of_tests(&name, finished.totals, finished.success, finished.timed_out, true))
+    Ok(Report::of_tests(&name, finished, true))
 }
