@@ -91,7 +91,8 @@ pub async fn run(setup: CoreSetup) {
     loop {
         for mail in setup.inbox.receive().await {
             match mail {
-                Mail::Apply { plan, sockets } => core.apply(&plan, sockets),
+                Mail::Apply(plan) => core.apply(&plan),
+                Mail::Accept(sockets) => core.accept_on(sockets),
                 Mail::Connection { listener, accepted, permit } => core.receive(&listener, accepted, permit),
                 Mail::StopAccepting => core.each_door(|door| door.stop_accepting(&core, true)),
                 Mail::Adopt { listener, arrival, permit } => core.adopt(&listener, *arrival, permit),
@@ -108,6 +109,7 @@ pub async fn run(setup: CoreSetup) {
                         door.service.move_away(std::rc::Rc::new(mover));
                     }
                 }),
+                Mail::Reached(worker) => drop(worker),
                 Mail::Drain(drain) => core.each_door(|door| door.service.drain(drain)),
                 Mail::Stop => {
                     core.stop().await;
@@ -151,7 +153,7 @@ impl Core {
     }
 
     /// Adopts a plan. This is a turn boundary: no session is in the middle of a step.
-    fn apply(self: &Rc<Self>, plan: &Arc<Plan>, sockets: OwnSockets) {
+    fn apply(self: &Rc<Self>, plan: &Arc<Plan>) {
         let snapshot = &plan.snapshot;
         self.share.flight.set_limit(snapshot.limits.in_flight_per_core.into());
         self.handshakes.set_limit(snapshot.limits.handshakes_per_core.into());
@@ -168,13 +170,16 @@ impl Core {
         for listener in &snapshot.listeners {
             self.update_door(plan, listener);
         }
+        self.generation.set(snapshot.generation as i64);
+    }
+
+    fn accept_on(self: &Rc<Self>, sockets: OwnSockets) {
         for (name, sockets) in sockets {
             let door = self.doors.borrow().get(&name).cloned();
             if let Some(door) = door {
                 door.accept_on(self, sockets);
             }
         }
-        self.generation.set(snapshot.generation as i64);
     }
 
     fn update_door(self: &Rc<Self>, plan: &Arc<Plan>, listener: &weir_config::Listener) {

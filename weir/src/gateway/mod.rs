@@ -225,9 +225,9 @@ impl Gateway {
     fn publish(&self, new: &Sockets) {
         let plan = self.plan.load_full();
         self.generation.set(plan.snapshot.generation as i64);
+        self.tell(|| Mail::Apply(plan.clone()));
         for (id, mailbox) in self.mailboxes.iter().enumerate() {
-            let sockets = listening::of_worker(new, id, self.mailboxes.len());
-            mailbox.send(Mail::Apply { plan: plan.clone(), sockets });
+            mailbox.send(Mail::Accept(listening::of_worker(new, id, self.mailboxes.len())));
         }
     }
 
@@ -387,6 +387,8 @@ impl Gateway {
         self.set_phase(Phase::Draining);
         self.tell(|| Mail::Drain(Drain::Gentle));
         let begun = Instant::now();
+        // Until each has stopped accepting, that there is no connection does not mean that none comes.
+        let _ = tokio::time::timeout(settings.timeout, self.all_reached()).await;
         let mut is_firm = false;
         while self.connections() > 0 && begun.elapsed() < settings.timeout {
             if !is_firm && begun.elapsed() > settings.timeout / 2 {
@@ -420,6 +422,15 @@ impl Gateway {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
+    }
+
+    /// Waits until every worker has done what it was told.
+    async fn all_reached(&self) {
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+        self.tell(|| Mail::Reached(sender.clone()));
+        drop(sender);
+        // Nothing is sent: the channel ends with its last sender.
+        let _ = receiver.recv().await;
     }
 
     fn tell(&self, mail: impl Fn() -> Mail) {

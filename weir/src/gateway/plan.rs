@@ -33,8 +33,11 @@ pub struct ListenerPlan {
 
 /// A message to a worker.
 pub enum Mail {
-    /// Run this configuration; the sockets are those of new listeners, for this worker.
-    Apply { plan: Arc<Plan>, sockets: OwnSockets },
+    /// Run this configuration.
+    Apply(Arc<Plan>),
+    /// Accept on these, the worker's own sockets of new listeners. It comes when every worker has the plan in its mailbox: a
+    /// connection that one accepts may be for another.
+    Accept(OwnSockets),
     /// A connection that another worker accepted.
     Connection { listener: Arc<str>, accepted: Accepted, permit: ConnectionPermit },
     /// Accept what waits in the queues, then no more.
@@ -44,6 +47,8 @@ pub enum Mail {
     /// Accept no more, for another process does; on the `untaken` listeners as after [`Mail::StopAccepting`]. Connections of
     /// the `movable` ones go to that process.
     HandOver { untaken: Arc<[Arc<str>]>, movable: Arc<[Arc<str>]>, departures: mpsc::Sender<(Arc<str>, Departure)> },
+    /// Nothing to do: the sender, dropped, tells that all mail before has been done.
+    Reached(tokio::sync::mpsc::Sender<()>),
     /// End the sessions.
     Drain(Drain),
     /// End what is left, and the worker.
