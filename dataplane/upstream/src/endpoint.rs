@@ -30,6 +30,8 @@ pub(crate) struct Endpoint {
     breaker: RefCell<Breaker>,
     /// When a lost lane was last counted as a failure.
     lost_at: Cell<Option<Time>>,
+    /// Somebody looks whether it is back.
+    pub(crate) is_tried: Cell<bool>,
     metrics: Rc<EndpointMetrics>,
     /// It is configured, or was in the cluster when that was asked last. Others may be anybody by now.
     pub(crate) is_member: Cell<bool>,
@@ -47,6 +49,7 @@ impl Endpoint {
             health,
             breaker: RefCell::new(Breaker::new(settings.breaker.clone())),
             lost_at: Cell::new(None),
+            is_tried: Cell::new(false),
             metrics: Rc::new(EndpointMetrics::new(metrics, &address.to_string())),
             is_member: Cell::new(true),
         })
@@ -94,6 +97,17 @@ impl Endpoint {
             }
         }
         opened
+    }
+
+    /// Looks whether it is back: one connection decides whether the breaker closes or opens again.
+    pub(crate) async fn try_again<P: LaneProtocol>(&self, protocol: &P, key: P::Key) {
+        match self.connector.open(protocol, key).await {
+            Ok(_) => self.breaker.borrow_mut().succeeded(),
+            Err(error) => {
+                self.metrics.connect_failed(error.reason, &error.text);
+                self.note_failure();
+            }
+        }
     }
 
     /// A lane has ended with `lost` exchanges under way. A server may close idle connections, and one that restarts closes

@@ -204,10 +204,26 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             return shard;
         }
         let endpoints = self.endpoints.borrow();
-        let is_well = |number: u16| {
-            endpoints.get(usize::from(number)).is_some_and(|one| one.breaker_state() == BreakerState::Closed)
+        let is_well = |number: u16| match endpoints.get(usize::from(number)).map(|one| (one, one.breaker_state())) {
+            Some((_, BreakerState::Closed)) => true,
+            Some((endpoint, BreakerState::HalfOpen)) => {
+                // Reads go elsewhere, so none of them would find out that it is back.
+                self.try_again(number, endpoint);
+                false
+            }
+            Some((_, BreakerState::Open)) | None => false,
         };
         self.replicas.choose(self.settings.read_from, shard, connection, is_well)
+    }
+
+    fn try_again(&self, number: u16, endpoint: &Rc<Endpoint>) {
+        let Some(upstream) = self.me.upgrade().filter(|_| !endpoint.is_tried.replace(true)) else { return };
+        let endpoint = endpoint.clone();
+        weir_engine::spawn(async move {
+            endpoint.try_again(&upstream.protocol, upstream.protocol.probe_key(number)).await;
+            endpoint.is_tried.set(false);
+        })
+        .detach();
     }
 
     /// The slots, if this is a cluster.
@@ -228,6 +244,15 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             }
             Spread::Slots(slots) => slots.place(key),
             Spread::Primary(primary) => Place { shard: primary.number().unwrap_or(0), group: 0 },
+        }
+    }
+
+    /// Where the keys of `group` are now.
+    pub fn shard_of(&self, group: u16) -> u16 {
+        match &self.spread {
+            Spread::Slots(slots) => slots.owner(group),
+            Spread::Primary(primary) => primary.number().unwrap_or(group),
+            Spread::No | Spread::Hashed(_) => group,
         }
     }
 

@@ -232,11 +232,15 @@ impl State {
     pub(crate) fn follow_users(&mut self, users: Option<&Arc<Users>>, io: &impl Io) -> UserChange {
         let before = self.users.take();
         self.users = users.cloned();
-        if before.as_ref().is_some_and(|before| users == Some(before)) {
+        if before.as_ref() == users {
             return UserChange::Stays;
         }
         if !self.is_authenticated {
-            if users.is_some_and(|users| users.open().is_some()) {
+            let Some(users) = users else {
+                // Its other settings are the old ones, which ask for no password where there were users.
+                return UserChange::Ends;
+            };
+            if users.open().is_some() {
                 self.forget_user(io);
             }
             return UserChange::Stays;
@@ -246,9 +250,9 @@ impl State {
             None => self.login_name().to_owned(),
         };
         let Some(users) = users else {
-            // Nobody says any more what this user may do.
+            // Nobody says any more what this user may do: who might do everything without a password may still.
             let was_open = before.is_none_or(|before| before.open().is_some_and(|user| user.acl.name() == name));
-            let was_open = was_open && self.login == OWN_LOGIN;
+            let was_open = was_open && self.login == OWN_LOGIN && !self.is_watched;
             self.user = None;
             self.is_watched = false;
             return if was_open { UserChange::Stays } else { UserChange::Ends };
@@ -260,17 +264,18 @@ impl State {
             Some(current) => user.acl.keeps_channels_of(&current.settings.acl),
             None => user.acl.is_unrestricted(),
         };
-        if self.become_user(user, io).is_err() || (self.is_subscriber() && !keeps_channels) {
+        // A SUBSCRIBE under way is judged as one that is over: its confirmation would come by the old rules.
+        if self.become_user(user, io).is_err() || (self.subscriptions.is_some() && !keeps_channels) {
             return UserChange::Ends;
         }
         UserChange::Stays
     }
 
     /// The client was user `name` in another process of the gateway, if it had logged in there.
-    pub(crate) fn settle_user(&mut self, name: &str, io: &impl Io) -> UserChange {
+    pub(crate) fn settle_user(&mut self, name: &str, was_restricted: bool, io: &impl Io) -> UserChange {
         let Some(users) = self.users.clone() else {
             // Nobody says any more what another user may do.
-            let is_known = !self.is_authenticated || name == self.login_name();
+            let is_known = !self.is_authenticated || (name == self.login_name() && !was_restricted);
             return if is_known { UserChange::Stays } else { UserChange::Ends };
         };
         if !self.is_authenticated {

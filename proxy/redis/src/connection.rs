@@ -375,7 +375,9 @@ impl Connection {
     }
 
     fn queue_for_room(&self) {
-        if self.session.borrow().waits_for_room() && !self.is_queued.replace(true) {
+        // Who waits for a primary is not served by room.
+        let has_primary = self.upstream.borrow().primary().is_some();
+        if has_primary && self.session.borrow().waits_for_room() && !self.is_queued.replace(true) {
             self.service.wait_for_room(self.me.clone());
         }
     }
@@ -530,7 +532,9 @@ impl Connection {
         let current = self.service.upstream();
         let is_other = !Rc::ptr_eq(&self.upstream.borrow(), &current);
         let is_plain = !self.upstream.borrow().is_spread() && !current.is_spread();
+        // While it is not known who is the primary there, nothing may go there: subscriptions neither.
         if is_other
+            && current.primary().is_some()
             && self.session.try_borrow().is_ok_and(|session| session.is_quiet() && (is_plain || !session.is_bound()))
             && self.pinned.borrow().is_none()
         {
@@ -543,11 +547,13 @@ impl Connection {
     /// Charges what this connection buffers to the byte budget of the process.
     fn account(&self) {
         self.follow_upstream();
-        self.charge();
+        self.charge(0);
     }
 
-    fn charge(&self) {
-        let buffered = self.output.buffered() + self.session.try_borrow().map_or(0, |session| session.held_bytes());
+    /// As [`account`](Self::account), with `coming` bytes that are about to be buffered.
+    fn charge(&self, coming: usize) {
+        let held = self.session.try_borrow().map_or(0, |session| session.held_bytes());
+        let buffered = self.output.buffered() + held + coming;
         let entry = self.guard.entry();
         entry.buffered.store(buffered as u64, Relaxed);
         let charged = if buffered < CHARGED_BYTES_MIN { 0 } else { buffered as u64 };

@@ -124,6 +124,7 @@ impl State {
             redis::text::unknown_command(&mut text, request);
             return Err(self.error_line(io, &text));
         }
+        self.need_room(Some(command), io)?;
         self.need_pin(PinReason::Greeting, key, Some(command), io)?;
         let info = io.server(key).unwrap_or_default();
         self.settle_pin(io);

@@ -44,20 +44,22 @@ impl State {
         {
             return taken;
         }
-        if self.users.is_some() && is_acl(command) && command.class != Class::Local(LocalCommand::AclWhoami) {
-            return self.acl(command, request, io);
-        }
         let class = redis::treatment(command, request);
-        if self.transaction.is_some() {
-            return self.in_transaction(command, class, request, io);
-        }
-        if let Some(no) = self.forbids(command, class) {
+        if self.transaction.is_none()
+            && let Some(no) = self.forbids(command, class)
+        {
             if !self.is_quiet() {
                 // A MONITOR on its way may be refused.
                 self.hold = Some(Hold::Quiet);
                 return Taken::Held;
             }
             return self.error(io, &no);
+        }
+        if self.users.is_some() && is_acl(command) && command.class != Class::Local(LocalCommand::AclWhoami) {
+            return self.acl(command, request, io);
+        }
+        if self.transaction.is_some() {
+            return self.in_transaction(command, class, request, io);
         }
         self.dispatch(command, class, request, io)
     }

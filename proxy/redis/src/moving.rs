@@ -21,6 +21,8 @@ pub const MOVED_INPUT_BYTES_MAX: usize = 16 * 1024;
 pub struct MovedSession {
     /// It has shown the password, or needs none.
     pub is_authenticated: bool,
+    /// Its user had restrictions.
+    pub is_restricted: bool,
     /// Wrong passwords so far.
     pub auth_failures: u32,
     /// Replies are wanted.
@@ -75,6 +77,7 @@ impl Session {
         let details = ConnectionDetails { db: state.db, version: state.version.number(), ..details };
         MovedSession {
             is_authenticated: state.is_authenticated,
+            is_restricted: state.is_watched,
             auth_failures: state.auth_failures,
             wants_replies: state.order.mode != ReplyMode::Off,
             skips_next_reply: state.order.mode == ReplyMode::SkipNext,
@@ -101,8 +104,9 @@ impl Session {
         };
         session
     }
+
     /// The client is who it was in the other process, by the rules of this one. False if it has to go, as at a reload.
     pub(crate) fn settle_user(&mut self, moved: &MovedSession, io: &impl Io) -> bool {
-        self.state.settle_user(&moved.details.user, io) == UserChange::Stays
+        self.state.settle_user(&moved.details.user, moved.is_restricted, io) == UserChange::Stays
     }
 }

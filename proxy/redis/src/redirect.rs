@@ -133,9 +133,9 @@ impl State {
         self.attempts.push_back(attempt);
     }
 
-    /// The request that was kept last runs a script.
-    pub(crate) fn note_script(&mut self) {
-        if let Some(last) = self.attempts.back_mut() {
+    /// The request of this exchange, if it was kept, runs a script.
+    pub(crate) fn note_script(&mut self, exchange: u64) {
+        if let Some(last) = self.attempts.back_mut().filter(|last| last.exchange == exchange) {
             last.is_script = true;
         }
     }

@@ -109,54 +109,58 @@ impl State {
         };
         let must_wait = self.must_wait_for_cluster(io);
         let is_read = may_read_elsewhere(command);
-        let key = |shard: u16| self.route(shard, is_read, io);
-        let must_settle = |shard: u16| !self.is_pinned_at(shard) && io.must_settle(key(shard));
-        let must_settle = match &destination {
-            Destination::One(place) => must_settle(shard_of(*place, io)),
-            Destination::Parts { parts, .. } => parts.iter().any(|part| must_settle(part.shard)),
-        };
-        if must_wait || must_settle {
-            self.hold = Some(Hold::Quiet);
-            return Taken::Held;
-        }
-        if let Destination::Parts { parts, .. } = &destination
-            && parts.len() as u64 > io.room()
-        {
-            // Half of them refused would be half a command.
-            return match self.waits_in_vain() {
-                true => {
-                    io.count_refused(Some(command), Full::InFlight.name());
-                    self.error(io, Full::InFlight.text())
-                }
-                false => Taken::Held,
-            };
-        }
-        io.count(Some(command), 1);
         match destination {
             Destination::One(place) => {
+                let key = self.route(shard_of(place, io), is_read, io);
+                if must_wait || self.must_settle(key, io) {
+                    self.hold = Some(Hold::Quiet);
+                    return Taken::Held;
+                }
+                io.count(Some(command), 1);
                 let ticket = Ticket::new(self.order.next_number());
-                let (shard, group) = (shard_of(place, io), place.map(|place| place.group));
-                let key = self.route(shard, is_read, io);
+                let group = place.map(|place| place.group);
                 match request.with_wire(|wire| self.send_at((key, group), wire, ticket, io)) {
                     Ok(()) => {
                         self.order.sent();
                         if command.categories.contains(Categories::SCRIPTING) {
-                            self.note_script();
+                            self.note_script(ticket.number);
                         }
                         Taken::Yes
                     }
                     Err(refusal) => self.refuse(refusal, io),
                 }
             }
-            Destination::Parts { parts, merge } => self.send_parts(&parts, merge, is_read, io),
+            Destination::Parts { parts, merge } => {
+                let keys: Vec<LaneKey> = parts.iter().map(|part| self.route(part.shard, is_read, io)).collect();
+                if must_wait || keys.iter().any(|&key| self.must_settle(key, io)) {
+                    self.hold = Some(Hold::Quiet);
+                    return Taken::Held;
+                }
+                if parts.len() as u64 > io.room() {
+                    // Half of them refused would be half a command.
+                    return match self.waits_in_vain() {
+                        true => {
+                            io.count_refused(Some(command), Full::InFlight.name());
+                            self.error(io, Full::InFlight.text())
+                        }
+                        false => Taken::Held,
+                    };
+                }
+                io.count(Some(command), 1);
+                self.send_parts(&parts, &keys, merge, io)
+            }
         }
     }
 
-    fn send_parts(&mut self, parts: &[Wire], merge: Merge, is_read: bool, io: &impl Io) -> Taken {
+    fn must_settle(&self, key: LaneKey, io: &impl Io) -> bool {
+        !self.is_pinned_at(key.shard) && io.must_settle(key)
+    }
+
+    /// Sends each part on the lanes of its key.
+    fn send_parts(&mut self, parts: &[Wire], keys: &[LaneKey], merge: Merge, io: &impl Io) -> Taken {
         let first = self.order.next_number();
         self.order.sent_parts(Gather::new(first, parts.len(), merge));
-        for (part, number) in parts.iter().zip(first..) {
-            let key = self.route(part.shard, is_read, io);
+        for ((part, &key), number) in parts.iter().zip(keys).zip(first..) {
             if let Err(refusal) = self.send_at((key, part.group), &part.bytes, Ticket::new(number), io) {
                 io.count_shed(refusal.name());
                 let line = refusal::line(refusal::refused(refusal));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use weir_analysis::redis::{
-    self, Args, Class, Command, FindKeys, Flags, KeyError, KeyFlags, Keys, RequestPolicy, ResponsePolicy,
+    self, Args, Categories, Class, Command, FindKeys, Flags, KeyError, KeyFlags, Keys, RequestPolicy, ResponsePolicy,
 };
 use weir_resp::encode;
 use weir_upstream::placement::Place;
@@ -32,9 +32,12 @@ pub(crate) struct Wire {
 }
 
 /// It may be answered by a replica: it reads the values of its keys and nothing else. The cursors of SCAN and its kin mean
-/// something to one server only.
+/// something to one server only, and a script is where SCRIPT LOAD put it: at the primary.
 pub(crate) fn may_read_elsewhere(command: &Command) -> bool {
-    command.flags.contains(Flags::READONLY) && !command.keys.is_empty() && !command.name.ends_with("scan")
+    command.flags.contains(Flags::READONLY)
+        && !command.keys.is_empty()
+        && !command.name.ends_with("scan")
+        && !command.categories.contains(Categories::SCRIPTING)
 }
 
 /// The positions of keys that decide the shard. A shard channel is one in a cluster only: else PUBLISH and SUBSCRIBE of all
@@ -87,7 +90,7 @@ pub(crate) fn destination(
     io: &impl Io,
 ) -> Result<Destination, Vec<u8>> {
     if command.name == "scan" {
-        return Ok(scan(request, io));
+        return scan(request, io);
     }
     if let Some(merge) = everywhere(command) {
         let shards = io.shards();
@@ -165,17 +168,20 @@ fn split(
 }
 
 /// One page of one shard: the cursor tells which. A cursor that is no number is for a server to refuse.
-fn scan(request: &Request<'_>, io: &impl Io) -> Destination {
+///
+/// # Errors
+/// The text to answer: there are fewer shards than when the scan began.
+fn scan(request: &Request<'_>, io: &impl Io) -> Result<Destination, Vec<u8>> {
     let cursor = std::str::from_utf8(request.text(1)).ok().and_then(|text| text.parse().ok());
     let shards = io.shards();
     let count = shards.len() as u16;
-    let Some((at, cursor)) = cursor.map(split_cursor) else { return Destination::One(None) };
-    let Some(&shard) = shards.get(usize::from(at)) else { return Destination::One(None) };
+    let Some((at, cursor)) = cursor.map(split_cursor).filter(|_| count > 0) else { return Ok(Destination::One(None)) };
+    let Some(&shard) = shards.get(usize::from(at)) else { return Err(refusal::SCAN_OF_LOST_SHARD.into()) };
     let cursor = cursor.to_string();
     let mut bytes = Vec::new();
     let args: Vec<&[u8]> =
         (0..request.argc()).map(|index| if index == 1 { cursor.as_bytes() } else { request.text(index) }).collect();
     encode::command(&mut bytes, args);
     let parts = vec![Wire { shard, group: None, bytes }];
-    Destination::Parts { parts, merge: Merge::Page { place: at, shards: count } }
+    Ok(Destination::Parts { parts, merge: Merge::Page { place: at, shards: count } })
 }

@@ -4,6 +4,7 @@ use weir_analysis::redis::{self, Args, Class, LocalCommand, Resolved};
 use weir_resp::{ProtocolError, RequestParser};
 
 use crate::{
+    access::is_acl,
     io::{Io, Ticket},
     lane::LaneKey,
     pin::{NoPin, PinReason},
@@ -67,6 +68,13 @@ impl State {
         if !self.is_authenticated {
             return Err(refusal::NO_AUTH.into());
         }
+        // A subcommand that is not here is not known, so neither is what the command may do: servers compare names up to the
+        // first NUL. ACL is the gateway's own where it has users.
+        let is_unnamed = command.container && request.arg(1).is_none();
+        let is_own = self.users.is_some() && (is_acl(command) || command.name == "acl");
+        if is_unnamed || is_own {
+            return Err(TOO_LARGE.into());
+        }
         if let Some(error) = self.refuse_large(Some(command), request, io) {
             return Err(error);
         }
@@ -119,6 +127,7 @@ impl State {
             self.hold = Some(Hold::Quiet);
             return 0;
         }
+        let pin = (pin.0, self.key_of_now(pin.1, io));
         if let Some(full) = io.full() {
             if !self.waits_in_vain() {
                 return 0;
@@ -148,6 +157,13 @@ impl State {
         self.is_rated = false;
         self.streaming = Some(Box::new(Streaming::Flowing));
         held
+    }
+
+    /// What was to go to the primary goes to who is it now.
+    fn key_of_now(&mut self, key: LaneKey, io: &impl Io) -> LaneKey {
+        let is_for_primary = key.shard == self.primary;
+        self.follow_primary(io);
+        if is_for_primary { LaneKey { shard: self.primary, ..key } } else { key }
     }
 
     fn refuse_stream(&mut self, held: usize, error: Vec<u8>, io: &impl Io) -> usize {

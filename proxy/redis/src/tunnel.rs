@@ -75,7 +75,8 @@ impl State {
             io.count_refused(Some(command), "unsupported_command");
             return self.error(io, refusal::NOT_OVER_SHARDS);
         }
-        if let Err(taken) = self.need_pin(PinReason::Monitor, self.key(), Some(command), io) {
+        let asked = self.need_room(Some(command), io);
+        if let Err(taken) = asked.and_then(|()| self.need_pin(PinReason::Monitor, self.key(), Some(command), io)) {
             return taken;
         }
         io.count(Some(command), 1);

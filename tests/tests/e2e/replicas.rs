@@ -141,6 +141,23 @@ fn reads_go_where_the_rule_says() {
     let calls = all.servers[1].calls("get");
     until_true("the replica to be read again", || good(&mut clients.1));
     assert!(all.servers[1].calls("get") > calls);
+    let calls = all.servers[1].calls("get");
+    until_true("the replica to be preferred again", || good(&mut clients.0) && all.servers[1].calls("get") > calls);
+}
+
+#[test]
+fn transactions_and_scripts_go_to_the_primary_wherever_it_stands_in_the_list() {
+    let all = Replicated::start(Kind::Redis, 1, None);
+    let endpoints = [&all.servers[1].address, &all.servers[0].address];
+    let gateway = Gateway::start(before(endpoints, "topology = \"replicated\"\nread_from = \"prefer_replica\""));
+    let mut client = gateway.connect();
+    client.expect(&["MULTI"], b"+OK\r\n");
+    client.expect(&["SET", "k", "1"], b"+QUEUED\r\n");
+    client.expect(&["EXEC"], b"*1\r\n+OK\r\n");
+    let sha = client.call(&["SCRIPT", "LOAD", "return redis.call('GET', KEYS[1])"]);
+    let sha = String::from_utf8_lossy(&sha[5..45]).into_owned();
+    client.expect(&["EVALSHA_RO", &sha, "1", "k"], b"$1\r\n1\r\n");
+    assert_eq!(all.servers[0].calls("exec"), 1);
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub struct MovedConnection {
     db: u32,
     version: u8,
     is_authenticated: bool,
+    is_restricted: bool,
     auth_failures: u32,
     wants_replies: bool,
     skips_next_reply: bool,
@@ -43,6 +44,7 @@ impl MovedConnection {
             db: details.db,
             version: details.version,
             is_authenticated: session.is_authenticated,
+            is_restricted: session.is_restricted,
             auth_failures: session.auth_failures,
             wants_replies: session.wants_replies,
             skips_next_reply: session.skips_next_reply,
@@ -66,6 +68,7 @@ impl MovedConnection {
         };
         Some(MovedSession {
             is_authenticated: self.is_authenticated,
+            is_restricted: self.is_restricted,
             auth_failures: self.auth_failures,
             wants_replies: self.wants_replies,
             skips_next_reply: self.skips_next_reply,
@@ -86,6 +89,7 @@ mod tests {
     fn session() -> MovedSession {
         MovedSession {
             is_authenticated: true,
+            is_restricted: true,
             auth_failures: 2,
             wants_replies: true,
             skips_next_reply: false,

@@ -99,15 +99,17 @@ impl Connection {
             return;
         }
         self.guarded(|| {
-            let mut session = self.session.borrow_mut();
-            session.on_push(frame, self);
-            let unread = self.output.buffered() + session.kept_pushes();
-            drop(session);
-            self.service.metrics.messages.inc();
+            let unread = self.output.buffered() + self.session.borrow().kept_pushes() + frame.len();
             if unread >= CHARGED_BYTES_MIN {
-                self.charge();
+                // Before it is copied: thousands of subscribers get the same large message in one turn.
+                self.charge(frame.len());
                 self.check_unread(unread as u64);
+                if self.ending.get().is_some() {
+                    return;
+                }
             }
+            self.session.borrow_mut().on_push(frame, self);
+            self.service.metrics.messages.inc();
         });
     }
 

@@ -67,13 +67,15 @@ impl Connection {
         if command.is_some_and(|command| matches!(command.class, Class::Local(_))) {
             self.log_access(&sample, 0, 0, false, None);
         } else {
-            let mut access = self.access.borrow_mut();
-            // A command that was chosen and then not sent leaves its record behind.
-            if access.back().is_some_and(|last| last.number.is_none()) {
-                access.pop_back();
-            }
-            access.push_back(sample);
+            self.access.borrow_mut().push_back(sample);
         }
+    }
+
+    /// A command that was chosen for the access log and then not sent must not lend its name to the next.
+    #[inline]
+    fn drop_unsent_sample(&self) {
+        let mut access = self.access.borrow_mut();
+        access.pop_back_if(|last| last.number.is_none());
     }
 
     fn hold_lane(
@@ -129,6 +131,7 @@ impl Io for Connection {
     fn begin_command(&self, sample: Sample) {
         self.parsed_at.set(sample.is_timed.then(Time::now));
         self.is_logged.set(sample.is_logged);
+        self.drop_unsent_sample();
     }
 
     #[inline]
@@ -181,7 +184,7 @@ impl Io for Connection {
     }
 
     fn shard_of(&self, group: u16) -> u16 {
-        self.upstream.borrow().slots().map_or(group, |slots| slots.owner(group))
+        self.upstream.borrow().shard_of(group)
     }
 
     fn keyless(&self) -> u16 {

@@ -40,7 +40,10 @@ impl Registry {
     fn on_frame(&mut self, shard: u16, frame: &[u8], io: &impl RegistryIo) -> Result<(), Violation> {
         match hear(frame) {
             Heard::Message { kind, name } => {
-                if let Some(entry) = self.names[kind as usize].get(name) {
+                // A server that the name has left may still hear the same messages by replication.
+                if let Some(entry) = self.names[kind as usize].get(name)
+                    && entry.at.shards().contains(&shard)
+                {
                     entry.listeners.iter().for_each(|&client| io.message(client, frame));
                 }
                 Ok(())

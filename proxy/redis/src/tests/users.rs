@@ -117,12 +117,50 @@ fn who_is_gone_or_switched_off_has_to_go() {
     assert_eq!(follow(&mut Scene::new(), Some(&[("alice", "on >x")])), UserChange::Ends);
 }
 
+/// Without users its old settings ask for no password: whoever waits with an open connection must not get in by it.
+#[test]
+fn who_could_not_do_everything_does_not_stay_when_the_users_go() {
+    let mut nobody = scene(&[("alice", "on >x ~* +@all")]);
+    assert_eq!(follow(&mut nobody, None), UserChange::Ends);
+    let mut restricted = scene(&[("default", "on nopass ~pub:* +@read")]);
+    assert_eq!(follow(&mut restricted, None), UserChange::Ends);
+    let settings = RedisListenerSettings { password: Some("secret".to_owned().into()), ..Default::default() };
+    let mut never_any = Scene::with(settings);
+    assert_eq!(follow(&mut never_any, None), UserChange::Stays, "a reload is no reason to go");
+}
+
+#[test]
+fn a_large_command_in_disguise_is_refused() {
+    let mut scene = scene(&[("default", "on nopass ~mine:* +@all -config")]);
+    let padding = format!("\0{}", "x".repeat(100_000));
+    for words in ["XINFO STREAM%\nPING", "XGROUP CREATE% other g $ MKSTREAM\nPING", "CONFIG SET% maxmemory 1\nPING"] {
+        let answer = scene.says(&words.replace('%', &padding));
+        assert_eq!(answer, "-ERR weir: command too large\r\n+PONG\r\n", "{words}");
+    }
+    let settings = RedisListenerSettings {
+        users: Some(users(&[("default", "on nopass ~* &* +@all")])),
+        admin_commands: true,
+        ..Default::default()
+    };
+    let rules = "+get ".repeat(30_000);
+    let answer = Scene::with(settings).says(&format!("ACL SETUSER evil on nopass {rules}\nPING"));
+    assert_eq!(answer, "-ERR weir: command too large\r\n+PONG\r\n");
+}
+
 #[test]
 fn a_subscriber_ends_with_its_channels() {
-    let mut scene = scene(&[("default", "on nopass &a &b +subscribe")]);
+    let mut scene = scene_of_subscriber();
     scene.says("SUBSCRIBE a");
     assert_eq!(follow(&mut scene, Some(&[("default", "on nopass &a &b &c +subscribe")])), UserChange::Stays);
     assert_eq!(follow(&mut scene, Some(&[("default", "on nopass &a +subscribe")])), UserChange::Ends);
+    // It is not confirmed yet.
+    let mut asking = scene_of_subscriber();
+    asking.blurts("SUBSCRIBE b");
+    assert_eq!(follow(&mut asking, Some(&[("default", "on nopass &a +subscribe")])), UserChange::Ends);
+}
+
+fn scene_of_subscriber() -> Scene {
+    scene(&[("default", "on nopass &a &b +subscribe")])
 }
 
 #[test]
