@@ -61,7 +61,7 @@ pub struct Lane {
     pub needs: &'static [Part],
     /// The body.
     pub body: fn(&Workspace) -> Result<Report>,
-    /// It runs beside its neighbours in the list that say so too: it waits more than it computes.
+    /// It runs beside the others of its family: it waits more than it computes.
     pub beside: bool,
 }
 
@@ -91,7 +91,12 @@ impl Outcome {
 impl Lane {
     /// Whether `word` of the command line names this lane or its family.
     pub fn is_named(&self, word: &str) -> bool {
-        self.name == word || self.name.split(':').next() == Some(word)
+        self.name == word || self.family() == word
+    }
+
+    /// The name without the member.
+    pub fn family(&self) -> &str {
+        self.name.split(':').next().unwrap_or(self.name)
     }
 
     /// Runs the body; an error of the body is a problem of the lane, not of the whole run.

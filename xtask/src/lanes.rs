@@ -84,28 +84,28 @@ const LANES: &[Lane] = &[
         about: "redis-py: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Python],
         body: clients::python,
-        beside: false,
+        beside: true,
     },
     Lane {
         name: "clients:node",
         about: "ioredis: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Node],
         body: clients::node,
-        beside: false,
+        beside: true,
     },
     Lane {
         name: "clients:go",
         about: "go-redis: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Go],
         body: clients::go,
-        beside: false,
+        beside: true,
     },
     Lane {
         name: "clients:java",
         about: "Jedis and Lettuce: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Java],
         body: clients::java,
-        beside: false,
+        beside: true,
     },
     Lane {
         name: "suites:redis",
@@ -155,7 +155,7 @@ pub fn run(workspace: &Workspace, names: &[&str]) -> Result<ExitCode> {
         LANES.iter().filter(|lane| names.is_empty() || names.iter().any(|name| lane.is_named(name))).collect();
     let started = Instant::now();
     let mut outcomes: Vec<Outcome> = Vec::new();
-    for lanes in chosen.chunk_by(|one, next| one.beside && next.beside) {
+    for lanes in chosen.chunk_by(|one, next| one.beside && next.beside && one.family() == next.family()) {
         // Set-up installs packages, which cannot be done twice at a time.
         let ready: Vec<Result<()>> = lanes.iter().map(|lane| setup::run(workspace, lane.needs)).collect();
         outcomes.extend(thread::scope(|scope| {
