@@ -310,6 +310,7 @@ impl Connection {
                 if !connection.session.borrow_mut().settle_user(moved, &*connection) {
                     connection.end("user_removed");
                 }
+                connection.check_database();
             }
             None => connection.session.borrow_mut().arrive(&*connection),
         }
@@ -541,6 +542,14 @@ impl Connection {
             *self.upstream.borrow_mut() = current;
             self.shared.take();
             self.move_subscriptions();
+            self.check_database();
+        }
+    }
+
+    /// Who is in a database that is not there any more cannot be served: every lane would be refused its SELECT.
+    fn check_database(&self) {
+        if self.session.try_borrow().is_ok_and(|session| !session.has_database(self)) {
+            self.end("database_removed");
         }
     }
 

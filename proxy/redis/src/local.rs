@@ -84,6 +84,11 @@ impl State {
         if db < self.settings.databases { Ok(db) } else { Err(refusal::DB_RANGE) }
     }
 
+    /// The upstream has the database that the client is in; another one, or other settings, may not.
+    pub(crate) fn has_database(&self, io: &impl Io) -> bool {
+        self.db == 0 || (self.db < self.settings.databases && io.topology().is_none())
+    }
+
     fn select(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
         match self.parse_db(request.text(1), io) {
             Err(text) => self.error(io, text),

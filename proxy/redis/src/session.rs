@@ -450,6 +450,11 @@ impl Session {
         if self.state.is_sharded { self.state.order.kept_bytes() } else { 0 }
     }
 
+    /// See [`State::has_database`].
+    pub(crate) fn has_database(&self, io: &impl Io) -> bool {
+        self.state.has_database(io)
+    }
+
     /// Holds because the core is full.
     pub fn waits_for_room(&self) -> bool {
         self.state.hold == Some(Hold::Room)

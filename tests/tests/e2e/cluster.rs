@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use weir_tests::client::Client;
 use weir_tests::cluster::Cluster;
+use weir_tests::deadline::until_true;
 use weir_tests::gateway::{Config, Gateway};
-use weir_tests::server::Kind;
+use weir_tests::server::{Kind, Server};
 use weir_tests::stream::Address;
 use weir_tests::wire::{bulk, bulk_array, encode, shown};
 
 const KEYS: usize = 500;
+/// A connection that ends, ends sooner.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn before(cluster: &Cluster) -> Gateway {
     // Two seeds: the gateway finds the others.
@@ -21,6 +24,25 @@ fn before(cluster: &Cluster) -> Gateway {
         .upstream("topology = \"cluster\"")
         .upstream("[upstream.health]\ninterval = \"100ms\"\ntimeout = \"100ms\"");
     Gateway::start(config)
+}
+
+/// A cluster has one database: whoever is in another one cannot go on.
+#[test]
+fn a_reload_to_a_cluster_ends_who_is_in_another_database() {
+    let (cluster, server) = (Cluster::start(Kind::Redis, 3, 0), Server::start(Kind::Redis));
+    let gateway = Gateway::start(Config::to(&server.address).upstream("topology = \"fixed\""));
+    let (mut third, mut first) = (gateway.connect(), gateway.connect());
+    third.expect(&["SELECT", "3"], b"+OK\r\n");
+    first.expect(&["SET", "k", "1"], b"+OK\r\n");
+    let text = std::fs::read_to_string(&gateway.file).expect("the file");
+    let node = cluster.addresses().next().expect("a node");
+    let text = text.replace(&server.address.text(), &node.text()).replace("\"fixed\"", "\"cluster\"");
+    std::fs::write(&gateway.file, text).expect("written");
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").json()["outcome"], "applied");
+    let is_refused = || third.try_send(&encode(&["GET", "k"])).is_err() || third.try_reply(PATIENCE).is_err();
+    until_true("the other database to be missed", is_refused);
+    gateway.wait_metric("weir_connections_closed_total", &[("reason", "database_removed")], 1.0);
+    until_true("the first to be at the cluster", || first.call(&["GET", "k"]) == b"$-1\r\n");
 }
 
 #[test]

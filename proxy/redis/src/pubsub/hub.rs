@@ -111,7 +111,7 @@ impl Hub {
     pub(crate) fn leave(&self, client: usize) {
         self.clients.borrow_mut()[client] = None;
         self.registry.borrow_mut().leave(client, self);
-        self.publish();
+        self.tell_counts();
     }
 
     /// See [`Registry::subscribe`].
@@ -132,7 +132,7 @@ impl Hub {
             }
         }
         self.registry.borrow_mut().subscribe(client, kind, names, self);
-        self.publish();
+        self.tell_counts();
         self.watch();
         Ok(())
     }
@@ -140,14 +140,14 @@ impl Hub {
     /// As [`Hub::subscribe`], for a client that has these subscriptions already, at another upstream.
     pub(crate) fn adopt(&self, client: usize, held: &[(Kind, Name)]) {
         self.registry.borrow_mut().adopt(client, held, self);
-        self.publish();
+        self.tell_counts();
         self.watch();
     }
 
     /// See [`Registry::unsubscribe`].
     pub(crate) fn unsubscribe(&self, client: usize, kind: Kind, names: &[Name]) -> bool {
         let is_done = self.registry.borrow_mut().unsubscribe(client, kind, names, self);
-        self.publish();
+        self.tell_counts();
         is_done
     }
 
@@ -169,7 +169,7 @@ impl Hub {
     }
 
     /// Tells how many names are subscribed where.
-    fn publish(&self) {
+    fn tell_counts(&self) {
         let Some(upstream) = self.upstream.upgrade() else { return };
         let registry = self.registry.borrow();
         for &shard in self.lines.borrow().keys() {
@@ -225,7 +225,7 @@ impl Hub {
             unused: UNUSED_MAX,
         };
         self.registry.borrow_mut().look(patience, &refusal::line(refusal::refused(Refusal::Unreachable)), self);
-        self.publish();
+        self.tell_counts();
         self.registry.borrow().clients() > 0 || !self.lines.borrow().is_empty()
     }
 
@@ -280,7 +280,7 @@ impl Hub {
         let line = Line { sender: Some(lane.sender()), is_resp3, ending: None };
         self.lines.borrow_mut().insert(shard, line);
         self.registry.borrow_mut().opened(shard, self);
-        self.publish();
+        self.tell_counts();
         let mut chunks = 0;
         let cause = loop {
             let Some(chunk) = lane.receive().await else { break LossCause::Closed };
@@ -310,7 +310,7 @@ impl Hub {
         let patience = if is_hopeless { Duration::ZERO } else { upstream.settings().lane_wait_timeout };
         self.leave_home(upstream, shard);
         self.registry.borrow_mut().refuse_waiting(shard, patience, &line, self);
-        self.publish();
+        self.tell_counts();
     }
 
     /// The node of the classic channels is gone: any other will do.
