@@ -217,7 +217,7 @@ async fn feed_watchdog(gateway: Arc<Gateway>) {
             return;
         }
         if !gateway.has_stalled_worker() {
-            systemd::notify("WATCHDOG=1");
+            systemd::mention("WATCHDOG=1");
         }
         tokio::time::sleep(interval).await;
     }

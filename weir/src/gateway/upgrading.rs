@@ -220,7 +220,7 @@ impl Gateway {
         let limit = self.snapshot().upgrade.timeout;
         let restart_epoch = self.restart_epoch() + 1;
         tracing::info!(program = %program.path().display(), ?limit, "upgrading: starting the new process");
-        systemd::notify("STATUS=upgrading: the new process starts");
+        systemd::mention("STATUS=upgrading: the new process starts");
         let listening = lock(&self.listening).clone();
         let sockets =
             self.sockets_to_hand_over(&listening).map_err(|error| format!("cannot copy a socket: {error}"))?;
@@ -252,7 +252,7 @@ impl Gateway {
         if let Some(admin) = self.upgrading.admin.get() {
             admin.stopper.stop();
         }
-        systemd::notify(&format!("MAINPID={pid}"));
+        systemd::tell(&format!("MAINPID={pid}"));
         Ok(Upgraded::Done { pid, restart_epoch })
     }
 
@@ -329,7 +329,7 @@ impl Gateway {
     /// Tells the service manager that this process serves, and how.
     pub fn tell_ready(&self) {
         let generation = self.snapshot().generation;
-        systemd::notify(&format!(
+        systemd::tell(&format!(
             "READY=1\nSTATUS=serving: configuration generation {generation}, restart epoch {}",
             self.restart_epoch()
         ));
