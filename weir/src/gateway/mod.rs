@@ -34,7 +34,7 @@ use weir_telemetry::{Registry, SharedGauge, catalog, log::log_ring};
 use self::{
     core::CoreSetup,
     listening::{Sockets, bind_new},
-    plan::{Mail, Plan},
+    plan::{Mail, Plan, TlsContexts},
     upgrading::Upgrading,
 };
 use crate::{systemd, upgrade::Inheritance};
@@ -115,7 +115,7 @@ impl Gateway {
         let cpus = net::allowed_cpus();
         let count = snapshot.runtime.workers.unwrap_or(cpus.len()).max(1);
         let admission = Admission::new(snapshot.limits.connections, snapshot.limits.connections_per_source);
-        let plan = Arc::new(Plan::new(snapshot.clone(), &admission, None)?);
+        let plan = Arc::new(Plan::new(snapshot.clone(), TlsContexts::read(&snapshot)?, &admission, None));
         let sockets = bind_new(&snapshot, None, &mut inheritance.listeners, count)?;
         let bytes = Budget::new(snapshot.limits.buffered_bytes);
         let table = ConnectionTable::new(count);
@@ -296,15 +296,17 @@ impl Gateway {
         change.needs_restart = diff(&self.first, &next).needs_restart;
         let next = fit_descriptors(next, self.descriptors).published(current.snapshot.generation + 1);
         let bound = bind_new(&next, Some(&current.snapshot), &mut Inherited::new(), self.mailboxes.len());
+        // All that can fail comes before the plan, which changes the limits of listeners that stay.
         let prepared = bound.and_then(|sockets| {
-            let plan = Plan::new(next.clone(), &self.admission, Some(&current))?;
+            let tls = TlsContexts::read(&next)?;
             sockets.values().try_for_each(|sockets| sockets.listen())?;
-            Ok((plan, sockets))
+            Ok((tls, sockets))
         });
-        let (plan, sockets) = match prepared {
+        let (tls, sockets) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Reloaded::Refused(error),
         };
+        let plan = Plan::new(next.clone(), tls, &self.admission, Some(&current));
         self.bytes.set_limit(next.limits.buffered_bytes);
         let mut listening = lock(&self.listening);
         listening.retain(|name, _| next.listener(name).is_some());
