@@ -186,6 +186,11 @@ impl Gateway {
         until(what, WAIT, || (self.metrics().sum_where(name, labels) >= at_least).then_some(()));
     }
 
+    /// Waits until these words are in the log, which a thread of its own writes.
+    pub fn wait_log(&self, words: &str) {
+        until(format!("`{words}` in the log"), WAIT, || self.process.log().contains(words).then_some(()));
+    }
+
     /// Waits until every gauge of [`GAUGES_AT_REST`] is zero: all permits are back.
     ///
     /// # Panics

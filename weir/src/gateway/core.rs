@@ -105,11 +105,11 @@ pub async fn run(setup: CoreSetup) {
                     if movable.contains(name) {
                         let (name, departures) = (name.clone(), departures.clone());
                         // Whoever takes them lives as long as this worker.
-                        let mover = move |departure| drop(departures.send((name.clone(), departure)));
+                        let mover = move |departure| departures.push(name.clone(), departure);
                         door.service.move_away(std::rc::Rc::new(mover));
                     }
                 }),
-                Mail::Reached(worker) => drop(worker),
+                Mail::Reached(mark) => drop(mark),
                 Mail::Drain(drain) => core.each_door(|door| door.service.drain(drain)),
                 Mail::Stop => {
                     core.stop().await;

@@ -1,8 +1,10 @@
-//! The gateway as a whole: workers, the plan they run, reload and drain. All of it on the control thread.
+//! The gateway as a whole: workers, the plan they run, and reload. All of it on the control thread.
 
 mod admin;
 mod core;
+mod departures;
 mod door;
+mod drain;
 mod knee;
 mod listening;
 mod log;
@@ -17,7 +19,7 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU8, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use arc_swap::ArcSwap;
@@ -28,11 +30,12 @@ use weir_base::{
 use weir_config::{Change, Diagnostics, Snapshot, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, net};
 use weir_listener::{Admission, ConnectionTable};
-use weir_redis::{CoreShare, Drain};
+use weir_redis::CoreShare;
 use weir_telemetry::{Registry, SharedGauge, catalog, log::log_ring};
 
 use self::{
     core::CoreSetup,
+    departures::Departures,
     listening::{Sockets, bind_new},
     plan::{Mail, Plan, TlsContexts},
     upgrading::Upgrading,
@@ -40,9 +43,6 @@ use self::{
 use crate::{systemd, upgrade::Inheritance};
 
 pub use self::{listening::Inherited, upgrading::Upgraded};
-
-/// How long the background threads may take to end: a log that takes no more lines must not hold the process.
-const BACKGROUND_END: Duration = Duration::from_secs(1);
 
 /// Where the process stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub struct Gateway {
     reloading: Mutex<()>,
     stopping: Arc<AtomicBool>,
     background: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// What is on its way to the new process, after an upgrade.
+    departures: Mutex<Option<Departures>>,
     listening: Mutex<Sockets>,
     generation: SharedGauge,
     /// Who may ask the admin server; set once it runs.
@@ -168,6 +170,7 @@ impl Gateway {
             reloading: Mutex::new(()),
             stopping: Arc::default(),
             background: Mutex::default(),
+            departures: Mutex::default(),
             listening: Mutex::new(sockets),
             generation,
             access: OnceLock::new(),
@@ -255,7 +258,7 @@ impl Gateway {
     pub fn reload(&self) -> Reloaded {
         let _one = lock(&self.reloading);
         systemd::reloading();
-        let outcome = match self.upgrading.is_under_way() {
+        let outcome = match self.is_upgrade_under_way() {
             // The new process has read the file as it was, and has the sockets as they were.
             true => Reloaded::Refused(io::Error::other("an upgrade is under way")),
             false => self.try_reload(),
@@ -350,6 +353,16 @@ impl Gateway {
         self.registry.shared().gauge(&catalog::DRAIN_STATE, &[]).set(state);
     }
 
+    /// True from the order to stop on.
+    fn is_ending(&self) -> bool {
+        !matches!(self.phase(), Phase::Starting | Phase::Serving)
+    }
+
+    /// True while the service manager may hear of this process that it serves: another one does after an upgrade.
+    fn is_the_service(&self) -> bool {
+        !self.is_ending() && !self.is_handed_over()
+    }
+
     /// True if a worker has not ended its turn for so long that it is taken for stuck.
     pub fn has_stalled_worker(&self) -> bool {
         let now = weir_base::time::Time::now();
@@ -359,80 +372,6 @@ impl Gateway {
     /// Connections open on all workers.
     pub fn connections(&self) -> usize {
         self.states.iter().map(|state| state.connections.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Asks for a drain; [`Gateway::drain`] is then run by whoever waits for [`Gateway::drain_asked`].
-    pub fn ask_drain(&self) {
-        self.is_drain_asked.store(true, Ordering::Relaxed);
-        self.drain_asked.notify_one();
-    }
-
-    /// Waits until a drain is asked for.
-    pub async fn drain_asked(&self) {
-        self.drain_asked.notified().await;
-    }
-
-    /// Ends the gateway in order: readiness false, settle, stop accepting, let exchanges finish within the limit, cut the
-    /// rest. How many connections were cut. After an upgrade another process accepts already.
-    pub async fn drain(&self) -> usize {
-        let settings = self.snapshot().drain.clone();
-        *lock(&self.drain_begun) = Some(Instant::now());
-        self.set_phase(Phase::Settling);
-        if self.is_handed_over() {
-            tracing::info!(timeout = ?settings.timeout, "handed over, draining");
-        } else {
-            systemd::stopping();
-            tracing::info!(settle = ?settings.settle, timeout = ?settings.timeout, "draining");
-            tokio::time::sleep(settings.settle).await;
-            self.tell(|| Mail::StopAccepting);
-        }
-        self.set_phase(Phase::Draining);
-        self.tell(|| Mail::Drain(Drain::Gentle));
-        let begun = Instant::now();
-        // Until each has stopped accepting, that there is no connection does not mean that none comes.
-        let _ = tokio::time::timeout(settings.timeout, self.all_reached()).await;
-        let mut is_firm = false;
-        while self.connections() > 0 && begun.elapsed() < settings.timeout {
-            if !is_firm && begun.elapsed() > settings.timeout / 2 {
-                is_firm = true;
-                self.tell(|| Mail::Drain(Drain::Firm));
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        self.set_phase(Phase::Drained);
-        let took = begun.elapsed();
-        self.stop();
-        // Counted by the workers as they cut: a connection that only lingers after its last reply is not among them.
-        let counted = self.registry.read().counter("weir_drain_cut_total", &[("cut", "connection")]);
-        let cut = counted.unwrap_or(0) as usize;
-        tracing::info!(cut, ?took, "drained");
-        cut
-    }
-
-    /// Ends the workers and the background threads now.
-    pub fn stop(&self) {
-        self.tell(|| Mail::Stop);
-        for worker in lock(&self.workers).drain(..) {
-            if let Err(error) = worker.join() {
-                tracing::error!(%error, "worker");
-            }
-        }
-        self.stopping.store(true, Ordering::Relaxed);
-        let deadline = Instant::now() + BACKGROUND_END;
-        for thread in lock(&self.background).drain(..) {
-            while !thread.is_finished() && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-    }
-
-    /// Waits until every worker has done what it was told.
-    async fn all_reached(&self) {
-        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
-        self.tell(|| Mail::Reached(sender.clone()));
-        drop(sender);
-        // Nothing is sent: the channel ends with its last sender.
-        let _ = receiver.recv().await;
     }
 
     fn tell(&self, mail: impl Fn() -> Mail) {

@@ -1,19 +1,14 @@
 //! What the control thread hands to the workers: a snapshot with everything that only the control thread can make.
 
-use std::{
-    collections::HashMap,
-    io,
-    os::fd::OwnedFd,
-    sync::{Arc, mpsc},
-};
+use std::{collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, tls};
 use weir_listener::{Admission, ConnectionPermit, ListenerAdmission};
-use weir_redis::{Departure, Drain, ListenerShare, MovedSession};
+use weir_redis::{Drain, ListenerShare, MovedSession};
 use weir_upstream::Health;
 
-use super::listening::OwnSockets;
+use super::{departures::DepartureQueue, listening::OwnSockets};
 
 /// A configuration ready to run: files read, addresses bound, budgets made.
 pub struct Plan {
@@ -46,9 +41,9 @@ pub enum Mail {
     Adopt { listener: Arc<str>, arrival: Box<Arrival>, permit: ConnectionPermit },
     /// Accept no more, for another process does; on the `untaken` listeners as after [`Mail::StopAccepting`]. Connections of
     /// the `movable` ones go to that process.
-    HandOver { untaken: Arc<[Arc<str>]>, movable: Arc<[Arc<str>]>, departures: mpsc::Sender<(Arc<str>, Departure)> },
-    /// Nothing to do: the sender, dropped, tells that all mail before has been done.
-    Reached(tokio::sync::mpsc::Sender<()>),
+    HandOver { untaken: Arc<[Arc<str>]>, movable: Arc<[Arc<str>]>, departures: DepartureQueue },
+    /// Nothing to do: dropped, it tells that all mail before has been done.
+    Reached(Arc<()>),
     /// End the sessions.
     Drain(Drain),
     /// End what is left, and the worker.
