@@ -6,6 +6,7 @@ use clap::Args;
 use tokio::{
     runtime::Runtime,
     signal::unix::{Signal, SignalKind, signal},
+    task::JoinSet,
 };
 use weir_admin::AdminServer;
 use weir_config::{LogFormat, Snapshot};
@@ -55,6 +56,8 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
     gateway.tell_ready();
     runtime.block_on(until_stopped(&gateway, orders, stops));
     server.stop();
+    // A reload that waits for a name server does not hold up the end.
+    runtime.shutdown_background();
     Ok(())
 }
 
@@ -201,9 +204,12 @@ fn announce(gateway: &Gateway, server: &AdminServer) {
 /// Serves signals until the gateway has drained.
 async fn until_stopped(gateway: &Arc<Gateway>, mut orders: Orders, mut stops: Stops) {
     tokio::spawn(feed_watchdog(gateway.clone()));
+    let mut reloads = JoinSet::new();
     loop {
         tokio::select! {
-            _ = orders.reload.recv() => reload(gateway).await,
+            // One at a time; what is ordered meanwhile is one more.
+            _ = orders.reload.recv(), if reloads.is_empty() => reload(gateway, &mut reloads),
+            Some(_) = reloads.join_next() => {}
             _ = orders.upgrade.recv() => upgrade(gateway),
             () = stops.next() => break,
             () = gateway.drain_asked() => break,
@@ -244,10 +250,10 @@ async fn feed_watchdog(gateway: Arc<Gateway>) {
     }
 }
 
-/// A reload reads files, so it runs beside the control thread.
-async fn reload(gateway: &Arc<Gateway>) {
+/// A reload reads files and resolves names, so it runs beside the control thread, which serves other signals meanwhile.
+fn reload(gateway: &Arc<Gateway>, reloads: &mut JoinSet<()>) {
     let gateway = gateway.clone();
-    let _ = tokio::task::spawn_blocking(move || drop(gateway.reload())).await;
+    reloads.spawn_blocking(move || drop(gateway.reload()));
 }
 
 /// Lines of the program's own log that wait to be written; more are dropped. The queue is laid out at start, 32 bytes each:

@@ -19,7 +19,7 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU8, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
@@ -43,6 +43,12 @@ use self::{
 use crate::{systemd, upgrade::Inheritance};
 
 pub use self::{listening::Inherited, upgrading::Upgraded};
+
+/// How long a reload waits until all workers run the new configuration. Default: as long as a worker may be busy without being
+/// taken for stuck.
+const APPLY_WAIT: Duration = watch::STALL;
+
+const ENDING: &str = "this process drains and ends";
 
 /// Where the process stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,14 +260,15 @@ impl Gateway {
         lock(&self.listening).get(listener).map(|sockets| sockets.address())
     }
 
-    /// Reads the file again; if it is good, the workers run it from their next turn on.
+    /// Reads the file again; if it is good, the workers run it when this returns.
     pub fn reload(&self) -> Reloaded {
         let _one = lock(&self.reloading);
-        systemd::reloading();
-        let outcome = match self.is_upgrade_under_way() {
-            // The new process has read the file as it was, and has the sockets as they were.
-            true => Reloaded::Refused(io::Error::other("an upgrade is under way")),
-            false => self.try_reload(),
+        if self.is_the_service() {
+            systemd::reloading();
+        }
+        let outcome = match self.refusal_to_reload() {
+            Some(reason) => Reloaded::Refused(io::Error::other(reason)),
+            None => self.try_reload(),
         };
         let label = match &outcome {
             Reloaded::Applied(_) => "applied",
@@ -283,6 +290,17 @@ impl Gateway {
         outcome
     }
 
+    fn refusal_to_reload(&self) -> Option<&'static str> {
+        if self.is_handed_over() {
+            return Some("this process has handed over to another; reload that one");
+        }
+        if self.is_ending() {
+            return Some(ENDING);
+        }
+        // The new process has read the file as it was, and has the sockets as they were.
+        self.is_upgrade_under_way().then_some("an upgrade is under way")
+    }
+
     fn try_reload(&self) -> Reloaded {
         let Some(path) = &self.source else { return Reloaded::Unchanged };
         let running = Running { workers: self.mailboxes.len(), level: self.registry.level() };
@@ -290,6 +308,10 @@ impl Gateway {
             Ok(next) => next,
             Err(diagnostics) => return Reloaded::Rejected(diagnostics),
         };
+        // Name servers may have taken long.
+        if self.is_ending() {
+            return Reloaded::Refused(io::Error::other(ENDING));
+        }
         let current = self.plan.load_full();
         let mut change = diff(&current.snapshot, &next);
         if change.is_empty() {
@@ -323,7 +345,22 @@ impl Gateway {
         }
         self.plan.store(Arc::new(plan));
         self.publish(&sockets);
+        self.wait_applied();
         Reloaded::Applied(change)
+    }
+
+    /// Waits until every worker runs what was published: who is told that a reload was applied meets it.
+    fn wait_applied(&self) {
+        let (reached, begun) = (self.ask_reached(), Instant::now());
+        while !reached.is_all() {
+            if begun.elapsed() > APPLY_WAIT {
+                return tracing::warn!(
+                    waited = ?APPLY_WAIT,
+                    "a worker does not run the new configuration yet; it will when its turn ends"
+                );
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Lets reloads change who may ask the admin server.
