@@ -25,7 +25,8 @@ struct Shared {
 
 /// A process-wide exact budget. Clones share the count.
 ///
-/// Exact: at no time are more units out than the limit that was in force when the last of them was taken.
+/// Exact: at no time are more units out than the limit that was in force when the last of them was taken, but for those of
+/// [`acquire_over`](Budget::acquire_over).
 /// Lowering the limit below what is in use takes nothing away; new permits wait until use has fallen.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Shared>);
@@ -47,6 +48,12 @@ impl Budget {
     #[must_use = "the units are given back when the permit is dropped"]
     pub fn try_acquire_many(&self, units: u64) -> Option<Permit> {
         self.take(units).then(|| Permit { budget: self.clone(), units })
+    }
+
+    /// One unit, also beyond the limit: for what is there already and can only be counted. Others wait until use has fallen.
+    pub fn acquire_over(&self) -> Permit {
+        self.0.in_use.fetch_add(1, Ordering::Relaxed);
+        Permit { budget: self.clone(), units: 1 }
     }
 
     /// Units out right now.
@@ -240,6 +247,16 @@ mod tests {
         let third = budget.try_acquire().unwrap();
         drop((second, third));
         assert_eq!(budget.in_use(), 0);
+    }
+
+    #[test]
+    fn what_is_there_anyway_is_counted_beyond_the_limit() {
+        let budget = Budget::new(1);
+        let out: Vec<_> = (0..3).map(|_| budget.acquire_over()).collect();
+        assert_eq!(budget.in_use(), 3);
+        assert!(budget.try_acquire().is_none());
+        drop(out);
+        assert!(budget.try_acquire().is_some());
     }
 
     #[test]

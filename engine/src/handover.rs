@@ -38,6 +38,13 @@ pub enum Received {
 #[derive(Debug)]
 pub struct Channel(OwnedFd);
 
+/// The second end of [`Channel::pair`], for who stays in this process.
+impl From<OwnedFd> for Channel {
+    fn from(end: OwnedFd) -> Self {
+        Self(end)
+    }
+}
+
 impl Channel {
     /// A pair: this process keeps the first end, the second is for the standard input of another.
     ///
@@ -78,7 +85,7 @@ impl Channel {
     ///
     /// # Errors
     /// `InvalidInput` for a message that is too large; `WouldBlock` when the patience is over and the other end has not read;
-    /// else as `sendmsg(2)`, `BrokenPipe` above all.
+    /// else as `sendmsg(2)`: `BrokenPipe` if the other end is closed, `ConnectionReset` if it was closed with messages unread.
     pub fn send(&self, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         if message.len() > MESSAGE_BYTES_MAX || descriptors.len() > DESCRIPTORS_MAX {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the message is too large"));
@@ -102,12 +109,14 @@ impl Channel {
         let mut bytes = vec![0; MESSAGE_BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut is_reset = false;
         let got = loop {
             let mut parts = [IoSliceMut::new(&mut bytes)];
             match recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return Ok(Received::Nothing),
-                // A process that was killed with messages unread.
+                // It ended with messages unread. The kernel says so once, in front of what it had sent before its end.
+                Err(rustix::io::Errno::CONNRESET) if !is_reset => is_reset = true,
                 Err(rustix::io::Errno::CONNRESET) => return Ok(Received::End),
                 other => break other?,
             }
@@ -173,6 +182,26 @@ mod tests {
         drop(ours);
         assert!(matches!(theirs.receive(), Ok(Received::End)));
         assert_eq!(theirs.send(b"x", &[]).expect_err("nobody there").kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn last_words_are_heard_of_an_end_that_had_not_read_everything() {
+        let null = std::fs::File::open("/dev/null").expect("there");
+        let (ours, theirs) = pair();
+        ours.send(b"never read", &[]).expect("sent");
+        theirs.send(b"why", &[null.as_fd()]).expect("sent");
+        drop(theirs);
+        let Ok(Received::Message(message, descriptors)) = ours.receive() else { panic!("its last words") };
+        assert_eq!((message.as_slice(), descriptors.len()), (b"why".as_slice(), 1));
+        assert!(matches!(ours.receive(), Ok(Received::End)));
+        // Who speaks first is told of the reset, and then hears the same.
+        let (ours, theirs) = pair();
+        ours.send(b"never read", &[]).expect("sent");
+        theirs.send(b"why", &[]).expect("sent");
+        drop(theirs);
+        assert_eq!(ours.send(b"more", &[]).expect_err("nobody there").kind(), io::ErrorKind::ConnectionReset);
+        assert!(matches!(ours.receive(), Ok(Received::Message(message, _)) if message == b"why"));
+        assert!(matches!(ours.receive(), Ok(Received::End)));
     }
 
     #[test]

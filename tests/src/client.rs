@@ -122,6 +122,11 @@ impl Client {
         }
     }
 
+    /// Whether bytes have come that were not returned: the beginning of a reply.
+    pub fn has_partial_reply(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
     /// Reads once, until `deadline` at most.
     fn fill(&mut self, deadline: Instant) -> Result<(), End> {
         let mut chunk = [0; 64 * 1024];

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use crate::admin::Admin;
 use crate::client::Client;
+use crate::cluster::Cluster;
 use crate::deadline::{WAIT, until};
 use crate::metrics::Metrics;
 use crate::port;
@@ -93,6 +94,17 @@ impl Gateway {
     /// In front of a server, with the smallest configuration and one worker.
     pub fn before(server: &Server) -> Self {
         Self::start(Config::to(&server.address))
+    }
+
+    /// In front of a cluster, with two workers.
+    pub fn before_cluster(cluster: &Cluster) -> Self {
+        // Two seeds: the gateway finds the others.
+        let seeds: Vec<&Address> = cluster.addresses().take(2).collect();
+        let config = Config::to_all(seeds)
+            .workers(2)
+            .upstream("topology = \"cluster\"")
+            .upstream("[upstream.health]\ninterval = \"100ms\"\ntimeout = \"100ms\"");
+        Self::start(config)
     }
 
     /// Starts and waits until it is ready.
@@ -184,6 +196,11 @@ impl Gateway {
     pub fn wait_metric(&self, name: &str, labels: &[(&str, &str)], at_least: f64) {
         let what = format!("{name}{labels:?} >= {at_least}");
         until(what, WAIT, || (self.metrics().sum_where(name, labels) >= at_least).then_some(()));
+    }
+
+    /// Waits until these words are in the log, which a thread of its own writes.
+    pub fn wait_log(&self, words: &str) {
+        until(format!("`{words}` in the log"), WAIT, || self.process.log().contains(words).then_some(()));
     }
 
     /// Waits until every gauge of [`GAUGES_AT_REST`] is zero: all permits are back.

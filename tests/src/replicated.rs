@@ -15,7 +15,7 @@ use crate::wire::bulk_array;
 /// For a replica to have its data; the first of a server takes a second.
 const SYNC: Duration = Duration::from_secs(30);
 /// After this a silent server is taken for dead (`down-after-milliseconds`).
-const DOWN_AFTER_MS: u32 = 500;
+const DOWN_AFTER_MS: u32 = 2_000;
 
 /// The first is the primary at the start.
 pub struct Replicated {

@@ -6,10 +6,11 @@ use tempfile::TempDir;
 
 use crate::certificate::Certificates;
 use crate::client::Client;
+use crate::deadline::{WAIT, until, until_true};
 use crate::port;
 use crate::process::Process;
-use crate::stream::Address;
-use crate::wire::bulk;
+use crate::stream::{Address, Stream};
+use crate::wire::{bulk, encode};
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,8 @@ pub struct Options {
     pub tls: bool,
     /// With `tls`: demand a client certificate.
     pub tls_clients: bool,
+    /// Keep its files in memory, where there is such a folder: it then never waits for a disk.
+    pub in_memory: bool,
     /// More command-line words, e.g. `--maxmemory 10mb`.
     pub flags: Vec<String>,
 }
@@ -111,7 +114,7 @@ impl Server {
     /// # Panics
     /// If the program is missing or does not come up.
     pub fn start_with(kind: Kind, options: Options) -> Self {
-        let folder = tempfile::Builder::new().prefix("weir-server-").tempdir().expect("a temporary folder");
+        let folder = folder(options.in_memory);
         let (address, mut words) = listen_words(kind, &options, &folder);
         let mut certificates = None;
         let mut tls_address = None;
@@ -195,13 +198,42 @@ impl Server {
         client
     }
 
+    /// Stops the process until what is returned is dropped: it takes what comes, and answers nobody.
+    ///
+    /// # Panics
+    /// If it does not stop.
+    pub fn freeze(&self) -> Frozen<'_> {
+        self.process.signal("STOP");
+        let stat = format!("/proc/{}/stat", self.process.id());
+        until_true("the server to stand still", || {
+            std::fs::read_to_string(&stat).is_ok_and(|text| text.contains(") T "))
+        });
+        Frozen(&self.process)
+    }
+
+    /// A section of INFO. Who makes a server a replica may end all of its connections (sentinels do), this one too: it is then
+    /// asked again.
+    fn section(&self, section: &str) -> String {
+        until(format!("INFO {section}"), WAIT, || {
+            let mut client = Client::over(Stream::connect(&self.address).ok()?);
+            let mut ask = |words: &[&str]| {
+                client.try_send(&encode(words)).ok()?;
+                client.try_reply(WAIT).ok()
+            };
+            if let Some(password) = &self.options.password {
+                ask(&["AUTH", password])?;
+            }
+            let reply = ask(&["INFO", section])?;
+            Some(String::from_utf8_lossy(&bulk(&reply)).into_owned())
+        })
+    }
+
     /// One field of INFO, as text.
     ///
     /// # Panics
     /// If the field is not there.
     pub fn info(&self, section: &str, field: &str) -> String {
-        let text = bulk(&self.connect().call(&["INFO", section]));
-        let text = String::from_utf8_lossy(&text).into_owned();
+        let text = self.section(section);
         text.lines()
             .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
             .unwrap_or_else(|| panic!("INFO {section} has no {field}:\n{text}"))
@@ -210,8 +242,7 @@ impl Server {
 
     /// Calls of a command so far; 0 if it was never called. Containers as `client|list`.
     pub fn calls(&self, command: &str) -> u64 {
-        let text = bulk(&self.connect().call(&["INFO", "commandstats"]));
-        let text = String::from_utf8_lossy(&text).into_owned();
+        let text = self.section("commandstats");
         let prefix = format!("cmdstat_{command}:calls=");
         text.lines()
             .find_map(|line| line.strip_prefix(prefix.as_str()))
@@ -219,6 +250,25 @@ impl Server {
             .and_then(|digits| digits.parse().ok())
             .unwrap_or(0)
     }
+}
+
+/// A server that stands still until this is dropped.
+pub struct Frozen<'a>(&'a Process);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.0.signal("CONT");
+    }
+}
+
+/// Linux's folder in memory; not every container has it, or lets us write there.
+const MEMORY: &str = "/dev/shm";
+
+fn folder(in_memory: bool) -> TempDir {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("weir-server-");
+    let found = if in_memory { builder.tempdir_in(MEMORY).ok() } else { None };
+    found.unwrap_or_else(|| builder.tempdir().expect("a temporary folder"))
 }
 
 fn listen_words(kind: Kind, options: &Options, folder: &TempDir) -> (Address, Vec<String>) {

@@ -3,7 +3,11 @@
 use std::{net::TcpListener, path::PathBuf, sync::Arc};
 
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinSet,
+};
 use weir_admin::AdminServer;
 use weir_config::{LogFormat, Snapshot};
 
@@ -36,7 +40,7 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
     };
     let predecessor = Predecessor::find()?;
     let mut log = None;
-    let (gateway, server) = match start(args, program, predecessor.as_ref(), &mut log) {
+    let (gateway, server, stops) = match start(args, program, predecessor.as_ref(), &runtime, &mut log) {
         Ok(started) => started,
         Err(reason) => {
             if let Some(predecessor) = &predecessor {
@@ -50,8 +54,10 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
     }
     announce(&gateway, &server);
     gateway.tell_ready();
-    runtime.block_on(until_stopped(&gateway, orders));
+    runtime.block_on(until_stopped(&gateway, orders, stops));
     server.stop();
+    // A reload that waits for a name server does not hold up the end.
+    runtime.shutdown_background();
     Ok(())
 }
 
@@ -67,6 +73,25 @@ impl Orders {
     }
 }
 
+/// The orders to stop. During the start their default action is right; from the first connection on it would cut clients.
+struct Stops {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Stops {
+    fn listen() -> Self {
+        Self { terminate: on(SignalKind::terminate()), interrupt: on(SignalKind::interrupt()) }
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 /// The guard of the program's own log: what is queued is written when it is dropped.
 type Log = Option<tracing_appender::non_blocking::WorkerGuard>;
 
@@ -75,8 +100,9 @@ fn start(
     args: &RunArgs,
     program: Program,
     predecessor: Option<&Predecessor>,
+    runtime: &Runtime,
     log: &mut Log,
-) -> Result<(Arc<Gateway>, AdminServer), String> {
+) -> Result<(Arc<Gateway>, AdminServer, Stops), String> {
     let mut inheritance = predecessor.map(Predecessor::inheritance).transpose()?.unwrap_or_default();
     let snapshot = weir_config::load(&args.config, &|name| std::env::var(name).ok()).map_err(|diagnostics| {
         let mistakes = crate::check::mistakes(&diagnostics);
@@ -100,12 +126,16 @@ fn start(
         predecessor.wait_take(&std::mem::take(&mut inheritance.listeners), gateway.movable())?;
     }
     let copy = socket.try_clone().map_err(|error| format!("cannot copy the admin socket: {error}"))?;
+    let stops = {
+        let _context = runtime.enter();
+        Stops::listen()
+    };
     // Who gets an answer from the admin server may connect.
     gateway.listen().map_err(|error| error.to_string())?;
     let server = start_admin_on(&gateway, &admin, socket)?;
     gateway.allow_upgrades(program, admin.bind.to_string(), copy, server.stopper());
     gateway.serve();
-    Ok((gateway, server))
+    Ok((gateway, server, stops))
 }
 
 /// The socket of the admin server: that of the process before, if it is at the same address.
@@ -120,18 +150,14 @@ fn admin_socket(admin: &weir_config::AdminSettings, inheritance: &mut Inheritanc
 }
 
 /// The runtime of the control thread.
-pub fn control_runtime() -> Result<tokio::runtime::Runtime, String> {
+pub fn control_runtime() -> Result<Runtime, String> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(|error| format!("cannot start the control thread: {error}"))
 }
 
 /// Waits for SIGINT or SIGTERM.
 pub async fn until_interrupted() {
-    let (mut terminate, mut interrupt) = (on(SignalKind::terminate()), on(SignalKind::interrupt()));
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    Stops::listen().next().await;
 }
 
 fn on(kind: SignalKind) -> Signal {
@@ -176,27 +202,28 @@ fn announce(gateway: &Gateway, server: &AdminServer) {
 }
 
 /// Serves signals until the gateway has drained.
-async fn until_stopped(gateway: &Arc<Gateway>, mut orders: Orders) {
-    let (mut terminate, mut interrupt) = (on(SignalKind::terminate()), on(SignalKind::interrupt()));
+async fn until_stopped(gateway: &Arc<Gateway>, mut orders: Orders, mut stops: Stops) {
     tokio::spawn(feed_watchdog(gateway.clone()));
+    let mut reloads = JoinSet::new();
     loop {
         tokio::select! {
-            _ = orders.reload.recv() => reload(gateway).await,
+            // One at a time; what is ordered meanwhile is one more.
+            _ = orders.reload.recv(), if reloads.is_empty() => reload(gateway, &mut reloads),
+            Some(_) = reloads.join_next() => {}
             _ = orders.upgrade.recv() => upgrade(gateway),
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            () = stops.next() => break,
             () = gateway.drain_asked() => break,
         }
     }
     gateway.cancel_upgrade();
     let mut drain = std::pin::pin!(gateway.drain());
     // After an upgrade nobody has told this process to stop; a service that is stopped as a whole does so now.
-    let mut signals_left = if gateway.is_handed_over() { 2 } else { 1 };
-    while signals_left > 0 {
+    let enough = || if gateway.is_handed_over() { 2 } else { 1 };
+    let mut signals = 0;
+    while signals < enough() {
         tokio::select! {
             _ = &mut drain => return,
-            _ = terminate.recv() => signals_left -= 1,
-            _ = interrupt.recv() => signals_left -= 1,
+            () = stops.next() => signals += 1,
         }
     }
     tracing::warn!("second signal: exiting at once");
@@ -217,16 +244,16 @@ async fn feed_watchdog(gateway: Arc<Gateway>) {
             return;
         }
         if !gateway.has_stalled_worker() {
-            systemd::notify("WATCHDOG=1");
+            systemd::mention("WATCHDOG=1");
         }
         tokio::time::sleep(interval).await;
     }
 }
 
-/// A reload reads files, so it runs beside the control thread.
-async fn reload(gateway: &Arc<Gateway>) {
+/// A reload reads files and resolves names, so it runs beside the control thread, which serves other signals meanwhile.
+fn reload(gateway: &Arc<Gateway>, reloads: &mut JoinSet<()>) {
     let gateway = gateway.clone();
-    let _ = tokio::task::spawn_blocking(move || drop(gateway.reload())).await;
+    reloads.spawn_blocking(move || drop(gateway.reload()));
 }
 
 /// Lines of the program's own log that wait to be written; more are dropped. The queue is laid out at start, 32 bytes each:

@@ -20,4 +20,5 @@ pub mod soak;
 pub mod summary;
 pub mod tidy;
 pub mod totals;
+mod words;
 pub mod workspace;

@@ -23,7 +23,7 @@ Developer commands of Weir.
 
 Environment of `test`:
   WEIR_FUZZ_SECONDS=N   seconds per fuzz target (default 10)
-  WEIR_TEST_SEED=N      seed of the randomised tests (default: printed by each test)
+  WEIR_TEST_SEED=N      seed of the randomised tests (default 1)
 
 Example: cargo xtask test unit e2e:polling
 ";

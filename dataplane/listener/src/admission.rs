@@ -113,6 +113,16 @@ impl ListenerAdmission {
             _here: here.ok_or(NotAdmitted::Source)?,
         })
     }
+
+    /// A permit for a connection that another process of the gateway let in: counted against the limits, never refused.
+    pub fn admit_moved(&self, source: Option<IpAddr>) -> ConnectionPermit {
+        ConnectionPermit {
+            _total: self.process.total.acquire_over(),
+            _own: self.own.acquire_over(),
+            _in_process: SourcePermit::acquire_over(&self.process.sources, source),
+            _here: SourcePermit::acquire_over(&self.sources, source),
+        }
+    }
 }
 
 /// The right to hold one connection; given back on drop.
@@ -140,6 +150,13 @@ impl SourcePermit {
         *count += 1;
         drop(counts);
         Some(Self(Some((sources.clone(), source))))
+    }
+
+    /// Counts one more, also beyond the limit.
+    fn acquire_over(sources: &Arc<Sources>, source: Option<IpAddr>) -> Self {
+        let Some(source) = source else { return Self(None) };
+        *sources.lock().unwrap_or_else(PoisonError::into_inner).entry(source).or_insert(0) += 1;
+        Self(Some((sources.clone(), source)))
     }
 }
 
@@ -179,6 +196,21 @@ mod tests {
         drop((first, third));
         assert_eq!((process.in_use(), listener.in_use(), other.in_use()), (0, 0, 0));
         assert!(process.sources.lock().is_ok_and(|sources| sources.is_empty()));
+    }
+
+    #[test]
+    fn who_was_let_in_before_is_counted_and_never_refused() {
+        let process = Admission::new(1, 1);
+        let listener = process.listener(1, 1);
+        let newcomer = listener.admit(A).ok();
+        let moved: Vec<_> = [A, A, B, None].into_iter().map(|source| listener.admit_moved(source)).collect();
+        assert!(newcomer.is_some());
+        assert_eq!((process.in_use(), listener.in_use()), (5, 5));
+        assert_eq!(listener.admit(B).err(), Some(NotAdmitted::Process));
+        drop((newcomer, moved));
+        assert_eq!((process.in_use(), listener.in_use()), (0, 0));
+        assert!(process.sources.lock().is_ok_and(|sources| sources.is_empty()));
+        assert!(listener.admit(A).is_ok());
     }
 
     #[test]

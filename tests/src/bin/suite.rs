@@ -82,9 +82,12 @@ fn run(options: &Options) -> Result<Verdict, String> {
         }
         // Where a name does not tell its part, all that ran runs again.
         let parts: Vec<String> = if parts.contains("") { options.only.clone() } else { parts.into_iter().collect() };
-        let dropped = verdict.confirm(run(&parts)?);
-        for problem in dropped {
-            println!("suite {}: not repeated by a second run: {}", options.suite.name(), problem.text);
+        let once = verdict.confirm(run(&parts)?);
+        for (what, problems) in [("not repeated by a second run", once.first), ("only in the second run", once.second)]
+        {
+            for problem in problems {
+                println!("suite {}: {what}: {}", options.suite.name(), problem.text);
+            }
         }
     }
     Ok(verdict)

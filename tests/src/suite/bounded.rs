@@ -67,14 +67,20 @@ pub fn tail(text: &str, lines: usize) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_program_and_its_children_end_at_the_deadline() {
+    /// How a line of shell ends, and what it writes.
+    fn shell(line: &str, deadline: Duration) -> (Result<End, String>, String) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let output = folder.path().join("out");
-        let mut command = Command::new("sh");
-        command.args(["-c", "sleep 600 & echo $!; wait"]);
-        assert_eq!(run(&mut command, &output, Duration::from_millis(300)), Ok(End::Deadline));
-        let child = written(&output).trim().to_owned();
+        let end = run(Command::new("sh").args(["-c", line]), &output, deadline);
+        (end, written(&output))
+    }
+
+    #[test]
+    fn a_program_and_its_children_end_at_the_deadline() {
+        // Long enough for the line: the child is known by it.
+        let (end, output) = shell("sleep 600 & echo $!; wait", Duration::from_secs(2));
+        assert_eq!(end, Ok(End::Deadline));
+        let child = output.trim().to_owned();
         crate::deadline::until_true("the child to be gone", || {
             let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
             stat.is_empty() || stat.contains(") Z ")
@@ -83,11 +89,8 @@ mod tests {
 
     #[test]
     fn status_and_output_are_told() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let output = folder.path().join("out");
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo one; echo two >&2; exit 3"]);
-        assert_eq!(run(&mut command, &output, Duration::from_secs(15)), Ok(End::Failure));
-        assert_eq!(tail(&written(&output), 1), "two");
+        let (end, output) = shell("echo one; echo two >&2; exit 3", Duration::from_secs(15));
+        assert_eq!(end, Ok(End::Failure));
+        assert_eq!(tail(&output, 1), "two");
     }
 }

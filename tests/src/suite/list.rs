@@ -68,19 +68,16 @@ pub struct FailsDirectly {
 }
 
 /// What is not run, or not judged.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct LeftOut {
-    /// Why.
+    /// Why. An empty one is refused.
     pub reason: String,
     /// Whole units of Redis's suite, files of the others.
-    #[serde(default)]
     pub parts: Vec<String>,
     /// Single tests.
-    #[serde(default)]
     pub tests: Vec<String>,
     /// Markers of pytest.
-    #[serde(default)]
     pub markers: Vec<String>,
 }
 

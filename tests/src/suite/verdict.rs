@@ -10,8 +10,19 @@ use crate::suite::outcome::{Outcome, Outcomes};
 pub struct Problem {
     /// The test that did not end as the list says; `None`: nothing that one test decides.
     pub test: Option<String>,
+    /// A test without a word in the list passes directly and not through Weir.
+    pub is_difference: bool,
     /// One line for people.
     pub text: String,
+}
+
+/// What only one of two runs had, and is no problem.
+#[derive(Debug, Default)]
+pub struct Unconfirmed {
+    /// Of the first run.
+    pub first: Vec<Problem>,
+    /// Of the second.
+    pub second: Vec<Problem>,
 }
 
 /// The judgement.
@@ -38,19 +49,33 @@ impl Verdict {
     }
 
     /// Holds this verdict against a second run of the parts with problems: what a test did only once is returned and no
-    /// longer a problem. Those suites have tests of their own that depend on timing; one that fails twice in a row does not.
-    pub fn confirm(&mut self, again: Self) -> Vec<Problem> {
-        let repeated: Vec<&str> = again.tests().collect();
-        let (kept, dropped) = std::mem::take(&mut self.problems)
-            .into_iter()
-            .partition(|problem| problem.test.as_deref().is_none_or(|test| repeated.contains(&test)));
+    /// longer a problem. Those suites have tests of their own that depend on timing; one that fails twice in a row does not,
+    /// and neither do two runs that each have a difference, if of another test: Weir may fail a little everywhere.
+    pub fn confirm(&mut self, again: Self) -> Unconfirmed {
+        let is_of = |tests: &[String], problem: &Problem| problem.test.as_ref().is_none_or(|test| tests.contains(test));
+        let [before, after] = [&*self, &again].map(|verdict| verdict.tests().map(str::to_owned).collect::<Vec<_>>());
+        let (kept, first): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.problems).into_iter().partition(|problem| is_of(&after, problem));
+        let (known, second): (Vec<_>, Vec<_>) = again.problems.into_iter().partition(|problem| is_of(&before, problem));
         self.problems = kept;
-        self.problems.extend(again.problems.into_iter().filter(|problem| problem.test.is_none()));
-        dropped
+        self.problems.extend(known.into_iter().filter(|problem| problem.test.is_none()));
+        let has_difference = |problems: &[Problem]| problems.iter().any(|problem| problem.is_difference);
+        if has_difference(&first) && has_difference(&second) {
+            let (differences, rest): (Vec<_>, Vec<_>) = second.into_iter().partition(|problem| problem.is_difference);
+            let (others, first) = first.into_iter().partition(|problem| problem.is_difference);
+            self.problems.extend::<Vec<_>>(others);
+            self.problems.extend(differences);
+            return Unconfirmed { first, second: rest };
+        }
+        Unconfirmed { first, second }
     }
 
     fn problem(&mut self, test: Option<&str>, text: String) {
-        self.problems.push(Problem { test: test.map(str::to_owned), text });
+        self.problems.push(Problem { test: test.map(str::to_owned), is_difference: false, text });
+    }
+
+    fn difference(&mut self, test: &str, text: String) {
+        self.problems.push(Problem { test: Some(test.to_owned()), is_difference: true, text });
     }
 }
 
@@ -69,7 +94,7 @@ pub fn judge(list: &List, direct: &Outcomes, weir: &Outcomes, is_partial: bool) 
                 Some((kind, _)) => *verdict.listed.entry(kind).or_default() += 1,
                 None => {
                     let text = format!("new: `{name}` exists only through Weir, and fails: {}", first_line(message));
-                    verdict.problem(Some(name), text);
+                    verdict.difference(name, text);
                 }
             }
         }
@@ -114,7 +139,7 @@ fn judge_test(list: &List, name: &str, direct: &Outcome, weir: Option<&Outcome>,
         },
         (_, weir) => match listed {
             Some((kind, _)) => *verdict.listed.entry(kind).or_default() += 1,
-            None => verdict.problem(Some(name), format!("new: `{name}` {}", what_happened(weir))),
+            None => verdict.difference(name, format!("new: `{name}` {}", what_happened(weir))),
         },
     }
 }
@@ -265,12 +290,41 @@ mod tests {
         assert_eq!(verdict.tests().collect::<Vec<_>>(), ["a", "b"]);
         let mut again = outcomes(&[("a", Outcome::Passed), ("b", failed())]);
         again.problems.push("a panic".into());
-        let dropped = verdict.confirm(judge(&list, &direct, &again, true));
-        assert_eq!(dropped.len(), 1);
-        assert_eq!(dropped[0].test.as_deref(), Some("a"));
+        let once = verdict.confirm(judge(&list, &direct, &again, true));
+        assert_eq!((once.first.len(), once.second.len()), (1, 0));
+        assert_eq!(once.first[0].test.as_deref(), Some("a"));
         assert_eq!(
             texts(&verdict),
             ["new: `b` fails through Weir: Expected 1", "through Weir: a permit is held", "through Weir: a panic"]
         );
+    }
+
+    #[test]
+    fn two_runs_with_a_difference_each_fail_though_of_other_tests() {
+        let list = list("passed_min = 0\n");
+        let all = ["a", "b"].map(|name| (name, Outcome::Passed));
+        let run = |broken: &str| {
+            let through = all.clone().map(|(name, outcome)| (name, if name == broken { failed() } else { outcome }));
+            judge(&list, &outcomes(&all), &outcomes(&through), true)
+        };
+        let mut verdict = run("a");
+        let once = verdict.confirm(run("b"));
+        assert_eq!((once.first.len(), once.second.len()), (0, 0));
+        assert_eq!(
+            texts(&verdict),
+            ["new: `a` fails through Weir: Expected 1", "new: `b` fails through Weir: Expected 1"]
+        );
+    }
+
+    /// A test that fails directly says nothing of Weir, also in the second run; it is told.
+    #[test]
+    fn what_only_the_second_run_has_is_told() {
+        let list = list("passed_min = 0\n");
+        let good = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed)]);
+        let mut verdict = judge(&list, &good, &outcomes(&[("a", failed()), ("b", Outcome::Passed)]), true);
+        let direct = outcomes(&[("a", Outcome::Passed), ("b", failed())]);
+        let once = verdict.confirm(judge(&list, &direct, &good, true));
+        assert!(verdict.problems.is_empty(), "{:?}", verdict.problems);
+        assert_eq!((once.first.len(), once.second.len()), (1, 1));
     }
 }

@@ -16,16 +16,6 @@ const KEYS: usize = 500;
 /// A connection that ends, ends sooner.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn before(cluster: &Cluster) -> Gateway {
-    // Two seeds: the gateway finds the others.
-    let seeds: Vec<&Address> = cluster.addresses().take(2).collect();
-    let config = Config::to_all(seeds)
-        .workers(2)
-        .upstream("topology = \"cluster\"")
-        .upstream("[upstream.health]\ninterval = \"100ms\"\ntimeout = \"100ms\"");
-    Gateway::start(config)
-}
-
 /// A cluster has one database: whoever is in another one cannot go on.
 #[test]
 fn a_reload_to_a_cluster_ends_who_is_in_another_database() {
@@ -49,7 +39,7 @@ fn a_reload_to_a_cluster_ends_who_is_in_another_database() {
 fn a_plain_client_uses_the_whole_cluster() {
     for kind in Kind::ALL {
         let cluster = Cluster::start(kind, 3, 0);
-        let gateway = before(&cluster);
+        let gateway = Gateway::before_cluster(&cluster);
         let mut client = gateway.connect();
         let keys: Vec<String> = (0..KEYS).map(|n| format!("user:{n}")).collect();
         let mut words = vec!["MSET".to_owned()];
@@ -127,7 +117,7 @@ struct Seen {
 
 /// Writers all the while that `disturb` does something to the cluster.
 fn under_writes(cluster: &mut Cluster, disturb: impl FnOnce(&mut Cluster, &Seen)) -> Arc<Seen> {
-    let gateway = before(cluster);
+    let gateway = Gateway::before_cluster(cluster);
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::new(Seen::default());
     let writers: Vec<_> = (0..8)
@@ -182,8 +172,7 @@ fn a_failover_by_hand_loses_nothing() {
         for slot in [100, 8_000, 16_000] {
             let primary = cluster.owner(slot);
             let replica = cluster.replica_of(primary);
-            cluster.nodes[replica].connect().expect(&["CLUSTER", "FAILOVER"], b"+OK\r\n");
-            weir_tests::deadline::until_true("the replica to take over", || cluster.owner(slot) == replica);
+            cluster.fail_over(slot, replica);
             cluster.wait_well();
             progress(seen);
         }
@@ -192,10 +181,10 @@ fn a_failover_by_hand_loses_nothing() {
 
 #[test]
 fn a_dead_primary_costs_its_slots_until_its_replica_takes_over() {
-    let mut cluster = Cluster::start(Kind::Redis, 3, 1);
+    let mut cluster = Cluster::start_to_lose_a_node(Kind::Redis, 3, 1);
     let primary = cluster.owner(100);
     let replica = cluster.replica_of(primary);
-    let gateway = before(&cluster);
+    let gateway = Gateway::before_cluster(&cluster);
     let mut client = gateway.connect();
     // Keys of each primary, safe on the replicas too.
     let keys: Vec<String> = (0..60).map(|n| format!("user:{n}")).collect();

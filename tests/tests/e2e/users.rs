@@ -184,12 +184,9 @@ fn commands_in_disguise_are_judged_as_what_they_are() {
 #[test]
 fn scripts_of_restricted_users_need_trust() {
     let server = Server::start(Kind::Redis);
-    let users = [
-        ("alice", "on nopass ~a* +eval +get", ""),
-        ("bob", "on nopass ~a* +eval +get", "trust_scripts = true"),
-        ("root", "on nopass ~* &* +@all", ""),
-    ];
-    let gateway = gateway(&server, &users);
+    let restricted = "on nopass ~a* +eval +get";
+    let bob = ("bob", restricted, "trust_scripts = true");
+    let gateway = gateway(&server, &[("alice", restricted, ""), bob, ("root", "on nopass ~* &* +@all", "")]);
     let mut alice = logged_in(&gateway, "alice", "x");
     let reply = alice.call(&["EVAL", "return redis.call('FLUSHALL')", "0"]);
     assert!(reply.starts_with(b"-NOPERM weir: "), "{}", shown(&reply));
@@ -358,18 +355,22 @@ fn connections_and_requests_of_a_user_are_limited() {
     deadline::until_true("room for another connection", || third.call(&["AUTH", "alice", "x"]) == b"+OK\r\n");
     let mut bobs = [logged_in(&gateway, "bob", "x"), logged_in(&gateway, "bob", "x"), logged_in(&gateway, "bob", "x")];
     let started = Instant::now();
-    let mut passed = 0;
-    // A fixed span of load, not a wait.
-    while started.elapsed() < Duration::from_millis(1_500) {
+    let (mut passed, mut refused) = (0, 0);
+    // More than the burst, however fast the machine is.
+    while passed < 30 || refused == 0 {
+        assert!(started.elapsed() < deadline::WAIT, "{passed} passed, {refused} refused");
         for bob in &mut bobs {
             match bob.call(&["GET", "k"]).as_slice() {
                 b"$-1\r\n" => passed += 1,
-                reply => assert_eq!(shown(reply), shown(b"-ERR weir: too many requests per second of this user\r\n")),
+                reply => {
+                    refused += 1;
+                    assert_eq!(shown(reply), shown(b"-ERR weir: too many requests per second of this user\r\n"));
+                }
             }
         }
     }
     let most = started.elapsed().as_secs_f64() * 20.0 + 3.0;
-    assert!(f64::from(passed) <= most && passed >= 20, "{passed} of at most {most}");
+    assert!(f64::from(passed) <= most, "{passed} of at most {most}");
     gateway.wait_metric("weir_redis_acl_denied_total", &[("user", "bob"), ("reason", "rate")], 1.0);
     gateway.wait_metric("weir_redis_acl_denied_total", &[("user", "alice"), ("reason", "connections")], 1.0);
     // Others are not slowed, and what a user may not send ends no transaction by halves.

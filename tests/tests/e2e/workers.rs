@@ -81,9 +81,8 @@ fn a_second_gateway_on_the_same_port_serves_and_is_warned() {
     let server = Server::start(Kind::Redis);
     let config = Config::to(&server.address);
     let first = Gateway::start(config.clone());
-    let mut second = Gateway::start(config);
-    let log = second.process().log();
-    assert!(log.contains("another process listens here too"), "{log}");
+    let second = Gateway::start(config);
+    second.wait_log("another process listens here too");
     first.finish();
     second.connect().expect(&["PING"], b"+PONG\r\n");
 }

@@ -51,6 +51,8 @@ pub struct Core {
     /// TLS handshakes under way.
     pub handshakes: LocalBudget,
     doors: RefCell<HashMap<Arc<str>, Rc<Door>>>,
+    /// It was told to accept no more; a reload that was under way does not change that.
+    is_leaving: Cell<bool>,
     /// Removed by a reload; their sessions are finishing.
     closing: RefCell<Vec<Rc<Door>>>,
     upstreams: RefCell<HashMap<Arc<str>, UpstreamSlot>>,
@@ -73,6 +75,7 @@ pub async fn run(setup: CoreSetup) {
         state: setup.state,
         handshakes: LocalBudget::new(0),
         doors: RefCell::default(),
+        is_leaving: Cell::new(false),
         closing: RefCell::default(),
         upstreams: RefCell::default(),
         old: RefCell::default(),
@@ -94,9 +97,9 @@ pub async fn run(setup: CoreSetup) {
                 Mail::Apply(plan) => core.apply(&plan),
                 Mail::Accept(sockets) => core.accept_on(sockets),
                 Mail::Connection { listener, accepted, permit } => core.receive(&listener, accepted, permit),
-                Mail::StopAccepting => core.each_door(|door| door.stop_accepting(&core, true)),
+                Mail::StopAccepting => core.leave(|door| door.stop_accepting(&core, true)),
                 Mail::Adopt { listener, arrival, permit } => core.adopt(&listener, *arrival, permit),
-                Mail::HandOver { untaken, movable, departures } => core.each_door(|door| {
+                Mail::HandOver { untaken, movable, departures } => core.leave(|door| {
                     let name = door.service.name();
                     match untaken.contains(name) {
                         true => door.stop_accepting(&core, true),
@@ -105,11 +108,11 @@ pub async fn run(setup: CoreSetup) {
                     if movable.contains(name) {
                         let (name, departures) = (name.clone(), departures.clone());
                         // Whoever takes them lives as long as this worker.
-                        let mover = move |departure| drop(departures.send((name.clone(), departure)));
+                        let mover = move |departure| departures.push(name.clone(), departure);
                         door.service.move_away(std::rc::Rc::new(mover));
                     }
                 }),
-                Mail::Reached(worker) => drop(worker),
+                Mail::Reached(mark) => drop(mark),
                 Mail::Drain(drain) => core.each_door(|door| door.service.drain(drain)),
                 Mail::Stop => {
                     core.stop().await;
@@ -123,6 +126,12 @@ pub async fn run(setup: CoreSetup) {
 impl Core {
     fn each_door(&self, act: impl FnMut(&Rc<Door>)) {
         self.doors.borrow().values().chain(self.closing.borrow().iter()).for_each(act);
+    }
+
+    /// Lets go of the listening sockets for good.
+    fn leave(&self, act: impl FnMut(&Rc<Door>)) {
+        self.is_leaving.set(true);
+        self.each_door(act);
     }
 
     fn receive(
@@ -174,6 +183,9 @@ impl Core {
     }
 
     fn accept_on(self: &Rc<Self>, sockets: OwnSockets) {
+        if self.is_leaving.get() {
+            return;
+        }
         for (name, sockets) in sockets {
             let door = self.doors.borrow().get(&name).cloned();
             if let Some(door) = door {

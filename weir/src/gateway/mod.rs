@@ -1,8 +1,10 @@
-//! The gateway as a whole: workers, the plan they run, reload and drain. All of it on the control thread.
+//! The gateway as a whole: workers, the plan they run, and reload. All of it on the control thread.
 
 mod admin;
 mod core;
+mod departures;
 mod door;
+mod drain;
 mod knee;
 mod listening;
 mod log;
@@ -28,21 +30,25 @@ use weir_base::{
 use weir_config::{Change, Diagnostics, Snapshot, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, net};
 use weir_listener::{Admission, ConnectionTable};
-use weir_redis::{CoreShare, Drain};
+use weir_redis::CoreShare;
 use weir_telemetry::{Registry, SharedGauge, catalog, log::log_ring};
 
 use self::{
     core::CoreSetup,
+    departures::Departures,
     listening::{Sockets, bind_new},
-    plan::{Mail, Plan},
+    plan::{Mail, Plan, TlsContexts},
     upgrading::Upgrading,
 };
 use crate::{systemd, upgrade::Inheritance};
 
 pub use self::{listening::Inherited, upgrading::Upgraded};
 
-/// How long the background threads may take to end: a log that takes no more lines must not hold the process.
-const BACKGROUND_END: Duration = Duration::from_secs(1);
+/// How long a reload waits until all workers run the new configuration. Default: as long as a worker may be busy without being
+/// taken for stuck.
+const APPLY_WAIT: Duration = watch::STALL;
+
+const ENDING: &str = "this process drains and ends";
 
 /// Where the process stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +82,8 @@ pub struct Gateway {
     reloading: Mutex<()>,
     stopping: Arc<AtomicBool>,
     background: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// What is on its way to the new process, after an upgrade.
+    departures: Mutex<Option<Departures>>,
     listening: Mutex<Sockets>,
     generation: SharedGauge,
     /// Who may ask the admin server; set once it runs.
@@ -115,7 +123,7 @@ impl Gateway {
         let cpus = net::allowed_cpus();
         let count = snapshot.runtime.workers.unwrap_or(cpus.len()).max(1);
         let admission = Admission::new(snapshot.limits.connections, snapshot.limits.connections_per_source);
-        let plan = Arc::new(Plan::new(snapshot.clone(), &admission, None)?);
+        let plan = Arc::new(Plan::new(snapshot.clone(), TlsContexts::read(&snapshot)?, &admission, None));
         let sockets = bind_new(&snapshot, None, &mut inheritance.listeners, count)?;
         let bytes = Budget::new(snapshot.limits.buffered_bytes);
         let table = ConnectionTable::new(count);
@@ -168,6 +176,7 @@ impl Gateway {
             reloading: Mutex::new(()),
             stopping: Arc::default(),
             background: Mutex::default(),
+            departures: Mutex::default(),
             listening: Mutex::new(sockets),
             generation,
             access: OnceLock::new(),
@@ -251,14 +260,15 @@ impl Gateway {
         lock(&self.listening).get(listener).map(|sockets| sockets.address())
     }
 
-    /// Reads the file again; if it is good, the workers run it from their next turn on.
+    /// Reads the file again; if it is good, the workers run it when this returns.
     pub fn reload(&self) -> Reloaded {
         let _one = lock(&self.reloading);
-        systemd::reloading();
-        let outcome = match self.upgrading.is_under_way() {
-            // The new process has read the file as it was, and has the sockets as they were.
-            true => Reloaded::Refused(io::Error::other("an upgrade is under way")),
-            false => self.try_reload(),
+        if self.is_the_service() {
+            systemd::reloading();
+        }
+        let outcome = match self.refusal_to_reload() {
+            Some(reason) => Reloaded::Refused(io::Error::other(reason)),
+            None => self.try_reload(),
         };
         let label = match &outcome {
             Reloaded::Applied(_) => "applied",
@@ -280,6 +290,17 @@ impl Gateway {
         outcome
     }
 
+    fn refusal_to_reload(&self) -> Option<&'static str> {
+        if self.is_handed_over() {
+            return Some("this process has handed over to another; reload that one");
+        }
+        if self.is_ending() {
+            return Some(ENDING);
+        }
+        // The new process has read the file as it was, and has the sockets as they were.
+        self.is_upgrade_under_way().then_some("an upgrade is under way")
+    }
+
     fn try_reload(&self) -> Reloaded {
         let Some(path) = &self.source else { return Reloaded::Unchanged };
         let running = Running { workers: self.mailboxes.len(), level: self.registry.level() };
@@ -287,6 +308,10 @@ impl Gateway {
             Ok(next) => next,
             Err(diagnostics) => return Reloaded::Rejected(diagnostics),
         };
+        // Name servers may have taken long.
+        if self.is_ending() {
+            return Reloaded::Refused(io::Error::other(ENDING));
+        }
         let current = self.plan.load_full();
         let mut change = diff(&current.snapshot, &next);
         if change.is_empty() {
@@ -296,15 +321,17 @@ impl Gateway {
         change.needs_restart = diff(&self.first, &next).needs_restart;
         let next = fit_descriptors(next, self.descriptors).published(current.snapshot.generation + 1);
         let bound = bind_new(&next, Some(&current.snapshot), &mut Inherited::new(), self.mailboxes.len());
+        // All that can fail comes before the plan, which changes the limits of listeners that stay.
         let prepared = bound.and_then(|sockets| {
-            let plan = Plan::new(next.clone(), &self.admission, Some(&current))?;
+            let tls = TlsContexts::read(&next)?;
             sockets.values().try_for_each(|sockets| sockets.listen())?;
-            Ok((plan, sockets))
+            Ok((tls, sockets))
         });
-        let (plan, sockets) = match prepared {
+        let (tls, sockets) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Reloaded::Refused(error),
         };
+        let plan = Plan::new(next.clone(), tls, &self.admission, Some(&current));
         self.bytes.set_limit(next.limits.buffered_bytes);
         let mut listening = lock(&self.listening);
         listening.retain(|name, _| next.listener(name).is_some());
@@ -318,7 +345,22 @@ impl Gateway {
         }
         self.plan.store(Arc::new(plan));
         self.publish(&sockets);
+        self.wait_applied();
         Reloaded::Applied(change)
+    }
+
+    /// Waits until every worker runs what was published: who is told that a reload was applied meets it.
+    fn wait_applied(&self) {
+        let (reached, begun) = (self.ask_reached(), Instant::now());
+        while !reached.is_all() {
+            if begun.elapsed() > APPLY_WAIT {
+                return tracing::warn!(
+                    waited = ?APPLY_WAIT,
+                    "a worker does not run the new configuration yet; it will when its turn ends"
+                );
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Lets reloads change who may ask the admin server.
@@ -348,6 +390,16 @@ impl Gateway {
         self.registry.shared().gauge(&catalog::DRAIN_STATE, &[]).set(state);
     }
 
+    /// True from the order to stop on.
+    fn is_ending(&self) -> bool {
+        !matches!(self.phase(), Phase::Starting | Phase::Serving)
+    }
+
+    /// True while the service manager may hear of this process that it serves: another one does after an upgrade.
+    fn is_the_service(&self) -> bool {
+        !self.is_ending() && !self.is_handed_over()
+    }
+
     /// True if a worker has not ended its turn for so long that it is taken for stuck.
     pub fn has_stalled_worker(&self) -> bool {
         let now = weir_base::time::Time::now();
@@ -357,80 +409,6 @@ impl Gateway {
     /// Connections open on all workers.
     pub fn connections(&self) -> usize {
         self.states.iter().map(|state| state.connections.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Asks for a drain; [`Gateway::drain`] is then run by whoever waits for [`Gateway::drain_asked`].
-    pub fn ask_drain(&self) {
-        self.is_drain_asked.store(true, Ordering::Relaxed);
-        self.drain_asked.notify_one();
-    }
-
-    /// Waits until a drain is asked for.
-    pub async fn drain_asked(&self) {
-        self.drain_asked.notified().await;
-    }
-
-    /// Ends the gateway in order: readiness false, settle, stop accepting, let exchanges finish within the limit, cut the
-    /// rest. How many connections were cut. After an upgrade another process accepts already.
-    pub async fn drain(&self) -> usize {
-        let settings = self.snapshot().drain.clone();
-        *lock(&self.drain_begun) = Some(Instant::now());
-        self.set_phase(Phase::Settling);
-        if self.is_handed_over() {
-            tracing::info!(timeout = ?settings.timeout, "handed over, draining");
-        } else {
-            systemd::stopping();
-            tracing::info!(settle = ?settings.settle, timeout = ?settings.timeout, "draining");
-            tokio::time::sleep(settings.settle).await;
-            self.tell(|| Mail::StopAccepting);
-        }
-        self.set_phase(Phase::Draining);
-        self.tell(|| Mail::Drain(Drain::Gentle));
-        let begun = Instant::now();
-        // Until each has stopped accepting, that there is no connection does not mean that none comes.
-        let _ = tokio::time::timeout(settings.timeout, self.all_reached()).await;
-        let mut is_firm = false;
-        while self.connections() > 0 && begun.elapsed() < settings.timeout {
-            if !is_firm && begun.elapsed() > settings.timeout / 2 {
-                is_firm = true;
-                self.tell(|| Mail::Drain(Drain::Firm));
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        self.set_phase(Phase::Drained);
-        let took = begun.elapsed();
-        self.stop();
-        // Counted by the workers as they cut: a connection that only lingers after its last reply is not among them.
-        let counted = self.registry.read().counter("weir_drain_cut_total", &[("cut", "connection")]);
-        let cut = counted.unwrap_or(0) as usize;
-        tracing::info!(cut, ?took, "drained");
-        cut
-    }
-
-    /// Ends the workers and the background threads now.
-    pub fn stop(&self) {
-        self.tell(|| Mail::Stop);
-        for worker in lock(&self.workers).drain(..) {
-            if let Err(error) = worker.join() {
-                tracing::error!(%error, "worker");
-            }
-        }
-        self.stopping.store(true, Ordering::Relaxed);
-        let deadline = Instant::now() + BACKGROUND_END;
-        for thread in lock(&self.background).drain(..) {
-            while !thread.is_finished() && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-    }
-
-    /// Waits until every worker has done what it was told.
-    async fn all_reached(&self) {
-        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
-        self.tell(|| Mail::Reached(sender.clone()));
-        drop(sender);
-        // Nothing is sent: the channel ends with its last sender.
-        let _ = receiver.recv().await;
     }
 
     fn tell(&self, mail: impl Fn() -> Mail) {

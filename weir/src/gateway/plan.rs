@@ -1,19 +1,14 @@
 //! What the control thread hands to the workers: a snapshot with everything that only the control thread can make.
 
-use std::{
-    collections::HashMap,
-    io,
-    os::fd::OwnedFd,
-    sync::{Arc, mpsc},
-};
+use std::{collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, tls};
 use weir_listener::{Admission, ConnectionPermit, ListenerAdmission};
-use weir_redis::{Departure, Drain, ListenerShare, MovedSession};
+use weir_redis::{Drain, ListenerShare, MovedSession};
 use weir_upstream::Health;
 
-use super::listening::OwnSockets;
+use super::{departures::DepartureQueue, listening::OwnSockets};
 
 /// A configuration ready to run: files read, addresses bound, budgets made.
 pub struct Plan {
@@ -46,9 +41,9 @@ pub enum Mail {
     Adopt { listener: Arc<str>, arrival: Box<Arrival>, permit: ConnectionPermit },
     /// Accept no more, for another process does; on the `untaken` listeners as after [`Mail::StopAccepting`]. Connections of
     /// the `movable` ones go to that process.
-    HandOver { untaken: Arc<[Arc<str>]>, movable: Arc<[Arc<str>]>, departures: mpsc::Sender<(Arc<str>, Departure)> },
-    /// Nothing to do: the sender, dropped, tells that all mail before has been done.
-    Reached(tokio::sync::mpsc::Sender<()>),
+    HandOver { untaken: Arc<[Arc<str>]>, movable: Arc<[Arc<str>]>, departures: DepartureQueue },
+    /// Nothing to do: dropped, it tells that all mail before has been done.
+    Reached(Arc<()>),
     /// End the sessions.
     Drain(Drain),
     /// End what is left, and the worker.
@@ -67,18 +62,28 @@ pub struct Arrival {
     pub session: MovedSession,
 }
 
-impl Plan {
-    /// Makes a plan of `snapshot`, keeping the budgets of listeners and the health of upstreams that stay.
+/// What the TLS files of the listeners hold, in the order of the listeners.
+pub struct TlsContexts(Vec<Option<Arc<rustls::ServerConfig>>>);
+
+impl TlsContexts {
+    /// Reads them.
     ///
     /// # Errors
-    /// TLS files that cannot be used.
-    pub fn new(snapshot: Arc<Snapshot>, admission: &Admission, previous: Option<&Plan>) -> io::Result<Self> {
+    /// Files that cannot be used.
+    pub fn read(snapshot: &Snapshot) -> io::Result<Self> {
         let tls = |listener: &weir_config::Listener| {
             let config = listener.settings.tls.as_ref().map(tls::server_config).transpose();
             config.map_err(io::Error::other)
         };
-        // What can fail comes first: a refused plan must leave no limit changed.
-        let mut tls = snapshot.listeners.iter().map(tls).collect::<io::Result<Vec<_>>>()?.into_iter();
+        snapshot.listeners.iter().map(tls).collect::<io::Result<_>>().map(Self)
+    }
+}
+
+impl Plan {
+    /// Makes a plan of `snapshot`, keeping the budgets of listeners and the health of upstreams that stay. The budgets get
+    /// their new limits here, and this cannot fail: what can be refused has to be known before.
+    pub fn new(snapshot: Arc<Snapshot>, tls: TlsContexts, admission: &Admission, previous: Option<&Plan>) -> Self {
+        let mut tls = tls.0.into_iter();
         let mut listeners = HashMap::new();
         for listener in &snapshot.listeners {
             let settings = &listener.settings;
@@ -99,6 +104,6 @@ impl Plan {
             (name.clone(), kept.unwrap_or_else(fresh))
         };
         let health = snapshot.upstreams.iter().map(health).collect();
-        Ok(Self { snapshot, listeners, health })
+        Self { snapshot, listeners, health }
     }
 }

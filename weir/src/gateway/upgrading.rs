@@ -1,13 +1,11 @@
 //! The upgrade as a step in the life of the gateway: one at a time, and nothing changes unless the new process serves.
 
 use std::{
-    collections::HashMap,
     net::TcpListener,
     os::fd::{AsFd, OwnedFd},
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
-        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -16,11 +14,11 @@ use std::{
 use socket2::Socket;
 use weir_admin::AdminStopper;
 use weir_engine::handover::Channel;
-use weir_redis::Departure;
 use weir_telemetry::{Registry, catalog};
 
 use super::{
     Gateway, Phase, Sockets,
+    departures::{DepartureQueue, Departures},
     listening::ListenerSockets,
     lock,
     plan::{Arrival, Mail},
@@ -33,7 +31,7 @@ use crate::{
         message::{Message, PROTOCOL, SocketOf},
         predecessor,
         program::Program,
-        successor::{Successor, send_connection},
+        successor::Successor,
     },
 };
 
@@ -77,7 +75,8 @@ pub struct Upgrading {
 /// The admin server's socket, and how it is told to leave it to another process.
 struct Admin {
     bind: String,
-    socket: TcpListener,
+    /// A copy, until another process has it.
+    socket: Mutex<Option<TcpListener>>,
     stopper: AdminStopper,
 }
 
@@ -100,10 +99,6 @@ impl Upgrading {
         }
     }
 
-    pub(super) fn is_under_way(&self) -> bool {
-        self.is_under_way.load(Ordering::Relaxed)
-    }
-
     /// The process before, while it has not ended.
     fn draining_predecessor(&self) -> Option<u32> {
         self.predecessor.filter(|_| !self.is_predecessor_gone.load(Ordering::Relaxed))
@@ -115,7 +110,7 @@ struct UnderWay<'a>(&'a AtomicBool);
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.store(false, Ordering::SeqCst);
     }
 }
 
@@ -123,7 +118,7 @@ impl Gateway {
     /// Says what an upgrade starts, and gives it the admin server to hand over. Without it upgrades are refused.
     pub fn allow_upgrades(&self, program: Program, bind: String, socket: TcpListener, stopper: AdminStopper) {
         let _ = self.upgrading.program.set(program);
-        let _ = self.upgrading.admin.set(Admin { bind, socket, stopper });
+        let _ = self.upgrading.admin.set(Admin { bind, socket: Mutex::new(Some(socket)), stopper });
     }
 
     /// How many upgrades led to this process.
@@ -158,14 +153,21 @@ impl Gateway {
 
     /// Calls off an upgrade under way, unless the new process is about to serve.
     pub fn cancel_upgrade(&self) {
-        self.upgrading.is_cancelled.store(true, Ordering::Relaxed);
+        self.upgrading.is_cancelled.store(true, Ordering::SeqCst);
+    }
+
+    /// True from its start until its outcome is known and said.
+    pub(super) fn is_upgrade_under_way(&self) -> bool {
+        self.upgrading.is_under_way.load(Ordering::SeqCst)
     }
 
     /// Starts the program anew, hands it the listening sockets, and begins to drain once it serves. Blocks for up to
     /// `upgrade.timeout`.
     pub fn upgrade(&self) -> Upgraded {
-        let outcome = match self.begin_upgrade() {
-            Err(reason) => Upgraded::Refused(reason),
+        // Under way until all is said: a drain that waits for its end then speaks last.
+        let begun = self.begin_upgrade();
+        let outcome = match &begun {
+            Err(reason) => Upgraded::Refused(reason.clone()),
             Ok((program, _under_way)) => self.try_upgrade(program).unwrap_or_else(Upgraded::Failed),
         };
         let shared = self.registry().shared();
@@ -173,6 +175,9 @@ impl Gateway {
             Upgraded::Done { pid, restart_epoch } => {
                 shared.counter(&catalog::UPGRADES, &["done"]).inc();
                 tracing::info!(pid, restart_epoch, "upgraded: the new process serves");
+                if self.upgrading.is_cancelled.load(Ordering::SeqCst) {
+                    tracing::warn!(pid, "the order to stop came when the new process began to serve: stop that one");
+                }
                 self.ask_drain();
             }
             Upgraded::Failed(reason) => {
@@ -210,7 +215,7 @@ impl Gateway {
                 "the last upgrade is not over: process {pid} still drains; try again when it has ended"
             ));
         }
-        if self.upgrading.is_under_way.swap(true, Ordering::Relaxed) {
+        if self.upgrading.is_under_way.swap(true, Ordering::SeqCst) {
             return Err("an upgrade is under way".to_owned());
         }
         Ok((program, UnderWay(&self.upgrading.is_under_way)))
@@ -220,7 +225,7 @@ impl Gateway {
         let limit = self.snapshot().upgrade.timeout;
         let restart_epoch = self.restart_epoch() + 1;
         tracing::info!(program = %program.path().display(), ?limit, "upgrading: starting the new process");
-        systemd::notify("STATUS=upgrading: the new process starts");
+        systemd::mention("STATUS=upgrading: the new process starts");
         let listening = lock(&self.listening).clone();
         let sockets =
             self.sockets_to_hand_over(&listening).map_err(|error| format!("cannot copy a socket: {error}"))?;
@@ -252,29 +257,28 @@ impl Gateway {
         if let Some(admin) = self.upgrading.admin.get() {
             admin.stopper.stop();
         }
-        systemd::notify(&format!("MAINPID={pid}"));
+        systemd::tell(&format!("MAINPID={pid}"));
         Ok(Upgraded::Done { pid, restart_epoch })
     }
 
-    /// A thread that sends connections to the new process; it ends with the last worker.
-    fn send_departures(&self, channel: Arc<Channel>, listening: &Sockets) -> mpsc::Sender<(Arc<str>, Departure)> {
-        let binds: HashMap<Arc<str>, String> =
-            listening.iter().map(|(name, sockets)| (name.clone(), bind_text(sockets))).collect();
-        let (sender, departures) = mpsc::channel::<(Arc<str>, Departure)>();
-        let send = move || {
-            for (listener, Departure { socket, id, peer, session }) in departures {
-                let bind = binds.get(&listener).cloned().unwrap_or_default();
-                let connection = MovedConnection::new(bind, id, peer, session);
-                if let Err(error) = send_connection(&channel, connection, &socket) {
-                    tracing::error!(connection = id, %error, "a connection could not be moved and ends");
-                }
+    /// Sends connections to the new process: where the workers put them.
+    fn send_departures(&self, channel: Arc<Channel>, listening: &Sockets) -> DepartureQueue {
+        let binds = listening.iter().map(|(name, sockets)| (name.clone(), bind_text(sockets))).collect();
+        let departures = Departures::start(channel, binds, self.registry().clone());
+        let queue = departures.queue();
+        *lock(&self.departures) = Some(departures);
+        queue
+    }
+
+    /// Closes the listening sockets that the new process has: this one's descriptors alone would keep their queues open if
+    /// that process died, for clients whom nobody accepts. To be called when no worker accepts any more.
+    pub(super) fn leave_sockets(&self) {
+        if self.is_handed_over() {
+            lock(&self.listening).clear();
+            if let Some(admin) = self.upgrading.admin.get() {
+                *lock(&admin.socket) = None;
             }
-        };
-        match thread::Builder::new().name("departures".into()).spawn(send) {
-            Ok(thread) => lock(&self.background).push(thread),
-            Err(error) => tracing::error!(%error, "connections cannot be moved and end"),
         }
-        sender
     }
 
     /// The addresses of listeners at which connections of the process before can go on: what they began without TLS must
@@ -295,13 +299,8 @@ impl Gateway {
         };
         let copy = Socket::from(socket);
         let source = copy.peer_addr().ok().and_then(|peer| peer.as_socket()).map(|peer| peer.ip());
-        let permit = match own.admission.admit(source) {
-            Ok(permit) => permit,
-            Err(reason) => {
-                let labels = [&*name, reason.name()];
-                return self.registry().shared().counter(&catalog::CONNECTIONS_REFUSED, &labels).inc();
-            }
-        };
+        // It was let in already: newcomers wait for room, not those who are there, as at a reload that lowers a limit.
+        let permit = own.admission.admit_moved(source);
         let (id, peer) = (connection.id, connection.peer.clone());
         let Some(session) = connection.session() else {
             return tracing::error!(connection = id, "a moved connection cannot be understood and ends");
@@ -320,16 +319,21 @@ impl Gateway {
                 all.push((SocketOf::Listener(bind_text(sockets)), copy));
             }
         }
-        if let Some(admin) = self.upgrading.admin.get() {
-            all.push((SocketOf::Admin(admin.bind.clone()), admin.socket.as_fd().try_clone_to_owned()?));
+        if let Some(admin) = self.upgrading.admin.get()
+            && let Some(socket) = &*lock(&admin.socket)
+        {
+            all.push((SocketOf::Admin(admin.bind.clone()), socket.as_fd().try_clone_to_owned()?));
         }
         Ok(all)
     }
 
-    /// Tells the service manager that this process serves, and how.
+    /// Tells the service manager that this process serves, and how; nothing if it does not, or no longer.
     pub fn tell_ready(&self) {
+        if !self.is_the_service() {
+            return;
+        }
         let generation = self.snapshot().generation;
-        systemd::notify(&format!(
+        systemd::tell(&format!(
             "READY=1\nSTATUS=serving: configuration generation {generation}, restart epoch {}",
             self.restart_epoch()
         ));

@@ -192,8 +192,7 @@ fn live(mut state: State, polled: &Receiver<Result<Sample, String>>) -> Result<(
     }
 }
 
-/// The token of the named variable, or of the default one if that is set.
-/// The admin token in the environment variable `name`, or in the usual one.
+/// The admin token in the environment variable `name`; without a name that of the usual one, if it is set.
 pub fn token(name: Option<&str>) -> Result<Option<Secret>, TopError> {
     let value = env::var(name.unwrap_or(TOKEN_ENV)).unwrap_or_default();
     let value = value.trim();

@@ -43,6 +43,8 @@ pub struct Successor<'a> {
     deadline: Instant,
     limit: Duration,
     is_cancelled: &'a AtomicBool,
+    /// It was told to serve.
+    is_let: bool,
     /// Its process id as it says itself: what was started may be a wrapper.
     pid: u32,
 }
@@ -73,7 +75,7 @@ impl<'a> Successor<'a> {
         let deadline = Instant::now() + limit;
         let pid = child.id();
         let channel = Arc::new(channel);
-        let mut new = Self { child: Some(child), channel, deadline, limit, is_cancelled, pid };
+        let mut new = Self { child: Some(child), channel, deadline, limit, is_cancelled, is_let: false, pid };
         new.say(&hello, &[])?;
         let sockets: Vec<_> = sockets.iter().map(|(of, socket)| (of.clone(), socket.as_fd())).collect();
         for (message, descriptors) in in_messages(&sockets) {
@@ -99,9 +101,13 @@ impl<'a> Successor<'a> {
     /// Lets it serve and waits until it does: from then on it is on its own. Its process id, and the channel, whose end will
     /// tell it that this process has ended.
     ///
+    /// Once it was let serve the upgrade cannot be called off any more: it may have accepted clients.
+    ///
     /// # Errors
     /// As [`wait_ready`](Self::wait_ready).
     pub fn serves(mut self) -> Result<(u32, Arc<Channel>), String> {
+        self.look()?;
+        self.is_let = true;
         self.say(&Message::Take, &[])?;
         match self.wait()? {
             Message::Serving => {}
@@ -117,7 +123,7 @@ impl<'a> Successor<'a> {
             match message.send(&self.channel, descriptors) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.look()?,
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(self.last_words()),
+                Err(error) if is_gone(&error) => return Err(self.last_words()),
                 Err(error) => return Err(format!("cannot speak to the new process: {error}")),
             }
         }
@@ -137,7 +143,9 @@ impl<'a> Successor<'a> {
 
     /// Whether it is worth while to go on waiting.
     fn look(&mut self) -> Result<(), String> {
-        if self.is_cancelled.load(Ordering::Relaxed) {
+        // Sequentially consistent, as the gateway's flag of being under way: of a drain and an upgrade that begin at the same
+        // moment one sees the other.
+        if !self.is_let && self.is_cancelled.load(Ordering::SeqCst) {
             return Err("this process was told to stop meanwhile".to_owned());
         }
         if Instant::now() >= self.deadline {
@@ -178,15 +186,25 @@ impl<'a> Successor<'a> {
     }
 }
 
-/// Sends one connection to the process that serves now, however long it takes to be taken.
+/// The other process has closed its end, with or without messages unread.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+/// Sends one connection to the process that serves now, and waits for that until `is_over`.
 ///
 /// # Errors
-/// That process has ended.
-pub fn send_connection(channel: &Channel, connection: MovedConnection, socket: &OwnedFd) -> io::Result<()> {
+/// That process has ended; `WouldBlock`: it is over.
+pub fn send_connection(
+    channel: &Channel,
+    connection: MovedConnection,
+    socket: &OwnedFd,
+    is_over: &AtomicBool,
+) -> io::Result<()> {
     let message = Message::Connection(Box::new(connection));
     loop {
         match message.send(channel, &[socket.as_fd()]) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_over.load(Ordering::Relaxed) => {}
             other => return other,
         }
     }
@@ -198,6 +216,68 @@ impl Drop for Successor<'_> {
             // It may have ended, and then it is only to be waited for.
             let _ = child.kill();
             let _ = child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At the end of a channel whose other end the test has.
+    fn successor(is_cancelled: &AtomicBool) -> (Successor<'_>, Channel) {
+        let (channel, theirs) = Channel::pair().expect("a pair");
+        channel.set_patience(Some(Duration::from_millis(1))).expect("set");
+        let limit = Duration::from_secs(60);
+        let deadline = Instant::now() + limit;
+        let channel = Arc::new(channel);
+        let new = Successor { child: None, channel, deadline, limit, is_cancelled, is_let: false, pid: 1 };
+        (new, Channel::from(theirs))
+    }
+
+    fn ready() -> Message {
+        Message::Ready { pid: 7, untaken: Vec::new(), movable: Vec::new() }
+    }
+
+    #[test]
+    fn a_process_that_is_ready_is_not_let_serve_after_the_order_to_stop() {
+        let is_cancelled = AtomicBool::new(false);
+        let (mut new, theirs) = successor(&is_cancelled);
+        ready().send(&theirs, &[]).expect("sent");
+        new.wait_ready().expect("ready");
+        is_cancelled.store(true, Ordering::SeqCst);
+        assert!(new.serves().is_err_and(|reason| reason.contains("told to stop")));
+        assert!(matches!(hear(&theirs), Ok(Heard::End)), "it was told to take over");
+    }
+
+    #[test]
+    fn a_process_that_was_let_serve_is_waited_for_whatever_is_ordered_then() {
+        let is_cancelled = AtomicBool::new(false);
+        let (mut new, theirs) = successor(&is_cancelled);
+        ready().send(&theirs, &[]).expect("sent");
+        new.wait_ready().expect("ready");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(matches!(hear(&theirs), Ok(Heard::Message(Message::Take, _))));
+                is_cancelled.store(true, Ordering::SeqCst);
+                // Longer than between two looks.
+                std::thread::sleep(Duration::from_millis(20));
+                Message::Serving.send(&theirs, &[]).expect("sent");
+            });
+            assert_eq!(new.serves().map(|(pid, _)| pid), Ok(7));
+        });
+    }
+
+    #[test]
+    fn the_reason_is_heard_of_a_process_that_did_not_read_everything() {
+        let is_cancelled = AtomicBool::new(false);
+        for speaks_again in [false, true] {
+            let (mut new, theirs) = successor(&is_cancelled);
+            new.say(&Message::Take, &[]).expect("sent");
+            Message::failed("not today").send(&theirs, &[]).expect("sent");
+            drop(theirs);
+            let heard = if speaks_again { new.say(&Message::Take, &[]) } else { new.wait().map(drop) };
+            assert_eq!(heard, Err("not today".to_owned()));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use weir_knee::markdown::{Table, number};
 use weir_knee::ratio::{BLOCKS_MIN, Ratio, median};
 use weir_parties::cpu::{BoxTime, CpuTime, family};
@@ -21,6 +21,7 @@ use super::options::{USAGE, publish as publish_report};
 use super::peers::origin::Origin;
 use super::peers::weir::{Program, Settings};
 use super::place::Place;
+use crate::words::Words;
 use crate::workspace::Workspace;
 
 struct Options {
@@ -46,19 +47,18 @@ impl Options {
             out: None,
             weir_command: None,
         };
-        let mut words = words.iter().copied();
-        while let Some(word) = words.next() {
-            let mut value = || words.next().with_context(|| format!("{word} needs a value\n\n{USAGE}"));
-            match word {
-                "--subscribers" => options.subscribers = value()?.parse().context("--subscribers needs a number")?,
-                "--channels" => options.channels = value()?.parse().context("--channels needs a number")?,
-                "--rate" => options.rate = value()?.parse().context("--rate needs a number")?,
-                "--repeats" => options.blocks = value()?.parse().context("--repeats needs a number")?,
-                "--seconds" => options.length = Duration::try_from_secs_f64(value()?.parse()?)?,
+        let mut words = Words::new(words, USAGE);
+        while let Some(option) = words.option() {
+            match option {
+                "--subscribers" => options.subscribers = words.number()?,
+                "--channels" => options.channels = words.number()?,
+                "--rate" => options.rate = words.number()?,
+                "--repeats" => options.blocks = words.number()?,
+                "--seconds" => options.length = Duration::try_from_secs_f64(words.number()?)?,
                 "--quick" => (options.blocks, options.length) = (2, Duration::from_millis(500)),
-                "--out" => options.out = Some(value()?.into()),
-                "--weir-command" => options.weir_command = Some(value()?.to_owned()),
-                _ => bail!("unknown option `{word}`\n\n{USAGE}"),
+                "--out" => options.out = Some(words.value()?.into()),
+                "--weir-command" => options.weir_command = Some(words.value()?.to_owned()),
+                _ => return Err(words.unknown()),
             }
         }
         let is_even = options.subscribers > 0 && options.subscribers.is_multiple_of(options.channels);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_knee::markdown::Table;
@@ -21,6 +21,7 @@ use weir_parties::process::{Launch, Process};
 use crate::bench::peers::origin::Origin;
 use crate::bench::peers::weir::{Program, Settings, ask, release_build};
 use crate::bench::place::Place;
+use crate::words::Words;
 use crate::workspace::Workspace;
 
 pub(crate) const USAGE: &str = "\
@@ -56,18 +57,17 @@ struct Options {
 impl Options {
     fn parse(words: &[&str]) -> Result<Self> {
         let mut options = Self { seconds: 60, every: 5, rate: 4_000, connections: 50, haproxy: true, weir: None };
-        let mut words = words.iter().copied();
-        while let Some(word) = words.next() {
-            let mut value = || words.next().with_context(|| format!("{word} needs a value\n\n{USAGE}"));
-            match word {
-                "--seconds" => options.seconds = value()?.parse().context("--seconds needs a number")?,
-                "--every" => options.every = value()?.parse().context("--every needs a number")?,
-                "--rate" => options.rate = value()?.parse().context("--rate needs a number")?,
-                "--connections" => options.connections = value()?.parse().context("--connections needs a number")?,
+        let mut words = Words::new(words, USAGE);
+        while let Some(option) = words.option() {
+            match option {
+                "--seconds" => options.seconds = words.number()?,
+                "--every" => options.every = words.number()?,
+                "--rate" => options.rate = words.number()?,
+                "--connections" => options.connections = words.number()?,
                 "--quick" => options.seconds = 15,
                 "--no-haproxy" => options.haproxy = false,
-                "--weir" => options.weir = Some(value()?.into()),
-                _ => bail!("unknown option `{word}`\n\n{USAGE}"),
+                "--weir" => options.weir = Some(words.value()?.into()),
+                _ => return Err(words.unknown()),
             }
         }
         ensure!(options.every > 0 && options.seconds > options.every, "--seconds has to be longer than --every");
@@ -133,57 +133,42 @@ impl Run {
 }
 
 /// Something that serves on a port and can be upgraded.
-trait Gateway {
-    fn port(&self) -> u16;
-    /// Returns once another process serves, or at once where nobody says.
-    fn upgrade(&mut self) -> Result<()>;
-    /// Processes of it that run now.
-    fn processes(&self) -> usize;
-}
-
-struct Weir {
-    program: PathBuf,
-    admin: u16,
+struct Gateway {
     port: u16,
-    /// The first one. It is not asked how it is: its end would be taken for the end of all.
+    /// The first process. It is not asked how it is: its end would be taken for the end of all.
     first: Process,
+    kind: Kind,
 }
 
-impl Gateway for Weir {
-    fn port(&self) -> u16 {
-        self.port
-    }
+enum Kind {
+    Weir { program: PathBuf, admin: u16 },
+    HaProxy,
+}
 
+impl Gateway {
+    /// Returns once another process serves, or at once where nobody says.
     fn upgrade(&mut self) -> Result<()> {
-        let url = format!("http://127.0.0.1:{}", self.admin);
-        let output = Command::new(&self.program).args(["upgrade", "--admin", &url]).output()?;
-        ensure!(output.status.success(), "weir upgrade: {}", String::from_utf8_lossy(&output.stderr).trim());
-        Ok(())
+        match &self.kind {
+            Kind::Weir { program, admin } => {
+                let url = format!("http://127.0.0.1:{admin}");
+                let output = Command::new(program).args(["upgrade", "--admin", &url]).output()?;
+                ensure!(output.status.success(), "weir upgrade: {}", String::from_utf8_lossy(&output.stderr).trim());
+                Ok(())
+            }
+            Kind::HaProxy => {
+                let master = i32::try_from(self.first.id()).ok().and_then(Pid::from_raw).context("no process id")?;
+                Ok(kill_process(master, Signal::USR2)?)
+            }
+        }
     }
 
+    /// Processes of it that run now, HAProxy's master aside.
     fn processes(&self) -> usize {
-        in_group(self.first.id())
-    }
-}
-
-struct HaProxy {
-    port: u16,
-    master: Process,
-}
-
-impl Gateway for HaProxy {
-    fn port(&self) -> u16 {
-        self.port
-    }
-
-    fn upgrade(&mut self) -> Result<()> {
-        let master = i32::try_from(self.master.id()).ok().and_then(Pid::from_raw).context("no process id")?;
-        Ok(kill_process(master, Signal::USR2)?)
-    }
-
-    /// The master aside.
-    fn processes(&self) -> usize {
-        in_group(self.master.id()).saturating_sub(1)
+        let all = in_group(self.first.id());
+        match self.kind {
+            Kind::Weir { .. } => all,
+            Kind::HaProxy => all.saturating_sub(1),
+        }
     }
 }
 
@@ -232,11 +217,11 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
             let place = Place::new()?;
             let origin = Origin::start(&place)?;
             eprintln!("soak: {arm}, {}", if upgrades { "upgrades" } else { "quiet" });
-            let mut gateway: Box<dyn Gateway> = match &haproxy {
-                Some(program) if arm == "haproxy" => Box::new(start_haproxy(&place, program, &origin)?),
-                _ => Box::new(start_weir(&place, &weir, &origin)?),
+            let mut gateway = match &haproxy {
+                Some(program) if arm == "haproxy" => start_haproxy(&place, program, &origin)?,
+                _ => start_weir(&place, &weir, &origin)?,
             };
-            let run = measure(&place, &weir, gateway.as_mut(), &options, upgrades)?;
+            let run = measure(&place, &weir, &mut gateway, &options, upgrades)?;
             is_bad |= arm == "weir" && run.errors > 0;
             table.row(row(arm, upgrades, run));
         }
@@ -277,11 +262,11 @@ fn row(arm: &str, upgrades: bool, mut run: Run) -> Vec<String> {
 }
 
 /// One load from its begin to its end, with upgrades or without.
-fn measure(place: &Place, weir: &Path, gateway: &mut dyn Gateway, options: &Options, upgrades: bool) -> Result<Run> {
+fn measure(place: &Place, weir: &Path, gateway: &mut Gateway, options: &Options, upgrades: bool) -> Result<Run> {
     let (scenario, json) = (place.path().join("scenario.toml"), place.path().join("load.jsonl"));
     std::fs::write(&scenario, options.scenario())?;
     let mut words: Vec<std::ffi::OsString> = vec![weir.into(), "lab".into(), "load".into(), scenario.into()];
-    words.extend(["--target".into(), format!("127.0.0.1:{}", gateway.port()).into(), "--quiet".into()]);
+    words.extend(["--target".into(), format!("127.0.0.1:{}", gateway.port).into(), "--quiet".into()]);
     words.extend(["--json".into(), json.clone().into_os_string()]);
     let mut load = Process::start(Launch::new("load", Some(&place.load_cpu), words), place.path())?;
     let length = WARMUP + Duration::from_secs(options.seconds);
@@ -304,19 +289,20 @@ fn measure(place: &Place, weir: &Path, gateway: &mut dyn Gateway, options: &Opti
     Ok(Run { upgrades: took, processes: gateway.processes(), ..run })
 }
 
-fn start_weir(place: &Place, program: &Path, origin: &Origin) -> Result<Weir> {
+fn start_weir(place: &Place, program: &Path, origin: &Origin) -> Result<Gateway> {
     let mut settings = Settings::new(origin.port)?;
     settings.workers = None;
     let words = format!("{} run --config {{config}}", program.display());
     let first = Program::command(&words).start("weir", &settings, None, place.path())?;
     let answer = ask(settings.admin, "GET", "/readyz")?;
     ensure!(answer.status == 200, "the gateway is not ready: {}", answer.body);
-    Ok(Weir { program: program.to_owned(), admin: settings.admin, port: settings.port, first })
+    let kind = Kind::Weir { program: program.to_owned(), admin: settings.admin };
+    Ok(Gateway { port: settings.port, first, kind })
 }
 
 /// In master-worker mode: at SIGUSR2 the master starts itself anew, and the new worker gets the sockets of the old one
 /// through the statistics socket (`expose-fd listeners`).
-fn start_haproxy(place: &Place, program: &Path, origin: &Origin) -> Result<HaProxy> {
+fn start_haproxy(place: &Place, program: &Path, origin: &Origin) -> Result<Gateway> {
     let (port, folder) = (free_port()?, place.path());
     let config = folder.join("haproxy.cfg");
     let socket = folder.join("haproxy.sock");
@@ -333,7 +319,7 @@ fn start_haproxy(place: &Place, program: &Path, origin: &Origin) -> Result<HaPro
     let words = [program.as_os_str(), "-W".as_ref(), "-db".as_ref(), "-f".as_ref(), config.as_os_str()];
     let mut master = Process::start(Launch::new("haproxy", None, words), folder)?;
     master.wait_for_port(port)?;
-    Ok(HaProxy { port, master })
+    Ok(Gateway { port, first: master, kind: Kind::HaProxy })
 }
 
 #[cfg(test)]

@@ -38,7 +38,15 @@ pub(super) fn users(section: &ListenerSection, path: &str, reader: &mut Reader<'
         named.push(word);
         let acl = match (&table.rules, users.remove(word)) {
             (None, Some(user)) => user.acl,
-            (Some(rules), None) => User::from_rules(word, rules.value.text()).ok()?,
+            (Some(rules), None) => match User::from_rules(word, rules.value.text()) {
+                Ok(user) => user,
+                // They were good when they were read. Were they not, a listener without its users would be open to all.
+                Err(_) => {
+                    let what = format!("cannot be the rules of \"{word}\"");
+                    error_at(rules, &path, "rules", &what, "write them as ACL SETUSER takes them", reader);
+                    continue;
+                }
+            },
             (Some(rules), Some(_)) => {
                 let help = "keep them in one place";
                 error_at(rules, &path, "rules", "stands here, and other rules of the user in users_file", help, reader);

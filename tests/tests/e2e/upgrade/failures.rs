@@ -1,6 +1,7 @@
 //! A new process that does not come to serve changes nothing.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use weir_tests::deadline;
@@ -13,7 +14,7 @@ use super::{END_WAIT, Place, ask, ends, fails, upgrade};
 #[test]
 fn every_failed_start_leaves_the_old_process_serving() {
     let (server, place) = (Server::start(Kind::Redis), Place::new());
-    let mut gateway = Gateway::start(place.config(&server).tables("[upgrade]\ntimeout = \"1s\""));
+    let mut gateway = Gateway::start(place.config(&server).tables("[upgrade]\ntimeout = \"60s\""));
     let mut client = gateway.connect();
     client.expect(&["SET", "k", "v"], b"+OK\r\n");
     let victim = Victim::start(&gateway.address);
@@ -32,17 +33,21 @@ fn every_failed_start_leaves_the_old_process_serving() {
     fails(&mut gateway, &["failed", "exit status: 3"]);
     place.install_script("kill -SEGV $$");
     fails(&mut gateway, &["failed", "signal: 11"]);
+    // Only the one that never comes gets little time.
+    fs::write(&gateway.file, good.replace("60s", "1s")).expect("the configuration");
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").json()["outcome"], "applied");
     let started = Instant::now();
     place.install_script("exec sleep 1000");
     fails(&mut gateway, &["failed", "within 1s", "upgrade.timeout"]);
-    assert!(started.elapsed() < Duration::from_secs(5), "it took {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(30), "it took {:?}", started.elapsed());
+    fs::write(&gateway.file, &good).expect("the configuration");
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").json()["outcome"], "applied");
     fs::remove_file(place.path()).expect("removed");
     fails(&mut gateway, &["failed", "cannot start", "No such file"]);
 
     assert_eq!(gateway.metrics().sum_where("weir_upgrades_total", &[("result", "failed")]), 6.0);
-    let log = gateway.process().log();
     for words in ["upgrade failed, this process goes on serving", "wrokers", "not today", "exit status: 3"] {
-        assert!(log.contains(words), "`{words}` is not in the log:\n{log}");
+        gateway.wait_log(words);
     }
     victim.stop_unharmed();
     client.expect(&["GET", "k"], b"$1\r\nv\r\n");
@@ -58,16 +63,13 @@ fn every_failed_start_leaves_the_old_process_serving() {
 #[test]
 fn a_second_upgrade_and_a_reload_are_refused_while_one_is_under_way() {
     let (server, place) = (Server::start(Kind::Redis), Place::new());
-    let mut gateway = Gateway::start(place.config(&server).tables("[upgrade]\ntimeout = \"4s\""));
-    place.install_script("exec sleep 1000");
+    let mut gateway = Gateway::start(place.config(&server).tables("[upgrade]\ntimeout = \"60s\""));
+    let mark = place.folder.path().join("started");
+    place.install_script(&format!("echo $$ > {}; exec sleep 1000", mark.display()));
     std::thread::scope(|scope| {
         let gateway = &gateway;
         let first = scope.spawn(move || ask(gateway));
-        // The second one is asked until the first one has begun: before that it would be the first.
-        deadline::until_true("the first upgrade to begin", || {
-            let status = fs::read_to_string(gateway.folder().join("weir.log")).unwrap_or_default();
-            status.contains("upgrading: starting the new process")
-        });
+        let pid = started_process(&mark);
         let second = ask(gateway);
         assert_eq!(second.status.code(), Some(1));
         let text = String::from_utf8_lossy(&second.stderr).into_owned();
@@ -76,6 +78,7 @@ fn a_second_upgrade_and_a_reload_are_refused_while_one_is_under_way() {
         assert_eq!(reload.status, 422, "{}", reload.body);
         assert!(reload.body.contains("an upgrade is under way"), "{}", reload.body);
         gateway.connect().expect(&["PING"], b"+PONG\r\n");
+        assert!(std::process::Command::new("kill").arg(pid.to_string()).status().expect("kill").success());
         let first = first.join().expect("the first upgrade");
         assert_eq!(first.status.code(), Some(1));
     });
@@ -83,6 +86,14 @@ fn a_second_upgrade_and_a_reload_are_refused_while_one_is_under_way() {
     place.install();
     let old = upgrade(&mut gateway);
     ends(old, END_WAIT);
+}
+
+/// The process id that a script has written.
+fn started_process(mark: &Path) -> u32 {
+    deadline::until("the new process", deadline::WAIT, || {
+        // With its line end: it is whole.
+        fs::read_to_string(mark).ok()?.strip_suffix('\n')?.parse().ok()
+    })
 }
 
 /// Whoever stops the service does not want another process of it.
@@ -93,12 +104,10 @@ fn a_drain_calls_an_upgrade_off() {
     let mark = place.folder.path().join("started");
     place.install_script(&format!("echo $$ > {}; exec sleep 1000", mark.display()));
     gateway.process().signal("USR2");
-    let pid = deadline::until("the new process", deadline::WAIT, || {
-        fs::read_to_string(&mark).ok()?.trim().parse::<u32>().ok()
-    });
+    let pid = started_process(&mark);
     gateway.process().signal("TERM");
     let status = gateway.process().wait(END_WAIT);
     assert!(status.success(), "{status}");
-    assert!(!std::path::Path::new(&format!("/proc/{pid}/exe")).exists(), "process {pid} was left behind");
+    assert!(!Path::new(&format!("/proc/{pid}/exe")).exists(), "process {pid} was left behind");
     gateway.ended();
 }

@@ -1,7 +1,9 @@
 //! What a service manager hears, on a real datagram socket.
 
 use std::os::unix::net::UnixDatagram;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Instant;
 
 use weir_tests::deadline::WAIT;
 use weir_tests::gateway::Gateway;
@@ -9,20 +11,32 @@ use weir_tests::server::{Kind, Server};
 
 use super::{END_WAIT, Place, ends, upgrade};
 
-/// The manager's end.
+/// The manager's end. A thread reads it all the time: what finds no room in the queue of the socket may be lost.
 struct Manager {
-    socket: UnixDatagram,
+    messages: mpsc::Receiver<String>,
     heard: Vec<String>,
 }
 
 impl Manager {
+    fn at(path: &Path) -> Self {
+        let socket = UnixDatagram::bind(path).expect("a socket");
+        let (sender, messages) = mpsc::channel();
+        // It ends with the test's process: a datagram socket has no end to be told of.
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length) = socket.recv(&mut bytes) {
+                if sender.send(String::from_utf8_lossy(&bytes[..length]).into_owned()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { messages, heard: Vec::new() }
+    }
+
     /// Waits for a message with `line` in it, and returns the whole message. What came before is kept.
     fn hears(&mut self, line: &str) -> String {
         let begun = Instant::now();
-        let mut bytes = [0; 4096];
-        while begun.elapsed() < WAIT {
-            let Ok(length) = self.socket.recv(&mut bytes) else { continue };
-            let message = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        while let Ok(message) = self.messages.recv_timeout(WAIT.saturating_sub(begun.elapsed())) {
             self.heard.push(message.clone());
             if message.lines().any(|one| one == line || (line.ends_with('=') && one.starts_with(line))) {
                 return message;
@@ -36,9 +50,7 @@ impl Manager {
 fn the_manager_follows_start_reload_upgrade_and_end() {
     let (server, place) = (Server::start(Kind::Redis), Place::new());
     let path = place.folder.path().join("notify");
-    let socket = UnixDatagram::bind(&path).expect("a socket");
-    socket.set_read_timeout(Some(Duration::from_millis(100))).expect("set");
-    let mut manager = Manager { socket, heard: Vec::new() };
+    let mut manager = Manager::at(&path);
     let mut config = place.config(&server);
     config.environment.push(("NOTIFY_SOCKET".to_owned(), path.to_string_lossy().into_owned()));
     config.environment.push(("WATCHDOG_USEC".to_owned(), "400000".to_owned()));

@@ -5,6 +5,7 @@ mod life;
 mod load;
 mod manager;
 mod moves;
+mod takeover;
 mod traffic;
 
 use std::fs;

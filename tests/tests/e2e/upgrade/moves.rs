@@ -1,5 +1,7 @@
 //! Connections that go on in the new process, and what keeps one in the old process for a while.
 
+use weir_tests::client::Client;
+use weir_tests::deadline;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
 use weir_tests::wire::encode;
@@ -35,6 +37,7 @@ fn a_connection_keeps_everything_that_it_has() {
 
     let old = upgrade(&mut gateway);
     ends(old, END_WAIT);
+    gateway.wait_metric("weir_connections_moved_total", &[], 2.0);
     assert_eq!(moved(&gateway), 2.0);
     client.send(tail);
     assert_eq!(client.reply(), b"+OK\r\n");
@@ -95,6 +98,37 @@ fn what_is_bound_moves_when_it_comes_free() {
     gateway.wait_metric("weir_connections_moved_total", &[], 4.0);
     blocked.expect(&["GET", "n"], b"$1\r\n2\r\n");
     ends(old, END_WAIT);
+}
+
+/// Limits are for newcomers: who was let in goes on, as after a reload.
+#[test]
+fn nobody_is_left_out_of_a_new_process_that_has_less_room() {
+    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let limits = |config: Config| {
+        let config = config.listener("connections_max = 4\nconnections_per_source_max = 4");
+        config.tables("[limits]\nconnections = 4\nconnections_per_source = 4")
+    };
+    let mut gateway = start(&place, &server, limits);
+    let mut clients: Vec<Client> = (0..4).map(|_| gateway.connect()).collect();
+    for client in &mut clients {
+        client.expect(&["PING"], b"+PONG\r\n");
+    }
+    let text = std::fs::read_to_string(&gateway.file).expect("the configuration");
+    std::fs::write(&gateway.file, text.replace("= 4\n", "= 1\n")).expect("the configuration");
+    let old = upgrade(&mut gateway);
+    gateway.wait_metric("weir_connections_moved_total", &[], 4.0);
+    ends(old, END_WAIT);
+    for client in &mut clients {
+        client.expect(&["PING"], b"+PONG\r\n");
+    }
+    assert!(gateway.connect().reply().starts_with(b"-ERR max number of clients reached"));
+    assert_eq!(gateway.metric("weir_connections_open"), 4.0);
+    clients.truncate(0);
+    deadline::until_true("room for one again", || {
+        let mut client = gateway.connect();
+        client.try_send(&encode(&["PING"])).is_ok()
+            && client.try_reply(deadline::WAIT).is_ok_and(|reply| reply == b"+PONG\r\n")
+    });
 }
 
 /// Names may be longer than what a move carries; such a client is served in the old process until it must go.

@@ -1,0 +1,130 @@
+//! The end of the gateway: in order and within a limit, or now.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use weir_redis::Drain;
+
+use super::{Gateway, Phase, lock, plan::Mail};
+use crate::systemd;
+
+/// How long the background threads may take to end: a log that takes no more lines must not hold the process.
+const BACKGROUND_END: Duration = Duration::from_secs(1);
+/// Between two looks at what is left.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Mail on its way to all workers.
+pub struct Reached(Arc<()>);
+
+impl Reached {
+    /// Every worker has done what it was told before.
+    pub fn is_all(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+impl Gateway {
+    /// Asks for a drain; [`Gateway::drain`] is then run by whoever waits for [`Gateway::drain_asked`].
+    pub fn ask_drain(&self) {
+        self.is_drain_asked.store(true, Ordering::Relaxed);
+        self.drain_asked.notify_one();
+    }
+
+    /// Waits until a drain is asked for.
+    pub async fn drain_asked(&self) {
+        self.drain_asked.notified().await;
+    }
+
+    /// Ends the gateway in order: readiness false, settle, stop accepting, let exchanges finish within the limit, cut the
+    /// rest. How many connections were cut. After an upgrade another process accepts already.
+    pub async fn drain(&self) -> usize {
+        let settings = self.snapshot().drain.clone();
+        *lock(&self.drain_begun) = Some(Instant::now());
+        self.set_phase(Phase::Settling);
+        // An upgrade that is past its last step cannot be called off, and whose the sockets are is known when it is over.
+        while self.is_upgrade_under_way() {
+            tokio::time::sleep(LOOK).await;
+        }
+        if self.is_handed_over() {
+            tracing::info!(timeout = ?settings.timeout, "handed over, draining");
+        } else {
+            systemd::stopping();
+            tracing::info!(settle = ?settings.settle, timeout = ?settings.timeout, "draining");
+            tokio::time::sleep(settings.settle).await;
+            self.tell(|| Mail::StopAccepting);
+        }
+        self.set_phase(Phase::Draining);
+        self.tell(|| Mail::Drain(Drain::Gentle));
+        let begun = Instant::now();
+        self.sessions_end(begun, settings.timeout).await;
+        self.set_phase(Phase::Drained);
+        let took = begun.elapsed();
+        self.end(begun + settings.timeout);
+        // Counted by the workers as they cut: a connection that only lingers after its last reply is not among them.
+        let counted = self.registry.read().counter("weir_drain_cut_total", &[("cut", "connection")]);
+        let cut = counted.unwrap_or(0) as usize;
+        tracing::info!(cut, ?took, "drained");
+        cut
+    }
+
+    /// Waits until no connection is left, here or on its way to the new process, for `limit` at most. Half of it is for
+    /// those that may still get what they wait for.
+    async fn sessions_end(&self, begun: Instant, limit: Duration) {
+        let reached = self.ask_reached();
+        let (mut is_reached, mut is_firm) = (false, false);
+        while begun.elapsed() < limit {
+            if !is_reached && reached.is_all() {
+                is_reached = true;
+                self.leave_sockets();
+            }
+            // Until each worker has stopped accepting, that there is no connection does not mean that none comes.
+            if is_reached && self.connections() == 0 && self.departing() == 0 {
+                return;
+            }
+            if !is_firm && begun.elapsed() > limit / 2 {
+                is_firm = true;
+                self.tell(|| Mail::Drain(Drain::Firm));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Ends the workers and the background threads now.
+    pub fn stop(&self) {
+        self.end(Instant::now());
+    }
+
+    /// Ends the workers, then what they left to be done until `deadline`.
+    fn end(&self, deadline: Instant) {
+        self.tell(|| Mail::Stop);
+        for worker in lock(&self.workers).drain(..) {
+            if let Err(error) = worker.join() {
+                tracing::error!(%error, "worker");
+            }
+        }
+        if let Some(departures) = lock(&self.departures).take() {
+            departures.finish(deadline);
+        }
+        self.stopping.store(true, Ordering::Relaxed);
+        let deadline = Instant::now() + BACKGROUND_END;
+        for thread in lock(&self.background).drain(..) {
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    /// Connections that the workers have let go and the new process has not got.
+    fn departing(&self) -> usize {
+        lock(&self.departures).as_ref().map_or(0, |departures| departures.waiting())
+    }
+
+    /// To be asked whether every worker has done what it was told.
+    pub fn ask_reached(&self) -> Reached {
+        let mark = Arc::new(());
+        self.tell(|| Mail::Reached(mark.clone()));
+        Reached(mark)
+    }
+}
