@@ -178,6 +178,11 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         endpoints.get(usize::from(P::endpoint(key))).unwrap_or(&endpoints[0]).clone()
     }
 
+    /// The address of endpoint number `number`, if there is one.
+    pub fn endpoint_address(&self, number: u16) -> Option<String> {
+        self.endpoints.borrow().get(usize::from(number)).map(|one| one.connector().endpoint.to_string())
+    }
+
     /// Requests of one client may go to several endpoints at once.
     #[inline]
     pub fn is_spread(&self) -> bool {

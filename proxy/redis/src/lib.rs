@@ -30,6 +30,7 @@
 //! | `pubsub` | the subscriptions of all clients of a worker, shared |
 //! | `tunnel` | MONITOR |
 //! | `local` / `hello` / `client` / `acl` | commands that the gateway answers itself |
+//! | `insight` | what a worker remembers of its requests: hot keys, big keys, slow ones |
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
 //! | `discovery` | what servers and sentinels say of each other |
 //! | `moving` | a connection goes to another process, at an upgrade |
@@ -51,6 +52,7 @@ mod forward;
 mod gather;
 mod guesses;
 mod hello;
+pub mod insight;
 mod io;
 mod judge;
 mod lane;
@@ -81,6 +83,7 @@ mod tunnel;
 mod users;
 
 pub use connection::{Connection, serve};
+pub use insight::{Insight, InsightReport, InsightShare};
 pub use io::{Full, Io, NoSubscription, Pinning, Sample, Ticket};
 pub use lane::{LaneKey, RespLane, ServerInfo};
 pub use moving::{Departure, MOVED_INPUT_BYTES_MAX, MovedSession, Mover};

@@ -134,6 +134,7 @@ impl Connection {
             _ => None,
         };
         self.replied_at.set(replied);
+        self.note_duration(reply, replied);
         let done = Done { count: reply.count, timing: reply.timing, replied, stages };
         if self.output.unsent() == 0 {
             // Nothing of it is on its way to the client, who did not want the reply.
@@ -147,7 +148,7 @@ impl Connection {
 impl Waiter<RespLane> for Connection {
     #[inline]
     fn takes_runs(&self) -> bool {
-        self.access.borrow().is_empty() && self.session.borrow().takes_runs()
+        self.access.borrow().is_empty() && !self.noted.is_partial() && self.session.borrow().takes_runs()
     }
 
     #[inline]
@@ -163,6 +164,7 @@ impl Waiter<RespLane> for Connection {
             if !self.access.borrow().is_empty() {
                 self.note_access(&reply);
             }
+            self.note_size(&reply);
             if reply.count > 0 {
                 self.note_done(&reply);
             }
@@ -184,6 +186,7 @@ impl Waiter<RespLane> for Connection {
     fn on_loss(&self, exchange: u64, cause: LossCause) {
         self.guarded(|| {
             self.session.borrow_mut().on_no_reply(exchange, refusal::lost(cause), self);
+            self.note_lost(exchange, cause);
             self.wake();
         });
         self.exchanges_over(1);

@@ -30,10 +30,17 @@ use crate::{
 };
 
 impl Connection {
-    /// The exchange of a request.
+    /// The exchange of a request that goes on the lane of `key`.
     #[inline]
-    fn exchange(&self, ticket: Ticket, permit: Option<LocalPermit>, request: &[u8]) -> Option<Exchange<Connection>> {
+    fn exchange(
+        &self,
+        ticket: Ticket,
+        permit: Option<LocalPermit>,
+        key: LaneKey,
+        request: &[u8],
+    ) -> Option<Exchange<Connection>> {
         let waiter = self.me.upgrade()?;
+        self.note_sent(ticket, key, request);
         self.exchanges_begun(ticket.count, ticket.has_deadline);
         if let Some(parsed) = self.parsed_at.take() {
             self.stages.set(Some((ticket.number, parsed, Time::now())));
@@ -235,7 +242,7 @@ impl Io for Connection {
     #[inline]
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
         let permit = self.service.core.flight.try_acquire_many(ticket.count).ok_or(Refusal::QueueFull)?;
-        let exchange = self.exchange(ticket, Some(permit), request).ok_or(Refusal::QueueFull)?;
+        let exchange = self.exchange(ticket, Some(permit), key, request).ok_or(Refusal::QueueFull)?;
         let send = |shared: &Shared| {
             let sent = shared.lane.send(request, exchange);
             shared.serial.set(shared.lane.serial());
@@ -282,10 +289,10 @@ impl Io for Connection {
     }
 
     fn forward_pinned(&self, request: &[u8], ticket: Ticket) {
-        let lane = self.pinned.borrow().as_ref().map(|pinned| pinned.lane.clone());
+        let lane = self.pinned.borrow().as_ref().map(|pinned| (pinned.lane.clone(), pinned.key));
         let permit = self.service.core.flight.try_acquire();
-        if let Some(lane) = lane
-            && let Some(exchange) = self.exchange(ticket, permit, request)
+        if let Some((lane, key)) = lane
+            && let Some(exchange) = self.exchange(ticket, permit, key, request)
         {
             lane.send(request, exchange);
         }
