@@ -214,8 +214,8 @@ pub trait Io {
     fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>>;
     /// The public side of this connection: name, database, state.
     fn entry(&self) -> &ConnectionEntry;
-    /// All connections of the process, as one CLIENT LIST line each.
-    fn list_clients(&self, out: &mut Vec<u8>);
+    /// The connections of this listener that the filter lets through, as one CLIENT LIST line each.
+    fn list_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool, out: &mut Vec<u8>);
     /// Ends the connections for which `CLIENT KILL` was called; the number of them.
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64;
     /// Counts a command that came `times` times in a row.
@@ -228,6 +228,8 @@ pub trait Io {
     fn count_auth_failure(&self);
     /// Counts an error reply by its first word.
     fn count_error(&self, reply: &[u8]);
+    /// Writes what INFO tells of the gateway, hot keys only `with_keys`.
+    fn write_info(&self, _out: &mut String, _with_keys: bool) {}
     /// What the workers share about the users of this listener.
     fn share(&self) -> Option<&ListenerShare> {
         None

@@ -29,8 +29,11 @@
 //! | `subscription` | SUBSCRIBE and its kin, and messages between replies |
 //! | `pubsub` | the subscriptions of all clients of a worker, shared |
 //! | `tunnel` | MONITOR |
+//! | `info` | INFO, with a section of the gateway's own |
+//! | `pause` | CLIENT PAUSE: commands of a listener's clients wait |
 //! | `local` / `hello` / `client` / `acl` | commands that the gateway answers itself |
 //! | `insight` | what a worker remembers of its requests: hot keys, big keys, slow ones |
+//! | `client_filter` | which clients CLIENT LIST and CLIENT KILL mean |
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
 //! | `discovery` | what servers and sentinels say of each other |
 //! | `moving` | a connection goes to another process, at an upgrade |
@@ -44,6 +47,7 @@ mod access;
 mod acl;
 mod batch;
 mod client;
+mod client_filter;
 mod cluster;
 mod connection;
 mod database;
@@ -52,6 +56,7 @@ mod forward;
 mod gather;
 mod guesses;
 mod hello;
+mod info;
 pub mod insight;
 mod io;
 mod judge;
@@ -61,6 +66,7 @@ mod metrics;
 mod moving;
 mod ordering;
 mod patience;
+mod pause;
 mod pin;
 mod pubsub;
 mod redirect;

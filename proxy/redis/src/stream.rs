@@ -119,6 +119,10 @@ impl State {
             self.hold = Some(Hold::Quiet);
             return 0;
         }
+        // Large commands write.
+        if self.is_paused(None, io) {
+            return 0;
+        }
         if let Some(full) = io.full() {
             if !self.waits_in_vain() {
                 return 0;

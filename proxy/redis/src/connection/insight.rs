@@ -1,8 +1,13 @@
 //! What a connection tells the memory of its worker: requests that were sent, replies that were slow or large.
 
-use std::{cell::Cell, sync::Arc};
+use std::{
+    cell::Cell,
+    fmt::{Display, Write},
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use weir_base::time::{Time, turn};
+use weir_telemetry::catalog;
 use weir_upstream::{LaneProtocol, LossCause, Reply};
 
 use super::Connection;
@@ -10,7 +15,11 @@ use crate::{
     insight::{SlowClient, SlowReply, outcome},
     io::Ticket,
     lane::{LaneKey, RespLane},
+    pin::PinReason,
 };
+
+/// Hot keys that INFO tells; the admin API tells all.
+const HOT_KEYS_TOLD: usize = 10;
 
 /// What has to be known between two pieces of a reply.
 #[derive(Default)]
@@ -139,6 +148,50 @@ impl Connection {
         let endpoint = |shard| self.upstream.borrow().endpoint_address(shard);
         if insight.note_slow(client, slow, self.upstream_name(), endpoint) {
             self.service.metrics.slow.add(slow.requests);
+        }
+    }
+
+    /// What INFO tells of the gateway. Counts are those of all workers; hot keys are those of the worker that is asked.
+    pub(super) fn tell_info(&self, out: &mut String, with_keys: bool) {
+        let (core, name) = (&self.service.core, &**self.service.name());
+        let entries = self.guard.table().entries();
+        let own = || entries.iter().filter(|entry| *entry.listener == *name);
+        let in_flight: u64 = own().map(|entry| u64::from(entry.in_flight.load(Relaxed))).sum();
+        let blocked = own().filter(|entry| entry.details().pinned.contains(PinReason::Blocking.name())).count();
+        let sum = |family| core.metrics.registry().sum(family, "listener", name).unwrap_or(0);
+        let upstream = self.upstream.borrow();
+        let fields: [(&str, &dyn Display); 14] = [
+            ("worker", &core.worker),
+            ("listener", &name),
+            ("connected_clients", &own().count()),
+            ("connected_clients_of_all_listeners", &entries.len()),
+            ("blocked_clients", &blocked),
+            ("total_connections_received", &sum(&catalog::CONNECTIONS_TOTAL)),
+            ("requests_in_flight", &in_flight),
+            ("total_requests", &sum(&catalog::REQUESTS_TOTAL)),
+            ("total_requests_shed", &sum(&catalog::SHED)),
+            ("total_error_replies", &sum(&catalog::REPLY_ERRORS)),
+            ("total_slow_requests", &sum(&catalog::REDIS_SLOW_REQUESTS)),
+            ("total_net_input_bytes", &sum(&catalog::CLIENT_READ_BYTES)),
+            ("total_net_output_bytes", &sum(&catalog::CLIENT_WRITTEN_BYTES)),
+            ("upstream", &upstream.settings().name),
+        ];
+        // Writing to a string cannot fail.
+        for (field, value) in fields {
+            let _ = write!(out, "{field}:{value}\r\n");
+        }
+        for (index, (address, health, breaker)) in upstream.endpoint_states().into_iter().enumerate() {
+            let _ = write!(out, "endpoint_{index}:address={address},health={health},breaker={breaker}\r\n");
+        }
+        let keys = if with_keys { core.insight.hot_keys(turn::now()) } else { Vec::new() };
+        for (index, hot) in keys.iter().take(HOT_KEYS_TOLD).enumerate() {
+            // The key comes last: it may have any of the signs in front of it.
+            let (rate, space) = (hot.per_second, &hot.key.keyspace);
+            let (db, upstream, command, key) = (space.db, &space.upstream, hot.command, hot.key.shown());
+            let _ = write!(
+                out,
+                "hot_key_{index}:per_second={rate:.1},db={db},upstream={upstream},command={command},key={key}\r\n"
+            );
         }
     }
 

@@ -352,9 +352,9 @@ impl Io for Connection {
         self.guard.entry()
     }
 
-    fn list_clients(&self, out: &mut Vec<u8>) {
+    fn list_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool, out: &mut Vec<u8>) {
         let now = turn::now();
-        self.neighbours().for_each(|entry| write_line(out, &entry, now));
+        self.neighbours().filter(|entry| filter(entry)).for_each(|entry| write_line(out, &entry, now));
     }
 
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64 {
@@ -392,6 +392,10 @@ impl Io for Connection {
             self.upstream.borrow().refresh();
         }
         self.service.metrics.error_reply(reply);
+    }
+
+    fn write_info(&self, out: &mut String, with_keys: bool) {
+        self.tell_info(out, with_keys);
     }
 
     fn share(&self) -> Option<&ListenerShare> {

@@ -10,6 +10,9 @@ use super::{key::NotedKey, sketch::HeavyKeeper};
 /// Shorter, and the counts of a quiet gateway are too small to rank; longer, and yesterday's storm hides today's.
 pub const HALF_LIFE: Duration = Duration::from_secs(10);
 
+/// Half-lives after which nothing is left of any count.
+const HALVINGS_MAX: u32 = 32;
+
 /// A key that many requests name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotKey {
@@ -52,28 +55,27 @@ impl HotKeys {
         }
     }
 
-    /// Lets the time since the last look pass.
+    /// Lets the time since the last look pass, half-life by half-life.
     fn advance(&mut self, now: Time) {
-        let Some(until) = self.until else {
-            (self.until, self.halved) = (Some(now), now);
+        let Some(mut until) = self.until.replace(now) else {
+            self.halved = now;
             return;
         };
-        self.until = Some(now);
-        self.window += now.since(until).as_secs_f64();
-        let mut due = now.since(self.halved).as_nanos() / HALF_LIFE.as_nanos();
-        if due == 0 {
+        if now.since(until) > HALF_LIFE * HALVINGS_MAX {
+            self.sketch.clear();
+            (self.window, self.halved) = (0.0, now);
             return;
         }
-        self.halved = now;
-        if due > 32 {
-            self.sketch.clear();
-            self.window = 0.0;
-        }
-        while due > 0 && self.window > 0.0 {
+        loop {
+            let due = self.halved.saturating_add(HALF_LIFE);
+            if now < due {
+                break;
+            }
+            self.window = (self.window + due.since(until).as_secs_f64()) / 2.0;
             self.sketch.halve();
-            self.window /= 2.0;
-            due -= 1;
+            (until, self.halved) = (due, due);
         }
+        self.window += now.since(until).as_secs_f64();
     }
 
     /// The list, the hottest first; one request of `sample` was looked at.

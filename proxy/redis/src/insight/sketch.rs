@@ -134,7 +134,7 @@ impl<T> HeavyKeeper<T> {
 mod tests {
     use std::collections::HashMap;
 
-    use proptest::prelude::*;
+    use proptest::{prop_assert, proptest, test_runner::Config};
 
     use super::*;
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
+        #![proptest_config(Config::with_cases(24))]
 
         /// No count is above the truth; an item with more than 1% of the stream is in the list, with at most 5% of its count
         /// (and a few) missing. 50,000 items in 2,048 buckets, so nearly every bucket is fought for.

@@ -129,7 +129,9 @@ mod tests {
 
     fn wire(commands: &[&str]) -> Vec<u8> {
         let mut wire = Vec::new();
-        commands.iter().for_each(|line| encode::command(&mut wire, line.split(' ').map(str::as_bytes)));
+        for line in commands {
+            encode::command(&mut wire, line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        }
         wire
     }
 
