@@ -218,6 +218,10 @@ pub trait Io {
     fn list_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool, out: &mut Vec<u8>);
     /// Ends the connections for which `CLIENT KILL` was called; the number of them.
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64;
+    /// As whom the server knows client number `id` of this listener, and on which shard, if it sits in a blocking command.
+    fn blocked_as(&self, _id: u64) -> Option<(u16, u64)> {
+        None
+    }
     /// Counts a command that came `times` times in a row.
     fn count(&self, command: Option<&'static Command>, times: u64);
     /// Counts a refusal before work, of a command that is counted or is a part of one.

@@ -34,6 +34,7 @@
 //! | `local` / `hello` / `client` / `acl` | commands that the gateway answers itself |
 //! | `insight` | what a worker remembers of its requests: hot keys, big keys, slow ones |
 //! | `client_filter` | which clients CLIENT LIST and CLIENT KILL mean |
+//! | `unblock` | CLIENT UNBLOCK: the server lets go who waits at it |
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
 //! | `discovery` | what servers and sentinels say of each other |
 //! | `moving` | a connection goes to another process, at an upgrade |
@@ -86,6 +87,7 @@ mod subscription;
 mod tests;
 mod transaction;
 mod tunnel;
+mod unblock;
 mod users;
 
 pub use connection::{Connection, serve};

@@ -171,3 +171,39 @@ fn who_may_not_administer_may_not_pause() {
     assert!(reply.starts_with(b"-ERR weir: administrative command"), "{}", shown(&reply));
     client.expect(&["SET", "k", "v"], b"+OK\r\n");
 }
+
+#[test]
+fn unblock_lets_go_a_client_by_its_number_at_the_gateway() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind);
+        let gateway = gateway(&server, 2);
+        let (mut admin, own) = named(&gateway, "admin");
+        let mut waiters: Vec<(Client, String)> = (0..4).map(|_| named(&gateway, "waiter")).collect();
+        for (waiter, _) in &mut waiters {
+            waiter.command(&["BLPOP", "queue", "0"]);
+        }
+        weir_tests::deadline::until_true("all to be blocked", || server.info("clients", "blocked_clients") == "4");
+        let (mut first, id) = waiters.remove(0);
+        admin.expect(&["CLIENT", "UNBLOCK", &id], b":1\r\n");
+        assert_eq!(first.reply(), b"*-1\r\n");
+        first.expect(&["SET", "k", "v"], b"+OK\r\n");
+        admin.expect(&["CLIENT", "UNBLOCK", &id], b":0\r\n");
+        let (mut second, id) = waiters.remove(0);
+        admin.expect(&["CLIENT", "UNBLOCK", &id, "error"], b":1\r\n");
+        assert_eq!(second.reply(), b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n");
+        for (words, reply) in [
+            (&["CLIENT", "UNBLOCK", &own][..], ":0\r\n"),
+            (&["CLIENT", "UNBLOCK", "99999"], ":0\r\n"),
+            (&["CLIENT", "UNBLOCK", "-5"], ":0\r\n"),
+            (&["CLIENT", "UNBLOCK", "x"], "-ERR value is not an integer or out of range\r\n"),
+            (&["CLIENT", "UNBLOCK", &own, "x"], "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR\r\n"),
+        ] {
+            admin.expect(words, reply.as_bytes());
+        }
+        // The others wait on, and lose nothing.
+        admin.expect(&["RPUSH", "queue", "a", "b"], b":2\r\n");
+        let mut got: Vec<Vec<u8>> = waiters.iter_mut().map(|(waiter, _)| waiter.reply()).collect();
+        got.sort();
+        assert_eq!(got, [b"*2\r\n$5\r\nqueue\r\n$1\r\na\r\n", b"*2\r\n$5\r\nqueue\r\n$1\r\nb\r\n"]);
+    }
+}

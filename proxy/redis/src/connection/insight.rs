@@ -61,6 +61,14 @@ impl Connection {
         insight.sent(self.guard.entry().id, ticket, key, wire, turn::now(), || self.upstream_name());
     }
 
+    /// Nothing is on its way: who was blocked is so no longer.
+    #[inline]
+    pub(super) fn note_unblocked(&self) {
+        if self.noted.is_own_choice.get() {
+            self.guard.entry().set_blocked_as(0, 0);
+        }
+    }
+
     /// A piece of a reply was told.
     #[inline]
     pub(super) fn note_size(&self, reply: &Reply<'_>) {

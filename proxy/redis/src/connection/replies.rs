@@ -52,8 +52,11 @@ impl Connection {
         self.service.metrics.in_flight.add(-(count as i64));
         self.on_their_way.set(self.on_their_way.get().saturating_sub(count as u32));
         self.guard.entry().in_flight.store(self.on_their_way.get(), Relaxed);
-        if self.on_their_way.get() == 0 && self.is_waiting.take() {
-            weir_engine::note_waiting_clients(-1);
+        if self.on_their_way.get() == 0 {
+            self.note_unblocked();
+            if self.is_waiting.take() {
+                weir_engine::note_waiting_clients(-1);
+            }
         }
         self.service.room_freed(count);
     }

@@ -294,6 +294,9 @@ impl Io for Connection {
         if let Some((lane, key)) = lane
             && let Some(exchange) = self.exchange(ticket, permit, key, request)
         {
+            if !ticket.has_deadline {
+                self.guard.entry().set_blocked_as(key.shard, lane.greeting().id);
+            }
             lane.send(request, exchange);
         }
     }
@@ -360,6 +363,10 @@ impl Io for Connection {
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64 {
         let named = self.neighbours().filter(|entry| filter(entry));
         named.map(|entry| self.guard.table().kill(&entry)).count() as u64
+    }
+
+    fn blocked_as(&self, id: u64) -> Option<(u16, u64)> {
+        self.neighbours().find(|entry| entry.id == id)?.blocked_as()
     }
 
     #[inline]
