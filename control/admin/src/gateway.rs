@@ -6,8 +6,8 @@ use std::pin::Pin;
 use weir_telemetry::Registry;
 
 use crate::status::{
-    Check, ConnectionAnswer, ConnectionQuery, DrainStatus, ListenerStatus, ReloadOutcome, UpgradeOutcome,
-    UpstreamStatus, VersionStatus, WorkerStatus,
+    Check, ConnectionAnswer, ConnectionQuery, DrainStatus, InsightAnswer, ListenerStatus, ReloadOutcome, SlowLogReset,
+    UpgradeOutcome, UpstreamStatus, VersionStatus, WorkerStatus,
 };
 
 /// A boxed future that a [`Gateway`] method returns.
@@ -49,6 +49,13 @@ pub trait Gateway: Send + Sync + 'static {
     /// `query.limit + 1` ids above `query.after`. A worker that does not answer in a second or so goes
     /// into `workers_silent`; the page then holds what the others said.
     fn connections(&self, query: ConnectionQuery) -> BoxFuture<'_, ConnectionAnswer>;
+
+    /// What the workers remember of their requests, asked of them: hot keys, big keys, slow requests. A worker that does not
+    /// answer in a second or so goes into `workers_silent`.
+    fn insight(&self) -> BoxFuture<'_, InsightAnswer>;
+
+    /// Empties the slow logs of the workers.
+    fn reset_slow_log(&self) -> BoxFuture<'_, SlowLogReset>;
 
     /// Reads the configuration file again and applies it if it is valid. May block: it runs on a thread of its
     /// own, one at a time.

@@ -1,4 +1,4 @@
-//! What each route does. They read what the gateway publishes; none waits for a worker but `connections`.
+//! What each route does. They read what the gateway publishes; what only workers know is asked of them by mail.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::problem::Problem;
 use crate::process;
 use crate::routes::ROUTES;
 use crate::status::{
-    Check, ConnectionPage, ConnectionQuery, ListenerList, Outcome, ProbeAnswer, UpgradeResult, UpstreamList, Verdict,
-    WorkerList,
+    BigKeyList, Check, ConnectionPage, ConnectionQuery, HotKeyList, ListenerList, Outcome, ProbeAnswer, SlowLogList,
+    UpgradeResult, UpstreamList, Verdict, WorkerList,
 };
 
 /// What every handler may use.
@@ -164,23 +164,68 @@ pub(crate) async fn connections(
     State(shared): State<Shared>,
     query: Result<Query<PageQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Query(page) = query.map_err(|rejection| bad_query(rejection.body_text()))?;
-    let limit = page.limit.unwrap_or(PAGE_DEFAULT);
-    if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(bad_query(format!("limit is {limit}, allowed are 1 to {PAGE_MAX}")));
-    }
+    let Query(page) = query.map_err(|rejection| bad_query(rejection.body_text(), CONNECTION_PARAMETERS))?;
+    let limit = limit(page.limit, CONNECTION_PARAMETERS)?;
     let query = ConnectionQuery { limit, after: page.after, listener: page.listener, worker: page.worker };
     let answer = shared.gateway.connections(query.clone()).await;
     Ok(Json(ConnectionPage::of(answer, &query)).into_response())
 }
 
-fn bad_query(detail: impl Into<String>) -> Problem {
-    Problem::new(
-        StatusCode::BAD_REQUEST,
-        "query",
-        detail,
-        format!("the parameters are limit (1 to {PAGE_MAX}), after, listener and worker, each at most once"),
-    )
+/// Parameters besides `limit`, as a remedy names them.
+const CONNECTION_PARAMETERS: &str = ", after, listener and worker, each at most once";
+const LIST_PARAMETERS: &str = ", at most once";
+
+fn limit(wanted: Option<usize>, others: &str) -> Result<usize, Problem> {
+    let limit = wanted.unwrap_or(PAGE_DEFAULT);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(bad_query(format!("limit is {limit}, allowed are 1 to {PAGE_MAX}"), others));
+    }
+    Ok(limit)
+}
+
+fn bad_query(detail: impl Into<String>, others: &str) -> Problem {
+    let plural = if others == LIST_PARAMETERS { " is" } else { "s are" };
+    let remedy = format!("the parameter{plural} limit (1 to {PAGE_MAX}){others}");
+    Problem::new(StatusCode::BAD_REQUEST, "query", detail, remedy)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    limit: Option<usize>,
+}
+
+type ListParameters = Result<Query<ListQuery>, QueryRejection>;
+
+fn list_limit(query: ListParameters) -> Result<usize, Problem> {
+    let Query(list) = query.map_err(|rejection| bad_query(rejection.body_text(), LIST_PARAMETERS))?;
+    limit(list.limit, LIST_PARAMETERS)
+}
+
+pub(crate) async fn hot_keys(State(shared): State<Shared>, query: ListParameters) -> Result<Response, Problem> {
+    let limit = list_limit(query)?;
+    let mut answer = shared.gateway.insight().await;
+    answer.hot_keys.truncate(limit);
+    let (names, sample) = (answer.names, answer.sample);
+    let (hot_keys, workers_silent) = (answer.hot_keys, answer.workers_silent);
+    Ok(Json(HotKeyList { names, sample, hot_keys, workers_silent }).into_response())
+}
+
+pub(crate) async fn big_keys(State(shared): State<Shared>, query: ListParameters) -> Result<Response, Problem> {
+    let limit = list_limit(query)?;
+    let mut answer = shared.gateway.insight().await;
+    answer.big_keys.truncate(limit);
+    let (names, big_keys, workers_silent) = (answer.names, answer.big_keys, answer.workers_silent);
+    Ok(Json(BigKeyList { names, big_keys, workers_silent }).into_response())
+}
+
+pub(crate) async fn slow_log(State(shared): State<Shared>, query: ListParameters) -> Result<Response, Problem> {
+    let limit = list_limit(query)?;
+    let mut answer = shared.gateway.insight().await;
+    answer.slow_requests.truncate(limit);
+    let (slow_requests, workers_silent) = (answer.slow_requests, answer.workers_silent);
+    let slower_than_seconds = answer.slower_than_seconds;
+    Ok(Json(SlowLogList { slower_than_seconds, slow_requests, workers_silent }).into_response())
 }
 
 // === changing ===
@@ -189,6 +234,11 @@ pub(crate) async fn drain(State(shared): State<Shared>, request: Request) -> Res
     expect_no_input(request).await?;
     let status = shared.gateway.drain();
     Ok((StatusCode::ACCEPTED, Json(status)).into_response())
+}
+
+pub(crate) async fn reset_slow_log(State(shared): State<Shared>, request: Request) -> Result<Response, Problem> {
+    expect_no_input(request).await?;
+    Ok(Json(shared.gateway.reset_slow_log().await).into_response())
 }
 
 pub(crate) async fn reload(State(shared): State<Shared>, request: Request) -> Result<Response, Problem> {

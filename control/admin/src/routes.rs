@@ -18,8 +18,8 @@ use crate::handlers::{self, Shared};
 use crate::limits::{READ_DEADLINE, RELOAD_DEADLINE, UPGRADE_DEADLINE};
 use crate::problem::Problem;
 use crate::status::{
-    ConnectionPage, DrainStatus, ListenerList, ProbeAnswer, ReloadOutcome, UpgradeOutcome, UpstreamList, VersionStatus,
-    WorkerList,
+    BigKeyList, ConnectionPage, DrainStatus, HotKeyList, ListenerList, ProbeAnswer, ReloadOutcome, SlowLogList,
+    SlowLogReset, UpgradeOutcome, UpstreamList, VersionStatus, WorkerList,
 };
 
 /// How a route is asked.
@@ -143,6 +143,9 @@ const CONNECTION_PARAMETERS: &[Parameter] = &[
     Parameter { name: "worker", about: "Only connections of the worker of this number.", schema: schema_of::<u32> },
 ];
 
+const LIST_PARAMETERS: &[Parameter] =
+    &[Parameter { name: "limit", about: "Entries, 1 to 1000; 100 if absent.", schema: schema_of::<u32> }];
+
 /// Every route of the server.
 pub(crate) const ROUTES: &[Route] = &[
     Route { open: true, ..read("/", "index", "This list.", &[text("One line per path.")], || get(handlers::index)) },
@@ -218,6 +221,46 @@ pub(crate) const ROUTES: &[Route] = &[
             "Client connections, paged by id, and why each is pinned.",
             &[json::<ConnectionPage>(200, "One page.")],
             || get(handlers::connections),
+        )
+    },
+    Route {
+        parameters: LIST_PARAMETERS,
+        ..read(
+            "/api/v1/hot-keys",
+            "hotKeys",
+            "Keys that most requests name just now, of all workers.",
+            &[json::<HotKeyList>(200, "The hottest first.")],
+            || get(handlers::hot_keys),
+        )
+    },
+    Route {
+        parameters: LIST_PARAMETERS,
+        ..read(
+            "/api/v1/big-keys",
+            "bigKeys",
+            "Keys with the largest requests and replies of the last ten minutes.",
+            &[json::<BigKeyList>(200, "The largest first.")],
+            || get(handlers::big_keys),
+        )
+    },
+    Route {
+        parameters: LIST_PARAMETERS,
+        ..read(
+            "/api/v1/slow-log",
+            "slowLog",
+            "Slow requests: what they were, and where the time went.",
+            &[json::<SlowLogList>(200, "The newest first.")],
+            || get(handlers::slow_log),
+        )
+    },
+    Route {
+        verb: Verb::Post,
+        ..read(
+            "/api/v1/slow-log/reset",
+            "resetSlowLog",
+            "Empty the slow logs of the workers.",
+            &[json::<SlowLogReset>(200, "They are empty.")],
+            || post(handlers::reset_slow_log),
         )
     },
     Route {

@@ -17,6 +17,7 @@ use weir_listener::settings::{DrainSettings, LimitSettings, UpgradeSettings};
 
 use crate::diagnostic::Diagnostics;
 use crate::document::At;
+use crate::insight::insight;
 use crate::reader::{Reader, header};
 use crate::sections::{AdminSection, FileSection, LimitsSection, RuntimeSection, TelemetrySection};
 use crate::snapshot::{AccessLogSettings, AdminSettings, Snapshot, TelemetrySettings};
@@ -48,7 +49,7 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
         limits,
         drain: DrainSettings { settle: file.drain.settle.value.0, timeout: file.drain.timeout.value.0 },
         upgrade: UpgradeSettings { timeout: file.upgrade.timeout.value.0 },
-        telemetry: telemetry(&file.telemetry),
+        telemetry: telemetry(&file.telemetry, reader),
         listeners,
         upstreams,
         warnings: Diagnostics::default(),
@@ -118,7 +119,7 @@ fn limits(section: &LimitsSection, reader: &mut Reader<'_>) -> LimitSettings {
     }
 }
 
-fn telemetry(section: &TelemetrySection) -> TelemetrySettings {
+fn telemetry(section: &TelemetrySection, reader: &mut Reader<'_>) -> TelemetrySettings {
     TelemetrySettings {
         level: section.level.value,
         stage_sample: section.stage_sample.value.0,
@@ -128,6 +129,7 @@ fn telemetry(section: &TelemetrySection) -> TelemetrySettings {
             target: section.access_log.target.value.clone(),
             format: section.access_log.format.value,
         },
+        insight: insight(&section.keys, &section.slow_log, reader),
     }
 }
 

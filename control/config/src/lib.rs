@@ -32,6 +32,7 @@ mod change;
 mod checks;
 mod diagnostic;
 mod document;
+mod insight;
 mod knee;
 mod load;
 mod numbers;

@@ -18,6 +18,7 @@ use weir_upstream::settings as upstreams;
 use weir_upstream::settings::ReadFrom;
 
 use crate::document::At;
+use crate::insight::{KeysSection, SlowLogSection};
 use crate::knee::KneeFile;
 use crate::numbers::{Period, Ratio};
 use crate::pem::{Certificates, PemFile, PrivateKey};
@@ -138,6 +139,10 @@ section! {
         default log_format: LogFormat = LogFormat::Text;
         /// One line per sampled exchange.
         table access_log: AccessLogSection;
+        /// Hot and big keys.
+        table keys: KeysSection;
+        /// Slow requests.
+        table slow_log: SlowLogSection;
     }
 }
 

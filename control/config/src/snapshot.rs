@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use weir_base::Secret;
 use weir_engine::settings::RuntimeSettings;
 use weir_listener::settings::{DrainSettings, LimitSettings, ListenerSettings, Protocol, UpgradeSettings};
+use weir_redis::insight::settings::InsightSettings;
 use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
 use weir_telemetry::Level;
 use weir_upstream::settings::UpstreamSettings;
@@ -194,6 +195,8 @@ pub struct TelemetrySettings {
     pub log_format: LogFormat,
     /// One line per sampled exchange.
     pub access_log: AccessLogSettings,
+    /// What workers remember of their requests. Fixed when the process starts.
+    pub insight: InsightSettings,
 }
 
 /// One line per sampled exchange; the share is a setting of each listener.

@@ -170,7 +170,7 @@ fn the_session_knows_these_by_name() {
         ("host:", Class::CrossProtocol),
         ("acl|whoami", Class::Local(LocalCommand::AclWhoami)),
         ("publish", Class::Shared),
-        ("info", Class::Shared),
+        ("info", Class::Info),
         ("command|docs", Class::Shared),
         ("eval", Class::Shared),
         ("flushall", Class::Shared),

@@ -60,8 +60,14 @@ pub struct ConnectionEntry {
     pub buffered: AtomicU64,
     /// Channels and patterns it is subscribed to.
     pub subscriptions: AtomicU32,
+    /// The number under which the server knows it while it sits in a blocking command, and the shard in the lowest 16 bits;
+    /// 0: it does not.
+    blocked_as: AtomicU64,
     is_killed: AtomicBool,
 }
+
+/// Bits of [`ConnectionEntry::blocked_as`] for the shard.
+const SHARD_BITS: u32 = u16::BITS;
 
 impl ConnectionEntry {
     /// An entry for a connection accepted at `now`.
@@ -78,6 +84,7 @@ impl ConnectionEntry {
             active_at: AtomicU64::new(now.as_nanos()),
             buffered: AtomicU64::new(0),
             subscriptions: AtomicU32::new(0),
+            blocked_as: AtomicU64::new(0),
             is_killed: AtomicBool::new(false),
         }
     }
@@ -85,6 +92,18 @@ impl ConnectionEntry {
     /// The rarely changing part.
     pub fn details(&self) -> MutexGuard<'_, ConnectionDetails> {
         self.details.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It sits in a blocking command at this shard, whose server knows it by this number; 0: it does not.
+    pub fn set_blocked_as(&self, shard: u16, id: u64) {
+        let both = if id == 0 { 0 } else { id << SHARD_BITS | u64::from(shard) };
+        self.blocked_as.store(both, Ordering::Relaxed);
+    }
+
+    /// Shard and number of one that sits in a blocking command.
+    pub fn blocked_as(&self) -> Option<(u16, u64)> {
+        let both = self.blocked_as.load(Ordering::Relaxed);
+        (both != 0).then_some((both as u16, both >> SHARD_BITS))
     }
 
     /// The connection has been asked to end.

@@ -178,6 +178,25 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         endpoints.get(usize::from(P::endpoint(key))).unwrap_or(&endpoints[0]).clone()
     }
 
+    /// The address of endpoint number `number`, if there is one.
+    pub fn endpoint_address(&self, number: u16) -> Option<String> {
+        self.endpoints.borrow().get(usize::from(number)).map(|one| one.connector().endpoint.to_string())
+    }
+
+    /// Address, health and breaker of every endpoint that is configured, or in the cluster.
+    pub fn endpoint_states(&self) -> Vec<(String, &'static str, &'static str)> {
+        let endpoints = self.endpoints.borrow();
+        let state = |one: &Rc<Endpoint>| {
+            let breaker = match one.breaker_state() {
+                BreakerState::Closed => "closed",
+                BreakerState::HalfOpen => "half_open",
+                BreakerState::Open => "open",
+            };
+            (one.connector().endpoint.to_string(), one.health().state().name(), breaker)
+        };
+        endpoints.iter().filter(|one| one.is_member.get()).map(state).collect()
+    }
+
     /// Requests of one client may go to several endpoints at once.
     #[inline]
     pub fn is_spread(&self) -> bool {

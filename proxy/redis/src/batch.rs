@@ -76,6 +76,7 @@ impl State {
             && self.order.mode == ReplyMode::On
             && !self.has_waited()
             && !self.has_own_rate()
+            && io.share().is_none_or(|share| !share.pause.is_on(io.now()))
             && !self.is_held_whole;
         if !is_simple {
             return Batch::new(begin, 0);

@@ -6,13 +6,14 @@ use weir_listener::ConnectionEntry;
 use weir_resp::encode;
 
 use crate::{
+    client_filter::{ClientFilter, Purpose},
     hello::is_printable,
     io::Io,
-    local::parse_integer,
     ordering::ReplyMode,
     refusal,
     request::Request,
     state::{State, Taken},
+    users::DEFAULT_USER,
 };
 
 const HELP: &[&str] = &[
@@ -24,19 +25,27 @@ const HELP: &[&str] = &[
     "INFO",
     "    Return information about the current client connection.",
     "KILL <option> ...",
-    "    Kill connections to this gateway: <ip:port>, ID <id>, ADDR <ip:port>, USER <user>, SKIPME (YES|NO).",
-    "LIST",
-    "    Return information about the client connections of this gateway.",
+    "    Kill connections to this gateway: <ip:port>, or those that all of these options name:",
+    "    ID <id>..., ADDR <ip:port>, IP <ip>, TYPE (NORMAL|PUBSUB), USER <user>, NAME <name>, LIB-NAME <name>,",
+    "    LIB-VER <version>, DB <db>, MAXAGE <seconds>, IDLE <seconds>, SKIPME (YES|NO).",
+    "LIST [options ...]",
+    "    Return information about the client connections of this gateway; options as for KILL.",
     "NO-EVICT (ON|OFF)",
     "    Accepted; has no effect through a gateway.",
     "NO-TOUCH (ON|OFF)",
     "    Accepted; has no effect through a gateway.",
+    "PAUSE <timeout> [WRITE|ALL]",
+    "    Suspend all, or just write, commands of the clients of this listener for <timeout> milliseconds.",
     "REPLY (ON|OFF|SKIP)",
     "    Control the replies sent to the current connection.",
     "SETINFO <option> <value>",
     "    Set LIB-NAME or LIB-VER of the current connection.",
     "SETNAME <name>",
     "    Assign the name <name> to the current connection.",
+    "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+    "    Unblock the specified blocked client.",
+    "UNPAUSE",
+    "    Stop the current pause, resuming traffic.",
     "HELP",
     "    Print this help.",
 ];
@@ -66,11 +75,10 @@ impl State {
                 write_line(&mut line, io.entry(), io.now());
                 self.text(io, &line)
             }
-            ClientCommand::List => {
-                let mut lines = Vec::new();
-                io.list_clients(&mut lines);
-                self.text(io, &lines)
-            }
+            ClientCommand::List => self.client_list(request, io),
+            ClientCommand::Pause => self.client_pause(request, io),
+            ClientCommand::Unpause => self.client_unpause(io),
+            ClientCommand::Unblock => self.client_unblock(command, request, io),
             ClientCommand::NoTouch | ClientCommand::NoEvict => self.on_or_off(request, io),
             ClientCommand::Reply => self.client_reply(request, io),
             ClientCommand::Kill => self.client_kill(request, io),
@@ -87,6 +95,24 @@ impl State {
                 let name = request.text(1);
                 self.unsupported_subcommand(container, name, io)
             }
+        }
+    }
+
+    fn client_list(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        let filter = match ClientFilter::parse(request, Purpose::List, self) {
+            Ok(filter) => filter,
+            Err(line) => return self.error_line(io, &line),
+        };
+        let (own, now, mut lines) = (io.entry().id, io.now(), Vec::new());
+        io.list_clients(&|entry| filter.matches(entry, own, now), &mut lines);
+        self.text(io, &lines)
+    }
+
+    /// The listener has a user of this name.
+    pub(crate) fn knows_user(&self, name: &[u8]) -> bool {
+        match &self.users {
+            Some(users) => users.get(name).is_some(),
+            None => name == self.login_name().as_bytes() || name == DEFAULT_USER.as_bytes(),
         }
     }
 
@@ -182,46 +208,14 @@ impl State {
                 _ => self.ok(io),
             };
         }
-        let Some(filter) = KillFilter::parse(request) else { return self.error(io, refusal::SYNTAX) };
-        let own = io.entry().id;
-        let killed = io.kill_clients(&|entry| filter.matches(entry, own));
+        let filter = match ClientFilter::parse(request, Purpose::Kill, self) {
+            Ok(filter) => filter,
+            Err(line) => return self.error_line(io, &line),
+        };
+        let (own, now) = (io.entry().id, io.now());
+        let killed = io.kill_clients(&|entry| filter.matches(entry, own, now));
         self.local(io, |out| encode::integer(out, killed as i64));
         Taken::Yes
-    }
-}
-
-/// The options of CLIENT KILL that have a meaning at a gateway.
-struct KillFilter {
-    id: Option<u64>,
-    address: Option<String>,
-    user: Option<String>,
-    skips_own: bool,
-}
-
-impl KillFilter {
-    fn parse(request: &Request<'_>) -> Option<Self> {
-        let mut filter = Self { id: None, address: None, user: None, skips_own: true };
-        let mut at = 2;
-        while at + 1 < request.argc() {
-            let value = String::from_utf8_lossy(request.text(at + 1)).into_owned();
-            match request.text(at).to_ascii_uppercase().as_slice() {
-                b"ID" => filter.id = Some(u64::try_from(parse_integer(request.text(at + 1))?).ok()?),
-                b"ADDR" => filter.address = Some(value),
-                b"USER" => filter.user = Some(value),
-                b"SKIPME" if value.eq_ignore_ascii_case("yes") => filter.skips_own = true,
-                b"SKIPME" if value.eq_ignore_ascii_case("no") => filter.skips_own = false,
-                _ => return None,
-            }
-            at += 2;
-        }
-        (at == request.argc()).then_some(filter)
-    }
-
-    fn matches(&self, entry: &ConnectionEntry, own: u64) -> bool {
-        self.id.is_none_or(|id| id == entry.id)
-            && self.address.as_ref().is_none_or(|address| *address == entry.peer)
-            && self.user.as_ref().is_none_or(|user| *user == entry.details().user)
-            && !(self.skips_own && entry.id == own)
     }
 }
 

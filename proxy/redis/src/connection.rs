@@ -1,5 +1,6 @@
 //! The shell around one session: its socket, its lanes, its deadlines.
 
+mod insight;
 mod replies;
 mod subscriber;
 mod surroundings;
@@ -138,6 +139,7 @@ pub struct Connection {
     replied_at: Cell<Time>,
     ending: Cell<Option<&'static str>>,
     flushed_bytes: Cell<u64>,
+    noted: insight::Noted,
     subscriber: subscriber::Subscriber,
     me: Weak<Connection>,
 }
@@ -298,6 +300,7 @@ impl Connection {
             replied_at: Cell::new(Time::ZERO),
             ending: Cell::new(None),
             flushed_bytes: Cell::new(0),
+            noted: insight::Noted::default(),
             subscriber: subscriber::Subscriber::default(),
             me: me.clone(),
             guard,

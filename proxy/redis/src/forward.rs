@@ -177,7 +177,7 @@ impl State {
     /// A piece of the reply whose turn it is.
     #[inline]
     fn on_due_reply(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>, io: &impl Io) -> bool {
-        if self.is_sharded && self.order.gather(exchange, bytes, end) {
+        if self.order.gather(exchange, bytes, end) {
             return end.is_some_and(|kind| self.complete(kind, io));
         }
         if !self.order.is_muted(exchange) {

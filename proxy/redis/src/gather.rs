@@ -1,7 +1,7 @@
 //! The replies of several shards become one reply.
 
 use weir_analysis::redis::ResponsePolicy;
-use weir_resp::{ReplyFramer, ReplyLimits, encode};
+use weir_resp::{ReplyFramer, ReplyLimits, Version, encode};
 use weir_upstream::{FrameKind, placement::SHARDS_MAX};
 
 use crate::refusal;
@@ -21,6 +21,13 @@ pub(crate) enum Merge {
     NotNull,
     /// Integers, or arrays of them element by element.
     Fold(Fold),
+    /// Text of the gateway's own behind that of the only part (INFO).
+    Append {
+        /// The text.
+        section: String,
+        /// In which version it is told.
+        version: Version,
+    },
     /// The only part is a page of SCAN: its cursor gets the shard's place among all.
     Page {
         /// The place of the shard that was asked.
@@ -145,6 +152,9 @@ impl Gather {
                 out.extend_from_slice(&failure(&parts));
                 Some(())
             }
+            Merge::Append { section, version } => {
+                parts.first().and_then(|part| append(part, &section, version, &mut out))
+            }
             Merge::AllSucceeded => parts.first().map(|part| out.extend_from_slice(&part.bytes)),
             Merge::NotNull => {
                 let is_null = |part: &&Part| matches!(&*part.bytes, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n");
@@ -219,6 +229,15 @@ fn in_order(parts: &[Part], order: &[u16], out: &mut Vec<u8>) {
             None => encode::error(out, MISMATCH.as_bytes()),
         }
     }
+}
+
+fn append(part: &Part, section: &str, version: Version, out: &mut Vec<u8>) -> Option<()> {
+    let begin = part.bytes.iter().position(|byte| *byte == b'\n')? + 1;
+    let text = part.bytes.get(begin..)?.strip_suffix(b"\r\n")?;
+    let text = text.strip_prefix(b"txt:").filter(|_| part.bytes[0] == b'=').unwrap_or(text);
+    let blank: &[u8] = if text.is_empty() { b"" } else { b"\r\n" };
+    encode::verbatim(out, *b"txt", &[text, blank, section.as_bytes()].concat(), version);
+    Some(())
 }
 
 fn concatenate(parts: &[Part], out: &mut Vec<u8>) -> Option<()> {

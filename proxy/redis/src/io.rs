@@ -214,10 +214,14 @@ pub trait Io {
     fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>>;
     /// The public side of this connection: name, database, state.
     fn entry(&self) -> &ConnectionEntry;
-    /// All connections of the process, as one CLIENT LIST line each.
-    fn list_clients(&self, out: &mut Vec<u8>);
+    /// The connections of this listener that the filter lets through, as one CLIENT LIST line each.
+    fn list_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool, out: &mut Vec<u8>);
     /// Ends the connections for which `CLIENT KILL` was called; the number of them.
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64;
+    /// As whom the server knows client number `id` of this listener, and on which shard, if it sits in a blocking command.
+    fn blocked_as(&self, _id: u64) -> Option<(u16, u64)> {
+        None
+    }
     /// Counts a command that came `times` times in a row.
     fn count(&self, command: Option<&'static Command>, times: u64);
     /// Counts a refusal before work, of a command that is counted or is a part of one.
@@ -228,6 +232,8 @@ pub trait Io {
     fn count_auth_failure(&self);
     /// Counts an error reply by its first word.
     fn count_error(&self, reply: &[u8]);
+    /// Writes what INFO tells of the gateway, hot keys only `with_keys`.
+    fn write_info(&self, _out: &mut String, _with_keys: bool) {}
     /// What the workers share about the users of this listener.
     fn share(&self) -> Option<&ListenerShare> {
         None

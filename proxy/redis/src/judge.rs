@@ -44,6 +44,9 @@ impl State {
         {
             return taken;
         }
+        if self.is_paused(Some(command), io) {
+            return Taken::Held;
+        }
         let class = redis::treatment(command, request);
         if self.transaction.is_none()
             && let Some(no) = self.forbids(command, class)
@@ -82,6 +85,7 @@ impl State {
     fn dispatch(&mut self, command: &'static Command, class: Class, request: &Request<'_>, io: &impl Io) -> Taken {
         match class {
             Class::Cluster if io.topology().is_some() && self.tunnel.is_none() => self.cluster(command, request, io),
+            Class::Info => self.info(command, request, io),
             Class::Shared | Class::Cluster => self.forward(command, request, io),
             Class::Admin if self.settings.admin_commands => self.forward(command, request, io),
             Class::Admin => {
@@ -157,6 +161,9 @@ impl State {
             && let Some(taken) = self.deny_unknown(&unknown_name(request), request, io)
         {
             return taken;
+        }
+        if self.is_paused(None, io) {
+            return Taken::Held;
         }
         if self.transaction.is_some() {
             return self.queue_stateful(request, io);

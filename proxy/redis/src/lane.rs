@@ -63,12 +63,14 @@ pub struct ServerInfo {
     pub version: Vec<u8>,
     /// `master` or `replica`.
     pub role: Vec<u8>,
+    /// The number that it gave this very connection; 0: it did not say.
+    pub id: u64,
 }
 
 impl Default for ServerInfo {
     /// What a server is taken for that does not know HELLO (Redis before 6).
     fn default() -> Self {
-        Self { server: b"redis".to_vec(), version: b"5.0.0".to_vec(), role: b"master".to_vec() }
+        Self { server: b"redis".to_vec(), version: b"5.0.0".to_vec(), role: b"master".to_vec(), id: 0 }
     }
 }
 
@@ -234,6 +236,8 @@ fn server_info(hello: &Value) -> ServerInfo {
             *field = text.to_vec();
         }
     }
+    let id = hello.field(b"id").and_then(Value::as_integer);
+    info.id = id.and_then(|id| u64::try_from(id).ok()).unwrap_or(0);
     info
 }
 

@@ -29,7 +29,12 @@
 //! | `subscription` | SUBSCRIBE and its kin, and messages between replies |
 //! | `pubsub` | the subscriptions of all clients of a worker, shared |
 //! | `tunnel` | MONITOR |
+//! | `info` | INFO, with a section of the gateway's own |
+//! | `pause` | CLIENT PAUSE: commands of a listener's clients wait |
 //! | `local` / `hello` / `client` / `acl` | commands that the gateway answers itself |
+//! | `insight` | what a worker remembers of its requests: hot keys, big keys, slow ones |
+//! | `client_filter` | which clients CLIENT LIST and CLIENT KILL mean |
+//! | `unblock` | CLIENT UNBLOCK: the server lets go who waits at it |
 //! | `lane` | RESP on an upstream connection: greeting, framing, probe |
 //! | `discovery` | what servers and sentinels say of each other |
 //! | `moving` | a connection goes to another process, at an upgrade |
@@ -43,6 +48,7 @@ mod access;
 mod acl;
 mod batch;
 mod client;
+mod client_filter;
 mod cluster;
 mod connection;
 mod database;
@@ -51,6 +57,8 @@ mod forward;
 mod gather;
 mod guesses;
 mod hello;
+mod info;
+pub mod insight;
 mod io;
 mod judge;
 mod lane;
@@ -59,6 +67,7 @@ mod metrics;
 mod moving;
 mod ordering;
 mod patience;
+mod pause;
 mod pin;
 mod pubsub;
 mod redirect;
@@ -78,9 +87,11 @@ mod subscription;
 mod tests;
 mod transaction;
 mod tunnel;
+mod unblock;
 mod users;
 
 pub use connection::{Connection, serve};
+pub use insight::{Insight, InsightReport, InsightShare};
 pub use io::{Full, Io, NoSubscription, Pinning, Sample, Ticket};
 pub use lane::{LaneKey, RespLane, ServerInfo};
 pub use moving::{Departure, MOVED_INPUT_BYTES_MAX, MovedSession, Mover};

@@ -1,6 +1,6 @@
 //! Commands that the gateway answers itself.
 
-use weir_analysis::redis::{Args, Command, LocalCommand};
+use weir_analysis::redis::{Args, ClientCommand, Command, LocalCommand};
 use weir_resp::{Version, encode};
 
 use crate::{
@@ -23,7 +23,8 @@ impl State {
         if local == Ping && self.tunnel.is_some() {
             return self.forward_in_tunnel(command, request, io);
         }
-        let changes_session = matches!(local, Reset | Hello | Auth | Select);
+        // UNBLOCK goes on a lane that need not be the one of what is under way.
+        let changes_session = matches!(local, Reset | Hello | Auth | Select | Client(ClientCommand::Unblock));
         if (changes_session || self.tunnel.is_some()) && !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;

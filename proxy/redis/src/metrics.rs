@@ -65,6 +65,7 @@ pub(crate) struct ListenerMetrics {
     pub(crate) subscribers: Gauge,
     pub(crate) subscriptions: Gauge,
     pub(crate) messages: Counter,
+    pub(crate) slow: Counter,
     requests: [Counter; 6],
     commands: RefCell<Vec<Option<Counter>>>,
     /// By reason, as they are met: past a limit a refusal must cost less than what it refuses.
@@ -90,6 +91,7 @@ impl ListenerMetrics {
             subscribers: core.gauge(&catalog::SUBSCRIBERS, &[listener]),
             subscriptions: core.gauge(&catalog::SUBSCRIPTIONS, &[listener]),
             messages: core.counter(&catalog::MESSAGES_DELIVERED, &[listener]),
+            slow: core.counter(&catalog::REDIS_SLOW_REQUESTS, &[listener]),
             requests: CLASSES.map(|class| core.counter(&catalog::REQUESTS_TOTAL, &[listener, class])),
             commands: RefCell::new(vec![None; COMMANDS.len()]),
             sheds: RefCell::default(),

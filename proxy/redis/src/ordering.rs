@@ -123,6 +123,12 @@ impl Ordering {
         self.gathers.push_back(gather);
     }
 
+    /// What the reply to the last request becomes.
+    pub(crate) fn gather_last(&mut self, gather: Gather) {
+        debug_assert!(gather.last() + 1 == self.next, "it was just sent");
+        self.gathers.push_back(gather);
+    }
+
     /// Keeps a piece of the reply whose turn it is, if it is a part of one; false if it is not.
     #[inline]
     pub(crate) fn gather(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>) -> bool {

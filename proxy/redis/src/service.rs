@@ -25,8 +25,8 @@ use weir_telemetry::{
 use weir_upstream::Upstream;
 
 use crate::{
-    connection::Connection, lane::RespLane, metrics::ListenerMetrics, moving::Mover, settings::RedisListenerSettings,
-    users::ListenerShare,
+    connection::Connection, insight::Insight, lane::RespLane, metrics::ListenerMetrics, moving::Mover,
+    settings::RedisListenerSettings, users::ListenerShare,
 };
 
 /// An upstream of Redis sessions.
@@ -51,6 +51,8 @@ pub struct CoreShare {
     pub waiting: Rc<RefCell<VecDeque<Weak<Connection>>>>,
     /// Share of exchanges whose stages are timed one by one, 0 to 1; reading the clock at each costs 25 ns a time.
     pub stage_sample: f64,
+    /// What it remembers of its requests.
+    pub insight: Rc<Insight>,
 }
 
 /// How far a drain has come.

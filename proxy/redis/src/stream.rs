@@ -127,6 +127,10 @@ impl State {
             self.hold = Some(Hold::Quiet);
             return 0;
         }
+        // Large commands write.
+        if self.is_paused(None, io) {
+            return 0;
+        }
         let pin = (pin.0, self.key_of_now(pin.1, io));
         if let Some(full) = io.full() {
             if !self.waits_in_vain() {

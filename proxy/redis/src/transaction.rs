@@ -56,6 +56,11 @@ impl Transaction {
         self.wire.len()
     }
 
+    /// MULTI and the commands so far.
+    pub(crate) fn wire(&self) -> &[u8] {
+        &self.wire
+    }
+
     pub(crate) fn spoil(&mut self) {
         self.is_spoiled = true;
         self.wire = Vec::new();
@@ -97,12 +102,16 @@ impl State {
                 io.count_shed("admin_command");
                 self.reject(io, &refusal::admin(command.name))
             }
-            Class::Shared | Class::Cluster | Class::Admin | Class::Blocking | Class::Exclusive | Class::Unwatch => {
-                match self.bind_transaction(command, request, io) {
-                    Ok(()) => self.queue(request, io),
-                    Err(taken) => taken,
-                }
-            }
+            Class::Shared
+            | Class::Cluster
+            | Class::Info
+            | Class::Admin
+            | Class::Blocking
+            | Class::Exclusive
+            | Class::Unwatch => match self.bind_transaction(command, request, io) {
+                Ok(()) => self.queue(request, io),
+                Err(taken) => taken,
+            },
             _ => self.reject(io, refusal::NOT_IN_MULTI),
         }
     }

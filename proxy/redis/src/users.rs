@@ -8,7 +8,7 @@ use std::{
 use weir_base::{permit::Budget, secret::Secret, shared_rate::SharedRate};
 use weir_policy::redis::{AclLog, PasswordHash, User};
 
-use crate::guesses::Guesses;
+use crate::{guesses::Guesses, pause::Pause};
 
 /// The user that a connection has before it says who it is.
 pub const DEFAULT_USER: &str = "default";
@@ -115,6 +115,8 @@ pub struct ListenerShare {
     log: Mutex<AclLog>,
     guesses: Mutex<Guesses>,
     limits: Mutex<HashMap<String, Arc<UserLimits>>>,
+    /// Whether its clients are paused: of all of them, whoever they are.
+    pub(crate) pause: Pause,
 }
 
 /// What one user may have at a time.

@@ -76,6 +76,9 @@ fn the_openapi_document_lists_every_path_that_answers() {
         "/api/v1/listeners",
         "/api/v1/upstreams",
         "/api/v1/connections",
+        "/api/v1/hot-keys",
+        "/api/v1/big-keys",
+        "/api/v1/slow-log",
         "/api/v1/drain",
         "/api/v1/reload",
     ] {

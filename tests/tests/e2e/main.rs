@@ -4,8 +4,10 @@
 
 mod access;
 mod admin;
+mod clients;
 mod cluster;
 mod drain;
+mod insight;
 mod integrity;
 mod knee;
 mod parity;

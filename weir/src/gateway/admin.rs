@@ -10,8 +10,9 @@ use weir_admin::{
     BoxFuture,
     status::{
         Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
-        DrainStatus, EndpointStatus, Health, ListenerState, ListenerStatus, Outcome, Quantiles, ReloadOutcome,
-        Severity, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus, WorkerStatus,
+        DrainStatus, EndpointStatus, Health, InsightAnswer, ListenerState, ListenerStatus, Outcome, Quantiles,
+        ReloadOutcome, Severity, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus,
+        WorkerStatus,
     },
 };
 use weir_analysis::redis::CommandId;
@@ -125,6 +126,14 @@ impl weir_admin::Gateway for Gateway {
         let workers = self.states.iter().enumerate();
         let workers_silent = workers.filter(|(_, state)| is_silent(state)).map(|(id, _)| id as u32).collect();
         Box::pin(async move { ConnectionAnswer { connections, workers_silent } })
+    }
+
+    fn insight(&self) -> BoxFuture<'_, InsightAnswer> {
+        self.ask_insight()
+    }
+
+    fn reset_slow_log(&self) -> BoxFuture<'_, SlowLogReset> {
+        self.ask_slow_log_reset()
     }
 
     fn reload(&self) -> ReloadOutcome {

@@ -112,6 +112,9 @@ pub async fn run(setup: CoreSetup) {
                         door.service.move_away(std::rc::Rc::new(mover));
                     }
                 }),
+                // Who asked may have given up.
+                Mail::Tell(asker) => drop(asker.send(core.share.insight.report(turn::now()))),
+                Mail::ResetSlowLog(asker) => drop(asker.send((core.share.worker, core.share.insight.reset_slow()))),
                 Mail::Reached(mark) => drop(mark),
                 Mail::Drain(drain) => core.each_door(|door| door.service.drain(drain)),
                 Mail::Stop => {

@@ -5,6 +5,7 @@ mod core;
 mod departures;
 mod door;
 mod drain;
+mod insight;
 mod knee;
 mod listening;
 mod log;
@@ -30,12 +31,13 @@ use weir_base::{
 use weir_config::{Change, Diagnostics, Snapshot, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, net};
 use weir_listener::{Admission, ConnectionTable};
-use weir_redis::CoreShare;
+use weir_redis::{CoreShare, Insight, InsightShare};
 use weir_telemetry::{Registry, SharedGauge, catalog, log::log_ring};
 
 use self::{
     core::CoreSetup,
     departures::Departures,
+    insight::insight_settings,
     listening::{Sockets, bind_new},
     plan::{Mail, Plan, TlsContexts},
     upgrading::Upgrading,
@@ -132,6 +134,7 @@ impl Gateway {
         let mailboxes = Arc::new(mailboxes);
         let states: Vec<Arc<WorkerState>> = (0..count).map(|_| Arc::default()).collect();
         let balancer = Arc::new(Balancer::new(states.clone()));
+        let remembered: Arc<InsightShare> = Arc::default();
         let (mut workers, mut rings) = (Vec::new(), Vec::new());
         for (id, inbox) in inboxes.into_iter().enumerate() {
             let (log, ring) = log_ring(limits::LOG_RING_EVENTS);
@@ -140,6 +143,7 @@ impl Gateway {
             let (registry, table, state) = (registry.clone(), table.clone(), states[id].clone());
             let (mailboxes, balancer, bytes) = (mailboxes.clone(), balancer.clone(), bytes.clone());
             let stage_sample = snapshot.telemetry.stage_sample;
+            let (insight, remembered) = (insight_settings(&snapshot), remembered.clone());
             let main_state = state.clone();
             let main = move || {
                 let share = CoreShare {
@@ -151,6 +155,7 @@ impl Gateway {
                     table,
                     waiting: std::rc::Rc::default(),
                     stage_sample,
+                    insight: std::rc::Rc::new(Insight::new(insight, remembered, id)),
                 };
                 core::run(CoreSetup { share, inbox, mailboxes, balancer, state: main_state })
             };

@@ -5,7 +5,7 @@ use std::{collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, tls};
 use weir_listener::{Admission, ConnectionPermit, ListenerAdmission};
-use weir_redis::{Drain, ListenerShare, MovedSession};
+use weir_redis::{Drain, InsightReport, ListenerShare, MovedSession};
 use weir_upstream::Health;
 
 use super::{departures::DepartureQueue, listening::OwnSockets};
@@ -42,6 +42,10 @@ pub enum Mail {
     /// Accept no more, for another process does; on the `untaken` listeners as after [`Mail::StopAccepting`]. Connections of
     /// the `movable` ones go to that process.
     HandOver { untaken: Arc<[Arc<str>]>, movable: Arc<[Arc<str>]>, departures: DepartureQueue },
+    /// Say what is remembered of requests.
+    Tell(tokio::sync::mpsc::UnboundedSender<InsightReport>),
+    /// Empty the slow log, and say how many entries it had.
+    ResetSlowLog(tokio::sync::mpsc::UnboundedSender<(usize, usize)>),
     /// Nothing to do: dropped, it tells that all mail before has been done.
     Reached(Arc<()>),
     /// End the sessions.

@@ -1,5 +1,7 @@
 //! Asks the admin API. One sample is everything that a frame shows.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -10,6 +12,7 @@ use weir_admin::status::{
 use weir_base::secret::Secret;
 
 use super::exposition::Exposition;
+use super::insight::{Page, Remembered};
 
 /// One poll of the admin API.
 #[derive(Debug, Clone)]
@@ -22,6 +25,8 @@ pub(super) struct Sample {
     pub(super) upstreams: Vec<UpstreamStatus>,
     pub(super) workers: Vec<WorkerStatus>,
     pub(super) metrics: Exposition,
+    /// What the page needs of what the workers remember.
+    pub(super) remembered: Option<Remembered>,
 }
 
 /// A connection to one admin server.
@@ -29,6 +34,22 @@ pub(super) struct AdminClient {
     agent: Agent,
     base: String,
     token: Option<Secret>,
+    wanted: Wanted,
+}
+
+/// The page that is shown: only what it needs is asked for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wanted(Arc<AtomicUsize>);
+
+impl Wanted {
+    pub(super) fn set(&self, page: Page) {
+        let at = Page::ALL.iter().position(|known| *known == page);
+        self.0.store(at.unwrap_or(0), Relaxed);
+    }
+
+    fn page(&self) -> Page {
+        Page::ALL.get(self.0.load(Relaxed)).copied().unwrap_or_default()
+    }
 }
 
 /// Time for one answer. The server promises far less; this bounds how long the view is blind.
@@ -47,7 +68,7 @@ impl AdminClient {
             .max_redirects(0)
             .proxy(None)
             .build();
-        Self { agent: config.into(), base: base.trim_end_matches('/').to_owned(), token }
+        Self { agent: config.into(), base: base.trim_end_matches('/').to_owned(), token, wanted: Wanted::default() }
     }
 
     /// Takes a sample. The error is a sentence for the operator that begins with the path.
@@ -65,6 +86,21 @@ impl AdminClient {
             upstreams: upstreams.upstreams,
             workers: workers.workers,
             metrics,
+            remembered: self.remembered()?,
+        })
+    }
+
+    /// Where the page that is shown is chosen.
+    pub(super) fn wanted(&self) -> Wanted {
+        self.wanted.clone()
+    }
+
+    fn remembered(&self) -> Result<Option<Remembered>, String> {
+        Ok(match self.wanted.page() {
+            Page::Overview => None,
+            Page::HotKeys => Some(Remembered::HotKeys(self.json("/api/v1/hot-keys", &[200])?)),
+            Page::BigKeys => Some(Remembered::BigKeys(self.json("/api/v1/big-keys", &[200])?)),
+            Page::SlowLog => Some(Remembered::SlowLog(self.json("/api/v1/slow-log", &[200])?)),
         })
     }
 

@@ -18,6 +18,7 @@ mod client;
 mod exposition;
 mod format;
 mod histogram;
+mod insight;
 mod render;
 mod state;
 mod table;
@@ -26,12 +27,13 @@ mod tests;
 mod view;
 
 use client::{AdminClient, Sample};
+use insight::Page;
 use state::{Flow, State};
 
 /// Watch a running gateway.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "Examples:\n  weir top\n  weir top --admin http://10.0.0.7:9900 --token-env WEIR_TOKEN\n  weir top --once | head -5"
+    after_help = "Examples:\n  weir top\n  weir top --admin http://10.0.0.7:9900 --token-env WEIR_TOKEN\n  weir top --once | head -5\n  weir top --once --view slow-log\n\nKeys: q quit, p pause, o overview, h hot keys, b big keys, l slow log,\nn/c/r/t/i/s sort listeners, tab chooses a table, arrows scroll it."
 )]
 pub struct TopArgs {
     /// URL of the admin address.
@@ -49,6 +51,10 @@ pub struct TopArgs {
     /// Print one frame as plain text and exit; needs no terminal.
     #[arg(long)]
     pub once: bool,
+
+    /// What to show first; h, b, l and o change it.
+    #[arg(long, value_enum, default_value_t)]
+    pub view: Page,
 
     /// Columns of the frame of `--once`, 80 to 400.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u16).range(80..=400), requires = "once")]
@@ -102,7 +108,9 @@ impl From<io::Error> for TopError {
 /// Runs `weir top` until the user quits.
 pub fn run(args: &TopArgs) -> Result<(), TopError> {
     let client = AdminClient::new(&args.admin, token(args.token_env.as_deref())?);
-    let state = State::new(&args.admin);
+    let mut state = State::new(&args.admin);
+    state.wanted = client.wanted();
+    state.show(args.view);
     if args.once {
         let mut output = io::stdout().lock();
         return once(&client, state, args, &mut output);

@@ -11,6 +11,7 @@ use ratatui::{Frame, Terminal};
 use weir_admin::status::{Breaker, Health, ListenerState, Verdict};
 
 use super::format;
+use super::insight::{self, Page};
 use super::state::{Section, SortKey, State};
 use super::table::{self, Column, Content, number, share_out, text};
 use super::view::{EndpointRow, KneeLoad, ListenerRow, RefusalRow, Time, View, WorkerRow};
@@ -31,7 +32,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, now: Instant) {
             .areas(frame.area());
     draw_header(frame, header, state, view.as_ref(), now);
     if let Some(view) = &view {
-        draw_tables(frame, body, state, view);
+        match state.page {
+            Page::Overview => draw_tables(frame, body, state, view),
+            Page::HotKeys | Page::BigKeys | Page::SlowLog => insight::draw(frame, body, state),
+        }
     }
     frame.render_widget(Paragraph::new(help_line(state, view.as_ref())).style(dim()), help);
 }
@@ -44,7 +48,14 @@ pub(super) fn plain(state: &mut State, columns: u16) -> String {
     });
     // A bound for the grid only: 1,000 lines are more than any configuration fills.
     let rows = u16::try_from(rows).unwrap_or(u16::MAX).min(1000);
-    let height = HEADER_LINES + 3 * TABLE_EXTRA_LINES + rows + 1;
+    let remembered = state.current.as_ref().and_then(|sample| sample.remembered.as_ref());
+    let body = match state.page {
+        Page::Overview => 3 * TABLE_EXTRA_LINES + rows,
+        Page::HotKeys | Page::BigKeys | Page::SlowLog => {
+            insight::lines(remembered.map_or(0, |remembered| remembered.rows().min(1000)))
+        }
+    };
+    let height = HEADER_LINES + body + 1;
     let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, height));
     let Ok(completed) = terminal.draw(|frame| draw(frame, state, Instant::now()));
     let buffer = completed.buffer;
@@ -141,6 +152,9 @@ fn alert_line(state: &State, view: Option<&View>, now: Instant) -> Line<'static>
 }
 
 fn help_line(state: &State, view: Option<&View>) -> String {
+    if state.page != Page::Overview {
+        return "q quit  p pause  h hot keys  b big keys  l slow log  o overview  arrows scroll".to_owned();
+    }
     let sort = match state.sort.key {
         SortKey::Name => "name",
         SortKey::Connections => "conns",
@@ -156,7 +170,7 @@ fn help_line(state: &State, view: Option<&View>) -> String {
             || view.upstreams.iter().any(|row| is_lifetime(row.wait_p99))
     });
     let note = if has_lifetime { "  * since start" } else { "" };
-    format!("q quit  p pause  sort n/c/r/t/i/s: {sort}{direction}  tab+arrows scroll{note}")
+    format!("q quit  p pause  h/b/l more  sort n/c/r/t/i/s: {sort}{direction}  tab+arrows{note}")
 }
 
 // === tables ===

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::client::Sample;
+use super::client::{Sample, Wanted};
+use super::insight::Page;
 
 /// The whole state of the view. Changed by polls and keys, read by the renderer.
 pub(super) struct State {
@@ -21,6 +22,12 @@ pub(super) struct State {
     pub(super) is_paused: bool,
     pub(super) sort: Sort,
     pub(super) focus: Section,
+    /// What fills the screen.
+    pub(super) page: Page,
+    /// Rows scrolled past on a page of one table.
+    pub(super) page_offset: usize,
+    /// Tells the poll what to ask for.
+    pub(super) wanted: Wanted,
     offsets: [usize; Section::ALL.len()],
 }
 
@@ -80,6 +87,9 @@ impl State {
             is_paused: false,
             sort: Sort { key: SortKey::Requests, is_reversed: false },
             focus: Section::Listeners,
+            page: Page::default(),
+            page_offset: 0,
+            wanted: Wanted::default(),
             offsets: [0; Section::ALL.len()],
         }
     }
@@ -118,6 +128,10 @@ impl State {
             KeyCode::Char('t') => self.sort_by(SortKey::P99),
             KeyCode::Char('i') => self.sort_by(SortKey::InFlight),
             KeyCode::Char('s') => self.sort_by(SortKey::Shed),
+            KeyCode::Char('o') => self.show(Page::Overview),
+            KeyCode::Char('h') => self.show(Page::HotKeys),
+            KeyCode::Char('b') => self.show(Page::BigKeys),
+            KeyCode::Char('l') => self.show(Page::SlowLog),
             KeyCode::Tab => self.focus = self.focus.next(),
             KeyCode::Down | KeyCode::Char('j') => self.scroll(1),
             KeyCode::Up | KeyCode::Char('k') => self.scroll(-1),
@@ -139,8 +153,18 @@ impl State {
         self.offsets[section as usize] = offset;
     }
 
+    /// Fills the screen with this; the same page again leads back.
+    pub(super) fn show(&mut self, page: Page) {
+        self.page = if self.page == page { Page::Overview } else { page };
+        self.page_offset = 0;
+        self.wanted.set(self.page);
+    }
+
     fn scroll(&mut self, rows: isize) {
-        let offset = &mut self.offsets[self.focus as usize];
+        let offset = match self.page {
+            Page::Overview => &mut self.offsets[self.focus as usize],
+            Page::HotKeys | Page::BigKeys | Page::SlowLog => &mut self.page_offset,
+        };
         *offset = offset.saturating_add_signed(rows);
     }
 

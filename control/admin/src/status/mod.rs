@@ -3,6 +3,7 @@
 //! Units stand in the names. A counter counts since the process started; rates are left to the reader.
 
 mod connection;
+mod insight;
 mod listener;
 mod operation;
 mod probe;
@@ -10,6 +11,10 @@ mod upstream;
 mod worker;
 
 pub use connection::{ConnectionAnswer, ConnectionPage, ConnectionQuery, ConnectionState, ConnectionStatus};
+pub use insight::{
+    BigKeyList, BigKeyStatus, HotKeyList, HotKeyStatus, InsightAnswer, KeyDirection, KeyNames, SlowLogList,
+    SlowLogReset, SlowRequestStatus,
+};
 pub use listener::{KneeAction, KneeStatus, ListenerList, ListenerState, ListenerStatus, Quantiles};
 pub use operation::{
     Diagnostic, DrainState, DrainStatus, Outcome, ReloadOutcome, Severity, UpgradeOutcome, UpgradeResult, VersionStatus,

@@ -220,3 +220,25 @@ fn a_hundred_concurrent_scrapes_all_get_the_whole_text() {
     assert!(begin.elapsed() < crate::support::PATIENCE);
     assert_eq!(fetch(&server, "/livez").status, 200);
 }
+
+#[test]
+fn lists_of_keys_are_cut_and_a_silent_worker_is_named() {
+    let gateway = FakeGateway::new();
+    let server = start(&gateway);
+    let keys = |query: &str| fetch(&server, &format!("/api/v1/hot-keys{query}")).json();
+    assert_eq!(keys("")["hot_keys"].as_array().map(Vec::len), Some(100));
+    let two = keys("?limit=2");
+    assert_eq!(
+        (&two["hot_keys"][1]["key"], &two["sample"], &two["names"]),
+        (&"key:1".into(), &64.into(), &"full".into())
+    );
+    gateway.silent_workers.lock().unwrap().push(1);
+    assert_eq!(keys("?limit=1")["workers_silent"][0], 1);
+    for path in ["hot-keys", "big-keys", "slow-log"] {
+        for query in ["limit=0", "limit=1001", "limit=x", "after=1"] {
+            assert_eq!(fetch(&server, &format!("/api/v1/{path}?{query}")).status, 400, "{path} {query}");
+        }
+        assert_eq!(fetch(&server, &format!("/api/v1/{path}")).status, 200, "{path}");
+    }
+    assert_eq!(fetch(&server, "/api/v1/slow-log").json()["slower_than_seconds"], serde_json::Value::Null);
+}

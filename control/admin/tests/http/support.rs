@@ -10,8 +10,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weir_admin::status::{
     Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
-    DrainStatus, EndpointStatus, Health, KneeAction, KneeStatus, ListenerState, ListenerStatus, Outcome, Quantiles,
-    ReloadOutcome, Severity, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus, WorkerStatus,
+    DrainStatus, EndpointStatus, Health, HotKeyStatus, InsightAnswer, KeyNames, KneeAction, KneeStatus, ListenerState,
+    ListenerStatus, Outcome, Quantiles, ReloadOutcome, Severity, SlowLogReset, UpgradeOutcome, UpgradeResult,
+    UpstreamStatus, VersionStatus, WorkerStatus,
 };
 use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
 use weir_telemetry::{Registry, catalog};
@@ -216,6 +217,28 @@ impl Gateway for FakeGateway {
             connections.extend(own.take(query.limit + 1));
         }
         Box::pin(async move { ConnectionAnswer { connections, workers_silent } })
+    }
+
+    fn insight(&self) -> BoxFuture<'_, InsightAnswer> {
+        let hot_key = |n: u32| HotKeyStatus {
+            key: format!("key:{n}"),
+            key_bytes: 5,
+            hash: format!("{n:016x}"),
+            upstream: "redis-main".to_owned(),
+            db: 0,
+            command: "get".to_owned(),
+            per_second: f64::from(1000 - n),
+            samples: 10,
+        };
+        let workers_silent = self.silent_workers.lock().unwrap().clone();
+        let hot_keys = (0..300).map(hot_key).collect();
+        Box::pin(async move {
+            InsightAnswer { names: KeyNames::Full, sample: 64, hot_keys, workers_silent, ..InsightAnswer::default() }
+        })
+    }
+
+    fn reset_slow_log(&self) -> BoxFuture<'_, SlowLogReset> {
+        Box::pin(async { SlowLogReset { removed: 7, workers_silent: Vec::new() } })
     }
 
     fn reload(&self) -> ReloadOutcome {

@@ -45,6 +45,8 @@ pub enum Class {
     Admin,
     /// CLUSTER subcommands that only read; one server answers them like a [`Class::Shared`] command.
     Cluster,
+    /// INFO: as [`Class::Shared`], unless it names the gateway's own section.
+    Info,
     /// `POST` and `Host:`: an HTTP request on the wrong port. Redis closes without an answer.
     CrossProtocol,
 }
@@ -206,6 +208,7 @@ const fn session_class(name: &[u8]) -> Option<Class> {
         // RESTORE-ASKING and CLUSTER SYNCSLOTS are how one node hands keys to another.
         b"sync" | b"psync" | b"replconf" | b"restore-asking" | b"cluster|syncslots" => Class::Replication,
         b"script|debug" => Class::Refused,
+        b"info" => Class::Info,
         b"post" | b"host:" => Class::CrossProtocol,
         // REPLICAS, SLAVES, COUNT-FAILURE-REPORTS and GETSLOTMIGRATIONS are flagged admin but only read.
         b"cluster|countkeysinslot"

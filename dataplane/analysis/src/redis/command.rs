@@ -369,5 +369,5 @@ pub fn check_arity(command: &Command, argc: usize) -> bool {
 /// Whether a lost reply may be answered by sending the command again: it changes nothing and does not wait.
 #[inline]
 pub fn retry_safe(command: &Command) -> bool {
-    matches!(command.access, Access::Read) && matches!(command.class, Class::Shared | Class::Cluster)
+    matches!(command.access, Access::Read) && matches!(command.class, Class::Shared | Class::Cluster | Class::Info)
 }

@@ -52,8 +52,11 @@ impl Connection {
         self.service.metrics.in_flight.add(-(count as i64));
         self.on_their_way.set(self.on_their_way.get().saturating_sub(count as u32));
         self.guard.entry().in_flight.store(self.on_their_way.get(), Relaxed);
-        if self.on_their_way.get() == 0 && self.is_waiting.take() {
-            weir_engine::note_waiting_clients(-1);
+        if self.on_their_way.get() == 0 {
+            self.note_unblocked();
+            if self.is_waiting.take() {
+                weir_engine::note_waiting_clients(-1);
+            }
         }
         self.service.room_freed(count);
     }
@@ -134,6 +137,7 @@ impl Connection {
             _ => None,
         };
         self.replied_at.set(replied);
+        self.note_duration(reply, replied);
         let done = Done { count: reply.count, timing: reply.timing, replied, stages };
         if self.output.unsent() == 0 {
             // Nothing of it is on its way to the client, who did not want the reply.
@@ -147,7 +151,7 @@ impl Connection {
 impl Waiter<RespLane> for Connection {
     #[inline]
     fn takes_runs(&self) -> bool {
-        self.access.borrow().is_empty() && self.session.borrow().takes_runs()
+        self.access.borrow().is_empty() && !self.noted.is_partial() && self.session.borrow().takes_runs()
     }
 
     #[inline]
@@ -163,6 +167,7 @@ impl Waiter<RespLane> for Connection {
             if !self.access.borrow().is_empty() {
                 self.note_access(&reply);
             }
+            self.note_size(&reply);
             if reply.count > 0 {
                 self.note_done(&reply);
             }
@@ -184,6 +189,7 @@ impl Waiter<RespLane> for Connection {
     fn on_loss(&self, exchange: u64, cause: LossCause) {
         self.guarded(|| {
             self.session.borrow_mut().on_no_reply(exchange, refusal::lost(cause), self);
+            self.note_lost(exchange, cause);
             self.wake();
         });
         self.exchanges_over(1);

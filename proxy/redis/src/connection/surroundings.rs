@@ -30,10 +30,17 @@ use crate::{
 };
 
 impl Connection {
-    /// The exchange of a request.
+    /// The exchange of a request that goes on the lane of `key`.
     #[inline]
-    fn exchange(&self, ticket: Ticket, permit: Option<LocalPermit>, request: &[u8]) -> Option<Exchange<Connection>> {
+    fn exchange(
+        &self,
+        ticket: Ticket,
+        permit: Option<LocalPermit>,
+        key: LaneKey,
+        request: &[u8],
+    ) -> Option<Exchange<Connection>> {
         let waiter = self.me.upgrade()?;
+        self.note_sent(ticket, key, request);
         self.exchanges_begun(ticket.count, ticket.has_deadline);
         if let Some(parsed) = self.parsed_at.take() {
             self.stages.set(Some((ticket.number, parsed, Time::now())));
@@ -238,7 +245,7 @@ impl Io for Connection {
     #[inline]
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
         let permit = self.service.core.flight.try_acquire_many(ticket.count).ok_or(Refusal::QueueFull)?;
-        let exchange = self.exchange(ticket, Some(permit), request).ok_or(Refusal::QueueFull)?;
+        let exchange = self.exchange(ticket, Some(permit), key, request).ok_or(Refusal::QueueFull)?;
         let send = |shared: &Shared| {
             let sent = shared.lane.send(request, exchange);
             shared.serial.set(shared.lane.serial());
@@ -285,11 +292,14 @@ impl Io for Connection {
     }
 
     fn forward_pinned(&self, request: &[u8], ticket: Ticket) {
-        let lane = self.pinned.borrow().as_ref().map(|pinned| pinned.lane.clone());
+        let lane = self.pinned.borrow().as_ref().map(|pinned| (pinned.lane.clone(), pinned.key));
         let permit = self.service.core.flight.try_acquire();
-        if let Some(lane) = lane
-            && let Some(exchange) = self.exchange(ticket, permit, request)
+        if let Some((lane, key)) = lane
+            && let Some(exchange) = self.exchange(ticket, permit, key, request)
         {
+            if !ticket.has_deadline {
+                self.guard.entry().set_blocked_as(key.shard, lane.greeting().id);
+            }
             lane.send(request, exchange);
         }
     }
@@ -348,14 +358,18 @@ impl Io for Connection {
         self.guard.entry()
     }
 
-    fn list_clients(&self, out: &mut Vec<u8>) {
+    fn list_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool, out: &mut Vec<u8>) {
         let now = turn::now();
-        self.neighbours().for_each(|entry| write_line(out, &entry, now));
+        self.neighbours().filter(|entry| filter(entry)).for_each(|entry| write_line(out, &entry, now));
     }
 
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64 {
         let named = self.neighbours().filter(|entry| filter(entry));
         named.map(|entry| self.guard.table().kill(&entry)).count() as u64
+    }
+
+    fn blocked_as(&self, id: u64) -> Option<(u16, u64)> {
+        self.neighbours().find(|entry| entry.id == id)?.blocked_as()
     }
 
     #[inline]
@@ -388,6 +402,10 @@ impl Io for Connection {
             self.upstream.borrow().refresh();
         }
         self.service.metrics.error_reply(reply);
+    }
+
+    fn write_info(&self, out: &mut String, with_keys: bool) {
+        self.tell_info(out, with_keys);
     }
 
     fn share(&self) -> Option<&ListenerShare> {

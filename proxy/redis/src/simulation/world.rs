@@ -522,8 +522,10 @@ impl Io for World {
         &self.entry
     }
 
-    fn list_clients(&self, out: &mut Vec<u8>) {
-        crate::client::write_line(out, &self.entry, self.now());
+    fn list_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool, out: &mut Vec<u8>) {
+        if filter(&self.entry) {
+            crate::client::write_line(out, &self.entry, self.now());
+        }
     }
 
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64 {

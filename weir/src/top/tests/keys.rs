@@ -5,6 +5,7 @@ use std::time::Instant;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{listener, sample, screen, state_of, words};
+use crate::top::insight::Page;
 use crate::top::state::{Flow, State};
 
 fn press(state: &mut State, keys: &str) {
@@ -120,4 +121,19 @@ fn q_escape_and_control_c_quit_and_c_alone_does_not() {
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(state.press(interrupt), Flow::Quit);
     assert_eq!(state.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::NONE)), Flow::Continue);
+}
+
+#[test]
+fn the_keys_of_pages_show_them_and_the_same_again_leads_back() {
+    let mut state = three(Instant::now());
+    for (key, page) in [("h", Page::HotKeys), ("b", Page::BigKeys), ("l", Page::SlowLog)] {
+        press(&mut state, key);
+        assert_eq!(state.page, page);
+        let lines = screen(&mut state, 80, 24, Instant::now());
+        assert!(lines[23].contains("o overview") && order(&mut state).is_empty(), "{lines:#?}");
+    }
+    press(&mut state, "l");
+    assert_eq!((state.page, order(&mut state).len()), (Page::Overview, 3));
+    press(&mut state, "ho");
+    assert_eq!(state.page, Page::Overview);
 }

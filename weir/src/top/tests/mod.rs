@@ -16,6 +16,7 @@ use super::render;
 use super::state::State;
 
 mod frames;
+mod insight;
 mod keys;
 mod server;
 
@@ -125,6 +126,7 @@ fn sample(start: Instant, seconds: f64, listeners: Vec<ListenerStatus>) -> Sampl
         upstreams: vec![upstream("redis-main")],
         workers: vec![worker(0, seconds * 0.5), worker(1, seconds * 0.25)],
         metrics: Exposition::default(),
+        remembered: None,
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_admin::status::{
-    Check, ConnectionAnswer, ConnectionQuery, DrainState, DrainStatus, ListenerStatus, Outcome, ReloadOutcome,
-    UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus, WorkerStatus,
+    Check, ConnectionAnswer, ConnectionQuery, DrainState, DrainStatus, InsightAnswer, ListenerStatus, Outcome,
+    ReloadOutcome, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus, WorkerStatus,
 };
 use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
 use weir_base::secret::Secret;
@@ -14,6 +14,7 @@ use weir_telemetry::{Registry, catalog};
 
 use super::{listener, sample, upstream, worker};
 use crate::top::client::AdminClient;
+use crate::top::insight::Page;
 use crate::top::state::State;
 use crate::top::{TopArgs, TopError, admin_url, interval, once, token};
 
@@ -59,6 +60,14 @@ impl Gateway for OneListener {
         Box::pin(async { ConnectionAnswer::default() })
     }
 
+    fn insight(&self) -> BoxFuture<'_, InsightAnswer> {
+        Box::pin(async { InsightAnswer { slower_than_seconds: Some(0.01), ..InsightAnswer::default() } })
+    }
+
+    fn reset_slow_log(&self) -> BoxFuture<'_, SlowLogReset> {
+        Box::pin(async { SlowLogReset::default() })
+    }
+
     fn reload(&self) -> ReloadOutcome {
         ReloadOutcome {
             outcome: Outcome::Unchanged,
@@ -99,7 +108,14 @@ fn serve(registry: &Registry, token: Option<Secret>) -> (AdminServer, String) {
 }
 
 fn once_args(admin: &str) -> TopArgs {
-    TopArgs { admin: admin.to_owned(), token_env: None, interval: Duration::from_millis(1), once: true, columns: 120 }
+    TopArgs {
+        admin: admin.to_owned(),
+        token_env: None,
+        interval: Duration::from_millis(1),
+        once: true,
+        view: Page::default(),
+        columns: 120,
+    }
 }
 
 #[test]
@@ -137,6 +153,19 @@ fn once_prints_a_frame_with_quantiles_of_the_window() {
     once(&client, State::new(&url), &once_args(&url), &mut output).expect("a frame");
     let text = String::from_utf8(output).expect("text");
     assert!(text.contains("READY") && text.contains("cache") && text.contains(" rss "), "{text}");
+}
+
+#[test]
+fn only_the_page_that_is_shown_is_asked_for() {
+    let registry = Registry::new();
+    let (_server, url) = serve(&registry, None);
+    let client = AdminClient::new(&url, None);
+    assert!(client.sample().expect("a sample").remembered.is_none());
+    for page in [Page::HotKeys, Page::BigKeys, Page::SlowLog] {
+        client.wanted().set(page);
+        let remembered = client.sample().expect("a sample").remembered;
+        assert_eq!(remembered.map(|remembered| remembered.page()), Some(page));
+    }
 }
 
 #[test]

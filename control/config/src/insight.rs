@@ -1,0 +1,64 @@
+//! The tables of what workers remember of their requests: hot and big keys, the slow log.
+
+use weir_base::ByteSize;
+use weir_redis::insight::settings as insight;
+use weir_redis::insight::settings::{InsightSettings, KeyNames};
+
+use crate::numbers::Period;
+use crate::reader::Reader;
+use crate::section::section;
+use crate::texts::Choice;
+
+section! {
+    /// Hot keys (named by most requests) and big keys (with the largest requests and replies), in the admin API, `weir top`
+    /// and `INFO weir`.
+    pub(crate) struct KeysSection {
+        /// What is told of a key: `full` (its text, up to 128 bytes), `hashed` (a hash with a secret of the process, for
+        /// keys that hold names or tokens), or `off` (no key is looked at).
+        default names: KeyNames = KeyNames::Full;
+        /// One request of so many is looked at for its keys, on average: a power of two. Lower tells rates more exactly
+        /// and costs more.
+        default sample: u32 = insight::KEYS_SAMPLE => 1..=insight::SAMPLE_MAX;
+        /// Keys in each list of a worker.
+        default top: u32 = insight::KEYS_TOP => 1..=insight::KEYS_TOP_MAX;
+        /// Size of a request with one key, or of its reply, from which the key is a candidate for the big ones.
+        default big_bytes: ByteSize = ByteSize::new(insight::BIG_BYTES) => ByteSize::kib(1)..=ByteSize::mib(1_024);
+    }
+}
+
+section! {
+    /// The slow log of the gateway, in the admin API and `weir top`. That of the server is another: SLOWLOG is sent to it.
+    pub(crate) struct SlowLogSection {
+        /// Requests that take at least this long are kept, counted from parsed to the end of the reply. `0s`: all.
+        default slower_than: Period = Period(insight::SLOWER_THAN) => Period::secs(0)..=Period::secs(3_600);
+        /// Entries that each worker keeps. 0: there is no slow log.
+        default entries: u32 = insight::SLOW_ENTRIES => 0..=insight::SLOW_ENTRIES_MAX;
+        /// Show arguments (32 of them, 128 bytes of each, passwords redacted), not only the command.
+        default arguments: bool = true;
+    }
+}
+
+impl Choice for KeyNames {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("full", Self::Full), ("hashed", Self::Hashed), ("off", Self::Off)];
+}
+
+/// Both tables as the workers take them.
+pub(crate) fn insight(keys: &KeysSection, slow: &SlowLogSection, reader: &mut Reader<'_>) -> InsightSettings {
+    let sample = &keys.sample;
+    if !sample.value.is_power_of_two() {
+        let above = sample.value.next_power_of_two();
+        let message = format!("`telemetry.keys.sample` is {}, which is no power of two", sample.value);
+        let help = format!("write {} or {above}", above / 2);
+        reader.problems.error(&sample.span, "telemetry.keys.sample", message, help);
+    }
+    InsightSettings {
+        names: keys.names.value,
+        sample: sample.value,
+        top: keys.top.value,
+        big_bytes: keys.big_bytes.value.bytes(),
+        slower_than: slow.slower_than.value.0,
+        slow_entries: slow.entries.value,
+        slow_arguments: slow.arguments.value,
+    }
+}

@@ -1,0 +1,187 @@
+//! The pages of what the workers remember: hot keys, big keys, slow requests. One table fills the screen.
+
+use clap::ValueEnum;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+use weir_admin::status::{
+    BigKeyList, BigKeyStatus, HotKeyList, HotKeyStatus, KeyDirection, KeyNames, SlowLogList, SlowRequestStatus,
+};
+
+use super::format;
+use super::state::State;
+use super::table::{self, Column, Content, number, text};
+
+/// What fills the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Page {
+    /// Listeners, upstreams, workers, refusals.
+    #[default]
+    Overview,
+    /// Keys that most requests name just now.
+    HotKeys,
+    /// Keys with the largest requests and replies.
+    BigKeys,
+    /// Slow requests.
+    SlowLog,
+}
+
+impl Page {
+    /// Every page; a page's place in it is how the poll is told of it.
+    pub(super) const ALL: [Self; 4] = [Self::Overview, Self::HotKeys, Self::BigKeys, Self::SlowLog];
+}
+
+/// What the workers remember, as far as the page needs it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Remembered {
+    HotKeys(HotKeyList),
+    BigKeys(BigKeyList),
+    SlowLog(SlowLogList),
+}
+
+impl Remembered {
+    /// The page that it is for.
+    pub(super) fn page(&self) -> Page {
+        match self {
+            Self::HotKeys(_) => Page::HotKeys,
+            Self::BigKeys(_) => Page::BigKeys,
+            Self::SlowLog(_) => Page::SlowLog,
+        }
+    }
+
+    /// Rows of its table.
+    pub(super) fn rows(&self) -> usize {
+        match self {
+            Self::HotKeys(list) => list.hot_keys.len(),
+            Self::BigKeys(list) => list.big_keys.len(),
+            Self::SlowLog(list) => list.slow_requests.len(),
+        }
+    }
+
+    /// What the table is, and what is missing in it.
+    fn title(&self) -> String {
+        let (about, silent) = match self {
+            Self::HotKeys(list) => (hot_title(list), &list.workers_silent),
+            Self::BigKeys(list) if list.names == KeyNames::Off => (OFF.to_owned(), &list.workers_silent),
+            Self::BigKeys(list) => {
+                ("big keys: largest request or reply of the last 10 minutes".to_owned(), &list.workers_silent)
+            }
+            Self::SlowLog(list) => (slow_title(list), &list.workers_silent),
+        };
+        match silent.as_slice() {
+            [] => about,
+            silent => format!("{about}  (worker {silent:?} silent)"),
+        }
+    }
+}
+
+/// Lines above the table: a blank one and the title.
+const TITLE_LINES: u16 = 2;
+
+/// Lines of a page with so many rows: title, heading, rows.
+pub(super) fn lines(rows: usize) -> u16 {
+    u16::try_from(rows).unwrap_or(u16::MAX).saturating_add(TITLE_LINES + 1)
+}
+
+const OFF: &str = "keys are not looked at (telemetry.keys.names = \"off\")";
+
+fn hot_title(list: &HotKeyList) -> String {
+    match list.names {
+        KeyNames::Off => OFF.to_owned(),
+        KeyNames::Full | KeyNames::Hashed => {
+            format!("hot keys: requests per second that name them, by one request of {}", list.sample)
+        }
+    }
+}
+
+fn slow_title(list: &SlowLogList) -> String {
+    match list.slower_than_seconds {
+        Some(limit) => format!("slow log: requests of {} or more, the newest first", format::seconds(limit)),
+        None => "there is no slow log (telemetry.slow_log.entries = 0)".to_owned(),
+    }
+}
+
+/// Draws the page that was chosen, if its answer is there already.
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
+    let [_blank, title, area] =
+        Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    let remembered = state.current.as_ref().and_then(|sample| sample.remembered.clone());
+    let Some(remembered) = remembered.filter(|remembered| remembered.page() == state.page) else {
+        frame.render_widget(Paragraph::new("waiting for the answer"), title);
+        return;
+    };
+    frame.render_widget(Paragraph::new(Line::styled(remembered.title(), Modifier::BOLD)), title);
+    let offset = state.page_offset;
+    state.page_offset = match &remembered {
+        Remembered::HotKeys(list) => rows(frame, area, (HOT_KEYS, &list.hot_keys), offset),
+        Remembered::BigKeys(list) => rows(frame, area, (BIG_KEYS, &list.big_keys), offset),
+        Remembered::SlowLog(list) => rows(frame, area, (SLOW_REQUESTS, &list.slow_requests), offset),
+    };
+}
+
+fn rows<R>(frame: &mut Frame<'_>, area: Rect, (columns, rows): (&[Column<R>], &[R]), offset: usize) -> usize {
+    let heading = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
+    table::draw(frame, area, &Content { columns, rows, offset, heading })
+}
+
+const HOT_KEYS: &[Column<HotKeyStatus>] = &[
+    number("REQ/S", 6, |row| format::count(row.per_second).into()),
+    number("SEEN", 6, |row: &HotKeyStatus| format::count(row.samples as f64).into()).from(100),
+    text("COMMAND", 12, |row| row.command.clone().into()),
+    text("UPSTREAM", 16, |row: &HotKeyStatus| row.upstream.clone().into()).from(100),
+    number("DB", 3, |row| row.db.to_string().into()),
+    text("KEY", 0, |row| row.key.clone().into()),
+];
+
+const BIG_KEYS: &[Column<BigKeyStatus>] = &[
+    number("SIZE", 9, |row| format::bytes(row.bytes as f64).into()),
+    text("SEEN IN", 7, |row| direction(row.direction)),
+    text("COMMAND", 12, |row| row.command.clone().into()),
+    number("AGO", 6, |row| format::span(row.age_seconds).into()),
+    text("UPSTREAM", 16, |row: &BigKeyStatus| row.upstream.clone().into()).from(100),
+    number("DB", 3, |row| row.db.to_string().into()),
+    text("KEY", 0, |row| row.key.clone().into()),
+];
+
+const SLOW_REQUESTS: &[Column<SlowRequestStatus>] = &[
+    number("ID", 6, |row| row.id.to_string().into()),
+    text("AT (UTC)", 8, |row| Span::raw(clock(row.ended_at))),
+    number("TOOK", 7, |row| format::seconds(row.duration_seconds).into()),
+    number("GATEWAY", 7, |row| format::seconds(row.gateway_seconds).into()),
+    text("END", 8, |row: &SlowRequestStatus| row.outcome.clone().into()).from(100),
+    text("CLIENT", 21, client).from(100),
+    text("ENDPOINT", 21, |row: &SlowRequestStatus| endpoint(row)).from(120),
+    text("COMMAND", 0, |row| Span::raw(command(row))),
+];
+
+fn direction(direction: KeyDirection) -> Span<'static> {
+    match direction {
+        KeyDirection::Request => "request".into(),
+        KeyDirection::Reply => "reply".into(),
+    }
+}
+
+/// Its name says more than its address, if it has one.
+fn client(row: &SlowRequestStatus) -> Span<'static> {
+    row.client_name.clone().unwrap_or_else(|| row.peer.clone()).into()
+}
+
+fn endpoint(row: &SlowRequestStatus) -> Span<'static> {
+    row.endpoint.clone().unwrap_or_else(|| "-".to_owned()).into()
+}
+
+fn command(row: &SlowRequestStatus) -> String {
+    let command = match row.command.is_empty() {
+        true => "(not kept so long)".to_owned(),
+        false => row.command.join(" "),
+    };
+    if row.requests > 1 { format!("{command}  (+{} with it)", row.requests - 1) } else { command }
+}
+
+/// The time of day.
+fn clock(unix_seconds: f64) -> String {
+    let seconds = unix_seconds as u64;
+    format!("{:02}:{:02}:{:02}", seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60)
+}

@@ -1,0 +1,121 @@
+//! The pages of hot keys, big keys and slow requests.
+
+use std::time::Instant;
+
+use weir_admin::status::{
+    BigKeyList, BigKeyStatus, HotKeyList, HotKeyStatus, KeyDirection, KeyNames, SlowLogList, SlowRequestStatus,
+};
+
+use super::{listener, sample, screen, state_of, words};
+use crate::top::client::Sample;
+use crate::top::insight::{Page, Remembered};
+use crate::top::render;
+use crate::top::state::State;
+
+fn with(remembered: Remembered) -> Sample {
+    Sample { remembered: Some(remembered), ..sample(Instant::now(), 0.0, vec![listener("cache", 1)]) }
+}
+
+fn hot_key(key: &str, per_second: f64) -> HotKeyStatus {
+    HotKeyStatus {
+        key: key.to_owned(),
+        key_bytes: key.len() as u64,
+        hash: "00000000000000aa".to_owned(),
+        upstream: "redis-main".to_owned(),
+        db: 2,
+        command: "get".to_owned(),
+        per_second,
+        samples: 40,
+    }
+}
+
+fn hot_keys(names: KeyNames, keys: Vec<HotKeyStatus>) -> Remembered {
+    Remembered::HotKeys(HotKeyList { names, sample: 64, hot_keys: keys, workers_silent: Vec::new() })
+}
+
+fn slow_request(id: u64) -> SlowRequestStatus {
+    SlowRequestStatus {
+        id,
+        ended_at: 1_000_000.5,
+        duration_seconds: 0.0123,
+        gateway_seconds: 0.0023,
+        upstream_seconds: 0.01,
+        command: vec!["KEYS".to_owned(), "*".to_owned()],
+        requests: 1,
+        outcome: "ok".to_owned(),
+        connection: 7,
+        peer: "10.0.0.9:5000".to_owned(),
+        client_name: Some("batch-job".to_owned()),
+        user: None,
+        listener: "cache".to_owned(),
+        worker: 0,
+        upstream: "redis-main".to_owned(),
+        endpoint: Some("10.0.0.1:6379".to_owned()),
+    }
+}
+
+fn on(page: Page, sample: Sample) -> State {
+    let mut state = state_of([sample]);
+    state.page = page;
+    state
+}
+
+#[test]
+fn hot_keys_stand_in_the_order_of_the_answer() {
+    let keys = vec![hot_key("session:1", 12_345.6), hot_key("user name", 20.0)];
+    let mut state = on(Page::HotKeys, with(hot_keys(KeyNames::Full, keys)));
+    let lines = screen(&mut state, 80, 24, Instant::now());
+    assert_eq!(words(&lines, "12.3k"), ["12.3k", "get", "2", "session:1"]);
+    assert!(lines.iter().any(|line| line.contains("by one request of 64")), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.ends_with("user name")));
+    let wide = screen(&mut state, 120, 24, Instant::now());
+    assert_eq!(words(&wide, "12.3k"), ["12.3k", "40", "get", "redis-main", "2", "session:1"]);
+    assert!(!wide.iter().any(|line| line.starts_with("LISTENER")), "one table fills the screen");
+    let mut state = on(Page::HotKeys, with(hot_keys(KeyNames::Off, Vec::new())));
+    let lines = screen(&mut state, 80, 24, Instant::now());
+    assert!(lines.iter().any(|line| line.contains("not looked at")), "{lines:#?}");
+}
+
+#[test]
+fn big_keys_say_how_large_and_in_what() {
+    let big = BigKeyStatus {
+        key: "report".to_owned(),
+        key_bytes: 6,
+        hash: "00000000000000aa".to_owned(),
+        upstream: "redis-main".to_owned(),
+        db: 0,
+        bytes: 11 << 20,
+        direction: KeyDirection::Reply,
+        command: "hgetall".to_owned(),
+        age_seconds: 65.0,
+    };
+    let list = BigKeyList { names: KeyNames::Full, big_keys: vec![big], workers_silent: vec![1] };
+    let mut state = on(Page::BigKeys, with(Remembered::BigKeys(list)));
+    let lines = screen(&mut state, 80, 24, Instant::now());
+    assert_eq!(words(&lines, "11.0"), ["11.0", "MiB", "reply", "hgetall", "1m05s", "0", "report"]);
+    assert!(lines.iter().any(|line| line.contains("worker [1] silent")), "{lines:#?}");
+}
+
+#[test]
+fn slow_requests_say_who_what_and_where_the_time_went() {
+    let mut run = slow_request(8);
+    (run.requests, run.client_name, run.command) = (3, None, Vec::new());
+    let slow_requests = vec![slow_request(9), run];
+    let list = SlowLogList { slower_than_seconds: Some(0.01), slow_requests, workers_silent: Vec::new() };
+    let mut state = on(Page::SlowLog, with(Remembered::SlowLog(list)));
+    let lines = screen(&mut state, 80, 24, Instant::now());
+    assert_eq!(words(&lines, "9"), ["9", "13:46:40", "12.3ms", "2.30ms", "KEYS", "*"]);
+    assert!(words(&lines, "8").join(" ").ends_with("(not kept so long) (+2 with it)"));
+    let wide = screen(&mut state, 140, 24, Instant::now());
+    assert_eq!(words(&wide, "9")[4..], ["ok", "batch-job", "10.0.0.1:6379", "KEYS", "*"]);
+    assert_eq!(words(&wide, "8")[5], "10.0.0.9:5000");
+    let plain = render::plain(&mut state, 100);
+    assert!(plain.contains("KEYS *") && plain.lines().count() < 12, "{plain}");
+}
+
+#[test]
+fn a_page_of_another_answer_waits() {
+    let mut state = on(Page::BigKeys, with(hot_keys(KeyNames::Full, vec![hot_key("session:1", 5.0)])));
+    let lines = screen(&mut state, 80, 24, Instant::now());
+    assert!(lines.iter().any(|line| line.contains("waiting")) && !lines.join("").contains("session:1"), "{lines:#?}");
+}
