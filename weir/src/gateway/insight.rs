@@ -51,7 +51,7 @@ impl Gateway {
                 sample: settings.sample,
                 hot_keys: hot_keys.iter().map(hot_key).collect(),
                 big_keys: big_keys.iter().map(|key| big_key(key, now)).collect(),
-                slower_than_seconds: (settings.slow_entries > 0).then(|| settings.slower_than.as_secs_f64()),
+                slower_than_seconds: (settings.slow_entries > 0).then_some(settings.slower_than.as_secs_f64()),
                 slow_requests: slow.iter().map(slow_request).collect(),
                 workers_silent,
             }
