@@ -232,9 +232,13 @@ mod tests {
     #[test]
     fn what_is_hot_now_replaces_what_was() {
         let mut sketch = HeavyKeeper::new(4, Rng::new(3));
-        (0..4_000).for_each(|n| drop(sketch.add(hash(n % 4), || n % 4)));
+        for n in 0..4_000 {
+            sketch.add(hash(n % 4), || n % 4);
+        }
         (0..6).for_each(|_| sketch.halve());
-        (0..4_000).for_each(|n| drop(sketch.add(hash(100 + n % 4), || 100 + n % 4)));
+        for n in 0..4_000 {
+            sketch.add(hash(100 + n % 4), || 100 + n % 4);
+        }
         let mut items: Vec<_> = sketch.iter().map(|top| top.item).collect();
         items.sort_unstable();
         assert_eq!(items, [100, 101, 102, 103]);
