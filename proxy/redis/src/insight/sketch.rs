@@ -232,9 +232,12 @@ mod tests {
     #[test]
     fn what_is_hot_now_replaces_what_was() {
         let mut sketch = HeavyKeeper::new(4, Rng::new(3));
-        (0..4_000).for_each(|n| drop(sketch.add(hash(n % 4), || n % 4)));
+        let add = |sketch: &mut HeavyKeeper<usize>, item| {
+            sketch.add(hash(item), || item);
+        };
+        (0..4_000).for_each(|n| add(&mut sketch, n % 4));
         (0..6).for_each(|_| sketch.halve());
-        (0..4_000).for_each(|n| drop(sketch.add(hash(100 + n % 4), || 100 + n % 4)));
+        (0..4_000).for_each(|n| add(&mut sketch, 100 + n % 4));
         let mut items: Vec<_> = sketch.iter().map(|top| top.item).collect();
         items.sort_unstable();
         assert_eq!(items, [100, 101, 102, 103]);
