@@ -1,7 +1,7 @@
 //! What a worker remembers of its requests for whoever asks: hot keys, big keys, slow requests.
 //!
 //! All of it belongs to the worker and is bounded; nothing is shared but a secret and a number. The path of a request meets it
-//! twice: when it is sent (`sent`: a countdown, and a copy of its beginning for the [trail](trail)), and when its reply is
+//! twice: when it is sent (`sent`: a countdown, and a copy of its beginning for the trail), and when its reply is
 //! here (two comparisons). All else is done for one request of [many](settings::KEYS_SAMPLE), for large ones and slow ones.
 //! The admin server asks by mail ([`Insight::report`]) and merges what the workers say.
 //!

@@ -29,7 +29,7 @@ pub const SLOW_ENTRIES_MAX: u32 = 4_096;
 /// How much of a key is told: keys may hold what is nobody's business, such as names or tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum KeyNames {
-    /// Its text, up to [`KEY_TEXT_BYTES_MAX`](super::key::KEY_TEXT_BYTES_MAX).
+    /// Its text, up to [`KEY_TEXT_BYTES_MAX`](super::KEY_TEXT_BYTES_MAX).
     #[default]
     Full,
     /// A hash with a secret of the process: equal keys can be told to be equal, and no key can be found out by trying.
