@@ -3,6 +3,7 @@
 mod replies;
 mod subscriber;
 mod surroundings;
+mod tracker;
 
 use std::{
     cell::{Cell, RefCell},
@@ -139,6 +140,8 @@ pub struct Connection {
     ending: Cell<Option<&'static str>>,
     flushed_bytes: Cell<u64>,
     subscriber: subscriber::Subscriber,
+    tracker: tracker::Place,
+    is_tracking: Cell<bool>,
     me: Weak<Connection>,
 }
 
@@ -299,6 +302,8 @@ impl Connection {
             ending: Cell::new(None),
             flushed_bytes: Cell::new(0),
             subscriber: subscriber::Subscriber::default(),
+            tracker: tracker::Place::default(),
+            is_tracking: Cell::new(false),
             me: me.clone(),
             guard,
             service,
@@ -408,6 +413,7 @@ impl Connection {
     fn leave(&self) {
         self.is_over.set(true);
         self.leave_subscriptions();
+        self.leave_tracking();
         if let Some(pinned) = self.pinned.borrow_mut().take() {
             self.return_lane(pinned, self.session.try_borrow().is_ok_and(|session| session.is_idle()));
         }
@@ -449,6 +455,11 @@ impl Connection {
 
     pub(crate) fn replied_at(&self) -> Time {
         self.replied_at.get()
+    }
+
+    /// The number by which others name it.
+    pub(crate) fn id(&self) -> u64 {
+        self.guard.entry().id
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -537,6 +548,7 @@ impl Connection {
             *self.upstream.borrow_mut() = current;
             self.shared.take();
             self.move_subscriptions();
+            self.move_tracking();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Commands that the gateway answers itself.
 
-use weir_analysis::redis::{Args, Command, LocalCommand};
+use weir_analysis::redis::{Args, ClientCommand, Command, LocalCommand};
 use weir_resp::{Version, encode};
 
 use crate::{
@@ -23,7 +23,7 @@ impl State {
         if local == Ping && self.tunnel.is_some() {
             return self.forward_in_tunnel(command, request, io);
         }
-        let changes_session = matches!(local, Reset | Hello | Auth | Select);
+        let changes_session = matches!(local, Reset | Hello | Auth | Select | Client(ClientCommand::Tracking));
         if (changes_session || self.tunnel.is_some()) && !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
@@ -118,6 +118,7 @@ impl State {
     fn reset(&mut self, io: &impl Io) -> Taken {
         self.drop_pin(io);
         self.drop_subscriptions(io);
+        self.drop_tracking(io);
         self.transaction = None;
         self.is_watch_broken = false;
         self.db = 0;

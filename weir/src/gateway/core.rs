@@ -11,7 +11,7 @@ use std::{
 use weir_base::{permit::LocalBudget, time::turn};
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
-use weir_redis::{CoreShare, Drain, RedisUpstream, RespLane, Service};
+use weir_redis::{CoreShare, Drain, Notice, RedisUpstream, RespLane, Service};
 use weir_telemetry::{Counter, Gauge, catalog};
 use weir_upstream::{Upstream, UpstreamMetrics};
 
@@ -109,6 +109,7 @@ pub async fn run(setup: CoreSetup) {
                         door.service.move_away(std::rc::Rc::new(mover));
                     }
                 }),
+                Mail::Notice(notice) => core.notify(&notice),
                 Mail::Reached(worker) => drop(worker),
                 Mail::Drain(drain) => core.each_door(|door| door.service.drain(drain)),
                 Mail::Stop => {
@@ -123,6 +124,15 @@ pub async fn run(setup: CoreSetup) {
 impl Core {
     fn each_door(&self, act: impl FnMut(&Rc<Door>)) {
         self.doors.borrow().values().chain(self.closing.borrow().iter()).for_each(act);
+    }
+
+    fn notify(&self, notice: &Notice) {
+        let is_meant = |door: &Rc<Door>| door.service.name() == &notice.listener;
+        self.each_door(|door| {
+            if is_meant(door) {
+                door.service.notify(notice);
+            }
+        });
     }
 
     fn receive(

@@ -43,6 +43,9 @@ pub use self::{listening::Inherited, upgrading::Upgraded};
 
 /// How long the background threads may take to end: a log that takes no more lines must not hold the process.
 const BACKGROUND_END: Duration = Duration::from_secs(1);
+/// Mail of a worker past which no notices of changed keys are added: whom they are for is closed. Default 65,536; worst case
+/// as many names of keys, which are short.
+const NOTICES_MAX: usize = 65_536;
 
 /// Where the process stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +137,17 @@ impl Gateway {
             let stage_sample = snapshot.telemetry.stage_sample;
             let main_state = state.clone();
             let main = move || {
+                let others = mailboxes.clone();
+                let post = move |worker: usize, notice| {
+                    let Some(mailbox) = others.get(worker).filter(|mailbox| mailbox.depth() < NOTICES_MAX) else {
+                        return false;
+                    };
+                    mailbox.send(Mail::Notice(notice));
+                    true
+                };
                 let share = CoreShare {
                     worker: id,
+                    post: std::rc::Rc::new(post),
                     flight: LocalBudget::new(0),
                     bytes: ByteLease::new(bytes),
                     metrics: registry.core(id as u32),

@@ -10,7 +10,7 @@ use std::{
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, tls};
 use weir_listener::{Admission, ConnectionPermit, ListenerAdmission};
-use weir_redis::{Departure, Drain, ListenerShare, MovedSession};
+use weir_redis::{Departure, Drain, ListenerShare, MovedSession, Notice};
 use weir_upstream::Health;
 
 use super::listening::OwnSockets;
@@ -47,6 +47,8 @@ pub enum Mail {
     /// Accept no more, for another process does; on the `untaken` listeners as after [`Mail::StopAccepting`]. Connections of
     /// the `movable` ones go to that process.
     HandOver { untaken: Arc<[Arc<str>]>, movable: Arc<[Arc<str>]>, departures: mpsc::Sender<(Arc<str>, Departure)> },
+    /// Keys have changed that a client of this worker is told of in place of another one.
+    Notice(Notice),
     /// Nothing to do: the sender, dropped, tells that all mail before has been done.
     Reached(tokio::sync::mpsc::Sender<()>),
     /// End the sessions.

@@ -95,15 +95,23 @@ impl Connection {
     /// A message.
     #[inline]
     pub(crate) fn on_message(&self, frame: &[u8]) {
+        self.push(|session| {
+            session.on_push(frame, self);
+            self.service.metrics.messages.inc();
+        });
+    }
+
+    /// Tells the client what it has not asked for, and looks whether it reads such things.
+    #[inline]
+    pub(super) fn push(&self, tell: impl FnOnce(&mut crate::session::Session)) {
         if self.ending.get().is_some() {
             return;
         }
         self.guarded(|| {
             let mut session = self.session.borrow_mut();
-            session.on_push(frame, self);
+            tell(&mut session);
             let unread = self.output.buffered() + session.kept_pushes();
             drop(session);
-            self.service.metrics.messages.inc();
             if unread >= CHARGED_BYTES_MIN {
                 self.charge();
                 self.check_unread(unread as u64);
@@ -175,7 +183,7 @@ impl Connection {
         });
     }
 
-    fn told(&self, tell: impl FnOnce(&mut crate::session::Session) -> bool) {
+    pub(super) fn told(&self, tell: impl FnOnce(&mut crate::session::Session) -> bool) {
         self.guarded(|| {
             if tell(&mut self.session.borrow_mut()) {
                 self.wake();
