@@ -393,6 +393,10 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         self.metrics(key).pinned_for(reason);
     }
 
+    pub(crate) fn count_tracked_keys(&self, keys: i64) {
+        self.metrics.tracked_keys(keys);
+    }
+
     pub(crate) fn metrics(&self, key: P::Key) -> Rc<EndpointMetrics> {
         self.endpoint(key).metrics().clone()
     }

@@ -11,6 +11,7 @@ use crate::{
     discovery,
     pubsub::Hub,
     settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings},
+    tracking::Tracker,
     users::{DEFAULT_USER, OWN_LOGIN},
 };
 
@@ -80,12 +81,14 @@ pub struct RespLane {
     servers: RefCell<HashMap<Version, Rc<ServerInfo>>>,
     /// The subscriptions at this upstream, from the first on.
     pub(crate) hubs: RefCell<HashMap<u64, Rc<Hub>>>,
+    /// What its clients have read, from the first that tracks on.
+    pub(crate) trackers: RefCell<HashMap<u64, Rc<Tracker>>>,
 }
 
 impl RespLane {
     /// A protocol that logs in as `settings` say.
     pub fn new(settings: RedisUpstreamSettings) -> Self {
-        Self { settings, servers: RefCell::default(), hubs: RefCell::default() }
+        Self { settings, servers: RefCell::default(), hubs: RefCell::default(), trackers: RefCell::default() }
     }
 
     /// What the server said in the last greeting of `version`.
