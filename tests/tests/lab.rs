@@ -155,10 +155,13 @@ fn a_generator_starved_of_cpu_is_named_as_the_reason() {
     let last = std::thread::available_parallelism().expect("CPUs").get() - 1;
     let _hogs: Vec<Hog> = (0..4).map(|_| Hog::start(last)).collect();
     let behind = server.address.tcp().to_string();
-    let (told, result) = bench.knee(&[], &["--behind", &behind]);
-    let result = result.unwrap_or_else(|| panic!("no result:\n{told}"));
-    assert_eq!(word(&result, "/knee/stop/reason"), "generator", "{told}");
-    assert_ne!(word(&result, "/knee/outcome"), "verified", "such a lab sees no knee: {told}");
+    // The load of others would be told as the reason in its place.
+    let is_alone = |result: &Value| word(result, "/knee/stop/reason") != "box";
+    let mut searches = (0..5).map(|_| bench.knee(&[], &["--behind", &behind]));
+    let (told, result) = searches.find(|(_, result)| result.as_ref().is_some_and(is_alone)).expect("an idle machine");
+    assert_eq!(result.as_ref().map(|result| word(result, "/knee/stop/reason")), Some("generator"), "{told}");
+    // Below that it may have seen clean trials: a lower bound, and it says so.
+    assert!(told.contains("the generator is the limit"), "{told}");
 }
 
 #[test]

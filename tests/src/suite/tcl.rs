@@ -1,6 +1,7 @@
 //! Redis's own suite, which is Tcl, in external-server mode: one process, one server and one gateway for each unit, so that
 //! nothing of one unit (settings, scripts, a stuck client) reaches the next.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -30,13 +31,14 @@ const TAGS: &str = "-slow";
 /// If the suite cannot be started.
 pub fn run(plan: &Plan<'_>, via: Via) -> Result<Outcomes, String> {
     let mut outcomes = Outcomes::default();
+    let ports = Ports::take()?;
     for unit in plan.parts(units(plan)?) {
         let prefix = format!("{unit}: ");
         let not_run = plan.list.tests_not_run(via);
         let not_run: Vec<&str> = not_run.into_iter().filter_map(|name| name.strip_prefix(&prefix)).collect();
         let stand = Stand::start(via);
         let started = Instant::now();
-        let text = run_unit(plan.source, &unit, via, &stand, &not_run)?;
+        let text = run_unit(plan.source, &unit, &ports, &stand, &not_run)?;
         if started.elapsed() > LONG {
             println!("suite redis: {unit} took {} s, {via:?}", started.elapsed().as_secs());
         }
@@ -65,14 +67,14 @@ fn units(plan: &Plan<'_>) -> Result<Vec<String>, String> {
     }
 }
 
-fn run_unit(source: &Path, unit: &str, via: Via, stand: &Stand, not_run: &[&str]) -> Result<String, String> {
+fn run_unit(source: &Path, unit: &str, ports: &Ports, stand: &Stand, not_run: &[&str]) -> Result<String, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let output = folder.path().join("unit.log");
     let mut command = Command::new("tclsh");
     // `--durable`: an error reply that a test does not expect fails that test and not the whole run.
     command.args([HELPER, "--durable", "--timeout", SILENCE_SECONDS, "--tags", TAGS]);
     command.args(["--host", "127.0.0.1", "--port", &stand.address().port().to_string()]);
-    command.args(["--baseport", first_port(via), "--portcount", "2000"]);
+    command.args(ports.words()?);
     for name in not_run {
         command.args(["--skiptest", name]);
     }
@@ -86,12 +88,27 @@ fn run_unit(source: &Path, unit: &str, via: Via, stand: &Stand, not_run: &[&str]
     Ok(text)
 }
 
-/// The suite takes free ports from here on, for its own two processes and for servers that it plays. The two sides run at
-/// the same time, and neither may meet those of `port`.
-fn first_port(via: Via) -> &'static str {
-    match via {
-        Via::Direct => "12000",
-        Via::Weir => "15000",
+/// Ports for the suite's own two processes and for servers that it plays. It looks for free ones from a first one on and may
+/// take what another run has just chosen, so each run has a range of its own: whoever listens on its first port owns it.
+struct Ports(TcpListener);
+
+impl Ports {
+    const FIRST: u16 = 10_500;
+    const EACH: u16 = 750;
+    const RANGES: u16 = 12;
+    /// The suite's first process takes the 32nd port below the one that it is told.
+    const BELOW: u16 = 50;
+
+    fn take() -> Result<Self, String> {
+        let first = (0..Self::RANGES).map(|range| Self::FIRST + range * Self::EACH);
+        let mut free = first.filter_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
+        free.next().map(Self).ok_or_else(|| "no range of ports is free for the suite".to_owned())
+    }
+
+    fn words(&self) -> Result<[String; 4], String> {
+        let own = self.0.local_addr().map_err(|error| error.to_string())?.port();
+        let count = Self::EACH - Self::BELOW - 1;
+        Ok(["--baseport".into(), (own + Self::BELOW).to_string(), "--portcount".into(), count.to_string()])
     }
 }
 
