@@ -353,6 +353,10 @@ section! {
         /// (`any`), or to one of them while the other cannot be reached (`prefer_primary`, `prefer_replica`). A client
         /// always reads from the same replica. Replicas are a little behind.
         default read_from: ReadFrom = ReadFrom::Primary;
+        /// The availability zone of this gateway. Of the servers that `read_from` allows, those that name this zone in INFO
+        /// (Valkey's `availability-zone`) come first; of the others one is read from only while none of these can be
+        /// reached. Redis names none.
+        optional zone: Word;
         /// How the sentinels of a `sentinel` topology are asked.
         optional_table sentinel: SentinelSection;
         /// How keys are spread over several endpoints of a `fixed` topology.

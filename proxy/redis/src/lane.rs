@@ -201,6 +201,11 @@ impl LaneProtocol for RespLane {
         }
     }
 
+    async fn zone(&self, stream: &mut Stream) -> io::Result<Option<String>> {
+        let info = Exchange::new(stream).ask([b"INFO".as_slice(), b"server"]).await?;
+        Ok(discovery::zone(info.as_bytes().unwrap_or_default()))
+    }
+
     fn probe_key(&self, endpoint: u16) -> LaneKey {
         let purpose = match &self.settings.topology {
             RedisTopology::Sentinel(sentinel) if endpoint < sentinel.count => Purpose::Sentinel,
