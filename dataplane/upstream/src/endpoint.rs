@@ -97,7 +97,7 @@ impl Endpoint {
             }
             Err(error) => {
                 self.metrics.connect_failed(error.reason, &error.text);
-                if error.refusal != Refusal::Greeting || !P::has_own_login(key) {
+                if error.refusal != Refusal::Greeting || !P::has_own_greeting(key) {
                     self.note_failure();
                 }
             }

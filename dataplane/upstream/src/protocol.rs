@@ -37,8 +37,9 @@ pub trait LaneProtocol: 'static + Sized {
     /// The key of the health probe's own connection to endpoint number `endpoint`.
     fn probe_key(&self, endpoint: u16) -> Self::Key;
 
-    /// Lanes of `key` log in as somebody of their own: that the server refuses one of these says nothing about the others.
-    fn has_own_login(_key: Self::Key) -> bool {
+    /// Lanes of `key` log in as somebody of their own, or ask for a place of their own: that the server refuses one of these
+    /// says nothing about the others.
+    fn has_own_greeting(_key: Self::Key) -> bool {
         false
     }
 

@@ -214,8 +214,8 @@ impl LaneProtocol for RespLane {
         LaneKey { purpose, ..LaneKey::new(endpoint, Version::Resp2) }
     }
 
-    fn has_own_login(key: LaneKey) -> bool {
-        key.login != OWN_LOGIN
+    fn has_own_greeting(key: LaneKey) -> bool {
+        key.login != OWN_LOGIN || key.db != 0
     }
 
     #[inline]
