@@ -417,6 +417,7 @@ impl Connection {
     /// Gives everything back; replies that still come are dropped.
     fn leave(&self) {
         self.is_over.set(true);
+        self.guard.entry().leave();
         self.leave_subscriptions();
         self.leave_tracking();
         if let Some(pinned) = self.pinned.borrow_mut().take() {

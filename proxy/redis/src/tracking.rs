@@ -24,6 +24,12 @@
 //!
 //! `tests` plays it with many clients and writers, pieces of replies and lost lanes, in orders drawn from a seed.
 //!
+//! # Behind the reply
+//!
+//! What happens to a key while a write of the client's own to it is under way is told once, behind the reply, as a server does.
+//! That is not too late: replies come in order, so nothing that was read after the change is told before. A command that
+//! waits for others (BLPOP) may wait for long, so that what is told of its keys does not wait for it.
+//!
 //! # NOLOOP
 //!
 //! The tracking lane does not say who changed a key, and several changes within one turn of the server are told once. A change

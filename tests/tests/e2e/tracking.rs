@@ -94,13 +94,46 @@ fn another_client_is_told_on_whatever_worker_it_is() {
         // Gone: who speaks RESP3 is told so.
         let mut other = tracking(&gateway, &["REDIRECT", &number]);
         other.call(&["GET", "k"]);
-        drop(told);
+        let lingers = (round % 2 == 0).then(|| {
+            // It has said that it goes, and does not close.
+            told.expect(&["QUIT"], b"+OK\r\n");
+            told
+        });
         deadline::until_true("it to be gone", || {
             !shown(&writer.call(&["CLIENT", "LIST"])).contains(&format!("id={number} "))
         });
         writer.expect(&["SET", "k", "x"], b"+OK\r\n");
         hears(&mut other, &format!(">2\r\n$21\r\ntracking-redir-broken\r\n:{number}\r\n"));
         assert!(shown(&other.call(&["CLIENT", "TRACKINGINFO"])).contains("broken_redirect"));
+        drop(lingers);
+    }
+}
+
+#[test]
+fn what_a_client_writes_itself_it_is_told_once_and_behind_the_reply() {
+    for kind in Kind::ALL {
+        let server = Server::start(kind);
+        let gateway = Gateway::before(&server);
+        let mut all = tracking(&gateway, &["BCAST", "PREFIX", "a:", "PREFIX", "b:"]);
+        let mut reader = tracking(&gateway, &[]);
+        let told = |keys: &[&str]| {
+            let texts: String = keys.iter().map(|key| format!("${}\r\n{key}\r\n", key.len())).collect();
+            format!(">2\r\n$10\r\ninvalidate\r\n*{}\r\n{texts}", keys.len())
+        };
+        for round in 1..=200 {
+            all.expect(&["INCR", "a:1"], format!(":{}\r\n", 2 * round - 1).as_bytes());
+            hears(&mut all, &told(&["a:1"]));
+            all.expect(&["MULTI"], b"+OK\r\n");
+            for key in ["a:1", "b:1", "c:1", "b:1"] {
+                all.expect(&["INCR", key], b"+QUEUED\r\n");
+            }
+            assert!(all.call(&["EXEC"]).starts_with(b"*4\r\n"));
+            hears(&mut all, &told(&["a:1"]));
+            hears(&mut all, &told(&["b:1"]));
+            reader.call(&["GET", "d"]);
+            reader.expect(&["INCR", "d"], format!(":{round}\r\n").as_bytes());
+            hears(&mut reader, &told(&["d"]));
+        }
     }
 }
 

@@ -65,7 +65,9 @@ impl Connection {
     /// The connections of this listener, on all workers.
     fn neighbours(&self) -> impl Iterator<Item = Arc<ConnectionEntry>> {
         let listener = self.guard.entry().listener.clone();
-        self.guard.table().entries().into_iter().filter(move |entry| entry.listener == listener && !entry.is_killed())
+        let is_there =
+            move |entry: &Arc<ConnectionEntry>| entry.listener == listener && !entry.is_killed() && !entry.has_left();
+        self.guard.table().entries().into_iter().filter(is_there)
     }
 
     /// Chooses this command for the access log. What the gateway answers itself is logged at once.

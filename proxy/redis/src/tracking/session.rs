@@ -23,12 +23,29 @@ const CACHING_OFF: &str =
 const CACHING_YES: &str = "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.";
 const CACHING_NO: &str = "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.";
 
-/// A read whose reply is not complete. With BCAST writes count too: a client may keep what it has written.
+/// A request whose reply is not complete, and its keys.
 #[derive(Debug)]
-struct Read {
+struct Touch {
     exchange: u64,
-    /// Each key, and whether it has to be invalidated behind the reply.
-    keys: Vec<(Name, bool)>,
+    keys: Vec<TouchedKey>,
+}
+
+#[derive(Debug)]
+struct TouchedKey {
+    name: Name,
+    access: Touched,
+    /// It has to be invalidated behind the reply.
+    is_due: bool,
+}
+
+/// What a request does with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Touched {
+    /// It shows what a client may keep.
+    Read,
+    /// It writes, and does not wait for others before it does: what happens to the key meanwhile is told behind the reply, as a
+    /// server does, and only there. With BCAST a client may keep what it has written.
+    Written,
 }
 
 /// A write of the client's own that it does not want to be told of.
@@ -50,11 +67,11 @@ pub(crate) struct Tracking {
     /// CLIENT CACHING was said for the next command, or for the transaction that begins with it.
     is_caching: bool,
     is_redirect_broken: bool,
-    reads: VecDeque<Read>,
+    under_way: VecDeque<Touch>,
     /// In the order in which they were sent.
     own: VecDeque<OwnWrite>,
-    /// Keys that the transaction being queued will read.
-    queued: Vec<Name>,
+    /// Keys of the transaction being queued.
+    queued: Vec<(Name, Touched)>,
 }
 
 impl Tracking {
@@ -72,16 +89,28 @@ impl Tracking {
 
     /// Marks what is under way: the reply may be older than an invalidation that is told now.
     fn mark(&mut self, is_meant: impl Fn(&[u8]) -> bool) {
-        let keys = self.reads.iter_mut().flat_map(|read| &mut read.keys);
-        keys.for_each(|(key, is_due)| *is_due |= is_meant(key));
+        let keys = self.under_way.iter_mut().flat_map(|touch| &mut touch.keys);
+        keys.for_each(|key| key.is_due |= is_meant(&key.name));
     }
 
-    /// Reads that are answered with `exchange`: what the client has to forget of them.
+    /// Marks what is under way of `keys`, which have changed. Those of them that the client is told of now.
+    fn mark_changed<'a>(&mut self, keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
+        let changed: HashSet<&[u8]> = keys.iter().copied().collect();
+        self.mark(|key| changed.contains(key));
+        let touched = self.under_way.iter().flat_map(|touch| &touch.keys);
+        let writing: HashSet<&[u8]> =
+            touched.filter(|key| key.access == Touched::Written).map(|key| &*key.name).collect();
+        keys.iter().copied().filter(|key| !writing.contains(key)).collect()
+    }
+
+    /// What is answered with `exchange`: what the client has to forget of it.
     fn take_due(&mut self, exchange: u64) -> Vec<Name> {
-        let mut due = Vec::new();
-        while let Some(read) = self.reads.pop_front_if(|read| read.exchange <= exchange) {
-            due.extend(read.keys.into_iter().filter(|(_, is_due)| *is_due).map(|(key, _)| key));
+        let mut due: Vec<Name> = Vec::new();
+        while let Some(touch) = self.under_way.pop_front_if(|touch| touch.exchange <= exchange) {
+            due.extend(touch.keys.into_iter().filter(|key| key.is_due).map(|key| key.name));
         }
+        due.sort_unstable();
+        due.dedup();
         due
     }
 
@@ -122,7 +151,8 @@ impl Tracking {
             write.is_passed_over = true;
         }
         // As a server has it: what the client wrote it has not read.
-        let is_read = |key: &Name| self.reads.iter().any(|read| read.keys.iter().any(|(other, _)| other == key));
+        let read = || self.under_way.iter().flat_map(|touch| &touch.keys).filter(|key| key.access == Touched::Read);
+        let is_read = |key: &Name| read().any(|other| other.name == *key);
         unread.iter().filter(|key| !is_read(key)).for_each(|key| io.forget_key(key));
         due
     }
@@ -131,6 +161,16 @@ impl Tracking {
 /// Its keys may be kept by a client that reads them. What scripts read is counted as what they name.
 fn is_tracked(command: &Command) -> bool {
     command.flags.contains(Flags::READONLY) || command.categories.contains(Categories::SCRIPTING)
+}
+
+/// What a command does with its keys, if that matters.
+fn touched(command: &Command, class: Class, is_bcast: bool) -> Option<Touched> {
+    let is_write = command.flags.contains(Flags::WRITE) && class != Class::Blocking;
+    match is_tracked(command) {
+        true => Some(Touched::Read),
+        false if is_write => Some(Touched::Written),
+        false => is_bcast.then_some(Touched::Read),
+    }
 }
 
 /// Whenever it succeeds it has changed its keys, and its server says so.
@@ -295,20 +335,23 @@ impl State {
         let sent = self.order.next_number().checked_sub(1).filter(|&last| last >= first);
         let is_queued = self.transaction.is_some() && class != Class::Multi;
         let Some(tracking) = &mut self.tracking else { return taken };
-        let counts = is_tracked(command) || tracking.terms.is_bcast;
+        let access = touched(command, class, tracking.terms.is_bcast);
         match class {
             Class::Multi | Class::Discard => tracking.queued.clear(),
             Class::Exec => {
                 let keys = std::mem::take(&mut tracking.queued);
                 if let Some(exchange) = sent {
-                    self.note_read(keys, exchange, false, io);
+                    self.note_touched(keys, exchange, false, io);
                 }
             }
-            _ if is_queued && counts => tracking.queued.extend(names(command, request)),
-            _ if is_queued => {}
+            _ if is_queued => {
+                if let Some(access) = access {
+                    tracking.queued.extend(names(command, request).into_iter().map(|key| (key, access)));
+                }
+            }
             _ => {
                 if let Some(exchange) = sent {
-                    self.note_sent(command, request, exchange, io);
+                    self.note_sent((command, access), request, exchange, io);
                 }
             }
         }
@@ -319,14 +362,19 @@ impl State {
         taken
     }
 
-    fn note_sent(&mut self, command: &'static Command, request: &Request<'_>, exchange: u64, io: &impl Io) {
-        let Some(Tracking { terms, .. }) = self.tracking.as_deref() else { return };
+    fn note_sent(
+        &mut self,
+        (command, access): (&'static Command, Option<Touched>),
+        request: &Request<'_>,
+        exchange: u64,
+        io: &impl Io,
+    ) {
+        let (Some(tracking), Some(access)) = (self.tracking.as_deref(), access) else { return };
         let is_partial = self.is_sharded && command.name == "mset";
-        let is_own = terms.is_no_loop && !is_partial && surely_writes(command, request);
-        if is_tracked(command) || (terms.is_bcast && !is_own) {
-            return self.note_read(names(command, request), exchange, may_read_elsewhere(command), io);
+        if !tracking.terms.is_no_loop || is_partial || !surely_writes(command, request) {
+            let keys = names(command, request).into_iter().map(|key| (key, access)).collect();
+            return self.note_touched(keys, exchange, may_read_elsewhere(command), io);
         }
-        let Some(tracking) = self.tracking.as_deref().filter(|_| is_own) else { return };
         if self.order.oldest() > exchange {
             return;
         }
@@ -335,7 +383,8 @@ impl State {
         let places: Vec<(Name, u16)> = keys.map(|key| (key.clone(), self.reads_at(&key, false, io))).collect();
         if !io.watch_keys(&places, false) {
             // Its own invalidation may never come, and another one would be passed over.
-            return self.note_read(places.into_iter().map(|(key, _)| key).collect(), exchange, false, io);
+            let keys = places.into_iter().map(|(key, _)| (key, Touched::Read)).collect();
+            return self.note_touched(keys, exchange, false, io);
         }
         let Some(tracking) = &mut self.tracking else { return };
         tracking.own.extend(places.into_iter().map(|(key, _)| OwnWrite {
@@ -355,21 +404,23 @@ impl State {
         self.route(io.place(key).shard, may_go_elsewhere, io).shard
     }
 
-    /// `exchange` reads these keys.
-    fn note_read(&mut self, mut keys: Vec<Name>, exchange: u64, may_go_elsewhere: bool, io: &impl Io) {
-        let Some(tracking) = self.tracking.as_deref().filter(|tracking| tracking.wants()) else { return };
-        let scope = tracking.terms.scope();
-        keys.retain(|key| scope.covers(key));
+    /// `exchange` reads and writes these keys.
+    fn note_touched(&mut self, mut keys: Vec<(Name, Touched)>, exchange: u64, may_go_elsewhere: bool, io: &impl Io) {
+        let Some(tracking) = self.tracking.as_deref() else { return };
+        let (scope, wants, is_bcast) = (tracking.terms.scope(), tracking.wants(), tracking.terms.is_bcast);
+        keys.retain(|(key, access)| scope.covers(key) && (wants || *access == Touched::Written));
         if keys.is_empty() {
             return;
         }
-        let is_bcast = tracking.terms.is_bcast;
+        // What a client has written it may keep with BCAST alone.
+        let is_kept = |access: Touched| is_bcast || access == Touched::Read;
+        let kept = keys.iter().filter(|(_, access)| is_kept(*access));
         let places: Vec<(Name, u16)> =
-            keys.into_iter().map(|key| (key.clone(), self.reads_at(&key, may_go_elsewhere, io))).collect();
-        let is_heard = io.watch_keys(&places, !is_bcast);
-        let keys = places.into_iter().map(|(key, _)| (key, !is_heard)).collect();
+            kept.map(|(key, _)| (key.clone(), self.reads_at(key, may_go_elsewhere, io))).collect();
+        let is_heard = places.is_empty() || io.watch_keys(&places, !is_bcast);
+        let touched = |(name, access)| TouchedKey { name, access, is_due: !is_heard && is_kept(access) };
         if let Some(tracking) = &mut self.tracking {
-            tracking.reads.push_back(Read { exchange, keys });
+            tracking.under_way.push_back(Touch { exchange, keys: keys.into_iter().map(touched).collect() });
         }
         if self.order.oldest() > exchange {
             // It was refused on the spot.
@@ -380,17 +431,18 @@ impl State {
     /// The request went to another server than was looked at.
     pub(crate) fn note_redirected(&mut self, exchange: u64) {
         if let Some(tracking) = &mut self.tracking {
-            let meant = tracking.reads.iter_mut().filter(|read| read.exchange == exchange);
-            meant.flat_map(|read| &mut read.keys).for_each(|(_, is_due)| *is_due = true);
+            let meant = tracking.under_way.iter_mut().filter(|touch| touch.exchange == exchange);
+            meant.flat_map(|touch| &mut touch.keys).for_each(|key| key.is_due = true);
             let mut keys = Vec::new();
             tracking.own.retain(|write| {
                 let is_meant = write.exchange == exchange;
-                keys.extend(is_meant.then(|| (write.key.clone(), true)));
+                let key = || TouchedKey { name: write.key.clone(), access: Touched::Read, is_due: true };
+                keys.extend(is_meant.then(key));
                 !is_meant
             });
             if !keys.is_empty() {
-                let at = tracking.reads.partition_point(|read| read.exchange <= exchange);
-                tracking.reads.insert(at, Read { exchange, keys });
+                let at = tracking.under_way.partition_point(|touch| touch.exchange <= exchange);
+                tracking.under_way.insert(at, Touch { exchange, keys });
             }
         }
     }
@@ -402,30 +454,29 @@ impl State {
         if !tracking.own.is_empty() {
             due.extend(tracking.settle_own(exchange, is_error, io));
         }
-        if !due.is_empty() {
-            let keys: Vec<&[u8]> = due.iter().map(|key| &**key).collect();
-            self.tell_changed(Some(&keys), io);
+        if due.is_empty() {
+            return;
+        }
+        // A message for each prefix, as the server has it.
+        let prefixes: Vec<Name> = tracking.terms.prefixes.iter().cloned().collect();
+        for prefix in if prefixes.is_empty() { vec![Name::default()] } else { prefixes } {
+            let keys: Vec<&[u8]> = due.iter().map(|key| &**key).filter(|key| key.starts_with(&prefix)).collect();
+            if !keys.is_empty() {
+                self.tell_changed(Some(&keys), io);
+            }
         }
     }
 
     /// These keys have changed, and the client may have kept them.
     pub(crate) fn on_changed(&mut self, keys: &[&[u8]], io: &impl Io) {
         let Some(tracking) = &mut self.tracking else { return };
-        if !tracking.reads.is_empty() {
-            match keys {
-                [key] => tracking.mark(|other| other == *key),
-                keys => {
-                    let keys: HashSet<&[u8]> = keys.iter().copied().collect();
-                    tracking.mark(|other| keys.contains(other));
-                }
-            }
-        }
-        if tracking.own.is_empty() {
+        if tracking.under_way.is_empty() && tracking.own.is_empty() {
             return self.tell_changed(Some(keys), io);
         }
-        let others: Vec<&[u8]> = keys.iter().copied().filter(|key| !tracking.is_own(key)).collect();
-        if !others.is_empty() {
-            self.tell_changed(Some(&others), io);
+        let mut now = tracking.mark_changed(keys);
+        now.retain(|key| !tracking.is_own(key));
+        if !now.is_empty() {
+            self.tell_changed(Some(&now), io);
         }
     }
 

@@ -47,7 +47,7 @@ pub(crate) struct Redirect {
 impl Redirect {
     /// It, if it is still connected.
     pub(crate) fn target(&self) -> Option<Arc<ConnectionEntry>> {
-        self.entry.upgrade()
+        self.entry.upgrade().filter(|entry| !entry.has_left())
     }
 }
 

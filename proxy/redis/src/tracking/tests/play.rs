@@ -530,7 +530,7 @@ impl Play {
             }
             let is_own = |key: &str| {
                 let is_it = |asked: &Asked| matches!(asked, Asked::Write(other, _) if other == key);
-                matches!(client.terms, Terms::NoLoop | Terms::NoLoopBcast) && client.asked.iter().any(is_it)
+                client.asked.iter().any(is_it)
             };
             // What it is about to overwrite itself it is told of behind the reply, if need be.
             for (key, version) in client.holds.iter().filter(|(key, _)| !is_own(key)) {
