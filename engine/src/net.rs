@@ -4,6 +4,7 @@ use std::{
     io,
     net::{SocketAddr, ToSocketAddrs},
     os::{fd::AsRawFd, unix::fs::FileTypeExt},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -62,13 +63,8 @@ fn tcp_socket(target: SocketAddr) -> io::Result<Socket> {
 pub fn bind(address: &Address) -> io::Result<Socket> {
     let (socket, address) = match address {
         Address::Unix(path) => {
-            let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
-            let target = SockAddr::unix(path)?;
-            let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-            if is_socket && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&target).is_err() {
-                std::fs::remove_file(path)?;
-            }
-            (socket, target)
+            remove_unused(path)?;
+            (Socket::new(Domain::UNIX, Type::STREAM, None)?, SockAddr::unix(path)?)
         }
         other => {
             let target = resolve_one(other)?;
@@ -80,6 +76,19 @@ pub fn bind(address: &Address) -> io::Result<Socket> {
     socket.set_nonblocking(true)?;
     socket.bind(&address)?;
     Ok(socket)
+}
+
+/// Removes a Unix socket nobody listens on; anything else at `path` stays.
+///
+/// # Errors
+/// The path is no address, or the socket cannot be removed.
+pub fn remove_unused(path: &Path) -> io::Result<()> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    let target = SockAddr::unix(path)?;
+    match is_socket && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&target).is_err() {
+        true => std::fs::remove_file(path),
+        false => Ok(()),
+    }
 }
 
 /// Lets connections in; of a socket that listens already, changes only how many may wait.

@@ -120,6 +120,11 @@ impl Worker {
         }
     }
 
+    /// The thread has ended, so that nobody waits in [`Worker::join`].
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Waits for the thread.
     ///
     /// # Errors

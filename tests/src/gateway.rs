@@ -22,7 +22,7 @@ pub use config::{Config, secret_file};
 
 /// Gauges that are zero when no client is there: what was taken is given back, to the last permit.
 /// A test of the crate holds the names against the catalog.
-pub const GAUGES_AT_REST: [&str; 10] = [
+pub const GAUGES_AT_REST: [&str; 11] = [
     "weir_connections_open",
     "weir_requests_in_flight",
     "weir_buffered_bytes",
@@ -33,6 +33,7 @@ pub const GAUGES_AT_REST: [&str; 10] = [
     "weir_redis_subscribers",
     "weir_redis_subscriptions",
     "weir_redis_upstream_subscriptions",
+    "weir_redis_tracking_clients",
 ];
 
 /// SIGTERM to exit when no client is connected.

@@ -296,6 +296,15 @@ section! {
         default admin_commands: bool = false;
         /// Commands in no table of this build: `forward` them on a lane of their own client, or `refuse` them.
         default unknown_commands: UnknownCommands = UnknownCommands::Forward;
+        /// Bytes of replies to plain reads of one key (GET, HGET, ...) that each worker keeps while they hold, as the server
+        /// tells of every change. Absent: no reply cache.
+        optional cache_bytes_max: ByteSize => ByteSize::kib(64)..=ByteSize::mib(65_536);
+        /// Larger replies are not cached.
+        default cache_value_bytes_max: ByteSize = ByteSize::new(redis::CACHE_VALUE_BYTES_MAX) => ByteSize::kib(1)..=ByteSize::mib(1);
+        /// Cached replies are not older than this, whatever the server tells.
+        default cache_age_max: Period = Period(redis::CACHE_AGE_MAX) => Period::millis(1)..=Period::secs(3_600);
+        /// Keys that begin so are cached. Absent: all.
+        optional cache_prefixes: Vec<At<Word>>;
         /// Wait after the first wrong password from an address, on all its connections; it doubles with each further one,
         /// up to `auth_failure_delay_max`, and is forgotten after a minute without.
         default auth_failure_delay: Period = Period(redis::AUTH_FAILURE_DELAY) => Period::secs(0)..=Period::secs(10);
@@ -344,6 +353,10 @@ section! {
         /// (`any`), or to one of them while the other cannot be reached (`prefer_primary`, `prefer_replica`). A client
         /// always reads from the same replica. Replicas are a little behind.
         default read_from: ReadFrom = ReadFrom::Primary;
+        /// The availability zone of this gateway. Of the servers that `read_from` allows, those that name this zone in INFO
+        /// (Valkey's `availability-zone`) come first; of the others one is read from only while none of these can be
+        /// reached. Redis names none.
+        optional zone: Word;
         /// How the sentinels of a `sentinel` topology are asked.
         optional_table sentinel: SentinelSection;
         /// How keys are spread over several endpoints of a `fixed` topology.

@@ -64,6 +64,7 @@ pub struct ConnectionEntry {
     /// 0: it does not.
     blocked_as: AtomicU64,
     is_killed: AtomicBool,
+    has_left: AtomicBool,
 }
 
 /// Bits of [`ConnectionEntry::blocked_as`] for the shard.
@@ -86,6 +87,7 @@ impl ConnectionEntry {
             subscriptions: AtomicU32::new(0),
             blocked_as: AtomicU64::new(0),
             is_killed: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
         }
     }
 
@@ -104,6 +106,16 @@ impl ConnectionEntry {
     pub fn blocked_as(&self) -> Option<(u16, u64)> {
         let both = self.blocked_as.load(Ordering::Relaxed);
         (both != 0).then_some((both as u16, both >> SHARD_BITS))
+    }
+
+    /// Nothing more is said on it: what is left of it waits for the peer to close.
+    pub fn leave(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// See [`ConnectionEntry::leave`].
+    pub fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
     }
 
     /// The connection has been asked to end.

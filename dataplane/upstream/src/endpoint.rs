@@ -35,6 +35,10 @@ pub(crate) struct Endpoint {
     metrics: Rc<EndpointMetrics>,
     /// It is configured, or was in the cluster when that was asked last. Others may be anybody by now.
     pub(crate) is_member: Cell<bool>,
+    /// It stands in the zone of this gateway, by its own words.
+    pub(crate) is_near: Cell<bool>,
+    /// When it is asked for its zone again.
+    pub(crate) zone_due: Cell<Time>,
 }
 
 impl Endpoint {
@@ -52,6 +56,8 @@ impl Endpoint {
             is_tried: Cell::new(false),
             metrics: Rc::new(EndpointMetrics::new(metrics, &address.to_string())),
             is_member: Cell::new(true),
+            is_near: Cell::new(false),
+            zone_due: Cell::default(),
         })
     }
 
@@ -91,7 +97,7 @@ impl Endpoint {
             }
             Err(error) => {
                 self.metrics.connect_failed(error.reason, &error.text);
-                if error.refusal != Refusal::Greeting || !P::has_own_login(key) {
+                if error.refusal != Refusal::Greeting || !P::has_own_greeting(key) {
                     self.note_failure();
                 }
             }

@@ -19,7 +19,7 @@
 //! | `endpoint` | one server: how it is reached and what is known of it |
 //! | `placement` | which endpoint holds a key |
 //! | `slots` / `discovery` | which node of a cluster has which slot; which servers there are |
-//! | `replicas` | who follows whom, and where is read |
+//! | `replicas` / `zones` | who follows whom, and where is read; who is near |
 //! | `upstream` | all of the above for one named upstream on one worker |
 //! | `metrics` | the cells this room writes |
 
@@ -42,6 +42,7 @@ mod shared;
 mod slots;
 mod subscription;
 mod upstream;
+mod zones;
 
 pub use breaker::{Breaker, BreakerState};
 pub use discovery::{Node, Range, View};

@@ -18,10 +18,11 @@ pub(crate) enum LaneKind {
     Shared,
     Pinned,
     Subscription,
+    Tracking,
 }
 
 /// Label values, in the order of [`LaneKind`].
-const LANE_KINDS: [&str; 3] = ["shared", "pinned", "subscription"];
+const LANE_KINDS: [&str; 4] = ["shared", "pinned", "subscription", "tracking"];
 
 /// What the cells of an upstream's endpoints are made from.
 pub struct UpstreamMetrics {
@@ -36,6 +37,10 @@ impl UpstreamMetrics {
         Self { core: core.clone(), log, upstream }
     }
 
+    pub(crate) fn tracked_keys(&self, keys: i64) {
+        self.core.gauge(&catalog::TRACKED_KEYS, &[&self.upstream]).add(keys);
+    }
+
     pub(crate) fn redirected(&self, kind: &str) {
         self.core.counter(&catalog::REDIRECTS, &[&self.upstream, kind]).inc();
     }
@@ -48,8 +53,8 @@ pub(crate) struct EndpointMetrics {
     sampler: RefCell<OncePerSecond>,
     upstream: Arc<str>,
     endpoint: Arc<str>,
-    open: [Gauge; 3],
-    connects: [Counter; 3],
+    open: [Gauge; 4],
+    connects: [Counter; 4],
     connect_duration: Histogram,
     waiters: Gauge,
     acquire_wait: Histogram,
@@ -186,6 +191,11 @@ impl EndpointMetrics {
         let text = format!("{names} channels and patterns");
         self.tell(UpstreamChange::SubscriptionGap, "lost", Some(&text));
         self.core.counter(&catalog::SUBSCRIPTION_GAPS, &[&self.upstream, &self.endpoint]).inc();
+    }
+
+    /// It was not known for a moment which keys change there.
+    pub(crate) fn tracking_gap(&self) {
+        self.core.counter(&catalog::TRACKING_GAPS, &[&self.upstream, &self.endpoint]).inc();
     }
 
     /// So many more channels and patterns are subscribed there.

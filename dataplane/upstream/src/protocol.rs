@@ -31,11 +31,15 @@ pub trait LaneProtocol: 'static + Sized {
     /// Asks a server, or who watches over the servers, who has what.
     fn discover(&self, stream: &mut Stream) -> impl Future<Output = io::Result<View>>;
 
+    /// Asks a server for the availability zone that it stands in; `None`: it names none.
+    fn zone(&self, stream: &mut Stream) -> impl Future<Output = io::Result<Option<String>>>;
+
     /// The key of the health probe's own connection to endpoint number `endpoint`.
     fn probe_key(&self, endpoint: u16) -> Self::Key;
 
-    /// Lanes of `key` log in as somebody of their own: that the server refuses one of these says nothing about the others.
-    fn has_own_login(_key: Self::Key) -> bool {
+    /// Lanes of `key` log in as somebody of their own, or ask for a place of their own: that the server refuses one of these
+    /// says nothing about the others.
+    fn has_own_greeting(_key: Self::Key) -> bool {
         false
     }
 

@@ -71,6 +71,9 @@ pub struct UpstreamSettings {
     pub topology: Topology,
     /// Where commands that only read go, if a server has replicas.
     pub read_from: ReadFrom,
+    /// The availability zone of this gateway: of the servers that may be read from, those that say they stand there come
+    /// first. `None`: all are alike.
+    pub zone: Option<String>,
     /// TLS towards the endpoints; `None`: clear text.
     pub tls: Option<TlsClientSettings>,
     /// See [`CONNECT_TIMEOUT`].
@@ -106,6 +109,7 @@ impl UpstreamSettings {
             placement: None,
             topology: Topology::Fixed,
             read_from: ReadFrom::Primary,
+            zone: None,
             tls: None,
             connect_timeout: CONNECT_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,

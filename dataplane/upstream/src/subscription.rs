@@ -73,14 +73,36 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// # Errors
     /// No connection could be made just now.
     pub async fn subscription_lane(&self, key: P::Key) -> Result<SubscriptionLane, Refusal> {
+        self.listening_lane(key, LaneKind::Subscription).await
+    }
+
+    /// Makes a lane of the same kind for tracking: on it a server tells which keys change.
+    ///
+    /// # Errors
+    /// No connection could be made just now.
+    pub async fn tracking_lane(&self, key: P::Key) -> Result<SubscriptionLane, Refusal> {
+        self.listening_lane(key, LaneKind::Tracking).await
+    }
+
+    async fn listening_lane(&self, key: P::Key, kind: LaneKind) -> Result<SubscriptionLane, Refusal> {
         self.check_available(key)?;
-        let (stream, _) = self.open(key, LaneKind::Subscription).await.map_err(|error| error.refusal)?;
+        let (stream, _) = self.open(key, kind).await.map_err(|error| error.refusal)?;
         let metrics = self.metrics(key);
-        let open = metrics.lane_opened(LaneKind::Subscription);
+        let open = metrics.lane_opened(kind);
         Ok(SubscriptionLane { stream, metrics, _open: open })
     }
 
-    /// A subscription lane has ended.
+    /// Tracking was without a server for a moment: whoever tracks forgets everything.
+    pub fn count_tracking_gap(&self, key: P::Key) {
+        self.metrics(key).tracking_gap();
+    }
+
+    /// So many more keys, counted for each client that has read them, are remembered by this worker.
+    pub fn add_tracked_keys(&self, keys: i64) {
+        self.count_tracked_keys(keys);
+    }
+
+    /// A subscription or tracking lane has ended.
     pub fn subscription_lane_lost(&self, key: P::Key, cause: LossCause) {
         self.lane_lost(key, cause, 0);
     }

@@ -26,6 +26,7 @@ use crate::{
     settings::{ReadFrom, Topology, UpstreamSettings},
     shared::SharedLane,
     slots::SlotMap,
+    zones::zones_loop,
 };
 
 /// How often deadlines of waiting exchanges are looked at. A request timeout is exact to this.
@@ -128,6 +129,13 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
                 discovery_loop(upstream, schedule).await;
             }));
         }
+        if let Some(zone) = self.settings.zone.clone().filter(|_| self.settings.read_from != ReadFrom::Primary) {
+            let me = self.me.clone();
+            tasks.push(weir_engine::spawn(async move {
+                let Some(upstream) = me.upgrade() else { return };
+                zones_loop(upstream, zone).await;
+            }));
+        }
         let endpoints = self.endpoints.borrow();
         let probed = endpoints.iter().zip(0..).filter(|_| probes);
         for (endpoint, number) in probed {
@@ -217,7 +225,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     }
 
     /// Where connection number `connection` reads what endpoint `shard` has: always at the same replica, so that it does not
-    /// see time go back, while that one can be reached.
+    /// see time go back, while that one can be reached; one in the zone of this gateway, if there is one.
     pub fn read_from(&self, shard: u16, connection: u64) -> u16 {
         if self.settings.read_from == ReadFrom::Primary {
             return shard;
@@ -232,7 +240,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             }
             Some((_, BreakerState::Open)) | None => false,
         };
-        self.replicas.choose(self.settings.read_from, shard, connection, is_well)
+        let is_near = |number: u16| endpoints.get(usize::from(number)).is_some_and(|one| one.is_near.get());
+        self.replicas.choose(self.settings.read_from, shard, connection, is_well, is_near)
     }
 
     fn try_again(&self, number: u16, endpoint: &Rc<Endpoint>) {
@@ -391,6 +400,10 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// Counts a session that needs a lane of its own for `key`, for `reason`.
     pub fn count_pin(&self, key: P::Key, reason: &str) {
         self.metrics(key).pinned_for(reason);
+    }
+
+    pub(crate) fn count_tracked_keys(&self, keys: i64) {
+        self.metrics.tracked_keys(keys);
     }
 
     pub(crate) fn metrics(&self, key: P::Key) -> Rc<EndpointMetrics> {

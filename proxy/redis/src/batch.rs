@@ -71,6 +71,8 @@ impl State {
             && self.transaction.is_none()
             && self.tunnel.is_none()
             && self.subscriptions.is_none()
+            && self.tracking.is_none()
+            && io.cache().is_none()
             && self.pins.is_none()
             && self.streaming.is_none()
             && self.order.mode == ReplyMode::On

@@ -18,6 +18,10 @@ use crate::{
 
 const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "CACHING (YES|NO)",
+    "    Enable/disable tracking of the keys for next command in OPTIN/OPTOUT modes.",
+    "GETREDIR",
+    "    Return the client ID we are redirecting to when tracking is enabled.",
     "GETNAME",
     "    Return the name of the current connection.",
     "ID",
@@ -42,6 +46,11 @@ const HELP: &[&str] = &[
     "    Set LIB-NAME or LIB-VER of the current connection.",
     "SETNAME <name>",
     "    Assign the name <name> to the current connection.",
+    "TRACKING (ON|OFF) [REDIRECT <id>] [BCAST] [PREFIX <prefix> [...]]",
+    "         [OPTIN] [OPTOUT] [NOLOOP]",
+    "    Control server assisted client side caching.",
+    "TRACKINGINFO",
+    "    Report tracking status for the current connection.",
     "UNBLOCK <clientid> [TIMEOUT|ERROR]",
     "    Unblock the specified blocked client.",
     "UNPAUSE",
@@ -89,7 +98,11 @@ impl State {
                 });
                 Taken::Yes
             }
-            // Client-side caching switches itself off on this text, and so does every other optional feature.
+            ClientCommand::Tracking
+            | ClientCommand::Caching
+            | ClientCommand::GetRedir
+            | ClientCommand::TrackingInfo => self.client_tracks(client, request, io),
+            // Optional features switch themselves off on this text.
             _ => {
                 let container = command.base_name();
                 let name = request.text(1);

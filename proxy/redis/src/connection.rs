@@ -5,6 +5,7 @@ mod leaving;
 mod replies;
 mod subscriber;
 mod surroundings;
+mod tracker;
 
 use std::{
     cell::{Cell, RefCell},
@@ -140,6 +141,8 @@ pub struct Connection {
     flushed_bytes: Cell<u64>,
     noted: insight::Noted,
     subscriber: subscriber::Subscriber,
+    tracker: tracker::Place,
+    is_tracking: Cell<bool>,
     me: Weak<Connection>,
 }
 
@@ -301,6 +304,8 @@ impl Connection {
             flushed_bytes: Cell::new(0),
             noted: insight::Noted::default(),
             subscriber: subscriber::Subscriber::default(),
+            tracker: tracker::Place::default(),
+            is_tracking: Cell::new(false),
             me: me.clone(),
             guard,
             service,
@@ -412,7 +417,9 @@ impl Connection {
     /// Gives everything back; replies that still come are dropped.
     fn leave(&self) {
         self.is_over.set(true);
+        self.guard.entry().leave();
         self.leave_subscriptions();
+        self.leave_tracking();
         if let Some(pinned) = self.pinned.borrow_mut().take() {
             self.return_lane(pinned, self.session.try_borrow().is_ok_and(|session| session.is_idle()));
         }
@@ -454,6 +461,11 @@ impl Connection {
 
     pub(crate) fn replied_at(&self) -> Time {
         self.replied_at.get()
+    }
+
+    /// The number by which others name it.
+    pub(crate) fn id(&self) -> u64 {
+        self.guard.entry().id
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -61,6 +61,13 @@ pub(crate) fn replicas(replicas: &Value) -> Vec<Node> {
     replicas.as_elements().unwrap_or_default().iter().filter_map(replica).collect()
 }
 
+/// Reads the zone in INFO (Valkey 8.0 `server.c`, `availability_zone`). Redis knows none.
+pub(crate) fn zone(info: &[u8]) -> Option<String> {
+    let info = String::from_utf8_lossy(info);
+    let zone = info.lines().find_map(|line| line.strip_prefix("availability_zone:"))?.trim();
+    (!zone.is_empty()).then(|| zone.to_owned())
+}
+
 /// A host and a port, as an integer or as text. An empty host is the one that was asked.
 pub(crate) fn address(value: &Value) -> Option<Node> {
     address_in(value.as_elements()?)
@@ -129,6 +136,13 @@ mod tests {
         assert_eq!((view.ranges, view.nodes), (vec![], vec![node(Some("127.0.0.1"), 6379)]));
         assert_eq!(role(&decoded("*2\r\n$8\r\nsentinel\r\n*0\r\n")), View::default());
         assert_eq!(role(&decoded("*0\r\n")), View::default());
+    }
+
+    #[test]
+    fn a_zone_is_read_where_one_is_named() {
+        assert_eq!(zone(b"# Server\r\nhz:10\r\navailability_zone:eu-1a\r\nio:1\r\n").as_deref(), Some("eu-1a"));
+        assert_eq!(zone(b"availability_zone:\r\n"), None);
+        assert_eq!(zone(b"# Server\r\nredis_version:7.0.15\r\n"), None);
     }
 
     #[test]

@@ -186,6 +186,9 @@ impl State {
         if let Some(change) = &mut self.changes_db {
             change.note(exchange, bytes);
         }
+        if let Some(caching) = &mut self.caching {
+            caching.take(exchange, bytes);
+        }
         let Some(kind) = end else { return false };
         if kind == FrameKind::Error {
             io.count_error(bytes);
@@ -196,7 +199,12 @@ impl State {
     /// Nothing that a plain reply could change is under way, and nothing of the gateway's own stands between replies.
     #[inline]
     pub(crate) fn takes_runs(&self) -> bool {
-        self.order.is_plain() && !self.is_sharded && self.pins.is_none() && self.changes_db.is_none()
+        self.order.is_plain()
+            && !self.is_sharded
+            && self.pins.is_none()
+            && self.changes_db.is_none()
+            && self.tracking.is_none()
+            && self.caching.is_none()
     }
 
     #[inline]
@@ -220,6 +228,12 @@ impl State {
         self.order.completed(exchange);
         if self.changes_db.is_some() {
             self.change_db(exchange, kind, io);
+        }
+        if self.tracking.is_some() {
+            self.tracked_answered(exchange, kind == FrameKind::Error, io);
+        }
+        if self.caching.is_some() {
+            self.cached_answered(exchange, kind, io);
         }
         self.flush_due(io);
         if self.pins.is_some() {
@@ -261,8 +275,8 @@ impl State {
         if !self.is_cut {
             self.is_mid_frame = !is_end;
             io.reply(|out| out.extend_from_slice(bytes));
-            if is_end && let Some(subscriptions) = &mut self.subscriptions {
-                subscriptions.release(io);
+            if is_end && self.subscriptions.is_some() {
+                self.release_pushes(io);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What a session asks of its shell. The gateway's shell is [`crate::connection`]; tests and fuzzing bring their own.
 
-use std::{net::IpAddr, rc::Rc, time::Duration};
+use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use weir_analysis::redis::Command;
 use weir_base::{time::Time, violation::Violation};
@@ -8,9 +8,11 @@ use weir_listener::ConnectionEntry;
 use weir_upstream::{Node, Refusal, placement::Place};
 
 use crate::{
+    cache::Cache,
     lane::{LaneKey, ServerInfo},
     pin::PinReason,
     pubsub::{Kind, Name},
+    tracking::Scope,
     users::ListenerShare,
 };
 
@@ -62,6 +64,17 @@ pub enum Pinning {
 pub enum NoSubscription {
     /// The clients of the worker have as many as they may.
     TooMany,
+    /// The server cannot be asked just now.
+    Refused(Refusal),
+}
+
+/// Answer to [`Io::track`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Track {
+    /// Every change is heard of.
+    Live,
+    /// `Session::on_tracked` follows.
+    Later,
     /// The server cannot be asked just now.
     Refused(Refusal),
 }
@@ -209,6 +222,35 @@ pub trait Io {
     /// [`on_published`](crate::Session::on_published) follows. False if that cannot be done.
     fn publish(&self, _login: u64, _kind: Kind, _name: &[u8], _request: &[u8]) -> bool {
         false
+    }
+    /// The client is told from now on what changes, by [`on_changed`](crate::Session::on_changed) and
+    /// [`on_all_changed`](crate::Session::on_all_changed); or from now on something else, if it is told already.
+    fn track(&self, _login: u64, _scope: &Scope) -> Track {
+        Track::Refused(Refusal::Unreachable)
+    }
+    /// It is told no more.
+    fn untrack(&self) {}
+    /// It is counted as one that tracks, or no longer.
+    fn note_tracking(&self, _tracks: bool) {}
+    /// The client is about to read these keys, each at the server of that number. True if all changes of them from now on will
+    /// be heard of. With `remembers` the client is entered as a reader of them, until they change.
+    fn watch_keys(&self, _keys: &[(Name, u16)], _remembers: bool) -> bool {
+        false
+    }
+    /// The client is no reader of `key` any more.
+    fn forget_key(&self, _key: &[u8]) {}
+    /// Another client of this listener, on any worker.
+    fn find_client(&self, _id: u64) -> Option<Arc<ConnectionEntry>> {
+        None
+    }
+    /// Tells another client that `keys` have changed, `None`: all.
+    fn post(&self, _client: &ConnectionEntry, _keys: Option<&[&[u8]]>) {}
+    /// Counts invalidations told.
+    fn count_invalidations(&self, _count: usize) {}
+    /// The reply cache of this listener, if it has one.
+    #[inline]
+    fn cache(&self) -> Option<Rc<Cache>> {
+        None
     }
     /// What the server said in its greeting, for this protocol version; `None` if no lane of that version was made yet.
     fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>>;

@@ -61,6 +61,24 @@ impl State {
         if self.users.is_some() && is_acl(command) && command.class != Class::Local(LocalCommand::AclWhoami) {
             return self.acl(command, request, io);
         }
+        if self.tracking.is_some() {
+            return self.send_tracked(command, class, request, io);
+        }
+        if let Some(cache) = io.cache() {
+            return self.send_cached(&cache, command, class, request, io);
+        }
+        self.send(command, class, request, io)
+    }
+
+    /// Sends a command that its client may run where it belongs.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        command: &'static Command,
+        class: Class,
+        request: &Request<'_>,
+        io: &impl Io,
+    ) -> Taken {
         if self.transaction.is_some() {
             return self.in_transaction(command, class, request, io);
         }
@@ -180,6 +198,7 @@ impl State {
         let ticket = Ticket::new(self.order.next_number());
         request.with_wire(|wire| io.forward_pinned(wire, ticket));
         self.order.sent();
+        self.note_unseen(ticket.number, io);
         Taken::Yes
     }
 }

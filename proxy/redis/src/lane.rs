@@ -11,6 +11,7 @@ use crate::{
     discovery,
     pubsub::Hub,
     settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings},
+    tracking::Tracker,
     users::{DEFAULT_USER, OWN_LOGIN},
 };
 
@@ -80,12 +81,14 @@ pub struct RespLane {
     servers: RefCell<HashMap<Version, Rc<ServerInfo>>>,
     /// The subscriptions at this upstream, from the first on.
     pub(crate) hubs: RefCell<HashMap<u64, Rc<Hub>>>,
+    /// What its clients have read, from the first that tracks on.
+    pub(crate) trackers: RefCell<HashMap<u64, Rc<Tracker>>>,
 }
 
 impl RespLane {
     /// A protocol that logs in as `settings` say.
     pub fn new(settings: RedisUpstreamSettings) -> Self {
-        Self { settings, servers: RefCell::default(), hubs: RefCell::default() }
+        Self { settings, servers: RefCell::default(), hubs: RefCell::default(), trackers: RefCell::default() }
     }
 
     /// What the server said in the last greeting of `version`.
@@ -198,6 +201,11 @@ impl LaneProtocol for RespLane {
         }
     }
 
+    async fn zone(&self, stream: &mut Stream) -> io::Result<Option<String>> {
+        let info = Exchange::new(stream).ask([b"INFO".as_slice(), b"server"]).await?;
+        Ok(discovery::zone(info.as_bytes().unwrap_or_default()))
+    }
+
     fn probe_key(&self, endpoint: u16) -> LaneKey {
         let purpose = match &self.settings.topology {
             RedisTopology::Sentinel(sentinel) if endpoint < sentinel.count => Purpose::Sentinel,
@@ -206,8 +214,8 @@ impl LaneProtocol for RespLane {
         LaneKey { purpose, ..LaneKey::new(endpoint, Version::Resp2) }
     }
 
-    fn has_own_login(key: LaneKey) -> bool {
-        key.login != OWN_LOGIN
+    fn has_own_greeting(key: LaneKey) -> bool {
+        key.login != OWN_LOGIN || key.db != 0
     }
 
     #[inline]

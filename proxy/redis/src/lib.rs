@@ -23,11 +23,13 @@
 //! | `cluster` | the cluster as one node, for clients that ask |
 //! | `batch` | plain commands that leave as one |
 //! | `ordering` | replies in the order of requests |
+//! | `cache` | replies kept for as long as they hold |
 //! | `pin` | when a client needs a lane of its own, and when no longer |
 //! | `stream` | commands too large to hold |
 //! | `transaction` | MULTI … EXEC, queued here and sent as one unit |
 //! | `subscription` | SUBSCRIBE and its kin, and messages between replies |
 //! | `pubsub` | the subscriptions of all clients of a worker, shared |
+//! | `tracking` | CLIENT TRACKING: clients that keep what they read |
 //! | `tunnel` | MONITOR |
 //! | `info` | INFO, with a section of the gateway's own |
 //! | `pause` | CLIENT PAUSE: commands of a listener's clients wait |
@@ -47,6 +49,7 @@
 mod access;
 mod acl;
 mod batch;
+mod cache;
 mod client;
 mod client_filter;
 mod cluster;
@@ -85,18 +88,21 @@ mod stream;
 mod subscription;
 #[cfg(test)]
 mod tests;
+mod tracking;
 mod transaction;
 mod tunnel;
 mod unblock;
 mod users;
 
+pub use cache::Cache;
 pub use connection::{Connection, serve};
 pub use insight::{Insight, InsightReport, InsightShare};
-pub use io::{Full, Io, NoSubscription, Pinning, Sample, Ticket};
+pub use io::{Full, Io, NoSubscription, Pinning, Sample, Ticket, Track};
 pub use lane::{LaneKey, RespLane, ServerInfo};
 pub use moving::{Departure, MOVED_INPUT_BYTES_MAX, MovedSession, Mover};
 pub use pin::PinReason;
 pub use pubsub::{Kind, Name};
-pub use service::{CoreShare, DRAIN_GAP, Drain, RedisUpstream, Service};
+pub use service::{CoreShare, DRAIN_GAP, Drain, Post, RedisUpstream, Service};
 pub use session::{Next, Session};
+pub use tracking::{Notice, Scope};
 pub use users::{DEFAULT_USER, ListenerShare, OWN_LOGIN, UpstreamLogin, UserSettings, Users};

@@ -24,7 +24,8 @@ impl State {
             return self.forward_in_tunnel(command, request, io);
         }
         // UNBLOCK goes on a lane that need not be the one of what is under way.
-        let changes_session = matches!(local, Reset | Hello | Auth | Select | Client(ClientCommand::Unblock));
+        let changes_session =
+            matches!(local, Reset | Hello | Auth | Select | Client(ClientCommand::Tracking | ClientCommand::Unblock));
         if (changes_session || self.tunnel.is_some()) && !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
@@ -124,6 +125,7 @@ impl State {
     fn reset(&mut self, io: &impl Io) -> Taken {
         self.drop_pin(io);
         self.drop_subscriptions(io);
+        self.drop_tracking(io);
         self.transaction = None;
         self.is_watch_broken = false;
         self.db = 0;

@@ -66,6 +66,8 @@ pub(crate) struct ListenerMetrics {
     pub(crate) subscriptions: Gauge,
     pub(crate) messages: Counter,
     pub(crate) slow: Counter,
+    pub(crate) tracking: Gauge,
+    pub(crate) invalidations: Counter,
     requests: [Counter; 6],
     commands: RefCell<Vec<Option<Counter>>>,
     /// By reason, as they are met: past a limit a refusal must cost less than what it refuses.
@@ -92,6 +94,8 @@ impl ListenerMetrics {
             subscriptions: core.gauge(&catalog::SUBSCRIPTIONS, &[listener]),
             messages: core.counter(&catalog::MESSAGES_DELIVERED, &[listener]),
             slow: core.counter(&catalog::REDIS_SLOW_REQUESTS, &[listener]),
+            tracking: core.gauge(&catalog::TRACKING_CLIENTS, &[listener]),
+            invalidations: core.counter(&catalog::INVALIDATIONS, &[listener]),
             requests: CLASSES.map(|class| core.counter(&catalog::REQUESTS_TOTAL, &[listener, class])),
             commands: RefCell::new(vec![None; COMMANDS.len()]),
             sheds: RefCell::default(),

@@ -59,6 +59,7 @@ impl Session {
             && state.pin_answer.is_none()
             && state.tunnel.is_none()
             && !state.is_subscriber()
+            && state.tracking.is_none()
             && !self.is_streaming()
             && !state.is_watch_broken;
         let goes_on = !state.is_closing && !state.is_ended && !state.is_cut && !self.is_violated();

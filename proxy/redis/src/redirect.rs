@@ -320,6 +320,10 @@ impl State {
     /// Sends a kept request to `target`.
     fn send_again(&mut self, exchange: u64, target: u16, is_asking: bool, io: &impl Io) -> Result<(), Refusal> {
         let key = self.key_at(target);
+        self.note_redirected(exchange);
+        if let Some(caching) = &mut self.caching {
+            caching.redirected(exchange);
+        }
         let Some(attempt) = self.attempt(exchange) else { return Ok(()) };
         attempt.shard = target;
         attempt.is_waiting = false;

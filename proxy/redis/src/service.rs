@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     rc::{Rc, Weak},
     sync::Arc,
     time::Duration,
@@ -25,8 +25,15 @@ use weir_telemetry::{
 use weir_upstream::Upstream;
 
 use crate::{
-    connection::Connection, insight::Insight, lane::RespLane, metrics::ListenerMetrics, moving::Mover,
-    settings::RedisListenerSettings, users::ListenerShare,
+    cache::Cache,
+    connection::Connection,
+    insight::Insight,
+    lane::RespLane,
+    metrics::ListenerMetrics,
+    moving::Mover,
+    settings::RedisListenerSettings,
+    tracking::{Notice, Tracker},
+    users::{ListenerShare, OWN_LOGIN},
 };
 
 /// An upstream of Redis sessions.
@@ -53,7 +60,12 @@ pub struct CoreShare {
     pub stage_sample: f64,
     /// What it remembers of its requests.
     pub insight: Rc<Insight>,
+    /// Brings a notice to another worker; false if that one has too much to do already.
+    pub post: Post,
 }
+
+/// See [`CoreShare::post`].
+pub type Post = Rc<dyn Fn(usize, Notice) -> bool>;
 
 /// How far a drain has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +94,10 @@ pub struct Service {
     redis: RefCell<Rc<RedisListenerSettings>>,
     upstream: RefCell<Rc<RedisUpstream>>,
     connections: RefCell<Slab<Weak<Connection>>>,
+    /// The reply cache in front of the upstream, if there is one.
+    cache: RefCell<Option<Rc<Cache>>>,
+    /// Those that are told of changed keys in place of others.
+    noticed: RefCell<HashMap<u64, Weak<Connection>>>,
     blocked: Cell<u32>,
     drain: Cell<Drain>,
     /// Takes connections to the process that serves in place of this one.
@@ -103,6 +119,7 @@ impl Service {
         share: Arc<ListenerShare>,
     ) -> Rc<Self> {
         let rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
+        let cache = make_cache(&core, &listener.name, &redis, &upstream);
         Rc::new(Self {
             metrics: Rc::new(ListenerMetrics::new(&core.metrics, &listener.name)),
             name: listener.name.clone(),
@@ -113,6 +130,8 @@ impl Service {
             redis: RefCell::new(Rc::new(redis)),
             upstream: RefCell::new(upstream),
             connections: RefCell::default(),
+            cache: RefCell::new(cache),
+            noticed: RefCell::default(),
             blocked: Cell::new(0),
             drain: Cell::new(Drain::Off),
             mover: RefCell::new(None),
@@ -129,6 +148,10 @@ impl Service {
         let rng = Rng::new(Time::now().as_nanos());
         self.rate.set(listener.requests_per_second_per_core, turn::now());
         *self.access.borrow_mut() = Share::new(listener.access_log_sample, rng);
+        let is_other = self.cache().as_ref().map(|cache| cache.settings()) != redis.cache.as_ref();
+        if is_other || !Rc::ptr_eq(&self.upstream(), &upstream) {
+            *self.cache.borrow_mut() = make_cache(&self.core, &self.name, &redis, &upstream);
+        }
         *self.listener.borrow_mut() = Rc::new(listener);
         *self.redis.borrow_mut() = Rc::new(redis);
         *self.upstream.borrow_mut() = upstream;
@@ -218,6 +241,12 @@ impl Service {
         self.upstream.borrow().clone()
     }
 
+    /// The reply cache in front of [`Service::upstream`].
+    #[inline]
+    pub(crate) fn cache(&self) -> Option<Rc<Cache>> {
+        self.cache.borrow().clone()
+    }
+
     pub(crate) fn drain_state(&self) -> Drain {
         self.drain.get()
     }
@@ -240,6 +269,26 @@ impl Service {
 
     fn wake_all(&self) {
         self.open().iter().for_each(|connection| connection.wake());
+    }
+
+    /// Tells one of the clients what has changed.
+    pub fn notify(&self, notice: &Notice) {
+        let known = self.noticed.borrow().get(&notice.client).and_then(Weak::upgrade);
+        let client = known.or_else(|| self.find_noticed(notice.client));
+        if let Some(client) = client.filter(|client| !client.is_over()) {
+            client.on_notice(notice);
+        }
+    }
+
+    #[cold]
+    fn find_noticed(&self, id: u64) -> Option<Rc<Connection>> {
+        let found = self.open().into_iter().find(|connection| connection.id() == id);
+        let mut noticed = self.noticed.borrow_mut();
+        noticed.retain(|_, connection| connection.strong_count() > 0);
+        if let Some(found) = &found {
+            noticed.insert(id, Rc::downgrade(found));
+        }
+        found
     }
 
     /// One more client sits in a blocking command; false if there are too many.
@@ -329,6 +378,27 @@ impl Service {
             }));
         }
     }
+}
+
+/// A reply cache that hears of what changes at `upstream`, if the listener wants one.
+fn make_cache(
+    core: &CoreShare,
+    listener: &str,
+    redis: &RedisListenerSettings,
+    upstream: &Rc<RedisUpstream>,
+) -> Option<Rc<Cache>> {
+    let settings = redis.cache.clone()?;
+    // Servers tell of all keys, whoever asks.
+    let tracker = Tracker::of(upstream, OWN_LOGIN);
+    let weak = Rc::downgrade(&tracker);
+    let want = move |shard| {
+        if let Some(tracker) = weak.upgrade() {
+            tracker.want(shard);
+        }
+    };
+    let cache = Cache::new(settings, &core.metrics, listener, want);
+    tracker.add_cache(&cache);
+    Some(cache)
 }
 
 /// A place in the list of a service's connections.

@@ -300,6 +300,31 @@ impl Session {
         self.state.on_subscription_lost(io);
     }
 
+    /// What [`Io::track`] has led to: every change is heard of from now on, or this error; true if the session should be woken.
+    pub fn on_tracked(&mut self, refused: Option<&[u8]>, io: &impl Io) -> bool {
+        self.state.on_tracked(refused, io)
+    }
+
+    /// These keys have changed, and the client may have kept them.
+    pub fn on_changed(&mut self, keys: &[&[u8]], io: &impl Io) {
+        self.state.on_changed(keys, io);
+    }
+
+    /// All keys may have changed.
+    pub fn on_all_changed(&mut self, io: &impl Io) {
+        self.state.on_all_changed(io);
+    }
+
+    /// Keys have changed, `None`: all, that another client has read, in whose place this one is told.
+    pub fn on_notice(&mut self, keys: Option<&[&[u8]]>, io: &impl Io) {
+        self.state.on_others_changed(keys, io);
+    }
+
+    /// Which changes the client is told of, if any.
+    pub(crate) fn tracking_scope(&self) -> Option<crate::tracking::Scope> {
+        self.state.tracking.as_ref().map(|tracking| tracking.terms.scope())
+    }
+
     /// What the client is subscribed to.
     pub fn subscriptions(&self) -> Vec<(Kind, Name)> {
         self.state.subscriptions.as_ref().map(|subscriptions| subscriptions.names()).unwrap_or_default()

@@ -54,6 +54,26 @@ pub const AUTH_FAILURES_MAX: u32 = 10;
 /// Name that upstream connections carry in CLIENT LIST.
 pub const CLIENT_NAME: &str = "weir";
 
+/// Bytes of one reply in the reply cache. Default 16 KiB: what is larger costs more to copy than it saves in waiting.
+pub const CACHE_VALUE_BYTES_MAX: u64 = 16 << 10;
+
+/// A cached reply is not older than this. Default 1 s: a key asked for a thousand times a second is then read once, and one
+/// whose time to live is over is found by the server a second later at the most.
+pub const CACHE_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// What is cached of replies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheSettings {
+    /// Bytes per worker.
+    pub bytes_max: u64,
+    /// See [`CACHE_VALUE_BYTES_MAX`].
+    pub value_bytes_max: u64,
+    /// See [`CACHE_AGE_MAX`].
+    pub age_max: Duration,
+    /// Keys that begin so; none: all keys.
+    pub prefixes: Vec<String>,
+}
+
 /// What to do with a command that is in no table of this build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum UnknownCommands {
@@ -103,6 +123,8 @@ pub struct RedisListenerSettings {
     pub auth_failures_max: u32,
     /// Who may log in, and what each may do; `None`: `user` and `password` say who, and everybody may do everything.
     pub users: Option<Arc<Users>>,
+    /// The reply cache; `None`: there is none.
+    pub cache: Option<CacheSettings>,
 }
 
 impl RedisListenerSettings {
@@ -136,6 +158,7 @@ impl Default for RedisListenerSettings {
             auth_failure_delay_max: AUTH_FAILURE_DELAY_MAX,
             auth_failures_max: AUTH_FAILURES_MAX,
             users: None,
+            cache: None,
         }
     }
 }

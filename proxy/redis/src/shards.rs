@@ -66,7 +66,7 @@ impl State {
         // Keys further back decide whether its user may run it.
         let is_unjudged =
             self.is_watched && matches!(self.verdict(command, request), Err(NoPermission::Keys(KeyError::NotBuffered)));
-        if !(is_split || is_unjudged)
+        if !(is_split || is_unjudged || self.must_know_keys(command))
             || self.is_held_whole
             || self.transaction.is_some()
             || !self.is_authenticated
@@ -181,7 +181,7 @@ impl State {
     }
 
     /// The lanes for what `shard` has: to itself, or where it may be read.
-    fn route(&self, shard: u16, is_read: bool, io: &impl Io) -> LaneKey {
+    pub(crate) fn route(&self, shard: u16, is_read: bool, io: &impl Io) -> LaneKey {
         let own = self.key_at(shard);
         if !is_read || self.is_pinned_at(shard) {
             return own;

@@ -8,6 +8,7 @@ use weir_upstream::Refusal;
 
 use crate::{
     access::CurrentUser,
+    cache::Caching,
     database::DbChange,
     io::Io,
     lane::{LaneKey, Purpose},
@@ -17,6 +18,7 @@ use crate::{
     settings::RedisListenerSettings,
     stream::Streaming,
     subscription::Subscriptions,
+    tracking::Tracking,
     transaction::Transaction,
     tunnel::Tunnel,
     users::{OWN_LOGIN, Users},
@@ -94,6 +96,10 @@ pub(crate) struct State {
     pub(crate) tunnel: Option<Box<Tunnel>>,
     /// What the client is subscribed to, from its first SUBSCRIBE on.
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
+    /// The client keeps what it reads and is told what changes.
+    pub(crate) tracking: Option<Box<Tracking>>,
+    /// What is under way that matters to the reply cache.
+    pub(crate) caching: Option<Box<Caching>>,
     /// The beginning of a frame has gone to the client and its end has not: nothing may come in between.
     pub(crate) is_mid_frame: bool,
     /// The end of such a frame will never come: whatever followed would be read as a part of it.
@@ -147,6 +153,8 @@ impl State {
             streaming: None,
             tunnel: None,
             subscriptions: None,
+            tracking: None,
+            caching: None,
             is_mid_frame: false,
             is_cut: false,
             is_ended: false,

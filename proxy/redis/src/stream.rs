@@ -157,6 +157,7 @@ impl State {
         let ticket = Ticket { has_deadline: false, ..Ticket::new(self.order.next_number()) };
         io.forward_pinned(&input[..held], ticket);
         self.order.sent();
+        self.note_unseen(ticket.number, io);
         self.is_admitted = false;
         self.is_rated = false;
         self.streaming = Some(Box::new(Streaming::Flowing));

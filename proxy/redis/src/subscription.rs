@@ -68,14 +68,15 @@ impl Subscriptions {
         self.kept.len()
     }
 
-    /// Says what came in the middle of a reply, now that it is over.
-    #[inline]
-    pub(crate) fn release(&mut self, io: &impl Io) {
-        if !self.kept.is_empty() {
+    /// Says what came in the middle of a reply, now that it is over. True if there was anything.
+    fn release(&mut self, io: &impl Io) -> bool {
+        let is_any = !self.kept.is_empty();
+        if is_any {
             io.reply(|out| out.extend_from_slice(&self.kept));
             self.kept.clear();
             self.kept.shrink_to(KEPT_CAPACITY_MAX);
         }
+        is_any
     }
 
     /// Each of `names` once, if the client has it or if it does not.
@@ -220,7 +221,7 @@ impl State {
     }
 
     /// The command is an exchange; what follows must know what it changed.
-    fn wait_for_subscription(&mut self) -> Taken {
+    pub(crate) fn wait_for_subscription(&mut self) -> Taken {
         self.order.sent();
         self.hold = Some(Hold::Quiet);
         Taken::Yes
@@ -261,8 +262,14 @@ impl State {
         if !self.is_mid_frame {
             return io.reply(|out| write_push(out, frame, version));
         }
-        if let Some(subscriptions) = &mut self.subscriptions {
-            write_push(&mut subscriptions.kept, frame, version);
+        // Who has no subscriptions may be told of changed keys.
+        write_push(&mut self.subscriptions.get_or_insert_default().kept, frame, version);
+    }
+
+    /// A reply is over: what came in the middle of it is said.
+    pub(crate) fn release_pushes(&mut self, io: &impl Io) {
+        if self.subscriptions.as_mut().is_some_and(|subscriptions| subscriptions.release(io)) {
+            self.forget_subscriptions();
         }
     }
 

@@ -95,6 +95,17 @@ catalog! {
         UPSTREAM_SUBSCRIPTIONS = gauge "weir_redis_upstream_subscriptions" ["upstream", "endpoint"] "Channels and patterns subscribed at an endpoint, one for all clients of a worker.";
         SUBSCRIPTION_GAPS = counter "weir_redis_subscription_gaps_total" ["upstream", "endpoint"] "Times that subscriptions were without their server: messages of that moment are lost.";
     }
+    "Client-side caching" {
+        TRACKING_CLIENTS = gauge "weir_redis_tracking_clients" ["listener"] "Clients that have CLIENT TRACKING on now.";
+        TRACKED_KEYS = gauge "weir_redis_tracked_keys" ["upstream"] "Keys remembered because clients may have kept their values, counted for each of these clients.";
+        INVALIDATIONS = counter "weir_redis_invalidations_total" ["listener"] "Keys that clients were told to forget, counted for each client; one for all keys at once.";
+        TRACKING_GAPS = counter "weir_redis_tracking_gaps_total" ["upstream", "endpoint"] "Times that a worker did not hear which keys change at an endpoint: clients and the reply cache forgot everything.";
+        CACHE_HITS = counter "weir_redis_cache_hits_total" ["listener"] "Requests answered from the reply cache.";
+        CACHE_MISSES = counter "weir_redis_cache_misses_total" ["listener"] "Requests that could have been, and were sent to the server. Hit rate: hits / (hits + misses).";
+        CACHE_INVALIDATED = counter "weir_redis_cache_invalidated_total" ["listener"] "Keys that left the reply cache because they changed, or may have.";
+        CACHE_EVICTED = counter "weir_redis_cache_evicted_total" ["listener"] "Keys that left the reply cache for want of room.";
+        CACHE_BYTES = gauge "weir_redis_cache_bytes" ["listener"] "Bytes held by the reply cache, keys and bookkeeping included.";
+    }
     "Workers" {
         WORKER_CPU_SECONDS = counter "weir_worker_cpu_seconds_total" ["worker"] "CPU time of the worker thread.";
         WORKER_BUSY_RATIO = gauge "weir_worker_busy_ratio" ["worker"] "Share of the last second in which the loop was not waiting.";
@@ -143,7 +154,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("stage", "`parse`, `policy`, `lane_wait`, `encode`, `write`"),
     (
         "kind",
-        "for lanes `shared`, `pinned`, `subscription`; for error replies the known first words of Redis errors in lower case, and `other`",
+        "for lanes `shared`, `pinned`, `subscription`, `tracking`; for error replies the known first words of Redis errors in lower case, and `other`",
     ),
     ("reason", "stable words from the code, never from input"),
     ("culprit", "`client`, `upstream`, `gateway`, `config`"),

@@ -44,7 +44,7 @@ macro_rules! scripts {
     };
 }
 
-scripts!(strings, collections, session, pubsub);
+scripts!(strings, collections, session, pubsub, tracking);
 
 fn asking_for_a_password(kind: Kind) -> Server {
     let options = Options { password: Some(PASSWORD.to_owned()), ..Options::default() };

@@ -148,6 +148,42 @@ fn reads_go_where_the_rule_says() {
 }
 
 #[test]
+fn reads_stay_in_the_zone_while_it_has_a_server_for_them() {
+    let mut all = Replicated::start(Kind::Valkey, 2, None);
+    for (at, zone) in ["eu-1a", "eu-1a", "eu-1b"].iter().enumerate() {
+        all.servers[at].connect().expect(&["CONFIG", "SET", "availability-zone", zone], b"+OK\r\n");
+    }
+    all.servers[0].connect().expect(&["SET", "k", "1"], b"+OK\r\n");
+    wait_in_step(&all.servers[0], &all.servers[1..]);
+    let start = |rule: &str, zone: &str| {
+        let lines = format!("topology = \"replicated\"\nread_from = \"{rule}\"\nzone = \"{zone}\"");
+        Gateway::start(before(all.addresses(), &lines))
+    };
+    let reads_at = |gateway: &Gateway| -> Vec<bool> {
+        let before = Calls::of(&all.servers, "get");
+        read(gateway, "k", b"$1\r\n1\r\n");
+        Calls::of(&all.servers, "get").since(&before).iter().map(|calls| *calls > 0).collect()
+    };
+    let near = start("prefer_replica", "eu-1b");
+    for (gateway, may) in [
+        (&start("prefer_replica", "eu-1a"), [false, true, false]),
+        (&start("replica", "eu-1b"), [false, false, true]),
+        (&start("any", "eu-1a"), [true, true, false]),
+        (&start("any", "eu-1b"), [false, false, true]),
+        // Nobody is there.
+        (&start("replica", "us-2"), [false, true, true]),
+        (&near, [false, false, true]),
+    ] {
+        until_true("the zones to be known", || reads_at(gateway) == may);
+        (0..3).for_each(|_| assert_eq!(reads_at(gateway), may));
+    }
+    let mut client = near.connect();
+    all.servers[2].kill();
+    until_true("reads to leave the zone", || client.call(&["GET", "k"]) == b"$1\r\n1\r\n");
+    assert!(all.servers[1].calls("get") > 0);
+}
+
+#[test]
 fn transactions_and_scripts_go_to_the_primary_wherever_it_stands_in_the_list() {
     let all = Replicated::start(Kind::Redis, 1, None);
     let endpoints = [&all.servers[1].address, &all.servers[0].address];

@@ -74,4 +74,6 @@ fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
         .expect("the gateway can be started");
     assert!(!output.status.success(), "a second gateway on the same socket file");
     gateway.connect().expect(&["PING"], b"+PONG\r\n");
+    gateway.finish();
+    assert!(!path.exists(), "the file goes with the gateway");
 }

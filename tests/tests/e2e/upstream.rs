@@ -7,8 +7,9 @@ use weir_tests::deadline;
 use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::port;
-use weir_tests::server::{Kind, Server};
+use weir_tests::server::{Kind, Options, Server};
 use weir_tests::stream::Address;
+use weir_tests::wire::shown;
 
 fn is_weir_error(reply: &[u8]) -> bool {
     reply.starts_with(b"-ERR weir: ")
@@ -78,6 +79,23 @@ fn a_gateway_starts_before_its_server() {
     assert!(is_weir_error(&reply), "{}", String::from_utf8_lossy(&reply));
     client.expect(&["PING"], b"+PONG\r\n");
     assert!(gateway.metric("weir_lane_connect_failures_total") >= 1.0);
+}
+
+#[test]
+fn a_database_that_the_server_does_not_have_stops_nobody_else() {
+    let flags = ["--databases", "4"].map(str::to_owned).to_vec();
+    let server = Server::start_with(Kind::Redis, Options { flags, ..Options::default() });
+    let config = Config::to(&server.address).upstream("[upstream.breaker]\nfailures = 2\nopen_for = \"30s\"");
+    let gateway = Gateway::start(config.workers(1));
+    let mut other = gateway.connect();
+    for _ in 0..6 {
+        let mut client = gateway.connect();
+        client.expect(&["SELECT", "9"], b"+OK\r\n");
+        let reply = client.call(&["GET", "k"]);
+        assert_eq!(reply, b"-ERR weir: upstream refused the gateway's login\r\n", "{}", shown(&reply));
+        other.expect(&["SET", "k", "v"], b"+OK\r\n");
+    }
+    assert_eq!(gateway.metric("weir_breaker_opened_total"), 0.0);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::{
 use weir_base::{permit::LocalBudget, time::turn};
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
-use weir_redis::{CoreShare, Drain, RedisUpstream, RespLane, Service};
+use weir_redis::{CoreShare, Drain, Notice, RedisUpstream, RespLane, Service};
 use weir_telemetry::{Counter, Gauge, catalog};
 use weir_upstream::{Upstream, UpstreamMetrics};
 
@@ -115,6 +115,7 @@ pub async fn run(setup: CoreSetup) {
                 // Who asked may have given up.
                 Mail::Tell(asker) => drop(asker.send(core.share.insight.report(turn::now()))),
                 Mail::ResetSlowLog(asker) => drop(asker.send((core.share.worker, core.share.insight.reset_slow()))),
+                Mail::Notice(notice) => core.notify(&notice),
                 Mail::Reached(mark) => drop(mark),
                 Mail::Drain(drain) => core.each_door(|door| door.service.drain(drain)),
                 Mail::Stop => {
@@ -135,6 +136,15 @@ impl Core {
     fn leave(&self, act: impl FnMut(&Rc<Door>)) {
         self.is_leaving.set(true);
         self.each_door(act);
+    }
+
+    fn notify(&self, notice: &Notice) {
+        let is_meant = |door: &Rc<Door>| door.service.name() == &notice.listener;
+        self.each_door(|door| {
+            if is_meant(door) {
+                door.service.notify(notice);
+            }
+        });
     }
 
     fn receive(

@@ -1,10 +1,12 @@
 //! The end of the gateway: in order and within a limit, or now.
 
 use std::{
+    net::Shutdown,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
+use weir_engine::{net::remove_unused, settings::Address};
 use weir_redis::Drain;
 
 use super::{Gateway, Phase, lock, plan::Mail};
@@ -12,6 +14,8 @@ use crate::systemd;
 
 /// How long the background threads may take to end: a log that takes no more lines must not hold the process.
 const BACKGROUND_END: Duration = Duration::from_secs(1);
+/// How long after the limit of the drain workers may take to end: one that is stuck must not hold the process.
+const WORKERS_END: Duration = Duration::from_secs(5);
 /// Between two looks at what is left.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -99,19 +103,40 @@ impl Gateway {
     /// Ends the workers, then what they left to be done until `deadline`.
     fn end(&self, deadline: Instant) {
         self.tell(|| Mail::Stop);
+        let workers_end = deadline.max(Instant::now()) + WORKERS_END;
         for worker in lock(&self.workers).drain(..) {
-            if let Err(error) = worker.join() {
+            while !worker.is_finished() && Instant::now() < workers_end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if !worker.is_finished() {
+                tracing::error!(worker = worker.id, "a worker does not end and is left behind");
+            } else if let Err(error) = worker.join() {
                 tracing::error!(%error, "worker");
             }
         }
         if let Some(departures) = lock(&self.departures).take() {
             departures.finish(deadline);
         }
+        if !self.is_handed_over() {
+            self.remove_sockets();
+        }
         self.stopping.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + BACKGROUND_END;
         for thread in lock(&self.background).drain(..) {
             while !thread.is_finished() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    /// Closes what is listened on, and removes the files of Unix sockets unless somebody else listens there by now.
+    fn remove_sockets(&self) {
+        for sockets in std::mem::take(&mut *lock(&self.listening)).into_values() {
+            let Address::Unix(path) = &sockets.bind else { continue };
+            // Closed alone it would go on for as long as a ring of the kernel holds it.
+            sockets.sockets.iter().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
+            if let Err(error) = remove_unused(path) {
+                tracing::warn!(path = %path.display(), %error, "the socket file cannot be removed");
             }
         }
     }

@@ -50,6 +50,10 @@ pub use self::{listening::Inherited, upgrading::Upgraded};
 /// taken for stuck.
 const APPLY_WAIT: Duration = watch::STALL;
 
+/// Mail of a worker past which no notices of changed keys are added: whom they are for is closed. Default 65,536; worst case
+/// as many names of keys, which are short.
+const NOTICES_MAX: usize = 65_536;
+
 const ENDING: &str = "this process drains and ends";
 
 /// Where the process stands in its life.
@@ -146,8 +150,17 @@ impl Gateway {
             let (insight, remembered) = (insight_settings(&snapshot), remembered.clone());
             let main_state = state.clone();
             let main = move || {
+                let others = mailboxes.clone();
+                let post = move |worker: usize, notice| {
+                    let Some(mailbox) = others.get(worker).filter(|mailbox| mailbox.depth() < NOTICES_MAX) else {
+                        return false;
+                    };
+                    mailbox.send(Mail::Notice(notice));
+                    true
+                };
                 let share = CoreShare {
                     worker: id,
+                    post: std::rc::Rc::new(post),
                     flight: LocalBudget::new(0),
                     bytes: ByteLease::new(bytes),
                     metrics: registry.core(id as u32),

@@ -5,7 +5,7 @@ use std::{collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, tls};
 use weir_listener::{Admission, ConnectionPermit, ListenerAdmission};
-use weir_redis::{Drain, InsightReport, ListenerShare, MovedSession};
+use weir_redis::{Drain, InsightReport, ListenerShare, MovedSession, Notice};
 use weir_upstream::Health;
 
 use super::{departures::DepartureQueue, listening::OwnSockets};
@@ -46,6 +46,8 @@ pub enum Mail {
     Tell(tokio::sync::mpsc::UnboundedSender<InsightReport>),
     /// Empty the slow log, and say how many entries it had.
     ResetSlowLog(tokio::sync::mpsc::UnboundedSender<(usize, usize)>),
+    /// Keys have changed that a client of this worker is told of in place of another one.
+    Notice(Notice),
     /// Nothing to do: dropped, it tells that all mail before has been done.
     Reached(Arc<()>),
     /// End the sessions.

@@ -4,6 +4,7 @@
 //! The order of a run: [`options`] → [`place`] (folder, ports, CPUs) → [`peers`] started as a [`fleet`] → per [`row`]
 //! and block one [`measure`]d [`load`] per arm → [`results`] → ratios and [`target`] → [`report`].
 
+mod cache;
 mod fleet;
 mod lab;
 mod load;
@@ -34,6 +35,7 @@ pub fn run(words: &[&str]) -> Result<()> {
         ["redis", rest @ ..] => redis::run(rest),
         ["lab", rest @ ..] => lab::run(rest),
         ["pubsub", rest @ ..] => pubsub::run(rest),
+        ["cache", rest @ ..] => cache::run(rest),
         ["profile", rest @ ..] => profile::run(rest),
         _ => bail!("unknown benchmark `{}`\n\n{}", words.join(" "), options::USAGE),
     }

@@ -16,6 +16,8 @@ cargo xtask bench lab [--repeats N] [--seconds N] [--quick] [--out FILE]
                                          the lab against redis-benchmark: rate, cost, and a server that stalls
 cargo xtask bench pubsub [--subscribers N] [--channels N] [--rate N] [--repeats N] [--seconds N] [--quick] [--out FILE]
                                          fan-out through Weir and without: delivery, subscriptions, CPU per message
+cargo xtask bench cache [--connections N] [--pipeline N] [--repeats N] [--seconds N] [--quick] [--out FILE]
+                                         the reply cache on and off, keys drawn as Zipf: hit rate, rate, CPU per request
 
   --rows WORDS         rows whose id holds one of these words, divided by commas (default: all)
   --arms WORDS         only these arms: weir envoy twemproxy haproxy-tcp floor direct

@@ -6,7 +6,7 @@ use weir_base::ByteSize;
 use weir_listener::settings::{
     LimitSettings, ListenerSettings, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, Protocol, ProxyProtocol,
 };
-use weir_redis::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, RedisListenerSettings};
+use weir_redis::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, CacheSettings, RedisListenerSettings};
 
 use crate::checks::{Lowest, error_at, is_public, knee, table_header, tls, users};
 use crate::document::At;
@@ -234,5 +234,16 @@ fn redis(
         auth_failure_delay_max,
         auth_failures_max: section.auth_failures_max.value,
         users: None,
+        cache: section.cache_bytes_max.as_ref().map(|bytes_max| CacheSettings {
+            bytes_max: bytes_max.value.bytes(),
+            value_bytes_max: section.cache_value_bytes_max.value.bytes(),
+            age_max: section.cache_age_max.value.0,
+            prefixes: section
+                .cache_prefixes
+                .iter()
+                .flat_map(|list| &list.value)
+                .map(|one| one.value.0.clone())
+                .collect(),
+        }),
     }
 }

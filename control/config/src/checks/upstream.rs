@@ -60,6 +60,7 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
             TopologyChoice::Sentinel => Topology::Watched,
         },
         read_from: section.read_from.value,
+        zone: section.zone.as_ref().map(|zone| zone.value.0.clone()),
         tls,
         connect_timeout: section.connect_timeout.value.0,
         request_timeout: section.request_timeout.value.0,
@@ -176,6 +177,11 @@ fn redis_topology(section: &UpstreamSection, count: usize, path: &str, reader: &
             help,
             reader,
         );
+    }
+    if let (Some(zone), ReadFrom::Primary | ReadFrom::PreferPrimary) = (&section.zone, section.read_from.value) {
+        let message = format!("`{path}.zone` does nothing while the primary is read from");
+        let help = "write read_from = \"prefer_replica\", \"replica\" or \"any\", or remove it".to_owned();
+        reader.problems.warning(&zone.span, &format!("{path}.zone"), message, help);
     }
     let header = table_header(&format!("{path}.sentinel"));
     match (choice, &section.sentinel) {

@@ -74,6 +74,7 @@ impl Connection {
             *self.upstream.borrow_mut() = current;
             self.shared.take();
             self.move_subscriptions();
+            self.move_tracking();
             self.check_database();
         }
     }

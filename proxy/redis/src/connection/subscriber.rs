@@ -95,21 +95,29 @@ impl Connection {
     /// A message.
     #[inline]
     pub(crate) fn on_message(&self, frame: &[u8]) {
+        self.push(frame.len(), |session| {
+            session.on_push(frame, self);
+            self.service.metrics.messages.inc();
+        });
+    }
+
+    /// Tells the client what it has not asked for, about `coming` bytes, and looks whether it reads such things.
+    #[inline]
+    pub(super) fn push(&self, coming: usize, tell: impl FnOnce(&mut crate::session::Session)) {
         if self.ending.get().is_some() {
             return;
         }
         self.guarded(|| {
-            let unread = self.output.buffered() + self.session.borrow().kept_pushes() + frame.len();
+            let unread = self.output.buffered() + self.session.borrow().kept_pushes() + coming;
             if unread >= CHARGED_BYTES_MIN {
                 // Before it is copied: thousands of subscribers get the same large message in one turn.
-                self.charge(frame.len());
+                self.charge(coming);
                 self.check_unread(unread as u64);
                 if self.ending.get().is_some() {
                     return;
                 }
             }
-            self.session.borrow_mut().on_push(frame, self);
-            self.service.metrics.messages.inc();
+            tell(&mut self.session.borrow_mut());
         });
     }
 
@@ -177,7 +185,7 @@ impl Connection {
         });
     }
 
-    fn told(&self, tell: impl FnOnce(&mut crate::session::Session) -> bool) {
+    pub(super) fn told(&self, tell: impl FnOnce(&mut crate::session::Session) -> bool) {
         self.guarded(|| {
             if tell(&mut self.session.borrow_mut()) {
                 self.wake();

@@ -21,11 +21,13 @@ use weir_upstream::{Exchange, Node, Refusal, SlotMap, placement::Place};
 
 use super::{AccessSample, Connection, Pinned, Shared};
 use crate::{
+    cache::Cache,
     client::write_line,
-    io::{Full, Io, NoSubscription, Pinning, Sample, Ticket},
+    io::{Full, Io, NoSubscription, Pinning, Sample, Ticket, Track},
     lane::{LaneKey, ServerInfo},
     pin::PinReason,
     pubsub::{Kind, Name},
+    tracking::{Notice, Scope},
     users::ListenerShare,
 };
 
@@ -63,7 +65,9 @@ impl Connection {
     /// The connections of this listener, on all workers.
     fn neighbours(&self) -> impl Iterator<Item = Arc<ConnectionEntry>> {
         let listener = self.guard.entry().listener.clone();
-        self.guard.table().entries().into_iter().filter(move |entry| entry.listener == listener && !entry.is_killed())
+        let is_there =
+            move |entry: &Arc<ConnectionEntry>| entry.listener == listener && !entry.is_killed() && !entry.has_left();
+        self.guard.table().entries().into_iter().filter(is_there)
     }
 
     /// Chooses this command for the access log. What the gateway answers itself is logged at once.
@@ -348,6 +352,50 @@ impl Io for Connection {
 
     fn publish(&self, login: u64, kind: Kind, name: &[u8], request: &[u8]) -> bool {
         self.join_hub(login).is_some_and(|(hub, client)| hub.publish_own(client, kind, name, request))
+    }
+
+    fn track(&self, login: u64, scope: &Scope) -> Track {
+        self.begin_tracking(login, scope)
+    }
+
+    fn untrack(&self) {
+        self.end_tracking();
+    }
+
+    fn note_tracking(&self, tracks: bool) {
+        self.count_tracking(tracks);
+    }
+
+    fn watch_keys(&self, keys: &[(Name, u16)], remembers: bool) -> bool {
+        self.watch(keys, remembers)
+    }
+
+    fn forget_key(&self, key: &[u8]) {
+        self.unwatch(key);
+    }
+
+    fn find_client(&self, id: u64) -> Option<Arc<ConnectionEntry>> {
+        self.neighbours().find(|entry| entry.id == id)
+    }
+
+    fn post(&self, client: &ConnectionEntry, keys: Option<&[&[u8]]>) {
+        let keys = keys.map(|keys| keys.iter().map(|key| Box::from(*key)).collect());
+        let notice = Notice { listener: client.listener.clone(), client: client.id, keys };
+        if !(self.service.core.post)(client.worker, notice) {
+            // Its worker has fallen far behind. What it is not told it must not keep.
+            self.guard.table().kill(client);
+        }
+    }
+
+    fn count_invalidations(&self, count: usize) {
+        self.service.metrics.invalidations.add(count as u64);
+    }
+
+    #[inline]
+    fn cache(&self) -> Option<Rc<Cache>> {
+        let cache = self.service.cache()?;
+        // It is in front of the upstream of now, which this client may not have moved to yet.
+        Rc::ptr_eq(&self.upstream.borrow(), &self.service.upstream()).then_some(cache)
     }
 
     fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>> {

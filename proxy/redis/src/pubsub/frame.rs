@@ -84,13 +84,13 @@ pub(crate) fn hear(frame: &[u8]) -> Heard<'_> {
 }
 
 /// The first line of `input`, without its end, and what follows.
-fn line(input: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn line(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = input.iter().position(|&byte| byte == b'\n')?;
     Some((input[..end].strip_suffix(b"\r")?, &input[end + 1..]))
 }
 
 /// The bulk string at the front of `input`, and what follows. A null counts as an empty one.
-fn bulk(input: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn bulk(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (head, rest) = line(input)?;
     match head {
         b"$-1" | b"_" => Some((b"", rest)),

@@ -1,0 +1,52 @@
+//! Which servers stand in the availability zone of this gateway: asked of each of them, as nobody else need know it.
+
+use std::{rc::Rc, time::Duration};
+
+use weir_base::time::turn;
+use weir_engine::timeout;
+
+use crate::{
+    endpoint::Endpoint,
+    protocol::{LaneProtocol, Waiter},
+    upstream::Upstream,
+};
+
+/// Between two looks at who has not been asked.
+const LOOK: Duration = Duration::from_millis(250);
+/// Between two questions to one server: who stands at an address may be another one by now. Default 60 s.
+const AGE_MAX: Duration = Duration::from_secs(60);
+/// Between two attempts while a server does not answer.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Keeps [`Endpoint::is_near`] of the servers of `upstream` until the task is dropped; `zone` is that of this gateway.
+pub(crate) async fn zones_loop<P: LaneProtocol, W: Waiter<P>>(upstream: Rc<Upstream<P, W>>, zone: String) {
+    loop {
+        for number in upstream.members() {
+            let key = upstream.protocol().probe_key(number);
+            let endpoint = upstream.endpoint(key);
+            if turn::now() < endpoint.zone_due.get() {
+                continue;
+            }
+            let asked = ask(&upstream, &endpoint, key).await;
+            endpoint.zone_due.set(turn::now().saturating_add(if asked.is_some() { AGE_MAX } else { RETRY }));
+            // Who does not answer stays where he was.
+            if let Some(told) = asked {
+                endpoint.is_near.set(told.as_ref() == Some(&zone));
+            }
+        }
+        weir_engine::sleep(LOOK).await;
+    }
+}
+
+/// The zone that a server says it stands in; `None`: it did not answer. That it cannot be reached is counted by who needs it.
+async fn ask<P: LaneProtocol, W: Waiter<P>>(
+    upstream: &Upstream<P, W>,
+    endpoint: &Endpoint,
+    key: P::Key,
+) -> Option<Option<String>> {
+    let question = async {
+        let (mut stream, _) = endpoint.connector().open(upstream.protocol(), key).await.ok()?;
+        upstream.protocol().zone(&mut stream).await.ok()
+    };
+    timeout(upstream.settings().connect_timeout, question).await.ok()?
+}

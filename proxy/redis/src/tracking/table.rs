@@ -1,0 +1,219 @@
+//! Who has to be told of what: keys that clients have read, and prefixes that others have named.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+
+use slab::Slab;
+
+use super::terms::Scope;
+use crate::pubsub::Name;
+
+/// Keys remembered, counted for each client that has read them. Default 1,000,000, as `tracking-table-max-keys`; about 150
+/// bytes each and the key. Past it the oldest are invalidated, as if they had changed.
+pub(super) const KEYS_MAX: usize = 1_000_000;
+
+/// The order of keys may hold so many more than there are.
+const ORDER_SLACK: usize = 1024;
+
+#[derive(Debug)]
+struct Follower {
+    scope: Scope,
+    /// What it may have kept.
+    keys: HashSet<Name>,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(super) struct Table {
+    followers: Slab<Follower>,
+    /// Who has read it since it changed.
+    keys: HashMap<Name, BTreeSet<usize>>,
+    prefixes: BTreeMap<Name, BTreeSet<usize>>,
+    /// Keys as they came; some are gone, some come twice.
+    order: VecDeque<Name>,
+    count: usize,
+}
+
+impl Table {
+    /// A client that is told from now on; its number.
+    pub(super) fn join(&mut self, scope: Scope) -> usize {
+        let client = self.followers.insert(Follower { scope: Scope::Read, keys: HashSet::new() });
+        self.set_scope(client, scope);
+        client
+    }
+
+    /// It is told of other changes from now on.
+    pub(super) fn set_scope(&mut self, client: usize, scope: Scope) {
+        self.drop_prefixes(client);
+        if let Scope::Prefixes(prefixes) = &scope {
+            for prefix in prefixes {
+                self.prefixes.entry(prefix.clone()).or_default().insert(client);
+            }
+        }
+        self.followers[client].scope = scope;
+    }
+
+    fn drop_prefixes(&mut self, client: usize) {
+        let Scope::Prefixes(prefixes) = &self.followers[client].scope else { return };
+        for prefix in prefixes {
+            if let Some(clients) = self.prefixes.get_mut(prefix) {
+                clients.remove(&client);
+                if clients.is_empty() {
+                    self.prefixes.remove(prefix);
+                }
+            }
+        }
+    }
+
+    /// It is told nothing more, and its number may become another's.
+    pub(super) fn leave(&mut self, client: usize) {
+        self.drop_prefixes(client);
+        for key in self.followers.remove(client).keys {
+            self.drop_reader(&key, client);
+        }
+    }
+
+    /// Clients.
+    pub(super) fn followers(&self) -> usize {
+        self.followers.len()
+    }
+
+    /// Keys, counted for each client that has read them.
+    pub(super) fn keys(&self) -> usize {
+        self.count
+    }
+
+    /// A client may keep the value of `key` from now on. A key that has to be forgotten for it, if there are too many; whoever
+    /// read it has to be told.
+    pub(super) fn remember(&mut self, client: usize, key: &Name, keys_max: usize) -> Option<Name> {
+        if !self.followers[client].keys.insert(key.clone()) {
+            return None;
+        }
+        self.count += 1;
+        let readers = self.keys.entry(key.clone()).or_default();
+        if readers.is_empty() {
+            if self.order.len() > 2 * self.count + ORDER_SLACK {
+                let keys = &self.keys;
+                self.order.retain(|key| keys.get(key).is_some_and(|readers| !readers.is_empty()));
+            }
+            self.order.push_back(key.clone());
+        }
+        self.keys.entry(key.clone()).or_default().insert(client);
+        if self.count <= keys_max {
+            return None;
+        }
+        let keys = &self.keys;
+        let oldest = std::iter::from_fn(|| self.order.pop_front()).find(|key| keys.contains_key(key));
+        oldest.filter(|oldest| oldest != key)
+    }
+
+    /// A client has not kept the value of `key`.
+    pub(super) fn forget(&mut self, client: usize, key: &[u8]) {
+        if self.followers[client].keys.remove(key) {
+            self.drop_reader(key, client);
+        }
+    }
+
+    fn drop_reader(&mut self, key: &[u8], client: usize) {
+        if let Some(readers) = self.keys.get_mut(key)
+            && readers.remove(&client)
+        {
+            self.count -= 1;
+            if readers.is_empty() {
+                self.keys.remove(key);
+            }
+        }
+    }
+
+    /// Keys have changed: says who is told of which of them.
+    pub(super) fn changed(&mut self, keys: &[&[u8]], mut tell: impl FnMut(usize, &[&[u8]])) {
+        for &key in keys {
+            let Some(readers) = self.keys.remove(key) else { continue };
+            self.count -= readers.len();
+            for client in readers {
+                self.followers[client].keys.remove(key);
+                tell(client, &[key]);
+            }
+        }
+        for (prefix, clients) in &self.prefixes {
+            let named: Vec<&[u8]> = keys.iter().copied().filter(|key| key.starts_with(prefix)).collect();
+            if !named.is_empty() {
+                clients.iter().for_each(|&client| tell(client, &named));
+            }
+        }
+    }
+
+    /// Everything may have changed: says who is told.
+    pub(super) fn all_changed(&mut self) -> Vec<usize> {
+        self.keys.clear();
+        self.order.clear();
+        self.count = 0;
+        self.followers.iter_mut().for_each(|(_, follower)| follower.keys.clear());
+        self.followers.iter().map(|(client, _)| client).collect()
+    }
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    fn told(table: &mut Table, keys: &[&str]) -> Vec<(usize, Vec<String>)> {
+        let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+        let mut told = Vec::new();
+        table.changed(&keys, |client, keys| {
+            told.push((client, keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect()));
+        });
+        told
+    }
+
+    fn name(text: &str) -> Name {
+        text.as_bytes().into()
+    }
+
+    #[test]
+    fn a_reader_is_told_once_and_a_prefix_every_time() {
+        let mut table = Table::default();
+        let reader = table.join(Scope::Read);
+        let follower = table.join(Scope::Prefixes([name("a"), name("b")].into()));
+        table.remember(reader, &name("ab"), KEYS_MAX);
+        assert_eq!(
+            told(&mut table, &["ab", "b", "c"]),
+            [(reader, vec!["ab".into()]), (follower, vec!["ab".into()]), (follower, vec!["b".into()])]
+        );
+        assert_eq!(told(&mut table, &["ab"]), [(follower, vec!["ab".into()])]);
+        table.leave(follower);
+        assert!(table.prefixes.is_empty());
+        assert_eq!(told(&mut table, &["ab"]), []);
+    }
+
+    #[test]
+    fn nothing_is_left_of_those_who_leave() {
+        let mut table = Table::default();
+        let (one, two) = (table.join(Scope::Read), table.join(Scope::Read));
+        for key in ["a", "b", "a"] {
+            table.remember(one, &name(key), KEYS_MAX);
+            table.remember(two, &name(key), KEYS_MAX);
+        }
+        assert_eq!(table.keys(), 4);
+        table.forget(one, b"a");
+        assert_eq!(told(&mut table, &["a"]), [(two, vec!["a".into()])]);
+        table.leave(one);
+        table.leave(two);
+        assert_eq!((table.keys(), table.keys.len(), table.followers()), (0, 0, 0));
+    }
+
+    #[test]
+    fn past_the_limit_the_oldest_key_has_to_go() {
+        let mut table = Table::default();
+        let client = table.join(Scope::Read);
+        assert_eq!(table.remember(client, &name("a"), 2), None);
+        assert_eq!(table.remember(client, &name("b"), 2), None);
+        table.changed(&[b"a"], |_, _| {});
+        assert_eq!(table.remember(client, &name("c"), 2), None);
+        assert_eq!(table.remember(client, &name("d"), 2), Some(name("b")));
+        for number in 0..10_000 {
+            table.remember(client, &name(&number.to_string()), KEYS_MAX);
+            table.changed(&[number.to_string().as_bytes()], |_, _| {});
+        }
+        assert!(table.order.len() < 2 * ORDER_SLACK, "keys that are gone are not kept");
+    }
+}
