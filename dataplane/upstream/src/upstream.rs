@@ -317,11 +317,18 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
 
     /// The numbers of the endpoints that may be asked who has what.
     pub(crate) fn members(&self) -> Vec<u16> {
-        let endpoints = self.endpoints.borrow();
         if self.settings.topology == Topology::Watched {
             return (0..self.settings.endpoints.len() as u16).collect();
         }
-        (0..).zip(endpoints.iter()).filter(|(_, endpoint)| endpoint.is_member.get()).map(|(number, _)| number).collect()
+        self.servers()
+    }
+
+    /// The numbers of the servers, not of those who watch over them.
+    pub fn servers(&self) -> Vec<u16> {
+        let watchers = if self.settings.topology == Topology::Watched { self.settings.endpoints.len() } else { 0 };
+        let endpoints = self.endpoints.borrow();
+        let servers = (0..).zip(endpoints.iter()).skip(watchers);
+        servers.filter(|(_, endpoint)| endpoint.is_member.get()).map(|(number, _)| number).collect()
     }
 
     /// Asks the cluster soon who has what.

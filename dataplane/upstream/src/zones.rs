@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Keeps [`Endpoint::is_near`] of the servers of `upstream` until the task is dropped; `zone` is that of this gateway.
 pub(crate) async fn zones_loop<P: LaneProtocol, W: Waiter<P>>(upstream: Rc<Upstream<P, W>>, zone: String) {
     loop {
-        for number in upstream.members() {
+        for number in upstream.servers() {
             let key = upstream.protocol().probe_key(number);
             let endpoint = upstream.endpoint(key);
             if turn::now() < endpoint.zone_due.get() {

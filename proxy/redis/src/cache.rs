@@ -12,8 +12,9 @@
 //! 2. Who has written reads what it wrote: the keys of a write of any client of this worker go when it is sent and when it is
 //!    answered, and until then its client gets nothing from here. Of a write whose keys are not known (a script, EXEC, FLUSHALL)
 //!    the client gets, from its answer on, only what was read later than that.
-//! 3. A client does not see time go back: what it has read at the server takes the place of what was kept of that request. Of
-//!    reads of a key that are under way at the same time, perhaps on two lanes, only the first to be answered is kept, as the
+//! 3. A client does not see time go back: what it has read at the server takes the place of what was kept of that request, and
+//!    if it is something new, what was kept of other requests for the key (HGET beside HGETALL) is not given any more until it
+//!    has been read again. Of reads of a key that are under way at the same time, perhaps on two lanes, only the first to be answered is kept, as the
 //!    others may be older; each of them makes what was kept go, unless it says the same. After a read that could not be kept
 //!    (MGET, a script) the client gets only what was read later.
 //! 4. A reply is kept for `cache_age_max` at most, whatever was heard. A key whose time to live is over is not reported before
@@ -78,17 +79,20 @@ pub struct Cache {
     /// Asks for a tracking lane to a server.
     want: Box<dyn Fn(u16)>,
     metrics: CacheMetrics,
-    /// Counts the reads that are sent, and what else may not be answered from before.
-    moment: Cell<u64>,
+    /// Counts the reads that are sent, and what else may not be answered from before. That of all caches of the listener, one
+    /// after the other: clients remember it.
+    moment: Rc<Cell<u64>>,
     told_bytes: Cell<usize>,
 }
 
 impl Cache {
-    /// That of `listener` on the worker of `core`; `want` asks for a tracking lane to a server.
+    /// That of `listener` on the worker of `core`; `moment` is the one of the cache before, `want` asks for a tracking lane to a
+    /// server.
     pub(crate) fn new(
         settings: CacheSettings,
         core: &CoreMetrics,
         listener: &str,
+        moment: Rc<Cell<u64>>,
         want: impl Fn(u16) + 'static,
     ) -> Rc<Self> {
         let metrics = CacheMetrics::new(core, listener);
@@ -98,7 +102,7 @@ impl Cache {
             live: RefCell::default(),
             want: Box::new(want),
             metrics,
-            moment: Cell::new(0),
+            moment,
             told_bytes: Cell::new(0),
         })
     }

@@ -1,10 +1,12 @@
 //! The replies of several shards become one reply.
 
+use std::borrow::Cow;
+
 use weir_analysis::redis::ResponsePolicy;
 use weir_resp::{ReplyFramer, ReplyLimits, Version, encode};
 use weir_upstream::{FrameKind, placement::SHARDS_MAX};
 
-use crate::refusal;
+use crate::{info::merge, refusal};
 
 /// What becomes of the replies of several shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +23,10 @@ pub(crate) enum Merge {
     NotNull,
     /// Integers, or arrays of them element by element.
     Fold(Fold),
-    /// Text of the gateway's own behind that of the only part (INFO).
-    Append {
-        /// The text.
+    /// Texts of INFO become one; of a single one nothing is changed.
+    Info {
+        /// A section of the gateway's own behind it, if it is not empty.
         section: String,
-        /// In which version it is told.
-        version: Version,
     },
     /// The only part is a page of SCAN: its cursor gets the shard's place among all.
     Page {
@@ -64,6 +64,7 @@ impl Merge {
     pub(crate) fn over_all(policy: ResponsePolicy, name: &str) -> Option<Self> {
         Some(match policy {
             _ if name == "randomkey" => Merge::NotNull,
+            _ if name == "info" => Merge::Info { section: String::new() },
             ResponsePolicy::Default => Merge::Concatenate,
             ResponsePolicy::OneSucceeded => Merge::OneSucceeded,
             ResponsePolicy::AllSucceeded => Merge::AllSucceeded,
@@ -114,6 +115,13 @@ impl Gather {
         (self.first..=self.last()).contains(&exchange)
     }
 
+    /// Puts `section` behind the text of INFO.
+    pub(crate) fn append(&mut self, text: String) {
+        if let Merge::Info { section } = &mut self.merge {
+            *section = text;
+        }
+    }
+
     fn part(&mut self, exchange: u64) -> &mut Part {
         &mut self.parts[(exchange - self.first) as usize]
     }
@@ -152,9 +160,7 @@ impl Gather {
                 out.extend_from_slice(&failure(&parts));
                 Some(())
             }
-            Merge::Append { section, version } => {
-                parts.first().and_then(|part| append(part, &section, version, &mut out))
-            }
+            Merge::Info { section } => info(&parts, &section, &mut out),
             Merge::AllSucceeded => parts.first().map(|part| out.extend_from_slice(&part.bytes)),
             Merge::NotNull => {
                 let is_null = |part: &&Part| matches!(&*part.bytes, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n");
@@ -231,12 +237,26 @@ fn in_order(parts: &[Part], order: &[u16], out: &mut Vec<u8>) {
     }
 }
 
-fn append(part: &Part, section: &str, version: Version, out: &mut Vec<u8>) -> Option<()> {
-    let begin = part.bytes.iter().position(|byte| *byte == b'\n')? + 1;
-    let text = part.bytes.get(begin..)?.strip_suffix(b"\r\n")?;
-    let text = text.strip_prefix(b"txt:").filter(|_| part.bytes[0] == b'=').unwrap_or(text);
-    let blank: &[u8] = if text.is_empty() { b"" } else { b"\r\n" };
-    encode::verbatim(out, *b"txt", &[text, blank, section.as_bytes()].concat(), version);
+/// The text of a bulk string or a verbatim string.
+fn text(reply: &[u8]) -> Option<&[u8]> {
+    let begin = reply.iter().position(|byte| *byte == b'\n')? + 1;
+    let text = reply.get(begin..)?.strip_suffix(b"\r\n")?;
+    Some(text.strip_prefix(b"txt:").filter(|_| reply[0] == b'=').unwrap_or(text))
+}
+
+fn info(parts: &[Part], section: &str, out: &mut Vec<u8>) -> Option<()> {
+    let first = parts.first()?;
+    let texts = parts.iter().map(|part| text(&part.bytes)).collect::<Option<Vec<&[u8]>>>()?;
+    let whole = match &texts[..] {
+        [text] => Cow::Borrowed(*text),
+        texts => {
+            let texts: Vec<Cow<'_, str>> = texts.iter().map(|text| String::from_utf8_lossy(text)).collect();
+            Cow::Owned(merge::merged(&texts.iter().map(|text| &**text).collect::<Vec<_>>()).into_bytes())
+        }
+    };
+    let blank: &[u8] = if whole.is_empty() || section.is_empty() { b"" } else { b"\r\n" };
+    let version = if first.bytes[0] == b'=' { Version::Resp3 } else { Version::Resp2 };
+    encode::verbatim(out, *b"txt", &[&whole, blank, section.as_bytes()].concat(), version);
     Some(())
 }
 

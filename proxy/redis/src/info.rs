@@ -2,7 +2,10 @@
 //!
 //! `INFO weir` is answered here. With other sections beside it (`INFO server weir`, `INFO everything weir`) the server is asked
 //! for those, and the section is put behind what it says. Without the word, `everything` included, the answer is the
-//! server's, byte by byte: tools that parse it must see what they would see without a gateway.
+//! server's, byte by byte: tools that parse it must see what they would see without a gateway. Of several shards it is told as
+//! of one server ([`merge`]).
+
+pub(crate) mod merge;
 
 use std::fmt::Write;
 
@@ -10,7 +13,6 @@ use weir_analysis::redis::{Args, Command};
 use weir_resp::{RequestParser, Step, encode};
 
 use crate::{
-    gather::{Gather, Merge},
     io::Io,
     ordering::ReplyMode,
     request::Request,
@@ -54,9 +56,9 @@ impl State {
         let is_heard = self.order.mode == ReplyMode::On;
         let number = self.order.next_number();
         let taken = self.forward(command, &request, io);
-        if is_heard && self.order.next_number() == number + 1 {
+        if is_heard && self.order.next_number() > number {
             let section = self.info_section(io);
-            self.order.gather_last(Gather::new(number, 1, Merge::Append { section, version: self.version }));
+            self.order.append_to_last(section);
         }
         taken
     }
@@ -75,13 +77,12 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use weir_resp::Version;
     use weir_upstream::FrameKind;
 
-    use super::*;
+    use crate::gather::{Gather, Merge};
 
-    fn appended(reply: &str, version: Version) -> String {
-        let mut gather = Gather::new(3, 1, Merge::Append { section: "# Weir\r\na:1\r\n".to_owned(), version });
+    fn appended(reply: &str) -> String {
+        let mut gather = Gather::new(3, 1, Merge::Info { section: "# Weir\r\na:1\r\n".to_owned() });
         let kind = if reply.starts_with('-') { FrameKind::Error } else { FrameKind::Reply };
         let (head, tail) = reply.split_at(reply.len() / 2);
         gather.take(3, head.as_bytes(), None);
@@ -92,15 +93,15 @@ mod tests {
     #[test]
     fn the_section_comes_behind_those_of_the_server() {
         let server = "# Server\r\nx:y\r\n";
-        let resp2 = appended(&format!("${}\r\n{server}\r\n", server.len()), Version::Resp2);
+        let resp2 = appended(&format!("${}\r\n{server}\r\n", server.len()));
         assert_eq!(resp2, "$30\r\n# Server\r\nx:y\r\n\r\n# Weir\r\na:1\r\n\r\n");
-        let resp3 = appended(&format!("={}\r\ntxt:{server}\r\n", server.len() + 4), Version::Resp3);
+        let resp3 = appended(&format!("={}\r\ntxt:{server}\r\n", server.len() + 4));
         assert_eq!(resp3, "=34\r\ntxt:# Server\r\nx:y\r\n\r\n# Weir\r\na:1\r\n\r\n");
     }
 
     #[test]
     fn an_empty_answer_is_the_section_and_an_error_stays() {
-        assert_eq!(appended("$0\r\n\r\n", Version::Resp2), "$13\r\n# Weir\r\na:1\r\n\r\n");
-        assert_eq!(appended("-LOADING x\r\n", Version::Resp2), "-LOADING x\r\n");
+        assert_eq!(appended("$0\r\n\r\n"), "$13\r\n# Weir\r\na:1\r\n\r\n");
+        assert_eq!(appended("-LOADING x\r\n"), "-LOADING x\r\n");
     }
 }

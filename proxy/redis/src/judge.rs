@@ -61,13 +61,25 @@ impl State {
         if self.users.is_some() && is_acl(command) && command.class != Class::Local(LocalCommand::AclWhoami) {
             return self.acl(command, request, io);
         }
-        if self.tracking.is_some() {
-            return self.send_tracked(command, class, request, io);
+        match io.cache() {
+            Some(cache) => self.send_cached(&cache, command, class, request, io),
+            None => self.send_noted(command, class, request, io),
         }
-        if let Some(cache) = io.cache() {
-            return self.send_cached(&cache, command, class, request, io);
+    }
+
+    /// Sends a command, and notes what it reads, if its client tracks.
+    #[inline]
+    pub(crate) fn send_noted(
+        &mut self,
+        command: &'static Command,
+        class: Class,
+        request: &Request<'_>,
+        io: &impl Io,
+    ) -> Taken {
+        match self.tracking.is_some() {
+            true => self.send_tracked(command, class, request, io),
+            false => self.send(command, class, request, io),
         }
-        self.send(command, class, request, io)
     }
 
     /// Sends a command that its client may run where it belongs.

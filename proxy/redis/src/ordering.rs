@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use weir_upstream::FrameKind;
 
-use crate::gather::Gather;
+use crate::gather::{Gather, Merge};
 
 /// What the client has asked for with CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,10 +123,13 @@ impl Ordering {
         self.gathers.push_back(gather);
     }
 
-    /// What the reply to the last request becomes.
-    pub(crate) fn gather_last(&mut self, gather: Gather) {
-        debug_assert!(gather.last() + 1 == self.next, "it was just sent");
-        self.gathers.push_back(gather);
+    /// Puts `section` behind the text that the last request, INFO, is answered with.
+    pub(crate) fn append_to_last(&mut self, section: String) {
+        let last = self.next - 1;
+        match self.gathers.back_mut().filter(|gather| gather.last() == last) {
+            Some(gather) => gather.append(section),
+            None => self.gathers.push_back(Gather::new(last, 1, Merge::Info { section })),
+        }
     }
 
     /// Keeps a piece of the reply whose turn it is, if it is a part of one; false if it is not.

@@ -98,6 +98,8 @@ pub struct Service {
     cache: RefCell<Option<Rc<Cache>>>,
     /// Those that are told of changed keys in place of others.
     noticed: RefCell<HashMap<u64, Weak<Connection>>>,
+    /// See [`Cache::new`].
+    cache_moment: Rc<Cell<u64>>,
     blocked: Cell<u32>,
     drain: Cell<Drain>,
     /// Takes connections to the process that serves in place of this one.
@@ -119,7 +121,8 @@ impl Service {
         share: Arc<ListenerShare>,
     ) -> Rc<Self> {
         let rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
-        let cache = make_cache(&core, &listener.name, &redis, &upstream);
+        let cache_moment = Rc::<Cell<u64>>::default();
+        let cache = make_cache(&core, &listener.name, &redis, &upstream, &cache_moment);
         Rc::new(Self {
             metrics: Rc::new(ListenerMetrics::new(&core.metrics, &listener.name)),
             name: listener.name.clone(),
@@ -132,6 +135,7 @@ impl Service {
             connections: RefCell::default(),
             cache: RefCell::new(cache),
             noticed: RefCell::default(),
+            cache_moment,
             blocked: Cell::new(0),
             drain: Cell::new(Drain::Off),
             mover: RefCell::new(None),
@@ -150,7 +154,7 @@ impl Service {
         *self.access.borrow_mut() = Share::new(listener.access_log_sample, rng);
         let is_other = self.cache().as_ref().map(|cache| cache.settings()) != redis.cache.as_ref();
         if is_other || !Rc::ptr_eq(&self.upstream(), &upstream) {
-            *self.cache.borrow_mut() = make_cache(&self.core, &self.name, &redis, &upstream);
+            *self.cache.borrow_mut() = make_cache(&self.core, &self.name, &redis, &upstream, &self.cache_moment);
         }
         *self.listener.borrow_mut() = Rc::new(listener);
         *self.redis.borrow_mut() = Rc::new(redis);
@@ -386,6 +390,7 @@ fn make_cache(
     listener: &str,
     redis: &RedisListenerSettings,
     upstream: &Rc<RedisUpstream>,
+    moment: &Rc<Cell<u64>>,
 ) -> Option<Rc<Cache>> {
     let settings = redis.cache.clone()?;
     // Servers tell of all keys, whoever asks.
@@ -396,7 +401,7 @@ fn make_cache(
             tracker.want(shard);
         }
     };
-    let cache = Cache::new(settings, &core.metrics, listener, want);
+    let cache = Cache::new(settings, &core.metrics, listener, moment.clone(), want);
     tracker.add_cache(&cache);
     Some(cache)
 }

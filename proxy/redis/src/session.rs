@@ -193,6 +193,7 @@ impl Session {
                     if self.state.command(resolved, &request, io) == Taken::Held {
                         break;
                     }
+                    self.state.end_caching(Some(resolved));
                     self.state.forget_wait(io);
                     self.state.stream_again();
                     at += len;
@@ -207,6 +208,7 @@ impl Session {
                     // Not timed: it may wait long before it begins to flow, and is judged before that.
                     io.begin_command(Sample { is_timed: false, ..io.draw_sample() });
                     self.state.begin_stream(&request, io);
+                    self.state.end_caching(None);
                 }
             }
         }

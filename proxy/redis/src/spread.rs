@@ -67,17 +67,17 @@ pub(crate) fn shard_of(place: Option<Place>, io: &impl Io) -> u16 {
     place.map_or_else(|| io.keyless(), |place| place.shard)
 }
 
-/// How the replies of all shards are merged, if the command concerns all data, whatever shard it is on. INFO and the like do
-/// too, and are answered by one.
+/// How the replies of all shards are merged, if the command concerns all data, whatever shard it is on. MEMORY DOCTOR and the
+/// like do too, and are answered by one.
 fn everywhere(command: &Command) -> Option<Merge> {
     let is_told = matches!(command.request_policy, RequestPolicy::AllShards | RequestPolicy::AllNodes);
     let is_forwarded = is_told && !matches!(command.class, Class::Local(_));
     is_forwarded.then(|| Merge::over_all(command.response_policy, command.name)).flatten()
 }
 
-/// The command cannot be left to one shard.
+/// The command cannot be left to one shard. INFO can, in a transaction.
 pub(crate) fn goes_everywhere(command: &Command) -> bool {
-    everywhere(command).is_some() || command.name == "scan"
+    everywhere(command).is_some_and(|merge| !matches!(merge, Merge::Info { .. })) || command.name == "scan"
 }
 
 /// Where the command goes.

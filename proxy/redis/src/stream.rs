@@ -82,6 +82,10 @@ impl State {
         if let Some(no) = self.forbids(command, class) {
             return Err(no.into());
         }
+        // Held whole it would have been, but for the room: what it reads has to be known.
+        if self.must_know_keys(command) {
+            return Err(TOO_LARGE.into());
+        }
         let is_plain = match class {
             Class::Shared | Class::Local(LocalCommand::Ping | LocalCommand::Echo) => true,
             Class::Admin => self.settings.admin_commands,

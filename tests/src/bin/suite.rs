@@ -90,6 +90,9 @@ fn run(options: &Options) -> Result<Verdict, String> {
             }
         }
     }
+    if options.only.is_empty() {
+        verdict.check_count(&list);
+    }
     Ok(verdict)
 }
 

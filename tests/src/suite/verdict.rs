@@ -67,7 +67,18 @@ impl Verdict {
             self.problems.extend(differences);
             return Unconfirmed { first, second: rest };
         }
+        // The second run had nothing to say of them.
+        self.passed += first.iter().filter(|problem| problem.is_difference).count();
         Unconfirmed { first, second }
+    }
+
+    /// A problem if fewer tests pass on both sides than when the list was made: a suite that runs half of itself finds nothing.
+    pub fn check_count(&mut self, list: &List) {
+        if self.passed < list.passed_min {
+            let (passed, min) = (self.passed, list.passed_min);
+            let text = format!("only {passed} tests pass on both sides; at least {min} did when the list was made");
+            self.problem(None, text);
+        }
     }
 
     fn problem(&mut self, test: Option<&str>, text: String) {
@@ -163,13 +174,6 @@ fn judge_list(list: &List, direct: &Outcomes, weir: &Outcomes, verdict: &mut Ver
             verdict.problem(None, format!("stale: the suite has no test `{name}`"));
         }
     }
-    if verdict.passed < list.passed_min {
-        let text = format!(
-            "only {} tests pass on both sides; at least {} did when the list was made",
-            verdict.passed, list.passed_min
-        );
-        verdict.problem(None, text);
-    }
 }
 
 fn first_line(text: &str) -> &str {
@@ -258,7 +262,9 @@ mod tests {
     #[test]
     fn a_suite_in_which_hardly_anything_runs_does_not_pass() {
         let all_skipped = outcomes(&[("a", skipped()), ("b", skipped())]);
-        let verdict = judge(&list("passed_min = 1\n"), &all_skipped, &all_skipped, false);
+        let list = list("passed_min = 1\n");
+        let mut verdict = judge(&list, &all_skipped, &all_skipped, false);
+        verdict.check_count(&list);
         assert_eq!(verdict.skipped, 2);
         assert_eq!(verdict.problems.len(), 1);
     }
@@ -293,6 +299,7 @@ mod tests {
         let once = verdict.confirm(judge(&list, &direct, &again, true));
         assert_eq!((once.first.len(), once.second.len()), (1, 0));
         assert_eq!(once.first[0].test.as_deref(), Some("a"));
+        assert_eq!(verdict.passed, 1, "as the second run had it");
         assert_eq!(
             texts(&verdict),
             ["new: `b` fails through Weir: Expected 1", "through Weir: a permit is held", "through Weir: a panic"]

@@ -234,7 +234,7 @@ fn who_may_not_see_all_keys_sees_no_hot_ones() {
 }
 
 #[test]
-fn info_over_shards_is_the_first_ones_and_the_gateways() {
+fn info_over_shards_is_that_of_all_and_the_gateways() {
     let servers = [Server::start(Kind::Redis), Server::start(Kind::Redis)];
     let config = Config::to_all(servers.iter().map(|server| &server.address));
     let gateway = Gateway::start(config.upstream("sharding = { distribution = \"ketama\" }"));

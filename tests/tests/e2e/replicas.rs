@@ -165,7 +165,11 @@ fn reads_stay_in_the_zone_while_it_has_a_server_for_them() {
         Calls::of(&all.servers, "get").since(&before).iter().map(|calls| *calls > 0).collect()
     };
     let near = start("prefer_replica", "eu-1b");
+    let sentinels = Sentinels::start(1, &all, None);
+    let lines = "topology = \"sentinel\"\nread_from = \"prefer_replica\"\nzone = \"eu-1b\"";
+    let named = before(&sentinels.addresses, lines).upstream("[upstream.sentinel]\nservice = \"main\"");
     for (gateway, may) in [
+        (&Gateway::start(named), [false, false, true]),
         (&start("prefer_replica", "eu-1a"), [false, true, false]),
         (&start("replica", "eu-1b"), [false, false, true]),
         (&start("any", "eu-1a"), [true, true, false]),

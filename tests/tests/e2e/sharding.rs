@@ -99,6 +99,16 @@ fn commands_over_all_shards_speak_of_all_keys() {
         let value = client.call(&[b"EVALSHA", &digest[..], b"1", key.as_bytes()]);
         assert_eq!(bulk(&value), format!("value of {key}").into_bytes());
     }
+    let info = String::from_utf8(bulk(&client.call(&["INFO", "everything", "weir"]))).expect("text");
+    assert!(info.contains(&format!("db0:keys={KEYS},expires=0,")), "{info}");
+    assert!(info.contains("# Weir\r\n") && info.contains("tcp_port:"), "{info}");
+    let loads: u64 = servers.iter().map(|server| server.calls("script|load")).sum();
+    assert!(loads == 3 && info.contains("cmdstat_script|load:calls=3,"), "{info}");
+    client.call(&["HELLO", "3"]);
+    assert!(client.call(&["INFO", "keyspace"]).starts_with(b"="), "RESP3 marks it as text");
+    client.expect(&["MULTI"], b"+OK\r\n");
+    client.expect(&["INFO", "server"], b"+QUEUED\r\n");
+    assert!(client.call(&["EXEC"]).starts_with(b"*1\r\n="), "of one shard");
     client.expect(&["FLUSHALL"], b"+OK\r\n");
     assert!(servers.iter().all(|server| held(server).is_empty()));
 }

@@ -195,6 +195,14 @@ fn redis(
         &section.pipeline_bytes,
         reader,
     );
+    if let Some(bytes_max) = &section.cache_bytes_max {
+        let other = format!("{path}.cache_bytes_max");
+        Lowest { path, key: "cache_value_bytes_max", other: &other }.check(
+            &section.cache_value_bytes_max,
+            bytes_max,
+            reader,
+        );
+    }
     let delay = &section.auth_failure_delay;
     let auth_failure_delay_max = match &section.auth_failure_delay_max {
         Some(max) => {

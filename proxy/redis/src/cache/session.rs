@@ -163,7 +163,7 @@ impl State {
         }
         let writes = written(command, class, request);
         let first = self.order.next_number();
-        let taken = self.send(command, class, request, io);
+        let taken = self.send_noted(command, class, request, io);
         if taken == Taken::Held {
             return taken;
         }
@@ -237,6 +237,10 @@ impl State {
         let cache = io.cache();
         if let Some(caching) = &mut self.caching {
             caching.answered(exchange, kind, cache.as_ref(), io);
+            if cache.is_none() && caching.fillings.is_empty() && caching.others.is_empty() {
+                // It was switched off. What was seen meanwhile nobody counts, so that it begins anew if it is switched on.
+                self.caching = None;
+            }
         }
     }
 }

@@ -24,6 +24,8 @@ struct Variant {
     /// When it was read, by count and by clock.
     moment: u64,
     at: Time,
+    /// Another request for the key has shown something new since: this may be older than that.
+    is_doubted: bool,
 }
 
 impl Variant {
@@ -95,7 +97,7 @@ impl Store {
     ) -> Option<Rc<[u8]>> {
         let slot = self.slots.get_mut(key)?;
         let variant = slot.variants.iter().find(|variant| variant.lane == lane && *variant.request == *request)?;
-        if variant.moment < since || variant.at.as_nanos() < oldest {
+        if variant.is_doubted || variant.moment < since || variant.at.as_nanos() < oldest {
             return None;
         }
         slot.is_used = true;
@@ -125,18 +127,27 @@ impl Store {
     }
 
     /// A read of `key` is answered that was sent when `mark` was known: keeps the reply, `None` if that may not be; how many
-    /// keys had to go for it.
+    /// keys had to go for it. If it shows something new, what is kept of other requests for the key is not given any more
+    /// until it has been read again.
     pub(super) fn settle(&mut self, key: &Name, mark: u64, read: Read<'_>, reply: Option<Vec<u8>>) -> u64 {
         let is_first = self.is_unchanged(key, mark);
         self.mark += 1;
         if let Some(watched) = self.watched.get_mut(key) {
             watched.mark = self.mark;
         }
-        let kept = self.slots.get(key).and_then(|slot| slot.variants.iter().find(|variant| variant.answers(&read)));
-        if kept.is_some_and(|kept| reply.as_deref() == Some(&*kept.reply)) && !is_first {
+        let slot = self.slots.get_mut(key);
+        let mut variants = slot.into_iter().flat_map(|slot| &mut slot.variants);
+        let same = variants.find(|variant| variant.answers(&read) && reply.as_deref() == Some(&*variant.reply));
+        if let Some(same) = same {
+            // It shows nothing that was not known, so what other requests have shown may still be told.
+            if is_first {
+                (same.moment, same.at, same.is_doubted) = (read.moment, read.at, false);
+            }
             return 0;
         }
         self.remove(key, &read);
+        let others = self.slots.get_mut(key).into_iter().flat_map(|slot| &mut slot.variants);
+        others.for_each(|variant| variant.is_doubted = true);
         match reply.filter(|_| is_first) {
             Some(reply) => self.add(key, read, reply),
             None => 0,
@@ -145,7 +156,7 @@ impl Store {
 
     fn add(&mut self, key: &Name, read: Read<'_>, reply: Vec<u8>) -> u64 {
         let Read { lane, request, moment, at } = read;
-        let variant = Variant { lane, request: request.into(), reply: reply.into(), moment, at };
+        let variant = Variant { lane, request: request.into(), reply: reply.into(), moment, at, is_doubted: false };
         let slot = self.slots.entry(key.clone()).or_insert_with(|| {
             self.order.push_back(key.clone());
             Slot::default()
@@ -296,6 +307,27 @@ mod unit {
         let late = store.watch(&key);
         store.settle(&key, late, read(b"a"), None);
         assert_eq!(get(&mut store, "a"), None);
+    }
+
+    #[test]
+    fn what_shows_something_new_puts_other_requests_for_the_key_in_doubt() {
+        let mut store = Store::new(10_000);
+        let key: Name = b"h"[..].into();
+        let answered = |store: &mut Store, request: &'static [u8], reply: &str| {
+            let mark = store.watch(&key);
+            store.settle(&key, mark, read(request), Some(reply.into()));
+            store.unwatch(&key);
+        };
+        let has = |store: &mut Store, request: &[u8]| store.get(lane(), b"h", request, 5, 100).is_some();
+        answered(&mut store, b"HGET h f", "1");
+        answered(&mut store, b"HGETALL h", "f 2");
+        assert!(!has(&mut store, b"HGET h f"), "who has seen 2 must not see 1");
+        assert!(has(&mut store, b"HGETALL h"));
+        // The same as before: it says nothing about others.
+        answered(&mut store, b"HGET h f", "1");
+        assert!(has(&mut store, b"HGET h f") && has(&mut store, b"HGETALL h"));
+        answered(&mut store, b"HGET h f", "3");
+        assert!(has(&mut store, b"HGET h f") && !has(&mut store, b"HGETALL h"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use weir_analysis::redis::{
-    self, Args, Categories, Class, ClientCommand, Command, Flags, KeyFlags, Keys, LocalCommand,
+    self, Args, Categories, Class, ClientCommand, Command, Flags, KeyFlags, Keys, LocalCommand, Resolved,
 };
 use weir_resp::{Version, encode};
 use weir_upstream::FrameKind;
@@ -53,7 +53,6 @@ enum Touched {
 struct OwnWrite {
     exchange: u64,
     key: Name,
-    is_answered: bool,
     /// An invalidation was passed over for it.
     is_passed_over: bool,
     /// Another one came while it is under way: perhaps of a later change, which must be told behind the reply.
@@ -64,12 +63,14 @@ struct OwnWrite {
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
     pub(crate) terms: Terms,
+    /// As whom its reads are remembered.
+    login: Option<u64>,
     /// CLIENT CACHING was said for the next command, or for the transaction that begins with it.
     is_caching: bool,
     is_redirect_broken: bool,
     under_way: VecDeque<Touch>,
     /// In the order in which they were sent.
-    own: VecDeque<OwnWrite>,
+    own: Vec<OwnWrite>,
     /// Keys of the transaction being queued.
     queued: Vec<(Name, Touched)>,
 }
@@ -118,7 +119,6 @@ impl Tracking {
     fn is_own(&mut self, key: &[u8]) -> bool {
         for write in self.own.iter_mut().filter(|write| *write.key == *key) {
             if !std::mem::replace(&mut write.is_passed_over, true) {
-                self.own.retain(|write| !(write.is_answered && write.is_passed_over));
                 return true;
             }
             write.is_due = true;
@@ -128,25 +128,18 @@ impl Tracking {
 
     /// Writes of its own that are answered with `exchange`: what the client has to be told after all.
     fn settle_own(&mut self, exchange: u64, is_error: bool, io: &impl Io) -> Vec<Name> {
-        let (mut due, is_bcast) = (Vec::new(), self.terms.is_bcast);
-        let (mut unread, mut failed) = (Vec::new(), Vec::new());
-        self.own.retain_mut(|write| {
-            if write.exchange != exchange || write.is_answered {
-                return true;
-            }
+        let (mut due, mut unread, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+        for write in self.own.extract_if(.., |write| write.exchange == exchange) {
             // If it has failed, what was passed over was somebody else's.
             failed.extend((is_error && write.is_passed_over).then(|| write.key.clone()));
-            if write.is_due || (is_error && write.is_passed_over) {
-                due.push(write.key.clone());
-            } else if !is_error && !is_bcast {
-                unread.push(write.key.clone());
+            match write.is_due || (is_error && write.is_passed_over) {
+                true => due.push(write.key),
+                false if !is_error => unread.push(write.key),
+                false => {}
             }
-            write.is_answered = true;
-            // Its invalidation is still to come.
-            is_bcast && !is_error && !write.is_passed_over
-        });
+        }
         // Perhaps that of a later write of its own, which must not take the next one for its own then.
-        for write in self.own.iter_mut().filter(|write| write.exchange > exchange && failed.contains(&write.key)) {
+        for write in self.own.iter_mut().filter(|write| failed.contains(&write.key)) {
             write.is_due |= write.is_passed_over;
             write.is_passed_over = true;
         }
@@ -223,6 +216,12 @@ impl State {
     }
 
     fn begin_tracking(&mut self, terms: Terms, io: &impl Io) {
+        let tracking = self.tracking.get_or_insert_default();
+        let is_another = tracking.login.replace(self.login).is_some_and(|login| login != self.login);
+        if is_another {
+            // What it has kept is in the table of the login before.
+            self.tell_changed(None, io);
+        }
         let tracking = self.tracking.get_or_insert_default();
         tracking.terms = terms;
         tracking.is_redirect_broken = false;
@@ -355,11 +354,23 @@ impl State {
                 }
             }
         }
-        let keeps_word = matches!(class, Class::Local(LocalCommand::Client(_))) || self.transaction.is_some();
-        if !keeps_word && let Some(tracking) = &mut self.tracking {
+        taken
+    }
+
+    /// A command is done with: what CLIENT CACHING said was for it, unless it was CLIENT itself, or for the transaction that it
+    /// is in.
+    #[inline]
+    pub(crate) fn end_caching(&mut self, command: Option<Resolved>) {
+        let is_client = || {
+            let Some(Resolved::Known(command)) = command else { return false };
+            matches!(command.class, Class::Local(LocalCommand::Client(_)))
+        };
+        if let Some(tracking) = &mut self.tracking
+            && self.transaction.is_none()
+            && !is_client()
+        {
             tracking.is_caching = false;
         }
-        taken
     }
 
     fn note_sent(
@@ -371,15 +382,16 @@ impl State {
     ) {
         let (Some(tracking), Some(access)) = (self.tracking.as_deref(), access) else { return };
         let is_partial = self.is_sharded && command.name == "mset";
-        if !tracking.terms.is_no_loop || is_partial || !surely_writes(command, request) {
+        // With BCAST a server tells one invalidation for all changes of a turn, so whose it is cannot be known.
+        let passes_over = tracking.terms.is_no_loop && !tracking.terms.is_bcast;
+        if !passes_over || is_partial || !surely_writes(command, request) {
             let keys = names(command, request).into_iter().map(|key| (key, access)).collect();
             return self.note_touched(keys, exchange, may_read_elsewhere(command), io);
         }
         if self.order.oldest() > exchange {
             return;
         }
-        let scope = tracking.terms.scope();
-        let keys = names(command, request).into_iter().filter(|key| scope.covers(key));
+        let keys = names(command, request).into_iter();
         let places: Vec<(Name, u16)> = keys.map(|key| (key.clone(), self.reads_at(&key, false, io))).collect();
         if !io.watch_keys(&places, false) {
             // Its own invalidation may never come, and another one would be passed over.
@@ -390,7 +402,6 @@ impl State {
         tracking.own.extend(places.into_iter().map(|(key, _)| OwnWrite {
             exchange,
             key,
-            is_answered: false,
             is_passed_over: false,
             is_due: false,
         }));
@@ -407,8 +418,8 @@ impl State {
     /// `exchange` reads and writes these keys.
     fn note_touched(&mut self, mut keys: Vec<(Name, Touched)>, exchange: u64, may_go_elsewhere: bool, io: &impl Io) {
         let Some(tracking) = self.tracking.as_deref() else { return };
-        let (scope, wants, is_bcast) = (tracking.terms.scope(), tracking.wants(), tracking.terms.is_bcast);
-        keys.retain(|(key, access)| scope.covers(key) && (wants || *access == Touched::Written));
+        let (terms, wants, is_bcast) = (&tracking.terms, tracking.wants(), tracking.terms.is_bcast);
+        keys.retain(|(key, access)| terms.covers(key) && (wants || *access == Touched::Written));
         if keys.is_empty() {
             return;
         }
@@ -431,8 +442,9 @@ impl State {
     /// The request went to another server than was looked at.
     pub(crate) fn note_redirected(&mut self, exchange: u64) {
         if let Some(tracking) = &mut self.tracking {
-            let meant = tracking.under_way.iter_mut().filter(|touch| touch.exchange == exchange);
-            meant.flat_map(|touch| &mut touch.keys).for_each(|key| key.is_due = true);
+            // Of a command in parts the number is that of the last.
+            let meant = tracking.under_way.iter_mut().find(|touch| touch.exchange >= exchange);
+            meant.into_iter().flat_map(|touch| &mut touch.keys).for_each(|key| key.is_due = true);
             let mut keys = Vec::new();
             tracking.own.retain(|write| {
                 let is_meant = write.exchange == exchange;
@@ -484,8 +496,7 @@ impl State {
     pub(crate) fn on_all_changed(&mut self, io: &impl Io) {
         let Some(tracking) = &mut self.tracking else { return };
         tracking.mark(|_| true);
-        // Nothing is passed over for what it has written any more, and what is under way is told behind its reply.
-        tracking.own.retain(|write| !write.is_answered);
+        // Nothing is passed over for what it is writing any more: it is told behind its reply.
         tracking.own.iter_mut().for_each(|write| (write.is_passed_over, write.is_due) = (true, true));
         self.tell_changed(None, io);
     }

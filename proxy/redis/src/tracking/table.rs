@@ -7,9 +7,17 @@ use slab::Slab;
 use super::terms::Scope;
 use crate::pubsub::Name;
 
-/// Keys remembered, counted for each client that has read them. Default 1,000,000, as `tracking-table-max-keys`; about 150
-/// bytes each and the key. Past it the oldest are invalidated, as if they had changed.
+/// Keys remembered, counted for each client that has read them. Default 1,000,000, as `tracking-table-max-keys`. Past it the
+/// oldest are invalidated, as if they had changed.
 pub(super) const KEYS_MAX: usize = 1_000_000;
+
+/// What they take at most. Default 256 MiB: keys of 100 bytes reach [`KEYS_MAX`] first.
+const BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of a key that a client has read, its places in the maps included, rounded up.
+fn cost(key: &[u8]) -> usize {
+    150 + key.len()
+}
 
 /// The order of keys may hold so many more than there are.
 const ORDER_SLACK: usize = 1024;
@@ -31,6 +39,7 @@ pub(super) struct Table {
     /// Keys as they came; some are gone, some come twice.
     order: VecDeque<Name>,
     count: usize,
+    bytes: usize,
 }
 
 impl Table {
@@ -89,6 +98,7 @@ impl Table {
             return None;
         }
         self.count += 1;
+        self.bytes += cost(key);
         let readers = self.keys.entry(key.clone()).or_default();
         if readers.is_empty() {
             if self.order.len() > 2 * self.count + ORDER_SLACK {
@@ -98,12 +108,16 @@ impl Table {
             self.order.push_back(key.clone());
         }
         self.keys.entry(key.clone()).or_default().insert(client);
-        if self.count <= keys_max {
+        if self.count <= keys_max && self.bytes <= BYTES_MAX {
             return None;
         }
         let keys = &self.keys;
-        let oldest = std::iter::from_fn(|| self.order.pop_front()).find(|key| keys.contains_key(key));
-        oldest.filter(|oldest| oldest != key)
+        let oldest = std::iter::from_fn(|| self.order.pop_front()).find(|key| keys.contains_key(key))?;
+        if oldest == *key {
+            self.order.push_back(oldest);
+            return None;
+        }
+        Some(oldest)
     }
 
     /// A client has not kept the value of `key`.
@@ -118,6 +132,7 @@ impl Table {
             && readers.remove(&client)
         {
             self.count -= 1;
+            self.bytes -= cost(key);
             if readers.is_empty() {
                 self.keys.remove(key);
             }
@@ -127,12 +142,7 @@ impl Table {
     /// Keys have changed: says who is told of which of them.
     pub(super) fn changed(&mut self, keys: &[&[u8]], mut tell: impl FnMut(usize, &[&[u8]])) {
         for &key in keys {
-            let Some(readers) = self.keys.remove(key) else { continue };
-            self.count -= readers.len();
-            for client in readers {
-                self.followers[client].keys.remove(key);
-                tell(client, &[key]);
-            }
+            self.readers_of_forgotten(key).into_iter().for_each(|client| tell(client, &[key]));
         }
         for (prefix, clients) in &self.prefixes {
             let named: Vec<&[u8]> = keys.iter().copied().filter(|key| key.starts_with(prefix)).collect();
@@ -142,11 +152,22 @@ impl Table {
         }
     }
 
+    /// Forgets who has read `key`: who that was.
+    pub(super) fn readers_of_forgotten(&mut self, key: &[u8]) -> BTreeSet<usize> {
+        let readers = self.keys.remove(key).unwrap_or_default();
+        self.count -= readers.len();
+        self.bytes -= readers.len() * cost(key);
+        for &client in &readers {
+            self.followers[client].keys.remove(key);
+        }
+        readers
+    }
+
     /// Everything may have changed: says who is told.
     pub(super) fn all_changed(&mut self) -> Vec<usize> {
         self.keys.clear();
         self.order.clear();
-        self.count = 0;
+        (self.count, self.bytes) = (0, 0);
         self.followers.iter_mut().for_each(|(_, follower)| follower.keys.clear());
         self.followers.iter().map(|(client, _)| client).collect()
     }

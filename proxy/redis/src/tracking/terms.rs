@@ -18,6 +18,10 @@ const OPT_WITH_BCAST: &str = "ERR OPTIN and OPTOUT are not compatible with BCAST
 const OPT_BOTH: &str = "ERR You can't specify both OPTIN mode and OPTOUT mode";
 const SWITCH_OPT: &str = "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then re-enabling it with a different mode.";
 
+/// Prefixes of one client. Each change at a server is held against all of them, for the other clients of the worker too.
+const PREFIXES_MAX: usize = 256;
+const TOO_MANY_PREFIXES: &str = "ERR weir: too many prefixes";
+
 /// Which changes a client is told of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -25,16 +29,6 @@ pub enum Scope {
     Read,
     /// Of keys that begin so, whoever has read them.
     Prefixes(BTreeSet<Name>),
-}
-
-impl Scope {
-    /// Changes of `key` are told, if it was read where that matters.
-    pub(crate) fn covers(&self, key: &[u8]) -> bool {
-        match self {
-            Scope::Read => true,
-            Scope::Prefixes(prefixes) => prefixes.iter().any(|prefix| key.starts_with(prefix)),
-        }
-    }
 }
 
 /// Another client that is told in place of the one that tracks.
@@ -70,6 +64,11 @@ impl Terms {
     /// What the tracker has to know of them.
     pub(crate) fn scope(&self) -> Scope {
         if self.is_bcast { Scope::Prefixes(self.prefixes.clone()) } else { Scope::Read }
+    }
+
+    /// Changes of `key` are told, if it was read where that matters.
+    pub(crate) fn covers(&self, key: &[u8]) -> bool {
+        !self.is_bcast || self.prefixes.iter().any(|prefix| key.starts_with(prefix))
     }
 
     /// What `request` asks for, `None` if for the end of it. `now` are the terms that hold until then.
@@ -146,6 +145,9 @@ impl Terms {
         }
         if now.is_some_and(|now| (self.is_opt_in && now.is_opt_out) || (self.is_opt_out && now.is_opt_in)) {
             return Err(SWITCH_OPT.into());
+        }
+        if now.map_or(0, |now| now.prefixes.len()) + prefixes.len() > PREFIXES_MAX {
+            return Err(TOO_MANY_PREFIXES.into());
         }
         let overlap = |prefix: &Name, what: &str, other: &Name| {
             let parts: [&[u8]; 5] = [b"ERR Prefix '", prefix, what.as_bytes(), other, b"'. "];

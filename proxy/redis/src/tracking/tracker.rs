@@ -67,7 +67,7 @@ pub(crate) struct Tracker {
     caches: RefCell<Vec<Weak<Cache>>>,
     /// Clients whose CLIENT TRACKING is not answered, and since when.
     waiting: RefCell<Vec<(usize, Time)>>,
-    /// The servers, and the version of their map of slots, by which lanes were made.
+    /// The server that had all keys at the last look.
     primary: Cell<Option<u16>>,
     told_keys: Cell<usize>,
     is_looking: Cell<bool>,
@@ -206,7 +206,12 @@ impl Tracker {
         let me = self.me.clone();
         weir_engine::spawn(async move {
             if let Some(tracker) = me.upgrade() {
-                tracker.changed(&[&key]);
+                let clients = tracker.clients.borrow();
+                for reader in tracker.table.borrow_mut().readers_of_forgotten(&key) {
+                    if let Some(Some(connection)) = clients.get(reader) {
+                        connection.on_changed(&[&key]);
+                    }
+                }
             }
         })
         .detach();
@@ -269,6 +274,10 @@ impl Tracker {
         let is_used = self.is_used();
         if is_used {
             upstream.shards().into_iter().for_each(|shard| self.want(shard));
+            // What was read there is kept for as long as it does not change.
+            let servers = upstream.servers();
+            let known: Vec<u16> = self.lines.borrow().keys().copied().filter(|shard| servers.contains(shard)).collect();
+            known.into_iter().for_each(|shard| self.want(shard));
         }
         let primary = upstream.primary();
         if self.primary.replace(primary) != primary {
@@ -336,7 +345,6 @@ impl Tracker {
         loop {
             let failure = match upstream.tracking_lane(self.key(shard)).await {
                 Ok(lane) => {
-                    attempt = 0;
                     let (cause, failure) = self.listen(shard, lane).await;
                     upstream.subscription_lane_lost(self.key(shard), cause);
                     failure
@@ -347,6 +355,7 @@ impl Tracker {
             };
             let was_live = self.closed(shard, failure);
             if was_live {
+                attempt = 0;
                 self.each_cache(|cache| cache.set_live(shard, false));
                 upstream.count_tracking_gap(self.key(shard));
                 self.all_changed();

@@ -1,5 +1,7 @@
 //! The play: clients that keep what they read, a server with several connections, and who decides what happens next.
 
+mod holding;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
@@ -7,7 +9,7 @@ use std::{
 };
 
 use weir_base::rng::Rng;
-use weir_resp::{RequestLimits, RequestParser, Step, Value, ValueLimits, encode};
+use weir_resp::{RequestLimits, RequestParser, Step, encode};
 use weir_telemetry::{Registry, catalog};
 use weir_upstream::FrameKind;
 
@@ -129,10 +131,11 @@ impl Play {
             next_version: 1,
             feed: None,
             heard: BTreeMap::new(),
-            cache: Cache::new(cache, &registry.core(0), "play", |_| {}),
+            cache: Cache::new(cache, &registry.core(0), "play", Rc::default(), |_| {}),
             told_writers: BTreeMap::new(),
             registry,
-            losses: true,
+            // Without them more is kept for longer.
+            losses: seed.is_multiple_of(2),
             told: 0,
         };
         // A partner for each client, who is told in its place.
@@ -208,7 +211,9 @@ impl Play {
             }
             5..8 => self.execute(),
             8..11 => self.deliver(),
-            11..14 => self.hear(),
+            // What is told late lets more happen before it.
+            11..14 if self.losses || self.chance(8) => self.hear(),
+            11..14 => self.execute(),
             14 => self.bring_notice(),
             _ => self.lose_or_connect(),
         }
@@ -253,7 +258,8 @@ impl Play {
             Asked::Fresh(keys.iter().map(floor).collect())
         };
         match self.rng.below(12) {
-            0..8 => self.says(at, &["GET", key], fresh(self, &[key])),
+            0..4 => self.says(at, &["GET", key], fresh(self, &[key])),
+            4..8 => self.says(at, &["GETRANGE", key, "0", "-1"], fresh(self, &[key])),
             8 => self.says(at, &["MGET", key, other], fresh(self, &[key, other])),
             9 => self.says(at, &["SET", key, "x"], Asked::Write(key.to_owned(), true)),
             10 => self.says(at, &["EVAL", "script", "0", key], Asked::Write(key.to_owned(), false)),
@@ -277,9 +283,19 @@ impl Play {
         self.next_version += 1;
         self.server.insert(key.to_owned(), version);
         if let Some(feed) = &mut self.feed {
+            // A server tells once what changes within one turn.
+            let is_same_turn = self.rng.below(3) == 0;
+            let last = feed.back_mut().filter(|frame| is_same_turn && !frame.versions.is_empty());
+            let mut versions = last.map(|frame| std::mem::take(&mut frame.versions)).unwrap_or_default();
+            if !versions.is_empty() {
+                feed.pop_back();
+            }
+            versions.push((key.to_owned(), version));
+            let keys: BTreeSet<&[u8]> = versions.iter().map(|(key, _)| key.as_bytes()).collect();
+            let keys: Vec<&[u8]> = keys.into_iter().collect();
             let mut bytes = Vec::new();
-            crate::tracking::notice::write(&mut bytes, Some(&[key.as_bytes()]), weir_resp::Version::Resp3);
-            feed.push_back(Frame { bytes, versions: vec![(key.to_owned(), version)] });
+            crate::tracking::notice::write(&mut bytes, Some(&keys), weir_resp::Version::Resp3);
+            feed.push_back(Frame { bytes, versions });
         }
         version
     }
@@ -301,7 +317,7 @@ impl Play {
                     encode::array(&mut reply, inner.len());
                     inner.iter().for_each(|one: &Vec<u8>| reply.extend_from_slice(one));
                 }
-                "GET" => encode::bulk(&mut reply, self.server[&words[1]].to_string().as_bytes()),
+                "GET" | "GETRANGE" => encode::bulk(&mut reply, self.server[&words[1]].to_string().as_bytes()),
                 "MGET" => {
                     encode::array(&mut reply, words.len() - 1);
                     for key in &words[1..] {
@@ -424,124 +440,6 @@ impl Play {
                 self.cache.set_live(0, false);
                 self.tell_all();
             }
-        }
-    }
-
-    /// The client reads all that the gateway has told it.
-    fn reads(&mut self, at: usize) {
-        let told = std::mem::take(&mut *self.clients[at].io.output.borrow_mut());
-        self.clients[at].read.extend(told);
-        loop {
-            let client = &mut self.clients[at];
-            let decoded = Value::decode(&client.read, &ValueLimits::default()).expect("valid replies");
-            let Some((value, length)) = decoded else { return };
-            client.read.drain(..length);
-            match value {
-                Value::Push(values) => {
-                    assert_eq!(values[0], Value::Bulk(b"invalidate".to_vec()));
-                    // A partner forgets for the one who reads.
-                    let holder = at / 2 * 2;
-                    self.forget(holder, &values[1]);
-                }
-                value => self.answered(at, value),
-            }
-        }
-    }
-
-    fn forget(&mut self, holder: usize, keys: &Value) {
-        let holds = &mut self.clients[holder].holds;
-        match keys {
-            Value::Array(keys) => {
-                for key in keys {
-                    holds.remove(&*String::from_utf8_lossy(key.as_bytes().expect("a key")));
-                    self.told += 1;
-                }
-            }
-            _ => holds.clear(),
-        }
-    }
-
-    fn answered(&mut self, at: usize, value: Value) {
-        let client = &mut self.clients[at];
-        let asked = client.asked.pop_front().expect("a reply was asked for");
-        let is_error = matches!(value, Value::Error(_));
-        match asked {
-            Asked::Nothing => assert!(!is_error, "{value:?}"),
-            Asked::Write(key, is_named) => {
-                let version = if is_error { None } else { client.wrote.pop_front() };
-                if let Some(version) = version.filter(|_| client.terms == Terms::Cached) {
-                    let seen = client.seen.entry(key.clone()).or_default();
-                    *seen = (*seen).max(version);
-                    if is_named {
-                        // Nobody on this worker gets what was there before.
-                        let told = self.told_writers.entry(key).or_default();
-                        *told = (*told).max(version);
-                    }
-                    return;
-                }
-                match (client.terms, version) {
-                    (_, None) => {}
-                    // It is told of changes of what it has not read, too.
-                    (Terms::NoLoopBcast | Terms::Bcast, Some(version))
-                        if client.terms != Terms::Bcast || key.starts_with(['a', 'd']) =>
-                    {
-                        client.holds.insert(key, version);
-                    }
-                    _ => drop(client.holds.remove(&key)),
-                }
-            }
-            Asked::Fresh(keys) => {
-                let values = match value {
-                    Value::Array(values) => values,
-                    value => vec![value],
-                };
-                for ((key, floor), value) in keys.into_iter().zip(values) {
-                    let text = String::from_utf8_lossy(value.as_bytes().expect("a value")).into_owned();
-                    let version: u64 = text.parse().expect("a version");
-                    let seen = client.seen.entry(key.clone()).or_default();
-                    let floor = floor.max(*seen);
-                    assert!(version >= floor, "client {at} was given {key} of {version} and knew of {floor}");
-                    *seen = version;
-                }
-            }
-            Asked::Values(keys, is_kept) => {
-                let values = match value {
-                    Value::Array(values) => values,
-                    value => vec![value],
-                };
-                for (key, value) in keys.into_iter().zip(values) {
-                    let text = String::from_utf8_lossy(value.as_bytes().expect("a value")).into_owned();
-                    if is_kept {
-                        client.holds.insert(key, text.parse().expect("a version"));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Nobody holds a value of which the gateway has heard that it was overwritten.
-    fn check(&self) {
-        let on_their_way: BTreeSet<usize> =
-            self.common.posted.borrow().iter().map(|(id, _)| *id as usize - 2).collect();
-        for (at, client) in self.clients.iter().enumerate() {
-            // What another client is told may be on its way to it; what comes in the middle of a reply waits for its end.
-            if on_their_way.contains(&at) || client.session.kept_pushes() > 0 {
-                continue;
-            }
-            let is_own = |key: &str| {
-                let is_it = |asked: &Asked| matches!(asked, Asked::Write(other, _) if other == key);
-                client.asked.iter().any(is_it)
-            };
-            // What it is about to overwrite itself it is told of behind the reply, if need be.
-            for (key, version) in client.holds.iter().filter(|(key, _)| !is_own(key)) {
-                let heard = self.heard.get(key).copied().unwrap_or(0);
-                assert!(*version >= heard, "client {at} {:?} holds {key} of {version}, heard {heard}", client.terms);
-            }
-            assert!(
-                self.common.is_live.get() || client.holds.is_empty(),
-                "client {at} holds {:?} and nobody listens",
-                client.holds
-            );
         }
     }
 
