@@ -3,8 +3,11 @@
 use std::{
     io,
     net::{SocketAddr, ToSocketAddrs},
-    os::{fd::AsRawFd, unix::fs::FileTypeExt},
-    path::Path,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileTypeExt, MetadataExt},
+    },
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -79,15 +82,49 @@ pub fn bind(address: &Address) -> io::Result<Socket> {
 }
 
 /// Removes a Unix socket nobody listens on; anything else at `path` stays.
-///
-/// # Errors
-/// The path is no address, or the socket cannot be removed.
-pub fn remove_unused(path: &Path) -> io::Result<()> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    let target = SockAddr::unix(path)?;
-    match is_socket && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&target).is_err() {
-        true => std::fs::remove_file(path),
-        false => Ok(()),
+fn remove_unused(path: &Path) -> io::Result<()> {
+    if !std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        return Ok(());
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // A queue that is full is no reason to wait: somebody listens.
+    probe.set_nonblocking(true)?;
+    match probe.connect(&SockAddr::unix(path)?) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        _ => Ok(()),
+    }
+}
+
+/// The file of a Unix socket, which another process may replace by its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    /// Numbers of files are used again: seconds and nanoseconds.
+    changed: (i64, i64),
+}
+
+impl SocketFile {
+    /// The one at `path` now.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let metadata = std::fs::symlink_metadata(path)?;
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        Ok(Self { path: path.to_owned(), device: metadata.dev(), inode: metadata.ino(), changed })
+    }
+
+    /// Removes it, unless it is gone or another one by now.
+    ///
+    /// # Errors
+    /// As `unlink(2)`.
+    pub fn remove(&self) -> io::Result<()> {
+        match Self::at(&self.path).is_ok_and(|now| now == *self) {
+            true => std::fs::remove_file(&self.path),
+            false => Ok(()),
+        }
     }
 }
 

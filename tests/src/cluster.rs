@@ -187,6 +187,19 @@ impl Cluster {
         from
     }
 
+    /// Moves whole slots in one step, with all their keys (Valkey 9.0, `CLUSTER MIGRATESLOTS`), and waits until it is done. All
+    /// of them are at one node.
+    ///
+    /// # Panics
+    /// If that takes too long.
+    pub fn migrate(&self, slots: std::ops::RangeInclusive<u16>, to: usize) {
+        let (first, last) = (slots.start().to_string(), slots.end().to_string());
+        let source = &self.nodes[self.owner(*slots.start())];
+        let target = id(&self.nodes[to]);
+        source.connect().expect(&["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &first, &last, "NODE", &target], b"+OK\r\n");
+        until("the slots to have moved", AGREE, || (self.owner(*slots.start()) == to).then_some(()));
+    }
+
     /// Moves up to `count` keys of a slot on its way; how many there were.
     pub fn move_keys(&self, slot: u16, from: usize, to: usize, count: usize) -> usize {
         let mut client = self.nodes[from].connect();

@@ -156,11 +156,12 @@ impl Gather {
                 let good = parts.iter().find(|part| !part.is_error).or(parts.first());
                 good.map(|part| out.extend_from_slice(&part.bytes))
             }
+            // Whoever asks whether all is well must not be refused because one shard is not.
+            Merge::Info { section } if parts.iter().any(|part| !part.is_error) => info(&parts, &section, &mut out),
             _ if parts.iter().any(|part| part.is_error) => {
                 out.extend_from_slice(&failure(&parts));
                 Some(())
             }
-            Merge::Info { section } => info(&parts, &section, &mut out),
             Merge::AllSucceeded => parts.first().map(|part| out.extend_from_slice(&part.bytes)),
             Merge::NotNull => {
                 let is_null = |part: &&Part| matches!(&*part.bytes, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n");
@@ -169,6 +170,7 @@ impl Gather {
             }
             Merge::Concatenate => concatenate(&parts, &mut out),
             Merge::Fold(fold) => fold_parts(&parts, fold, &mut out),
+            Merge::Info { .. } => None,
             Merge::Page { place, shards } => parts.first().and_then(|part| page(&part.bytes, place, shards, &mut out)),
         };
         if fits.is_none() {
@@ -245,8 +247,9 @@ fn text(reply: &[u8]) -> Option<&[u8]> {
 }
 
 fn info(parts: &[Part], section: &str, out: &mut Vec<u8>) -> Option<()> {
-    let first = parts.first()?;
-    let texts = parts.iter().map(|part| text(&part.bytes)).collect::<Option<Vec<&[u8]>>>()?;
+    let good = || parts.iter().filter(|part| !part.is_error);
+    let first = good().next()?;
+    let texts = good().map(|part| text(&part.bytes)).collect::<Option<Vec<&[u8]>>>()?;
     let whole = match &texts[..] {
         [text] => Cow::Borrowed(*text),
         texts => {
@@ -370,6 +373,17 @@ mod tests {
             "*3\r\n+a\r\n+b\r\n+c\r\n"
         );
         assert_eq!(merged(Merge::Concatenate, &["*-1\r\n", "*0\r\n"]), format!("-{MISMATCH}\r\n"));
+    }
+
+    #[test]
+    fn info_is_that_of_the_shards_that_answer() {
+        let info = || Merge::Info { section: String::new() };
+        let one = |count: u32| format!("$19\r\n# Stats\r\nthings:{count}\r\n\r\n");
+        assert_eq!(merged(info(), &[&one(1), &one(2)]), one(3));
+        assert_eq!(merged(info(), &["-ERR gone\r\n", &one(2), &one(3)]), one(5));
+        assert_eq!(merged(info(), &["-ERR gone\r\n", &one(2)]), one(2));
+        assert_eq!(merged(info(), &["-ERR gone\r\n", "-ERR too\r\n"]), "-ERR gone\r\n");
+        assert_eq!(merged(info(), &["+OK\r\n", &one(2)]), format!("-{MISMATCH}\r\n"));
     }
 
     #[test]

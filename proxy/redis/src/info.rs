@@ -56,7 +56,8 @@ impl State {
         let is_heard = self.order.mode == ReplyMode::On;
         let number = self.order.next_number();
         let taken = self.forward(command, &request, io);
-        if is_heard && self.order.next_number() > number {
+        let is_under_way = self.order.next_number() > number && self.order.oldest() < self.order.next_number();
+        if is_heard && is_under_way {
             let section = self.info_section(io);
             self.order.append_to_last(section);
         }

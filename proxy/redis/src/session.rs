@@ -322,6 +322,11 @@ impl Session {
         self.state.on_others_changed(keys, io);
     }
 
+    /// The client reads at another upstream from now on.
+    pub(crate) fn begin_caching_anew(&mut self, io: &impl Io) {
+        self.state.begin_caching_anew(io);
+    }
+
     /// Which changes the client is told of, if any.
     pub(crate) fn tracking_scope(&self) -> Option<crate::tracking::Scope> {
         self.state.tracking.as_ref().map(|tracking| tracking.terms.scope())

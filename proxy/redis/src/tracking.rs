@@ -42,6 +42,7 @@
 //! |---|---|
 //! | `terms` | what CLIENT TRACKING asks for |
 //! | `session` | a client that tracks: its commands, its reads under way, what it is told |
+//! | `under_way` | what a client's requests touch that are not answered; pure |
 //! | `table` | who has read what; pure |
 //! | `line` | what a server says on a tracking lane; pure |
 //! | `tracker` | the table of one upstream on one worker, with its connections |
@@ -55,6 +56,7 @@ mod terms;
 #[cfg(test)]
 mod tests;
 mod tracker;
+mod under_way;
 
 pub use self::{notice::Notice, terms::Scope};
 pub(crate) use self::{session::Tracking, tracker::Tracker};

@@ -61,6 +61,11 @@ impl Transaction {
         &self.wire
     }
 
+    /// EXEC will refuse it.
+    pub(crate) fn is_spoiled(&self) -> bool {
+        self.is_spoiled
+    }
+
     pub(crate) fn spoil(&mut self) {
         self.is_spoiled = true;
         self.wire = Vec::new();

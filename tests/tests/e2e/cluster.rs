@@ -160,6 +160,23 @@ fn slots_move_under_writes_and_nobody_notices() {
     assert_eq!(seen.refused.load(Ordering::Relaxed), 0, "{error:?}");
 }
 
+#[test]
+fn slots_migrate_at_once_under_writes_and_nobody_notices() {
+    let mut cluster = Cluster::start(Kind::Valkey, 3, 0);
+    let seen = under_writes(&mut cluster, |cluster, seen| {
+        for n in 0..8 {
+            // With those around it that are at the same node.
+            let slot = slot_of(cluster, &format!("writer:{n}:{n}"));
+            let from = cluster.owner(slot);
+            let last = (slot..=(slot + 50).min(16_383)).take_while(|&slot| cluster.owner(slot) == from).last();
+            cluster.migrate(slot..=last.expect("itself"), (from + 1) % 3);
+            progress(seen);
+        }
+    });
+    let error = seen.last_error.lock().expect("no panic").clone();
+    assert_eq!(seen.refused.load(Ordering::Relaxed), 0, "{error:?}");
+}
+
 fn slot_of(cluster: &Cluster, key: &str) -> u16 {
     let reply = cluster.nodes[0].connect().call(&["CLUSTER", "KEYSLOT", key]);
     String::from_utf8_lossy(&bulk(&reply)).parse().expect("a slot")

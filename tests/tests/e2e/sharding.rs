@@ -165,11 +165,35 @@ fn a_dead_shard_costs_its_own_keys() {
     assert!(text.starts_with("*2\r\n$") && text.contains("\r\n-ERR weir: "), "{text}");
     let partly = client.call(&["DEL", kept, lost]);
     assert!(partly.starts_with(b"-ERR weir: done on 1 of 2 shards; another said: "));
+    // Whether all is well is told by those who are.
+    assert!(bulk(&client.call(&["INFO", "server", "weir"])).starts_with(b"# Server"));
     let down = |server: &Server| [("endpoint", server.address.text()), ("state", "down".to_owned())];
     let labels = down(&servers[1]);
     let labels = [(labels[0].0, &*labels[0].1), (labels[1].0, &*labels[1].1)];
     gateway.wait_metric("weir_endpoint_health_changes_total", &labels, 1.0);
     assert_eq!(gateway.metrics().sum("weir_endpoint_up"), 2.0, "the others are well");
+}
+
+#[test]
+fn replies_stay_in_step_when_all_shards_refuse_at_once() {
+    let mut servers: Vec<Server> = (0..2).map(|_| Server::start(Kind::Redis)).collect();
+    let config = Config::to_all(servers.iter().map(|server| &server.address))
+        .upstream("sharding = { distribution = \"ketama\" }\n[upstream.breaker]\nfailures = 1\nopen_for = \"60s\"");
+    let gateway = Gateway::start(config.workers(1));
+    servers.iter_mut().for_each(Server::kill);
+    let mut client = gateway.connect();
+    weir_tests::deadline::until_true("both breakers to open", || {
+        client.call(&["DBSIZE"]);
+        gateway.metric("weir_breaker_opened_total") >= 2.0
+    });
+    for _ in 0..3 {
+        for words in [&["INFO", "server", "weir"][..], &["INFO"], &["MGET", "a", "b", "c", "d"], &["DBSIZE"]] {
+            let came = client.call(words);
+            let text = String::from_utf8_lossy(&came);
+            assert!(text.contains("-ERR weir: "), "{words:?}: {text}");
+            client.expect(&["PING"], b"+PONG\r\n");
+        }
+    }
 }
 
 #[test]

@@ -1,15 +1,13 @@
 //! The end of the gateway: in order and within a limit, or now.
 
 use std::{
-    net::Shutdown,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
-use weir_engine::{net::remove_unused, settings::Address};
 use weir_redis::Drain;
 
-use super::{Gateway, Phase, lock, plan::Mail};
+use super::{Gateway, Phase, listening::ListenerSockets, lock, plan::Mail};
 use crate::systemd;
 
 /// How long the background threads may take to end: a log that takes no more lines must not hold the process.
@@ -118,25 +116,13 @@ impl Gateway {
             departures.finish(deadline);
         }
         if !self.is_handed_over() {
-            self.remove_sockets();
+            lock(&self.listening).values().for_each(ListenerSockets::remove_file);
         }
         self.stopping.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + BACKGROUND_END;
         for thread in lock(&self.background).drain(..) {
             while !thread.is_finished() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-    }
-
-    /// Closes what is listened on, and removes the files of Unix sockets unless somebody else listens there by now.
-    fn remove_sockets(&self) {
-        for sockets in std::mem::take(&mut *lock(&self.listening)).into_values() {
-            let Address::Unix(path) = &sockets.bind else { continue };
-            // Closed alone it would go on for as long as a ring of the kernel holds it.
-            sockets.sockets.iter().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
-            if let Err(error) = remove_unused(path) {
-                tracing::warn!(path = %path.display(), %error, "the socket file cannot be removed");
             }
         }
     }

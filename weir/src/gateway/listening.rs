@@ -8,7 +8,10 @@ use std::{collections::HashMap, io, sync::Arc};
 
 use socket2::Socket;
 use weir_config::{Listener, Snapshot};
-use weir_engine::{net, settings::Address};
+use weir_engine::{
+    net::{self, SocketFile},
+    settings::Address,
+};
 
 /// The sockets of one worker, by listener.
 pub type OwnSockets = Vec<(Arc<str>, Vec<Arc<Socket>>)>;
@@ -24,12 +27,30 @@ pub struct ListenerSockets {
     /// TCP: at least one per worker. Unix: one queue, which all workers share.
     pub sockets: Vec<Arc<Socket>>,
     backlog: u32,
+    /// Where it is bound, if that is a file.
+    file: Option<SocketFile>,
 }
 
 /// The sockets of listeners, by name.
 pub type Sockets = HashMap<Arc<str>, ListenerSockets>;
 
 impl ListenerSockets {
+    /// Sockets that are bound.
+    fn new(bind: Address, sockets: Vec<Arc<Socket>>, backlog: u32) -> Self {
+        let file = match &bind {
+            Address::Unix(path) => SocketFile::at(path).ok(),
+            _ => None,
+        };
+        Self { bind, sockets, backlog, file }
+    }
+
+    /// Removes the file of a Unix socket, if it is still this one's. To be called when nobody accepts any more.
+    pub fn remove_file(&self) {
+        if let Some(Err(error)) = self.file.as_ref().map(SocketFile::remove) {
+            tracing::warn!(bind = %self.bind, %error, "the socket file cannot be removed");
+        }
+    }
+
     /// Lets connections in.
     ///
     /// # Errors
@@ -88,7 +109,7 @@ pub fn bind_new(
         }
         bind_missing(&settings.bind, &mut own, workers)?;
         let own = own.into_iter().map(Arc::new).collect();
-        let bound = ListenerSockets { bind: settings.bind.clone(), sockets: own, backlog: settings.backlog };
+        let bound = ListenerSockets::new(settings.bind.clone(), own, settings.backlog);
         sockets.insert(settings.name.clone(), bound);
     }
     Ok(sockets)
@@ -142,7 +163,7 @@ mod tests {
     }
 
     fn listener_sockets(bind: &Address, sockets: Vec<Socket>) -> ListenerSockets {
-        ListenerSockets { bind: bind.clone(), sockets: sockets.into_iter().map(Arc::new).collect(), backlog: 8 }
+        ListenerSockets::new(bind.clone(), sockets.into_iter().map(Arc::new).collect(), 8)
     }
 
     #[test]

@@ -232,6 +232,14 @@ impl State {
         }
     }
 
+    /// Its client reads at another upstream from now on, and has perhaps written there by another way: it gets nothing that
+    /// was read before.
+    pub(crate) fn begin_caching_anew(&mut self, io: &impl Io) {
+        if let Some(cache) = io.cache() {
+            self.caching.get_or_insert_default().since = cache.next_moment();
+        }
+    }
+
     /// The reply to `exchange` is complete.
     pub(crate) fn cached_answered(&mut self, exchange: u64, kind: FrameKind, io: &impl Io) {
         let cache = io.cache();

@@ -75,6 +75,9 @@ impl Connection {
             self.shared.take();
             self.move_subscriptions();
             self.move_tracking();
+            if let Ok(mut session) = self.session.try_borrow_mut() {
+                session.begin_caching_anew(self);
+            }
             self.check_database();
         }
     }

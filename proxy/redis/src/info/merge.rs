@@ -67,11 +67,12 @@ fn rule(section: &str, field: &str) -> Rule {
 /// `texts` as one. Not empty.
 pub(crate) fn merged(texts: &[&str]) -> String {
     let mut sections: Vec<Section<'_>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     for text in texts {
         let mut at = None;
         for line in text.lines() {
             if let Some(name) = line.strip_prefix("# ") {
-                at = Some(sections.iter().position(|section| section.name == name).unwrap_or_else(|| {
+                at = Some(*places.entry(name).or_insert_with(|| {
                     sections.push(Section::new(name));
                     sections.len() - 1
                 }));
@@ -111,13 +112,16 @@ fn number(text: &str) -> Option<f64> {
     text.trim_end_matches('%').parse().ok()
 }
 
+/// More are not told of a sum; a server has six.
+const DECIMALS_MAX: usize = 17;
+
 /// With as many decimals as the first; `None` if one is no number.
 fn sum(values: &[&str]) -> Option<String> {
     let whole: Option<Vec<i128>> = values.iter().map(|value| value.parse().ok()).collect();
     if let Some(whole) = whole.filter(|whole| !whole.is_empty()) {
-        return Some(whole.iter().sum::<i128>().to_string());
+        return whole.into_iter().try_fold(0_i128, i128::checked_add).map(|sum| sum.to_string());
     }
-    let decimals = values.first()?.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let decimals = values.first()?.split_once('.').map_or(0, |(_, decimals)| decimals.len().min(DECIMALS_MAX));
     let all: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
     Some(format!("{:.decimals$}", all?.iter().sum::<f64>()))
 }
@@ -203,6 +207,14 @@ mod tests {
     fn bytes_are_told_as_redis_tells_them() {
         let cases = [(0, "0B"), (200, "200B"), (1024, "1.00K"), (940_976, "918.92K"), (25_276_510_208, "23.54G")];
         cases.iter().for_each(|&(bytes, text)| assert_eq!(human(bytes), text));
+    }
+
+    #[test]
+    fn what_no_server_says_does_no_harm() {
+        let huge = format!("# Stats\r\na:{}\r\n", i128::MAX);
+        assert_eq!(merged(&[&huge, &huge]), huge);
+        let exact = format!("# CPU\r\na:1.{}\r\n", "0".repeat(70_000));
+        assert_eq!(merged(&[&exact, "# CPU\r\na:1\r\n"]), format!("# CPU\r\na:2.{}\r\n", "0".repeat(17)));
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! A client that tracks: CLIENT TRACKING and its kin, the reads it has under way, and what it is told.
 
-use std::collections::{HashSet, VecDeque};
-
 use weir_analysis::redis::{
     self, Args, Categories, Class, ClientCommand, Command, Flags, KeyFlags, Keys, LocalCommand, Resolved,
 };
 use weir_resp::{Version, encode};
 use weir_upstream::FrameKind;
 
-use super::{notice, terms::Terms};
+use super::{
+    notice,
+    terms::Terms,
+    under_way::{Touched, TouchedKey, UnderWay},
+};
 use crate::{
     io::{Io, Track},
+    pin::PinReason,
     pubsub::Name,
     refusal,
     request::Request,
@@ -23,31 +26,6 @@ const CACHING_OFF: &str =
 const CACHING_YES: &str = "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.";
 const CACHING_NO: &str = "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.";
 
-/// A request whose reply is not complete, and its keys.
-#[derive(Debug)]
-struct Touch {
-    exchange: u64,
-    keys: Vec<TouchedKey>,
-}
-
-#[derive(Debug)]
-struct TouchedKey {
-    name: Name,
-    access: Touched,
-    /// It has to be invalidated behind the reply.
-    is_due: bool,
-}
-
-/// What a request does with a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Touched {
-    /// It shows what a client may keep.
-    Read,
-    /// It writes, and does not wait for others before it does: what happens to the key meanwhile is told behind the reply, as a
-    /// server does, and only there. With BCAST a client may keep what it has written.
-    Written,
-}
-
 /// A write of the client's own that it does not want to be told of.
 #[derive(Debug)]
 struct OwnWrite {
@@ -59,6 +37,9 @@ struct OwnWrite {
     is_due: bool,
 }
 
+/// Own writes under way that are looked for in each change; those beyond are told.
+const OWN_MAX: usize = 64;
+
 /// What is known of a client that tracks.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
@@ -68,7 +49,7 @@ pub(crate) struct Tracking {
     /// CLIENT CACHING was said for the next command, or for the transaction that begins with it.
     is_caching: bool,
     is_redirect_broken: bool,
-    under_way: VecDeque<Touch>,
+    under_way: UnderWay,
     /// In the order in which they were sent.
     own: Vec<OwnWrite>,
     /// Keys of the transaction being queued.
@@ -86,33 +67,6 @@ impl Tracking {
     fn wants(&self) -> bool {
         let Terms { is_opt_in, is_opt_out, .. } = self.terms;
         if is_opt_in || is_opt_out { is_opt_in == self.is_caching } else { true }
-    }
-
-    /// Marks what is under way: the reply may be older than an invalidation that is told now.
-    fn mark(&mut self, is_meant: impl Fn(&[u8]) -> bool) {
-        let keys = self.under_way.iter_mut().flat_map(|touch| &mut touch.keys);
-        keys.for_each(|key| key.is_due |= is_meant(&key.name));
-    }
-
-    /// Marks what is under way of `keys`, which have changed. Those of them that the client is told of now.
-    fn mark_changed<'a>(&mut self, keys: &[&'a [u8]]) -> Vec<&'a [u8]> {
-        let changed: HashSet<&[u8]> = keys.iter().copied().collect();
-        self.mark(|key| changed.contains(key));
-        let touched = self.under_way.iter().flat_map(|touch| &touch.keys);
-        let writing: HashSet<&[u8]> =
-            touched.filter(|key| key.access == Touched::Written).map(|key| &*key.name).collect();
-        keys.iter().copied().filter(|key| !writing.contains(key)).collect()
-    }
-
-    /// What is answered with `exchange`: what the client has to forget of it.
-    fn take_due(&mut self, exchange: u64) -> Vec<Name> {
-        let mut due: Vec<Name> = Vec::new();
-        while let Some(touch) = self.under_way.pop_front_if(|touch| touch.exchange <= exchange) {
-            due.extend(touch.keys.into_iter().filter(|key| key.is_due).map(|key| key.name));
-        }
-        due.sort_unstable();
-        due.dedup();
-        due
     }
 
     /// An invalidation of `key` is of nothing but a change of the client's own.
@@ -144,9 +98,7 @@ impl Tracking {
             write.is_passed_over = true;
         }
         // As a server has it: what the client wrote it has not read.
-        let read = || self.under_way.iter().flat_map(|touch| &touch.keys).filter(|key| key.access == Touched::Read);
-        let is_read = |key: &Name| read().any(|other| other.name == *key);
-        unread.iter().filter(|key| !is_read(key)).for_each(|key| io.forget_key(key));
+        unread.iter().filter(|key| !self.under_way.is_read(key)).for_each(|key| io.forget_key(key));
         due
     }
 }
@@ -157,8 +109,8 @@ fn is_tracked(command: &Command) -> bool {
 }
 
 /// What a command does with its keys, if that matters.
-fn touched(command: &Command, class: Class, is_bcast: bool) -> Option<Touched> {
-    let is_write = command.flags.contains(Flags::WRITE) && class != Class::Blocking;
+fn touched(command: &Command, class: Class, is_bcast: bool, is_behind_others: bool) -> Option<Touched> {
+    let is_write = command.flags.contains(Flags::WRITE) && class != Class::Blocking && !is_behind_others;
     match is_tracked(command) {
         true => Some(Touched::Read),
         false if is_write => Some(Touched::Written),
@@ -333,8 +285,12 @@ impl State {
         }
         let sent = self.order.next_number().checked_sub(1).filter(|&last| last >= first);
         let is_queued = self.transaction.is_some() && class != Class::Multi;
+        let is_spoiled = self.transaction.as_ref().is_some_and(|transaction| transaction.is_spoiled());
+        // Behind a command that waits for others the reply may come late.
+        let is_behind_others =
+            self.pins.is_some_and(|(_, pins)| pins.has(PinReason::Blocking) || pins.has(PinReason::Wait));
         let Some(tracking) = &mut self.tracking else { return taken };
-        let access = touched(command, class, tracking.terms.is_bcast);
+        let access = touched(command, class, tracking.terms.is_bcast, is_behind_others);
         match class {
             Class::Multi | Class::Discard => tracking.queued.clear(),
             Class::Exec => {
@@ -343,6 +299,8 @@ impl State {
                     self.note_touched(keys, exchange, false, io);
                 }
             }
+            // What EXEC will not execute it does not read.
+            _ if is_spoiled => tracking.queued = Vec::new(),
             _ if is_queued => {
                 if let Some(access) = access {
                     tracking.queued.extend(names(command, request).into_iter().map(|key| (key, access)));
@@ -393,7 +351,8 @@ impl State {
         }
         let keys = names(command, request).into_iter();
         let places: Vec<(Name, u16)> = keys.map(|key| (key.clone(), self.reads_at(&key, false, io))).collect();
-        if !io.watch_keys(&places, false) {
+        let own = self.tracking.as_deref().map_or(0, |tracking| tracking.own.len());
+        if own + places.len() > OWN_MAX || !io.watch_keys(&places, false) {
             // Its own invalidation may never come, and another one would be passed over.
             let keys = places.into_iter().map(|(key, _)| (key, Touched::Read)).collect();
             return self.note_touched(keys, exchange, false, io);
@@ -431,7 +390,7 @@ impl State {
         let is_heard = places.is_empty() || io.watch_keys(&places, !is_bcast);
         let touched = |(name, access)| TouchedKey { name, access, is_due: !is_heard && is_kept(access) };
         if let Some(tracking) = &mut self.tracking {
-            tracking.under_way.push_back(Touch { exchange, keys: keys.into_iter().map(touched).collect() });
+            tracking.under_way.add(exchange, keys.into_iter().map(touched).collect());
         }
         if self.order.oldest() > exchange {
             // It was refused on the spot.
@@ -442,9 +401,7 @@ impl State {
     /// The request went to another server than was looked at.
     pub(crate) fn note_redirected(&mut self, exchange: u64) {
         if let Some(tracking) = &mut self.tracking {
-            // Of a command in parts the number is that of the last.
-            let meant = tracking.under_way.iter_mut().find(|touch| touch.exchange >= exchange);
-            meant.into_iter().flat_map(|touch| &mut touch.keys).for_each(|key| key.is_due = true);
+            tracking.under_way.redirected(exchange);
             let mut keys = Vec::new();
             tracking.own.retain(|write| {
                 let is_meant = write.exchange == exchange;
@@ -453,8 +410,7 @@ impl State {
                 !is_meant
             });
             if !keys.is_empty() {
-                let at = tracking.under_way.partition_point(|touch| touch.exchange <= exchange);
-                tracking.under_way.insert(at, Touch { exchange, keys });
+                tracking.under_way.add(exchange, keys);
             }
         }
     }
@@ -462,7 +418,7 @@ impl State {
     /// The reply to `exchange` is with the client: what has changed meanwhile it has to forget.
     pub(crate) fn tracked_answered(&mut self, exchange: u64, is_error: bool, io: &impl Io) {
         let Some(tracking) = &mut self.tracking else { return };
-        let mut due = tracking.take_due(exchange);
+        let mut due = tracking.under_way.take_due(exchange);
         if !tracking.own.is_empty() {
             due.extend(tracking.settle_own(exchange, is_error, io));
         }
@@ -485,8 +441,8 @@ impl State {
         if tracking.under_way.is_empty() && tracking.own.is_empty() {
             return self.tell_changed(Some(keys), io);
         }
-        let mut now = tracking.mark_changed(keys);
-        now.retain(|key| !tracking.is_own(key));
+        let mut now = keys.to_vec();
+        now.retain(|key| !tracking.under_way.changed(key) && !tracking.is_own(key));
         if !now.is_empty() {
             self.tell_changed(Some(&now), io);
         }
@@ -495,7 +451,7 @@ impl State {
     /// Everything may have changed.
     pub(crate) fn on_all_changed(&mut self, io: &impl Io) {
         let Some(tracking) = &mut self.tracking else { return };
-        tracking.mark(|_| true);
+        tracking.under_way.all_changed();
         // Nothing is passed over for what it is writing any more: it is told behind its reply.
         tracking.own.iter_mut().for_each(|write| (write.is_passed_over, write.is_due) = (true, true));
         self.tell_changed(None, io);

@@ -19,6 +19,12 @@ fn cost(key: &[u8]) -> usize {
     150 + key.len()
 }
 
+/// Longer keys are not remembered: who reads one forgets it with its reply.
+pub(super) const KEY_BYTES_MAX: usize = 1024;
+
+/// A key that is not remembered any more, and who had read it.
+pub(super) type Forgotten = (Name, BTreeSet<usize>);
+
 /// The order of keys may hold so many more than there are.
 const ORDER_SLACK: usize = 1024;
 
@@ -91,11 +97,11 @@ impl Table {
         self.count
     }
 
-    /// A client may keep the value of `key` from now on. A key that has to be forgotten for it, if there are too many; whoever
-    /// read it has to be told.
-    pub(super) fn remember(&mut self, client: usize, key: &Name, keys_max: usize) -> Option<Name> {
+    /// A client may keep the value of `key` from now on. The keys that are forgotten for it, if there are too many, with those
+    /// who have to be told.
+    pub(super) fn remember(&mut self, client: usize, key: &Name, keys_max: usize) -> Vec<Forgotten> {
         if !self.followers[client].keys.insert(key.clone()) {
-            return None;
+            return Vec::new();
         }
         self.count += 1;
         self.bytes += cost(key);
@@ -103,21 +109,30 @@ impl Table {
         if readers.is_empty() {
             if self.order.len() > 2 * self.count + ORDER_SLACK {
                 let keys = &self.keys;
-                self.order.retain(|key| keys.get(key).is_some_and(|readers| !readers.is_empty()));
+                // The last of those that are there twice would be the right one, and costs another pass.
+                let mut seen = HashSet::new();
+                self.order
+                    .retain(|key| keys.get(key).is_some_and(|readers| !readers.is_empty()) && seen.insert(key.clone()));
             }
             self.order.push_back(key.clone());
         }
         self.keys.entry(key.clone()).or_default().insert(client);
-        if self.count <= keys_max && self.bytes <= BYTES_MAX {
-            return None;
+        let mut forgotten = Vec::new();
+        for _ in 0..self.order.len() {
+            if self.count <= keys_max && self.bytes <= BYTES_MAX {
+                break;
+            }
+            let Some(oldest) = self.order.pop_front() else { break };
+            if oldest == *key {
+                self.order.push_back(oldest);
+                continue;
+            }
+            let readers = self.readers_of_forgotten(&oldest);
+            if !readers.is_empty() {
+                forgotten.push((oldest, readers));
+            }
         }
-        let keys = &self.keys;
-        let oldest = std::iter::from_fn(|| self.order.pop_front()).find(|key| keys.contains_key(key))?;
-        if oldest == *key {
-            self.order.push_back(oldest);
-            return None;
-        }
-        Some(oldest)
+        forgotten
     }
 
     /// A client has not kept the value of `key`.
@@ -226,11 +241,11 @@ mod unit {
     fn past_the_limit_the_oldest_key_has_to_go() {
         let mut table = Table::default();
         let client = table.join(Scope::Read);
-        assert_eq!(table.remember(client, &name("a"), 2), None);
-        assert_eq!(table.remember(client, &name("b"), 2), None);
+        assert_eq!(table.remember(client, &name("a"), 2), []);
+        assert_eq!(table.remember(client, &name("b"), 2), []);
         table.changed(&[b"a"], |_, _| {});
-        assert_eq!(table.remember(client, &name("c"), 2), None);
-        assert_eq!(table.remember(client, &name("d"), 2), Some(name("b")));
+        assert_eq!(table.remember(client, &name("c"), 2), []);
+        assert_eq!(table.remember(client, &name("d"), 2), [(name("b"), [client].into())]);
         for number in 0..10_000 {
             table.remember(client, &name(&number.to_string()), KEYS_MAX);
             table.changed(&[number.to_string().as_bytes()], |_, _| {});

@@ -13,7 +13,7 @@ use weir_upstream::{LossCause, NOBODY, Refusal, SubscriptionLane, SubscriptionSe
 
 use super::{
     line::{Heard, hear, request},
-    table::{KEYS_MAX, Table},
+    table::{Forgotten, KEY_BYTES_MAX, KEYS_MAX, Table},
     terms::Scope,
 };
 use crate::{
@@ -191,26 +191,27 @@ impl Tracker {
             return false;
         }
         if remembers {
+            if keys.iter().any(|(key, _)| key.len() > KEY_BYTES_MAX) {
+                return false;
+            }
             for (key, _) in keys {
-                let oldest = self.table.borrow_mut().remember(client, key, KEYS_MAX);
-                if let Some(oldest) = oldest {
-                    self.defer(oldest);
+                let forgotten = self.table.borrow_mut().remember(client, key, KEYS_MAX);
+                if !forgotten.is_empty() {
+                    self.defer(forgotten);
                 }
             }
         }
         true
     }
 
-    /// A key is forgotten for want of room. Not at once: the session that reads is in the middle of it.
-    fn defer(&self, key: Name) {
+    /// Keys are forgotten for want of room. Not at once: the session that reads is in the middle of it.
+    fn defer(&self, forgotten: Vec<Forgotten>) {
         let me = self.me.clone();
         weir_engine::spawn(async move {
-            if let Some(tracker) = me.upgrade() {
-                let clients = tracker.clients.borrow();
-                for reader in tracker.table.borrow_mut().readers_of_forgotten(&key) {
-                    if let Some(Some(connection)) = clients.get(reader) {
-                        connection.on_changed(&[&key]);
-                    }
+            let Some(tracker) = me.upgrade() else { return };
+            for (key, readers) in forgotten {
+                for reader in readers {
+                    tracker.with_client(reader, |connection| connection.on_changed(&[&key]));
                 }
             }
         })

@@ -218,7 +218,9 @@ impl Play {
             _ => self.lose_or_connect(),
         }
         let evicted: Vec<_> = self.common.evicted.borrow_mut().drain(..).collect();
-        evicted.iter().for_each(|key| self.tell(&[key]));
+        for (key, places) in evicted {
+            self.tell_all_of(places.into_iter().map(|place| (place, vec![key.to_vec()])).collect());
+        }
         self.check();
     }
 
@@ -398,6 +400,10 @@ impl Play {
         self.common.table.borrow_mut().changed(keys, |place, keys| {
             told.push((place, keys.iter().map(|key| key.to_vec()).collect::<Vec<_>>()));
         });
+        self.tell_all_of(told);
+    }
+
+    fn tell_all_of(&mut self, told: Vec<(usize, Vec<Vec<u8>>)>) {
         for (place, keys) in told {
             let Some(at) = self.clients.iter().position(|client| client.io.place.get() == Some(place)) else {
                 continue;

@@ -17,7 +17,10 @@ use crate::{
     lane::{LaneKey, ServerInfo},
     pin::PinReason,
     pubsub::{Kind, Name},
-    tracking::{Scope, table::Table},
+    tracking::{
+        Scope,
+        table::{Forgotten, Table},
+    },
 };
 
 /// Keys that a client is told of in place of another one; `None`: all.
@@ -31,8 +34,8 @@ pub(super) struct Common {
     pub(super) is_live: Cell<bool>,
     /// Keys remembered at most.
     pub(super) keys_max: Cell<usize>,
-    /// Keys that had to be forgotten for want of room.
-    pub(super) evicted: RefCell<Vec<Name>>,
+    /// Keys that had to be forgotten for want of room, and whose.
+    pub(super) evicted: RefCell<Vec<Forgotten>>,
     /// Invalidations on their way to other clients.
     pub(super) posted: RefCell<Vec<Posted>>,
     pub(super) entries: RefCell<Vec<Arc<ConnectionEntry>>>,
