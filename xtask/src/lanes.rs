@@ -43,7 +43,8 @@ const LANES: &[Lane] = &[
     Lane {
         name: "unit",
         about: "unit, property and simulation tests of every crate",
-        needs: &[],
+        // The synthetic server is compared with the real one.
+        needs: &[Part::Servers],
         body: unit,
         beside: false,
     },
