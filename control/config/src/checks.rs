@@ -168,7 +168,14 @@ impl Lowest<'_> {
 }
 
 /// Reports an error at a value.
-fn error_at<T>(at: &At<T>, path: &str, key: &str, what: &str, help: impl Into<String>, reader: &mut Reader<'_>) {
+pub(crate) fn error_at<T>(
+    at: &At<T>,
+    path: &str,
+    key: &str,
+    what: &str,
+    help: impl Into<String>,
+    reader: &mut Reader<'_>,
+) {
     let path = format!("{path}.{key}");
     let message = format!("`{path}` {what}");
     reader.problems.error(&at.span, &path, message, help);

@@ -205,7 +205,7 @@ text_value!(Net, "a network", "10.0.0.0/8", |text| text.parse::<Self>().map_err(
 });
 
 /// Protocols of the design that this build does not terminate.
-const PROTOCOLS_TO_COME: [&str; 8] = ["postgres", "mongodb", "http", "ai", "flags", "tcp", "udp", "quic"];
+const PROTOCOLS_TO_COME: [&str; 7] = ["postgres", "mongodb", "ai", "flags", "tcp", "udp", "quic"];
 
 impl Value for Protocol {
     fn shape() -> Shape {

@@ -10,6 +10,7 @@ use weir_redis::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, CacheSettings, 
 
 use crate::checks::{Lowest, error_at, is_public, knee, table_header, tls, users};
 use crate::document::At;
+use crate::http;
 use crate::reader::Reader;
 use crate::sections::{FileSection, ListenerRedisSection, ListenerSection, UpstreamSection};
 use crate::snapshot::{Listener, ListenerProtocol};
@@ -72,6 +73,7 @@ fn listener(
     };
     let protocol = match settings.protocol {
         Protocol::Redis => ListenerProtocol::Redis(Arc::new(redis)),
+        Protocol::Http => ListenerProtocol::Http(Arc::new(http::listener(&section.http))),
     };
     let upstream = Arc::clone(&section.upstream.as_ref()?.value.0);
     Some(Listener { settings: Arc::new(settings), protocol, upstream, knee })
