@@ -76,10 +76,10 @@ fn every_example_checks_clean() {
 fn secrets_and_tls_files_reach_the_settings() {
     let snapshot = loaded("redis-full.toml");
     let listener = snapshot.listener("cache").expect("the listener");
-    let ListenerProtocol::Redis(redis) = &listener.protocol;
+    let ListenerProtocol::Redis(redis) = &listener.protocol else { panic!("a Redis listener") };
     assert_eq!(redis.password.as_ref().map(|one| one.expose()), Some(&b"canary-client"[..]));
     let upstream = snapshot.upstream(&listener.upstream).expect("the upstream");
-    let UpstreamProtocol::Redis(redis) = &upstream.protocol;
+    let UpstreamProtocol::Redis(redis) = &upstream.protocol else { panic!("a Redis upstream") };
     assert_eq!(redis.password.as_ref().map(|one| one.expose()), Some(&b"from a file"[..]));
     assert!(listener.settings.tls.as_ref().is_some_and(|tls| tls.cert_file.is_absolute()));
     let shown = format!("{snapshot:?} {}", redacted(&snapshot));

@@ -7,7 +7,6 @@ use std::{
     rc::Rc,
     sync::atomic::Ordering::Relaxed,
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use weir_base::{
@@ -102,7 +101,7 @@ async fn linger(mut stream: Stream) {
     let rest = async { while let Ok(Some(_)) = stream.reader.receive().await {} };
     // A client that does not close in time has had its chance.
     let _ = weir_engine::timeout(LINGER_TIMEOUT, rest).await;
-    stream.close(Duration::ZERO).await;
+    stream.close(LINGER_TIMEOUT).await;
 }
 
 /// One request after the other; gives why there is none any more.

@@ -191,7 +191,7 @@ impl Connection {
         for (index, (address, health, breaker)) in upstream.endpoint_states().into_iter().enumerate() {
             let _ = write!(out, "endpoint_{index}:address={address},health={health},breaker={breaker}\r\n");
         }
-        let keys = if with_keys { core.insight.hot_keys(turn::now()) } else { Vec::new() };
+        let keys = if with_keys { self.service.own.insight.hot_keys(turn::now()) } else { Vec::new() };
         for (index, hot) in keys.iter().take(HOT_KEYS_TOLD).enumerate() {
             // The key comes last: it may have any of the signs in front of it.
             let (rate, space) = (hot.per_second, &hot.key.keyspace);
