@@ -12,6 +12,6 @@
 
 pub mod cookie;
 pub mod host;
-mod percent;
 pub mod path;
+mod percent;
 pub mod query;

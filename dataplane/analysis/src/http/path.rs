@@ -178,12 +178,14 @@ const fn is_allowed(byte: u8) -> bool {
 /// Appends a segment of the source, its escapes in their one form.
 fn write_segment(output: &mut Output<'_>, segment: Range<usize>, rules: &PathRules) -> Result<(), PathError> {
     let source = output.source;
-    let mut at = segment.start;
+    let (mut at, mut run) = (segment.start, segment.start);
     while at < segment.end {
         match source[at] {
             b'%' => {
+                output.push(run..at);
                 write_escape(output, at, rules)?;
                 at += 3;
+                run = at;
                 continue;
             }
             b'\\' => refuse(rules.backslash, PathError::Backslash)?,
@@ -191,9 +193,9 @@ fn write_segment(output: &mut Output<'_>, segment: Range<usize>, rules: &PathRul
             byte if is_allowed(byte) => {}
             _ => return Err(PathError::Character),
         }
-        output.push(at..at + 1);
         at += 1;
     }
+    output.push(run..segment.end);
     Ok(())
 }
 
@@ -268,6 +270,8 @@ impl<'a> Output<'a> {
     /// Appends a part of the source.
     fn push(&mut self, range: Range<usize>) {
         match &mut self.owned {
+            // An empty part must not be what makes a copy necessary.
+            _ if range.is_empty() => {}
             Some(owned) => owned.extend_from_slice(&self.source[range]),
             None if range.start == self.kept => self.kept = range.end,
             None => self.push_bytes(&self.source[range]),
@@ -411,9 +415,13 @@ mod tests {
     #[test]
     fn slashes_stay_where_they_are_not_merged() {
         let rules = PathRules { merge_slashes: false, ..PathRules::default() };
-        for (path, expected) in
-            [("//a//b//", "//a//b//"), ("/a//../b", "/a/b"), ("//..", "/"), ("/a/.//b", "/a//b"), ("/a//%2e/b", "/a//b")]
-        {
+        for (path, expected) in [
+            ("//a//b//", "//a//b//"),
+            ("/a//../b", "/a/b"),
+            ("//..", "/"),
+            ("/a/.//b", "/a//b"),
+            ("/a//%2e/b", "/a//b"),
+        ] {
             assert_eq!(normalise(path.as_bytes(), &rules).as_deref(), Ok(expected.as_bytes()), "{path}");
         }
         assert_eq!(normalise(b"//../..", &rules), Err(PathError::AboveRoot));
@@ -421,7 +429,17 @@ mod tests {
 
     #[test]
     fn nothing_is_copied_while_nothing_changes() {
-        for path in ["/", "/a/b.c/d_e", "/.well-known/acme", "/a%20b/%C3%A9", "/a;v=1/b", "/a/..b/", "/a/b/..", "/a/."] {
+        for path in [
+            "/",
+            "/a/b.c/d_e",
+            "/.well-known/acme",
+            "/a%20b/%C3%A9",
+            "/a;v=1/b",
+            "/a/..b/",
+            "/a/b/..",
+            "/a/b/../",
+            "/a/.",
+        ] {
             let form = normalise(path.as_bytes(), &PathRules::default()).expect(path);
             assert!(matches!(form, Cow::Borrowed(_)), "{path}");
         }

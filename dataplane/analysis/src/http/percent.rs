@@ -3,7 +3,7 @@
 /// The byte that the escape at the start of `bytes` stands for; `None` if that is no escape.
 pub(super) fn escaped(bytes: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = bytes else { return None };
-    Some(digit(*high)? << 4 | digit(*low)?)
+    Some((digit(*high)? << 4) | digit(*low)?)
 }
 
 fn digit(hex: u8) -> Option<u8> {

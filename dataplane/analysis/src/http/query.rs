@@ -19,19 +19,16 @@ impl<'a> Encoded<'a> {
 
     /// Decoded, `+` as a space. Allocates only if there is something to decode.
     pub fn decoded(self) -> Cow<'a, [u8]> {
-        match self.0.iter().any(|byte| matches!(byte, b'%' | b'+')) {
-            false => Cow::Borrowed(self.0),
-            true => Cow::Owned(self.bytes().collect()),
-        }
+        if self.is_encoded() { Cow::Owned(self.bytes().collect()) } else { Cow::Borrowed(self.0) }
     }
 
     /// Whether it says `plain` when decoded. Allocates nothing.
     pub fn is(self, plain: &[u8]) -> bool {
         // Decoding never makes it longer.
-        plain.len() <= self.0.len() && (self.0 == plain && !self.needs_decoding() || self.bytes().eq(plain.iter().copied()))
+        plain.len() <= self.0.len() && self.bytes().eq(plain.iter().copied())
     }
 
-    fn needs_decoding(self) -> bool {
+    fn is_encoded(self) -> bool {
         self.0.iter().any(|byte| matches!(byte, b'%' | b'+'))
     }
 
