@@ -93,9 +93,9 @@ impl PathRewrite {
     /// # Errors
     /// It is none.
     pub fn full(replacement: &str, rules: &PathRules) -> Result<Self, RouteError> {
-        let path = checked(format!("/{}", replacement.trim_start_matches('/')).into_bytes(), rules)
+        let path = checked(with_one_slash(replacement.into()), rules)
             .map_err(|_| RouteError::Replacement(replacement.to_owned()))?;
-        Ok(Self { kind: Kind::Full(path.into()), rules: rules.clone() })
+        Ok(Self { kind: Kind::Full(with_one_slash(path).into()), rules: rules.clone() })
     }
 
     /// Every match of `pattern`, anywhere in the path, becomes `replacement` (as Envoy and Traefik have it). `$1` and
@@ -125,7 +125,8 @@ impl PathRewrite {
                 None => return Ok(Cow::Borrowed(path)),
             },
         };
-        checked(with_one_slash(made), &self.rules).map(Cow::Owned)
+        // Twice: where slashes are not merged, `/.//x` becomes `//x`, which in a Location would be a host.
+        checked(with_one_slash(made), &self.rules).map(with_one_slash).map(Cow::Owned)
     }
 }
 
