@@ -5,6 +5,7 @@
 mod binds;
 mod knee;
 mod listener;
+mod route;
 mod tls;
 mod upstream;
 mod users;
@@ -40,7 +41,8 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     binds::check(&file, reader);
     let limits = limits(&file.limits, reader);
     let mut upstreams = upstream::upstreams(&file, reader);
-    let listeners = listener::listeners(&file, &limits, reader);
+    let routes = route::all(&file, reader);
+    let listeners = listener::listeners(&file, &routes, &limits, reader);
     users::give_logins(&listeners, &mut upstreams);
     Snapshot {
         generation: 0,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weir_http::{
     HttpProbe,
+    routes::Routes,
     settings::{self as http, ForwardedFields, HttpListenerSettings},
 };
 use weir_upstream::Balance;
@@ -62,8 +63,9 @@ section! {
 }
 
 /// Settings of a listener.
-pub(crate) fn listener(section: &ListenerHttpSection) -> HttpListenerSettings {
+pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes) -> HttpListenerSettings {
     HttpListenerSettings {
+        routes: Arc::new(routes),
         keep_alive_timeout: section.keep_alive_timeout.value.0,
         response_timeout: section.response_timeout.value.0,
         body_idle_timeout: section.body_idle_timeout.value.0,

@@ -40,6 +40,7 @@ mod numbers;
 mod pem;
 mod reader;
 mod reference;
+mod route;
 mod rules;
 mod schema;
 mod secret;

@@ -23,6 +23,7 @@ use crate::insight::{KeysSection, SlowLogSection};
 use crate::knee::KneeFile;
 use crate::numbers::{Period, Ratio};
 use crate::pem::{Certificates, PemFile, PrivateKey};
+use crate::route::RouteSection;
 use crate::rules::{Rules, UsersFile};
 use crate::secret::SecretRef;
 use crate::section::section;
@@ -57,6 +58,8 @@ section! {
         tables listener: ListenerSection;
         /// Where their requests go.
         tables upstream: UpstreamSection;
+        /// Which requests of HTTP listeners go elsewhere.
+        tables route: RouteSection;
     }
 }
 

@@ -98,7 +98,7 @@ pub struct AdminSettings {
 }
 
 /// One listener: what every protocol has, what its own has, and where its requests go.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Listener {
     /// What every protocol has.
     pub settings: Arc<ListenerSettings>,
@@ -152,7 +152,7 @@ impl KneeAction {
 }
 
 /// Settings of one protocol, towards clients.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum ListenerProtocol {
     /// `protocol = "redis"`.
     Redis(Arc<RedisListenerSettings>),

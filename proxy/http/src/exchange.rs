@@ -1,28 +1,25 @@
 //! One request and its answer.
 
-use std::{future::poll_fn, pin::pin, task::Poll};
+use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use weir_base::{
-    error::Culprit,
     limits,
     time::{Time, turn},
 };
-use weir_engine::{Deadline, Output, Reader, Stream};
-use weir_http_codec::{
-    BodyDecoder, BodyLength, BodyLimits, HeadLimits, Known, RequestHead, ResponseHead, ResponseParser, Version, encode,
-    strip_hop_by_hop, token,
-};
+use weir_engine::{Deadline, Stream};
+use weir_http_codec::{BodyDecoder, BodyLength, BodyLimits, Known, RequestHead, Version, encode, token};
 use weir_telemetry::log::AccessRecord;
 use weir_upstream::{ExclusiveLane, LossCause};
 
 use crate::{
+    answer::Answer,
     connection::Connection,
-    forward,
     input::Input,
     metrics::Timing,
     refusal::Refusal,
-    relay::{Broken, Flow, Framing, framing_of, receive},
-    settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT, HttpListenerSettings, INTERIM_RESPONSES_MAX},
+    relay::{Broken, Flow, framing_of, receive},
+    routing::{Local, Routed, route},
+    settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT, HttpListenerSettings},
 };
 
 /// What happens to the connection after an exchange.
@@ -34,16 +31,16 @@ pub(crate) enum After {
 }
 
 /// What of a request decides on how it is answered, once its head has been made ready to go on.
-struct Asked {
-    arrived: Time,
-    method: &'static str,
-    is_head: bool,
-    is_safe_to_repeat: bool,
-    version: Version,
-    is_persistent: bool,
-    expects_continue: bool,
-    wants_trailers: bool,
-    body: BodyLength,
+pub(crate) struct Asked {
+    pub(crate) arrived: Time,
+    pub(crate) method: &'static str,
+    pub(crate) is_head: bool,
+    pub(crate) is_safe_to_repeat: bool,
+    pub(crate) version: Version,
+    pub(crate) is_persistent: bool,
+    pub(crate) expects_continue: bool,
+    pub(crate) wants_trailers: bool,
+    pub(crate) body: BodyLength,
 }
 
 impl Asked {
@@ -79,7 +76,7 @@ fn method_name(method: &[u8]) -> &'static str {
 }
 
 /// How an attempt to have a request answered ended.
-enum Ended {
+pub(crate) enum Ended {
     /// The client has the whole answer.
     Answered {
         status: u16,
@@ -96,7 +93,7 @@ enum Ended {
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Failure {
+pub(crate) enum Failure {
     /// The origin closed before it said anything.
     Silent,
     /// The origin did not answer as it should.
@@ -127,10 +124,12 @@ pub(crate) async fn run(
         return refuse(connection, stream, input, &asked, deadline, Refusal::GRPC_NEEDS_HTTP2).await;
     }
     let settings = service.http();
-    let host = head.authority().to_vec();
-    forward::request(head, settings.forwarded, connection.peer, connection.is_tls);
-
-    let upstream = service.upstream();
+    let routing = service.routing();
+    let routed = match route(connection, &routing, head, &asked) {
+        Ok(routed) => routed,
+        Err(answer) => return answer_locally(connection, stream, input, &asked, deadline, answer).await,
+    };
+    let Routed { action, upstream, host, .. } = &routed;
     let mut avoid = None;
     let mut decoder = BodyDecoder::new(asked.body);
     loop {
@@ -141,11 +140,13 @@ pub(crate) async fn run(
                 return refuse(connection, stream, input, &asked, deadline, refusal).await;
             }
         };
-        lane.stream().output.with(|into| encode::request(head, &host, asked.body, into));
+        lane.stream().output.with(|into| encode::request(head, host, asked.body, into));
         let mut attempt = Attempt {
             connection,
             asked: &asked,
             settings: &settings,
+            routed: &routed,
+            response_timeout: action.response_timeout.unwrap_or(settings.response_timeout),
             deadline,
             decoder: &mut decoder,
             sent: turn::now(),
@@ -204,6 +205,28 @@ pub(crate) async fn run(
     }
 }
 
+/// Answers without an origin, in the words of the configuration or the gateway's own.
+async fn answer_locally(
+    connection: &Connection,
+    stream: &mut Stream,
+    input: &mut Input,
+    asked: &Asked,
+    deadline: &Deadline,
+    answer: Local,
+) -> After {
+    let (response, fields) = match answer {
+        Local::Refused(refusal) => return refuse(connection, stream, input, asked, deadline, refusal).await,
+        Local::Direct(response, fields) => (response, fields),
+    };
+    let closes = connection.closes_after(asked, stream);
+    stream.output.with(|into| response.write(&fields, asked.is_head, closes, into));
+    connection.answered(asked, response.status, None, "", "ok");
+    if closes {
+        return After::Close("answered");
+    }
+    after_body(connection, stream, input, &mut BodyDecoder::new(asked.body), deadline).await
+}
+
 fn is_grpc(content_type: &[u8]) -> bool {
     content_type.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
 }
@@ -217,13 +240,7 @@ async fn refuse(
     deadline: &Deadline,
     refusal: Refusal,
 ) -> After {
-    let is_little = matches!(asked.body, BodyLength::Exact(length) if length <= DISCARD_BYTES_MAX);
-    let closes = refusal.closes
-        || !asked.is_persistent
-        || !is_little
-        || asked.expects_continue
-        || connection.is_draining()
-        || stream.output.is_closed();
+    let closes = refusal.closes || connection.closes_after(asked, stream);
     let chance = connection.service.chance();
     stream.output.with(|into| refusal.write(asked.is_head, closes, chance, into));
     connection.answered(asked, refusal.status, None, "", refusal.reason);
@@ -270,6 +287,13 @@ async fn after_body(
 }
 
 impl Connection {
+    /// An answer without an origin is the last one here: what is left of the request is much, or not known.
+    fn closes_after(&self, asked: &Asked, stream: &Stream) -> bool {
+        let is_little = matches!(asked.body, BodyLength::Exact(length) if length <= DISCARD_BYTES_MAX);
+        let is_over = !asked.is_persistent || self.is_draining() || stream.output.is_closed();
+        is_over || !is_little || asked.expects_continue
+    }
+
     /// Counts an answer, and logs it if it was chosen.
     fn answered(&self, asked: &Asked, status: u16, sent: Option<Time>, upstream: &str, outcome: &'static str) {
         let flushed = Time::now();
@@ -298,6 +322,8 @@ struct Attempt<'a> {
     connection: &'a Connection,
     asked: &'a Asked,
     settings: &'a HttpListenerSettings,
+    routed: &'a Routed<'a>,
+    response_timeout: Duration,
     /// Of the client's side.
     deadline: &'a Deadline,
     /// Of the request's body.
@@ -317,13 +343,14 @@ impl Attempt<'_> {
             asked: self.asked,
             connection: self.connection,
             settings: self.settings,
+            routed: self.routed,
             client: &client,
             deadline: &origin_deadline,
             is_begun: false,
             received: 0,
         };
         let ended = if self.is_upload_done {
-            origin_deadline.set(turn::now().saturating_add(self.settings.response_timeout));
+            origin_deadline.set(turn::now().saturating_add(self.response_timeout));
             let mut download = pin!(answer.run(&mut origin.reader));
             let mut is_watched = input.bytes().is_empty();
             poll_fn(|context| {
@@ -373,7 +400,7 @@ impl Attempt<'_> {
                             Ok(()) => {
                                 self.is_upload_done = true;
                                 self.sent = turn::now();
-                                origin_deadline.set(turn::now().saturating_add(self.settings.response_timeout));
+                                origin_deadline.set(turn::now().saturating_add(self.response_timeout));
                             }
                             // The origin may have said why before it stopped reading.
                             Err(Broken::Untaken) => {}
@@ -407,7 +434,7 @@ impl Failure {
         }
     }
 
-    fn of_origin(broken: Broken) -> Self {
+    pub(crate) fn of_origin(broken: Broken) -> Self {
         match broken {
             Broken::Malformed(_) => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
             Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
@@ -423,136 +450,6 @@ impl Failure {
             Self::ClientGone => "client_reset",
         }
     }
-}
-
-/// What comes back.
-struct Answer<'a> {
-    asked: &'a Asked,
-    connection: &'a Connection,
-    settings: &'a HttpListenerSettings,
-    client: &'a Output,
-    /// Of the origin's side.
-    deadline: &'a Deadline,
-    /// The client has something of the final answer.
-    is_begun: bool,
-    received: u64,
-}
-
-impl Answer<'_> {
-    async fn run(&mut self, reader: &mut Reader) -> Ended {
-        let (mut input, mut parser) = (Input::default(), ResponseParser::new());
-        let mut interim = 0;
-        let mut head = loop {
-            let head = match self.head(reader, &mut input, &mut parser).await {
-                Ok(head) => head,
-                Err(failure) => return Ended::Failed(failure),
-            };
-            if !head.is_interim() {
-                break head;
-            }
-            interim += 1;
-            // It has nothing to switch to that it was asked for.
-            if interim > INTERIM_RESPONSES_MAX || head.status() == 101 {
-                return Ended::Failed(Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation));
-            }
-            self.pass_interim(head);
-        };
-        let length = head.body(self.asked.is_head);
-        let is_persistent = head.is_persistent();
-        let framing = self.pass_head(&mut head, length);
-        let mut decoder = BodyDecoder::new(length);
-        let mut flow = Flow {
-            reader,
-            input: &mut input,
-            output: self.client,
-            decoder: &mut decoder,
-            framing: framing.body,
-            deadline: self.deadline,
-            idle_timeout: self.settings.body_idle_timeout,
-            received: 0,
-        };
-        let passed = flow.run().await;
-        self.received += flow.received;
-        if let Err(broken) = passed {
-            return Ended::Failed(Failure::of_origin(broken));
-        }
-        // Bytes behind the answer belong to nobody: on this connection nothing can be trusted any more.
-        let is_clean = input.bytes().is_empty() && !input.is_ended() && length != BodyLength::UntilClose;
-        Ended::Answered { status: head.status(), keeps_client: framing.keeps, keeps_lane: is_persistent && is_clean }
-    }
-
-    async fn head(
-        &mut self,
-        reader: &mut Reader,
-        input: &mut Input,
-        parser: &mut ResponseParser,
-    ) -> Result<ResponseHead, Failure> {
-        let malformed = Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);
-        loop {
-            match parser.parse(input.bytes(), &HeadLimits::default()) {
-                Ok(Some(used)) => {
-                    input.spend(used);
-                    return Ok(parser.take());
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    self.connection.service.metrics.violation(&error.violation(Culprit::Upstream));
-                    return Err(malformed);
-                }
-            }
-            let has_some = !input.bytes().is_empty();
-            input.keep();
-            match receive(reader, input, self.deadline).await {
-                Some(Ok(count)) if count > 0 => self.received += count as u64,
-                Some(_) if has_some || self.received > 0 => {
-                    return Err(Failure::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed));
-                }
-                Some(_) => return Err(Failure::Silent),
-                None => return Err(Failure::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout)),
-            }
-        }
-    }
-
-    fn pass_interim(&self, mut head: ResponseHead) {
-        if self.asked.version == Version::Http10 {
-            return;
-        }
-        strip_hop_by_hop(&mut head.fields);
-        self.client.with(|into| {
-            encode::response(&head, into);
-            encode::end_of_head(into);
-        });
-    }
-
-    /// Appends the final head.
-    fn pass_head(&mut self, head: &mut ResponseHead, length: BodyLength) -> Passed {
-        self.is_begun = true;
-        strip_hop_by_hop(&mut head.fields);
-        let has_chunks = self.asked.version.has_chunks();
-        let body = framing_of(length, has_chunks, self.asked.wants_trailers);
-        let is_framed = matches!(length, BodyLength::Exact(_)) || body != Framing::Plain;
-        let keeps = is_framed && self.asked.is_persistent && !self.connection.is_draining();
-        self.client.with(|into| {
-            encode::response(head, into);
-            if body != Framing::Plain {
-                encode::framing(BodyLength::Chunked, into);
-            }
-            match (keeps, self.asked.version) {
-                (false, _) => encode::field(b"Connection", b"close", into),
-                (true, Version::Http10) => encode::field(b"Connection", b"keep-alive", into),
-                (true, _) => {}
-            }
-            encode::end_of_head(into);
-        });
-        Passed { body, keeps }
-    }
-}
-
-/// How an answer goes on behind its head.
-struct Passed {
-    body: Framing,
-    /// The connection may bring another request.
-    keeps: bool,
 }
 
 const _: () = assert!(DISCARD_BYTES_MAX <= limits::WRITE_HIGH_WATER_BYTES);

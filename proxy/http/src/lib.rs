@@ -9,7 +9,9 @@
 //! | `service` | one listener on one worker: settings, upstream, connections |
 //! | `connection` | one client connection: heads in, one exchange after the other, its deadlines and its end |
 //! | `input` | bytes of a connection that are received and not spent yet |
-//! | `exchange` | one request and its answer |
+//! | `exchange` / `answer` | one request; what comes back |
+//! | `routing` | from a request to its route |
+//! | `facts` / `routes` | what a request tells the routes / what they do with it |
 //! | `forward` | what the gateway changes in a head |
 //! | `relay` | bodies, both ways at once |
 //! | `refusal` | every way to say no, in HTTP's words |
@@ -18,14 +20,18 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod connection;
 mod exchange;
+mod facts;
 mod forward;
 mod input;
 mod metrics;
 mod probe;
 mod refusal;
 mod relay;
+pub mod routes;
+mod routing;
 mod service;
 pub mod settings;
 

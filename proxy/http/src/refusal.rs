@@ -29,6 +29,14 @@ impl Refusal {
         Self { closes: true, ..self }
     }
 
+    /// The path could be read in two ways.
+    pub(crate) const PATH: Self = Self::new(400, "path", "ambiguous or malformed path");
+    /// The host is none.
+    pub(crate) const HOST: Self = Self::new(400, "host", "malformed host");
+    /// A rewrite of the configuration makes no path of this one.
+    pub(crate) const REWRITE: Self = Self::new(400, "rewrite", "the path cannot be rewritten");
+    /// No route takes it.
+    pub(crate) const NO_ROUTE: Self = Self::new(404, "no_route", "no route for this request");
     /// As many exchanges are under way as may be.
     pub(crate) const IN_FLIGHT: Self = Self::new(503, "in_flight", "the gateway is at its limit of requests");
     /// The head took longer than its deadline.

@@ -19,7 +19,15 @@ use weir_telemetry::{
 };
 use weir_upstream::ExclusiveUpstream;
 
-use crate::{connection::Connection, metrics::ListenerMetrics, settings::HttpListenerSettings};
+use crate::{connection::Connection, metrics::ListenerMetrics, routes::Routes, settings::HttpListenerSettings};
+
+/// Where requests of a listener go, on one worker.
+pub(crate) struct Routing {
+    /// This worker's own copy: regexes keep scratch memory.
+    pub(crate) routes: Routes,
+    /// In the order of [`Routes::upstreams`].
+    pub(crate) upstreams: Vec<Rc<ExclusiveUpstream>>,
+}
 
 /// One listener on one worker.
 pub struct Service {
@@ -28,7 +36,7 @@ pub struct Service {
     name: Arc<str>,
     listener: RefCell<Rc<ListenerSettings>>,
     http: RefCell<Rc<HttpListenerSettings>>,
-    upstream: RefCell<Rc<ExclusiveUpstream>>,
+    routing: RefCell<Rc<Routing>>,
     connections: RefCell<Slab<Weak<Connection>>>,
     drain: Cell<Drain>,
     sampler: RefCell<OncePerSecond>,
@@ -37,12 +45,12 @@ pub struct Service {
 }
 
 impl Service {
-    /// A listener with its settings and upstream.
+    /// A listener with its settings, and the upstreams of its routes in their order.
     pub fn new(
         core: CoreShare,
         listener: ListenerSettings,
         http: HttpListenerSettings,
-        upstream: Rc<ExclusiveUpstream>,
+        upstreams: Vec<Rc<ExclusiveUpstream>>,
     ) -> Rc<Self> {
         let mut rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
         Rc::new(Self {
@@ -50,8 +58,8 @@ impl Service {
             name: listener.name.clone(),
             access: RefCell::new(Share::new(listener.access_log_sample, rng.fork())),
             listener: RefCell::new(Rc::new(listener)),
+            routing: RefCell::new(routing(&http, upstreams)),
             http: RefCell::new(Rc::new(http)),
-            upstream: RefCell::new(upstream),
             connections: RefCell::default(),
             drain: Cell::new(Drain::Off),
             sampler: RefCell::new(OncePerSecond::new()),
@@ -61,11 +69,16 @@ impl Service {
     }
 
     /// New settings; they hold from the next request of each connection on.
-    pub fn update(&self, listener: ListenerSettings, http: HttpListenerSettings, upstream: Rc<ExclusiveUpstream>) {
+    pub fn update(
+        &self,
+        listener: ListenerSettings,
+        http: HttpListenerSettings,
+        upstreams: Vec<Rc<ExclusiveUpstream>>,
+    ) {
         *self.access.borrow_mut() = Share::new(listener.access_log_sample, self.rng.borrow_mut().fork());
         *self.listener.borrow_mut() = Rc::new(listener);
+        *self.routing.borrow_mut() = routing(&http, upstreams);
         *self.http.borrow_mut() = Rc::new(http);
-        *self.upstream.borrow_mut() = upstream;
     }
 
     /// Begins or hardens a drain: answers say that the connection ends, and those without a request end.
@@ -89,7 +102,7 @@ impl Service {
 
     /// An exchange may still use `upstream`.
     pub fn uses(&self, upstream: &Rc<ExclusiveUpstream>) -> bool {
-        Rc::ptr_eq(&self.upstream.borrow(), upstream)
+        self.routing.borrow().upstreams.iter().any(|own| Rc::ptr_eq(own, upstream))
     }
 
     /// Connections open on this worker.
@@ -110,8 +123,8 @@ impl Service {
         self.http.borrow().clone()
     }
 
-    pub(crate) fn upstream(&self) -> Rc<ExclusiveUpstream> {
-        self.upstream.borrow().clone()
+    pub(crate) fn routing(&self) -> Rc<Routing> {
+        self.routing.borrow().clone()
     }
 
     pub(crate) fn drain_state(&self) -> Drain {
@@ -159,6 +172,10 @@ impl Service {
             }));
         }
     }
+}
+
+fn routing(http: &HttpListenerSettings, upstreams: Vec<Rc<ExclusiveUpstream>>) -> Rc<Routing> {
+    Rc::new(Routing { routes: (*http.routes).clone(), upstreams })
 }
 
 /// A place in the list of a service's connections.

@@ -1,6 +1,8 @@
 //! What an operator may choose. Plain data, already checked by whoever made it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use crate::routes::Routes;
 
 /// How long a client connection may stay without a request. Default 75 s, as nginx's `keepalive_timeout`: above the 60 s after
 /// which most balancers give up theirs, so that they and not the gateway close first.
@@ -52,8 +54,10 @@ impl ForwardedFields {
 }
 
 /// An HTTP listener.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct HttpListenerSettings {
+    /// Where requests go. Made anew whenever a file is read.
+    pub routes: Arc<Routes>,
     /// See [`KEEP_ALIVE_TIMEOUT`].
     pub keep_alive_timeout: Duration,
     /// See [`RESPONSE_TIMEOUT`].
@@ -64,9 +68,11 @@ pub struct HttpListenerSettings {
     pub forwarded: ForwardedFields,
 }
 
-impl Default for HttpListenerSettings {
-    fn default() -> Self {
+impl HttpListenerSettings {
+    /// Every default, with these routes.
+    pub fn new(routes: Arc<Routes>) -> Self {
         Self {
+            routes,
             keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
             response_timeout: RESPONSE_TIMEOUT,
             body_idle_timeout: BODY_IDLE_TIMEOUT,

@@ -5,4 +5,5 @@
 mod messages;
 mod origins;
 mod refusals;
+mod routes;
 mod service;

@@ -213,15 +213,14 @@ impl Core {
         let name = &listener.settings.name;
         let Some(listener_plan) = plan.listeners.get(name) else { return };
         let upstreams = self.upstreams.borrow();
-        let Some(slot) = upstreams.get(&listener.upstream) else { return };
         let mut doors = self.doors.borrow_mut();
         match doors.get(name) {
             Some(door) => {
                 door.update(listener_plan, listener.settings.clone());
-                update_service(&door.service, listener, &slot.upstream);
+                update_service(&door.service, listener, &upstreams);
             }
             None => {
-                let Some(service) = self.make_service(listener, listener_plan, &slot.upstream) else { return };
+                let Some(service) = self.make_service(listener, listener_plan, &upstreams) else { return };
                 doors.insert(name.clone(), Rc::new(Door::new(service, listener_plan, listener.settings.clone())));
             }
         }
@@ -231,8 +230,9 @@ impl Core {
         &self,
         listener: &weir_config::Listener,
         plan: &ListenerPlan,
-        upstream: &AnyUpstream,
+        upstreams: &HashMap<Arc<str>, UpstreamSlot>,
     ) -> Option<Serving> {
+        let UpstreamSlot { upstream, .. } = upstreams.get(&listener.upstream)?;
         let (settings, share) = ((*listener.settings).clone(), self.share.clone());
         match (&listener.protocol, upstream) {
             (ListenerProtocol::Redis(redis), AnyUpstream::Redis { upstream, .. }) => {
@@ -240,8 +240,9 @@ impl Core {
                 let (redis, users) = ((**redis).clone(), plan.share.clone());
                 Some(Serving::Redis(weir_redis::Service::new(shares, settings, redis, upstream.clone(), users)))
             }
-            (ListenerProtocol::Http(http), AnyUpstream::Http(upstream)) => {
-                Some(Serving::Http(weir_http::Service::new(share, settings, (**http).clone(), upstream.clone())))
+            (ListenerProtocol::Http(http), _) => {
+                let upstreams = http_upstreams(upstreams, http)?;
+                Some(Serving::Http(weir_http::Service::new(share, settings, (**http).clone(), upstreams)))
             }
             // The configuration has an upstream of the listener's protocol, or is refused.
             _ => None,
@@ -346,15 +347,30 @@ impl Core {
     }
 }
 
+/// The upstreams of an HTTP listener's routes, in their order.
+fn http_upstreams(
+    slots: &HashMap<Arc<str>, UpstreamSlot>,
+    http: &weir_http::settings::HttpListenerSettings,
+) -> Option<Vec<Rc<ExclusiveUpstream>>> {
+    let find = |name| match &slots.get(name)?.upstream {
+        AnyUpstream::Http(upstream) => Some(upstream.clone()),
+        AnyUpstream::Redis { .. } => None,
+    };
+    http.routes.upstreams.iter().map(find).collect()
+}
+
 /// New settings for a listener that stays.
-fn update_service(service: &Serving, listener: &weir_config::Listener, upstream: &AnyUpstream) {
+fn update_service(service: &Serving, listener: &weir_config::Listener, upstreams: &HashMap<Arc<str>, UpstreamSlot>) {
     let settings = (*listener.settings).clone();
+    let Some(UpstreamSlot { upstream, .. }) = upstreams.get(&listener.upstream) else { return };
     match (service, &listener.protocol, upstream) {
         (Serving::Redis(service), ListenerProtocol::Redis(redis), AnyUpstream::Redis { upstream, .. }) => {
             service.update(settings, (**redis).clone(), upstream.clone());
         }
-        (Serving::Http(service), ListenerProtocol::Http(http), AnyUpstream::Http(upstream)) => {
-            service.update(settings, (**http).clone(), upstream.clone());
+        (Serving::Http(service), ListenerProtocol::Http(http), _) => {
+            if let Some(upstreams) = http_upstreams(upstreams, http) {
+                service.update(settings, (**http).clone(), upstreams);
+            }
         }
         // A reload that changes the protocol of a listener is refused.
         _ => {}

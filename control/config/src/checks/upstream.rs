@@ -90,20 +90,22 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     Some(Upstream { settings: Arc::new(settings), protocol })
 }
 
-/// The protocol of the listeners that name this upstream.
+/// The protocol of the listeners and routes that name this upstream.
 fn protocol_of(file: &FileSection, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) -> Protocol {
     let Some(name) = &section.name else { return Protocol::Redis };
-    let names_it =
-        |listener: &&ListenerSection| listener.upstream.as_ref().is_some_and(|upstream| upstream.value == name.value);
-    let mut protocols = file.listener.iter().filter(names_it).filter_map(|listener| listener.protocol.as_ref());
+    let names_it = |listener: &&ListenerSection| {
+        listener.upstream.as_ref().is_some_and(|upstream| upstream.value == name.value)
+    };
+    let listeners = file.listener.iter().filter(names_it).filter_map(|listener| Some(listener.protocol.as_ref()?.value));
+    let routes = file.route.iter().filter(|route| route.upstreams().any(|upstream| upstream.value == name.value));
+    let mut protocols = listeners.chain(routes.map(|_| Protocol::Http));
     let Some(first) = protocols.next() else { return Protocol::Redis };
-    if let Some(other) = protocols.find(|other| other.value != first.value) {
-        let message =
-            format!("listeners of {} and of {} name the upstream \"{}\"", first.value, other.value, name.value);
+    if let Some(other) = protocols.find(|other| *other != first) {
+        let message = format!("both {first} and {other} name the upstream \"{}\"", name.value);
         let help = "give each protocol an upstream of its own".to_owned();
         reader.problems.error(&name.span, &format!("{path}.name"), message, help);
     }
-    first.value
+    first
 }
 
 fn warn_unused(file: &FileSection, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) {
@@ -115,7 +117,8 @@ fn warn_unused(file: &FileSection, section: &UpstreamSection, path: &str, reader
         Some(upstream) => upstream.value == name.value || !names.contains(&&upstream.value),
         None => true,
     };
-    if !file.listener.is_empty() && !file.listener.iter().any(is_explained) {
+    let is_routed = file.route.iter().any(|route| route.upstreams().any(|upstream| upstream.value == name.value));
+    if !file.listener.is_empty() && !is_routed && !file.listener.iter().any(is_explained) {
         let message = format!("no listener uses the upstream \"{}\"", name.value);
         let help = format!("add upstream = \"{}\" to a [[listener]], or remove it", name.value);
         reader.problems.warning(&name.span, &format!("{path}.name"), message, help);
