@@ -24,11 +24,14 @@ pub enum Act {
     Hang,
 }
 
+/// A request in words.
+pub type Words = Vec<Vec<u8>>;
+
 /// What a scripted server understands of its protocol.
 #[derive(Clone, Copy)]
 struct Dialect {
     /// The first complete request of a buffer, in words, and its length. No words: nothing to answer.
-    next: fn(&[u8]) -> Option<(Vec<Vec<u8>>, usize)>,
+    next: fn(&[u8]) -> Option<(Words, usize)>,
     /// What it answers whatever the script says.
     own: fn(&[Vec<u8>]) -> Option<Act>,
 }
@@ -223,7 +226,7 @@ fn hello(version: Option<&[u8]>) -> Vec<u8> {
 }
 
 /// The first complete command of a buffer and its length. A gateway only sends arrays of bulks.
-fn next_command(buffer: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+fn next_command(buffer: &[u8]) -> Option<(Words, usize)> {
     let length = crate::wire::reply_length(buffer)?;
     Some((crate::wire::bulk_array(&buffer[..length]), length))
 }

@@ -5,10 +5,11 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 use crate::deadline::WAIT;
+use crate::faulty::Words;
 use crate::stream::{Address, Stream};
 
 /// The first complete request of `buffer`: its head with the empty line, and what follows up to its end; and its length.
-pub(crate) fn next_request(buffer: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+pub(crate) fn next_request(buffer: &[u8]) -> Option<(Words, usize)> {
     let head = find(buffer, b"\r\n\r\n")? + 4;
     let body = body_length(&buffer[..head], &buffer[head..])?;
     Some((vec![buffer[..head].to_vec(), buffer[head..head + body].to_vec()], head + body))
@@ -21,11 +22,10 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 /// The value of a field in a head, if it is there.
 pub fn field(head: &[u8], name: &str) -> Option<String> {
     let text = String::from_utf8_lossy(head);
-    let line = text.lines().skip(1).find_map(|line| {
+    text.lines().skip(1).find_map(|line| {
         let (own, value) = line.split_once(':')?;
         own.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
-    });
-    line
+    })
 }
 
 /// Length of the body behind a head that tells it, once all of it is there. A chunked one is as long as its bytes on the wire.

@@ -154,7 +154,7 @@ impl ResponseParser {
             _ => return Err(WireError::Version),
         };
         let (code, reason) = match rest {
-            [code @ ..] if code.len() == 3 => (code, &b""[..]),
+            code if code.len() == 3 => (code, &b""[..]),
             [_, _, _, b' ', reason @ ..] => (&rest[..3], reason),
             _ => return Err(WireError::StatusLine),
         };

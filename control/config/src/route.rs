@@ -38,9 +38,9 @@ section! {
         /// Methods. Absent: all.
         optional methods: Vec<At<Word>>;
         /// What header fields must look like; all of them.
-        tables header: MatchSection;
+        tables header: HeaderMatchSection;
         /// What the query must look like; all of it. The first value of a name counts.
-        tables query: MatchSection;
+        tables query: QueryMatchSection;
         /// Between routes that ask equally much the lower number is tried first.
         default priority: u32 = PRIORITY => 0..=PRIORITY_MAX;
         /// Whether it is in force: `online`, or `offline` as if it were not there.
@@ -65,10 +65,9 @@ section! {
 }
 
 section! {
-    /// What a header field, or a value of the query, must look like. Lines of a field that comes more than once are one value,
-    /// joined by `, `.
-    pub(crate) struct MatchSection {
-        /// Of a header in any case; of the query as it is.
+    /// What a header field must look like. Lines of a field that comes more than once are one value, joined by `, `.
+    pub(crate) struct HeaderMatchSection {
+        /// In any case.
         required name: Word;
         /// How `value` is compared: `exact`, `prefix`, `suffix`, `contains`, `regex` (the whole value), or `present`, for which
         /// there is no value.
@@ -77,10 +76,24 @@ section! {
         optional value: Text;
         /// Compare without regard to case.
         default ignore_case: bool = false;
-        /// The condition holds if the comparison does not; of headers only.
+        /// The condition holds if the comparison does not.
         default negate: bool = false;
         /// With `negate`: a field that is not there counts as an empty one.
         default missing_as_empty: bool = false;
+    }
+}
+
+section! {
+    /// What a value of the query must look like.
+    pub(crate) struct QueryMatchSection {
+        /// As it is; case counts.
+        required name: Word;
+        /// As of headers.
+        default kind: Operator = Operator::Exact;
+        /// What it is compared with.
+        optional value: Text;
+        /// Compare without regard to case.
+        default ignore_case: bool = false;
     }
 }
 
@@ -181,8 +194,7 @@ impl Choice for RouteState {
 }
 
 impl Choice for ChangeKind {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("set", Self::Set), ("add", Self::Add), ("remove", Self::Remove)];
+    const WORDS: &'static [(&'static str, Self)] = &[("set", Self::Set), ("add", Self::Add), ("remove", Self::Remove)];
 }
 
 impl Choice for Labels {

@@ -38,7 +38,8 @@ impl<'a> Facts<'a> {
         let (host, port) = match head.authority() {
             b"" => (Cow::Borrowed(&b""[..]), None),
             authority => {
-                let authority = canonical(authority, &HostRules { strip_trailing_dot: true }).map_err(|_| Refusal::HOST)?;
+                let authority =
+                    canonical(authority, &HostRules { strip_trailing_dot: true }).map_err(|_| Refusal::HOST)?;
                 (authority.host, authority.port)
             }
         };

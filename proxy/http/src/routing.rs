@@ -90,7 +90,12 @@ impl Connection {
     }
 
     /// What variables stand for in a request that goes on.
-    pub(crate) fn known<'a>(&self, routed: &'a Routed<'a>, head: Option<&'a RequestHead>, asked: &Asked) -> Variables<'a> {
+    pub(crate) fn known<'a>(
+        &self,
+        routed: &'a Routed<'a>,
+        head: Option<&'a RequestHead>,
+        asked: &Asked,
+    ) -> Variables<'a> {
         Variables { upstream: &routed.upstream.settings().name, ..self.variables(routed.name, head, asked) }
     }
 }

@@ -151,7 +151,10 @@ pub const LABELS: &[(&str, &str)] = &[
     ("worker", "worker number, from 0"),
     ("driver", "`io_uring`, `io_uring_reduced`, `polling`"),
     ("command", "names in the command table, and `unknown`"),
-    ("class", "class of a command (`read`, `write`, `local`, …); of HTTP the method (`get`, `post`, …, `other`); for accept errors `connection`, `resource`, `fatal`"),
+    (
+        "class",
+        "class of a command (`read`, `write`, `local`, …); of HTTP the method (`get`, `post`, …, `other`); for accept errors `connection`, `resource`, `fatal`",
+    ),
     ("stage", "`parse`, `policy`, `lane_wait`, `encode`, `write`"),
     (
         "kind",

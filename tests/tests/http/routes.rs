@@ -8,7 +8,9 @@ use weir_tests::http::{HttpClient, Response};
 fn origin(name: &'static str) -> Faulty {
     Faulty::http(move |request| {
         let body = format!("{name}\n{}", String::from_utf8_lossy(&request[0]));
-        Act::Reply(format!("HTTP/1.1 200 OK\r\nServer: {name}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
+        Act::Reply(
+            format!("HTTP/1.1 200 OK\r\nServer: {name}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes(),
+        )
     })
 }
 
@@ -158,9 +160,14 @@ redirect = { status = 308, scheme = "https", host = "new.example", path_prefix =
     );
     let response = scene.ask("GET /old/a?b=c", "Host: outer.example\r\nX-Secret: s3\r\n");
     let text = response.text();
-    for line in
-        ["two\n", "GET /new/a?b=c HTTP/1.1\r\n", "Host: inner.example\r\n", "X-Client: ip=127.0.0.1 route=rewritten\r\n", "X-Copy: s3\r\n", "x-forwarded-host: outer.example\r\n"]
-    {
+    for line in [
+        "two\n",
+        "GET /new/a?b=c HTTP/1.1\r\n",
+        "Host: inner.example\r\n",
+        "X-Client: ip=127.0.0.1 route=rewritten\r\n",
+        "X-Copy: s3\r\n",
+        "x-forwarded-host: outer.example\r\n",
+    ] {
         assert!(text.contains(line), "{line:?} is not in {text}");
     }
     assert!(!text.contains("X-Missing") && !text.to_lowercase().contains("x-secret:"), "{text}");
@@ -196,7 +203,10 @@ fn a_wrong_route_is_refused_with_its_line_and_what_to_do() {
         std::fs::write(&file, format!("{head}{routes}")).expect("written");
         let output = std::process::Command::new(weir_tests::gateway::program()).arg("check").arg(&file).output();
         let output = output.expect("weir runs");
-        (output.status.success(), [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat())
+        (
+            output.status.success(),
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat(),
+        )
     };
     assert!(check("[[route]]\nname = \"a\"\npath_prefix = \"/x\"\nupstream = \"app\"\n").0);
     for (routes, words) in [
@@ -205,8 +215,14 @@ fn a_wrong_route_is_refused_with_its_line_and_what_to_do() {
         ("[[route]]\nname = \"a\"\nupstream = \"app\"\npath_regex = \"(\"\n", "is no regex"),
         ("[[route]]\nname = \"a\"\nupstream = \"app\"\npath = \"/a/../b\"\n", "write `/b`"),
         ("[[route]]\nname = \"a\"\nupstream = \"app\"\nhosts = [\"a:80\"]\n", "has a port"),
-        ("[[route]]\nname = \"a\"\nupstream = \"app\"\nrequest_header = [{ name = \"X\", value = \"%NOPE%\" }]\n", "NOPE"),
-        ("[[route]]\nname = \"a\"\nupstream = \"app\"\nrequest_header = [{ name = \"Host\", value = \"b\" }]\n", "rewrite.host"),
+        (
+            "[[route]]\nname = \"a\"\nupstream = \"app\"\nrequest_header = [{ name = \"X\", value = \"%NOPE%\" }]\n",
+            "NOPE",
+        ),
+        (
+            "[[route]]\nname = \"a\"\nupstream = \"app\"\nrequest_header = [{ name = \"Host\", value = \"b\" }]\n",
+            "rewrite.host",
+        ),
         ("[[route]]\nname = \"a\"\nupstream = \"app\"\nlisteners = [\"wep\"]\n", "did you mean \"web\"?"),
         ("[[route]]\nname = \"a\"\nupstream = \"app\"\nprefix = \"/x\"\n", "prefix"),
     ] {

@@ -21,11 +21,12 @@ use crate::checks::error_at;
 use crate::document::At;
 use crate::reader::Reader;
 use crate::route::{
-    ChangeKind, FieldSection, MatchSection, RedirectSection, ResponseSection, RewriteSection, RouteSection, RouteState,
+    ChangeKind, FieldSection, HeaderMatchSection, QueryMatchSection, RedirectSection, ResponseSection, RewriteSection,
+    RouteSection, RouteState,
 };
 use crate::sections::FileSection;
 use crate::suggest;
-use crate::texts::{Name, Word};
+use crate::texts::{Name, Text, Word};
 
 /// Bytes of a direct response's body.
 const BODY_BYTES_MAX: usize = 4 * 1024;
@@ -55,14 +56,19 @@ pub(super) struct Checked {
     listeners: Option<Vec<Arc<str>>>,
     is_online: bool,
     routes: Vec<Route<Action>>,
-    upstreams: Vec<(Arc<str>, Option<u32>)>,
+    upstreams: Vec<Share>,
 }
+
+/// An upstream and its weight.
+type Share = (Arc<str>, Option<u32>);
 
 /// The routes of the listener called `name`, whose requests that nobody else takes go to `upstream`.
 pub(super) fn of_listener(all: &[Checked], name: &str, upstream: Arc<str>) -> Routes {
     let mut upstreams = vec![upstream];
     let mut routes = Vec::new();
-    let is_here = |one: &&Checked| one.is_online && one.listeners.as_ref().is_none_or(|names| names.iter().any(|own| **own == *name));
+    let is_here = |one: &&Checked| {
+        one.is_online && one.listeners.as_ref().is_none_or(|names| names.iter().any(|own| **own == *name))
+    };
     for checked in all.iter().filter(is_here) {
         let mut number = |upstream: &Arc<str>| match upstreams.iter().position(|known| known == upstream) {
             Some(at) => at,
@@ -101,6 +107,14 @@ fn check_listener(file: &FileSection, wanted: &At<Name>, path: &str, reader: &mu
     error_at(wanted, path, "listeners", &format!("names \"{}\", which is no listener", wanted.value), help, reader);
 }
 
+/// What one value must look like, as it is written.
+struct Asked<'a> {
+    name: &'a At<Word>,
+    kind: Operator,
+    value: Option<&'a At<Text>>,
+    ignores_case: bool,
+}
+
 /// Makes one route.
 struct Maker<'m, 'f, 'r> {
     file: &'f FileSection,
@@ -136,7 +150,10 @@ impl Maker<'_, '_, '_> {
             route
         };
         Some(Checked {
-            listeners: section.listeners.as_ref().map(|list| list.value.iter().map(|name| name.value.0.clone()).collect()),
+            listeners: section
+                .listeners
+                .as_ref()
+                .map(|list| list.value.iter().map(|name| name.value.0.clone()).collect()),
             is_online: section.state.value == RouteState::Online,
             routes: hosts.into_iter().map(route).collect(),
             upstreams,
@@ -191,25 +208,36 @@ impl Maker<'_, '_, '_> {
         self.told(word, key, made)
     }
 
-    fn test(&mut self, section: &MatchSection, key: &str) -> Option<TextTest> {
-        let kind = section.kind.value;
-        let text = section.value.as_ref().map(|value| value.value.0.clone());
-        match (&section.value, kind) {
+    fn test(&mut self, asked: &Asked<'_>, key: &str) -> Option<TextTest> {
+        let (name, kind) = (asked.name, asked.kind);
+        match (asked.value, kind) {
             (Some(value), Operator::Present) => {
-                self.wrong(value, &format!("{key}.value"), "is not compared with anything", "remove it, or change kind");
+                self.wrong(
+                    value,
+                    &format!("{key}.value"),
+                    "is not compared with anything",
+                    "remove it, or change kind",
+                );
             }
             (None, kind) if kind != Operator::Present => {
-                let name = section.name.as_ref()?;
-                self.wrong(name, &format!("{key}.name"), "has no value to compare with", "add value, or kind = \"present\"");
+                self.wrong(
+                    name,
+                    &format!("{key}.name"),
+                    "has no value to compare with",
+                    "add value, or kind = \"present\"",
+                );
             }
             _ => {}
         }
-        let made = TextTest::new(kind, text.as_deref().unwrap_or_default(), section.ignore_case.value);
-        self.told(section.name.as_ref()?, key, made)
+        let text = asked.value.map_or("", |value| &value.value.0);
+        self.told(name, key, TextTest::new(kind, text, asked.ignores_case))
     }
 
-    fn header(&mut self, section: &MatchSection) -> Option<HeaderCondition> {
-        let (test, name) = (self.test(section, "header")?, section.name.as_ref()?);
+    fn header(&mut self, section: &HeaderMatchSection) -> Option<HeaderCondition> {
+        let name = section.name.as_ref()?;
+        let (kind, value) = (section.kind.value, section.value.as_ref());
+        let asked = Asked { name, kind, value, ignores_case: section.ignore_case.value };
+        let test = self.test(&asked, "header")?;
         let condition = self.told(name, "header.name", HeaderCondition::new(&name.value.0, test))?;
         let condition = if section.negate.value { condition.negated() } else { condition };
         match section.missing_as_empty.value {
@@ -218,19 +246,22 @@ impl Maker<'_, '_, '_> {
         }
     }
 
-    fn query(&mut self, section: &MatchSection) -> Option<QueryCondition> {
-        for (flag, key) in [(&section.negate, "query.negate"), (&section.missing_as_empty, "query.missing_as_empty")] {
-            if flag.value {
-                self.wrong(flag, key, "is for headers", "remove it");
-            }
-        }
-        Some(QueryCondition::new(&section.name.as_ref()?.value.0, self.test(section, "query")?))
+    fn query(&mut self, section: &QueryMatchSection) -> Option<QueryCondition> {
+        let name = section.name.as_ref()?;
+        let (kind, value) = (section.kind.value, section.value.as_ref());
+        let asked = Asked { name, kind, value, ignores_case: section.ignore_case.value };
+        Some(QueryCondition::new(&name.value.0, self.test(&asked, "query")?))
     }
 
     /// Who answers, and the upstreams that the answer is from, if any; their numbers are put in per listener.
-    fn target(&mut self, path: &PathMatch) -> Option<(Target, Vec<(Arc<str>, Option<u32>)>)> {
+    fn target(&mut self, path: &PathMatch) -> Option<(Target, Vec<Share>)> {
         let section = self.section;
-        let ways = [section.upstream.is_some(), !section.split.is_empty(), section.redirect.is_some(), section.response.is_some()];
+        let ways = [
+            section.upstream.is_some(),
+            !section.split.is_empty(),
+            section.redirect.is_some(),
+            section.response.is_some(),
+        ];
         let name = section.name.as_ref()?;
         if ways.into_iter().filter(|is_there| *is_there).count() != 1 {
             let what = "needs exactly one of `upstream`, `split`, `redirect` and `response`";
@@ -324,7 +355,8 @@ impl Maker<'_, '_, '_> {
 
     fn path_rewrite(&mut self, section: &RewriteSection, matched: &PathMatch) -> Option<PathRewrite> {
         let rules = PathRules::default();
-        let kinds = [(&section.path, "path"), (&section.path_prefix, "path_prefix"), (&section.path_regex, "path_regex")];
+        let kinds =
+            [(&section.path, "path"), (&section.path_prefix, "path_prefix"), (&section.path_regex, "path_regex")];
         let mut written = kinds.into_iter().filter_map(|(word, key)| Some((word.as_ref()?, key)));
         let (word, key) = written.next()?;
         if let Some((other, other_key)) = written.next() {
@@ -352,9 +384,7 @@ impl Maker<'_, '_, '_> {
                 None
             }
             (Some(host), None) => self.told(host, "rewrite.host", HostRewrite::literal(&host.value.0)),
-            (None, Some(name)) => {
-                self.told(name, "rewrite.host_from_header", HostRewrite::from_header(&name.value.0))
-            }
+            (None, Some(name)) => self.told(name, "rewrite.host_from_header", HostRewrite::from_header(&name.value.0)),
             (None, None) => None,
         }
     }

@@ -62,12 +62,7 @@ pub(super) fn client(
     let unix = endpoints.iter().find(|endpoint| matches!(endpoint.value.0, Address::Unix(_)));
     if let (Some(_), None, false) = (unix, &section.server_name, section.insecure_skip_verify.value) {
         let message = format!("`{path}`: a Unix socket has no host name to verify");
-        reader.problems.error(
-            &section.place.0,
-            path,
-            message,
-            "add server_name, the name in the server's certificate",
-        );
+        reader.problems.error(&section.place.0, path, message, "add server_name, the name in the server's certificate");
     }
     let files = [
         section.ca_file.as_ref().map(|file| &file.value.digest),

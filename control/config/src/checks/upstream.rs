@@ -93,10 +93,10 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
 /// The protocol of the listeners and routes that name this upstream.
 fn protocol_of(file: &FileSection, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) -> Protocol {
     let Some(name) = &section.name else { return Protocol::Redis };
-    let names_it = |listener: &&ListenerSection| {
-        listener.upstream.as_ref().is_some_and(|upstream| upstream.value == name.value)
-    };
-    let listeners = file.listener.iter().filter(names_it).filter_map(|listener| Some(listener.protocol.as_ref()?.value));
+    let names_it =
+        |listener: &&ListenerSection| listener.upstream.as_ref().is_some_and(|upstream| upstream.value == name.value);
+    let listeners =
+        file.listener.iter().filter(names_it).filter_map(|listener| Some(listener.protocol.as_ref()?.value));
     let routes = file.route.iter().filter(|route| route.upstreams().any(|upstream| upstream.value == name.value));
     let mut protocols = listeners.chain(routes.map(|_| Protocol::Http));
     let Some(first) = protocols.next() else { return Protocol::Redis };
