@@ -1,4 +1,4 @@
-//! Upstreams that misbehave: a small scripted server. It speaks enough RESP for a gateway to connect
+//! Upstreams that misbehave: a small scripted server. It speaks enough RESP or HTTP for a gateway to connect
 //! and stay healthy, then does what the test's script says.
 
 use std::io::{Read, Write};
@@ -24,6 +24,23 @@ pub enum Act {
     Hang,
 }
 
+/// A request in words.
+pub type Words = Vec<Vec<u8>>;
+
+/// What a scripted server understands of its protocol.
+#[derive(Clone, Copy)]
+struct Dialect {
+    /// The first complete request of a buffer, in words, and its length. No words: nothing to answer.
+    next: fn(&[u8]) -> Option<(Words, usize)>,
+    /// What it answers whatever the script says.
+    own: fn(&[Vec<u8>]) -> Option<Act>,
+}
+
+/// Set-up commands and health probes are answered as Redis 7.0 does.
+const RESP: Dialect = Dialect { next: next_command, own: own_answer };
+/// A request is two words: its head with the empty line, and what follows it up to its end.
+const HTTP: Dialect = Dialect { next: crate::http::next_request, own: |_| None };
+
 /// Decides on a command; words are as the gateway sent them.
 pub type Script = dyn Fn(&[Vec<u8>]) -> Act + Send + Sync;
 
@@ -36,6 +53,7 @@ pub struct Faulty {
 }
 
 struct Shared {
+    dialect: Dialect,
     script: Box<Script>,
     stop: AtomicBool,
     connections: AtomicU64,
@@ -48,9 +66,22 @@ impl Faulty {
     /// # Panics
     /// If no port can be bound.
     pub fn start(script: impl Fn(&[Vec<u8>]) -> Act + Send + Sync + 'static) -> Self {
+        Self::speaking(RESP, script)
+    }
+
+    /// Starts an HTTP origin; `script` sees head and body of every request, as the gateway sent them.
+    ///
+    /// # Panics
+    /// If no port can be bound.
+    pub fn http(script: impl Fn(&[Vec<u8>]) -> Act + Send + Sync + 'static) -> Self {
+        Self::speaking(HTTP, script)
+    }
+
+    fn speaking(dialect: Dialect, script: impl Fn(&[Vec<u8>]) -> Act + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", crate::port::free())).expect("the scripted server binds");
         let address = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(Shared {
+            dialect,
             script: Box::new(script),
             stop: AtomicBool::new(false),
             connections: AtomicU64::new(0),
@@ -117,7 +148,7 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let mut buffer = Vec::new();
     let mut chunk = [0; 64 * 1024];
     loop {
-        while let Some((words, length)) = next_command(&buffer) {
+        while let Some((words, length)) = (shared.dialect.next)(&buffer) {
             buffer.drain(..length);
             if words.is_empty() {
                 continue;
@@ -154,20 +185,22 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     }
 }
 
-/// Set-up commands and health probes are answered as Redis 7.0 does; the rest is the script's.
+/// What is not answered by the dialect is the script's.
 fn answer(words: &[Vec<u8>], shared: &Shared) -> Act {
-    let name = words[0].to_ascii_uppercase();
-    let ok = || Act::Reply(b"+OK\r\n".to_vec());
-    match name.as_slice() {
-        b"HELLO" => Act::Reply(hello(words.get(1).map(Vec::as_slice))),
-        b"PING" if words.len() == 1 => Act::Reply(b"+PONG\r\n".to_vec()),
-        b"CLIENT" | b"SELECT" | b"AUTH" | b"RESET" => ok(),
-        _ => {
-            if let Ok(mut seen) = shared.seen.lock() {
-                seen.push(words.to_vec());
-            }
-            (shared.script)(words)
+    (shared.dialect.own)(words).unwrap_or_else(|| {
+        if let Ok(mut seen) = shared.seen.lock() {
+            seen.push(words.to_vec());
         }
+        (shared.script)(words)
+    })
+}
+
+fn own_answer(words: &[Vec<u8>]) -> Option<Act> {
+    match words[0].to_ascii_uppercase().as_slice() {
+        b"HELLO" => Some(Act::Reply(hello(words.get(1).map(Vec::as_slice)))),
+        b"PING" if words.len() == 1 => Some(Act::Reply(b"+PONG\r\n".to_vec())),
+        b"CLIENT" | b"SELECT" | b"AUTH" | b"RESET" => Some(Act::Reply(b"+OK\r\n".to_vec())),
+        _ => None,
     }
 }
 
@@ -193,7 +226,7 @@ fn hello(version: Option<&[u8]>) -> Vec<u8> {
 }
 
 /// The first complete command of a buffer and its length. A gateway only sends arrays of bulks.
-fn next_command(buffer: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+fn next_command(buffer: &[u8]) -> Option<(Words, usize)> {
     let length = crate::wire::reply_length(buffer)?;
     Some((crate::wire::bulk_array(&buffer[..length]), length))
 }

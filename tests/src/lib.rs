@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod deadline;
 pub mod faulty;
 pub mod gateway;
+pub mod http;
 pub mod metrics;
 pub mod parity;
 pub mod port;

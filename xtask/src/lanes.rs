@@ -77,6 +77,20 @@ const LANES: &[Lane] = &[
         beside: false,
     },
     Lane {
+        name: "http:io_uring",
+        about: "HTTP against scripted and real origins, io_uring driver",
+        needs: &[Part::Servers],
+        body: |workspace| end_to_end(workspace, "http", "io_uring"),
+        beside: false,
+    },
+    Lane {
+        name: "http:polling",
+        about: "HTTP against scripted and real origins, polling driver",
+        needs: &[Part::Servers],
+        body: |workspace| end_to_end(workspace, "http", "polling"),
+        beside: false,
+    },
+    Lane {
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
         needs: &[Part::Servers, Part::Peers],

@@ -5,6 +5,7 @@
 mod binds;
 mod knee;
 mod listener;
+mod route;
 mod tls;
 mod upstream;
 mod users;
@@ -40,7 +41,8 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     binds::check(&file, reader);
     let limits = limits(&file.limits, reader);
     let mut upstreams = upstream::upstreams(&file, reader);
-    let listeners = listener::listeners(&file, &limits, reader);
+    let routes = route::all(&file, reader);
+    let listeners = listener::listeners(&file, &routes, &limits, reader);
     users::give_logins(&listeners, &mut upstreams);
     Snapshot {
         generation: 0,
@@ -168,7 +170,14 @@ impl Lowest<'_> {
 }
 
 /// Reports an error at a value.
-fn error_at<T>(at: &At<T>, path: &str, key: &str, what: &str, help: impl Into<String>, reader: &mut Reader<'_>) {
+pub(crate) fn error_at<T>(
+    at: &At<T>,
+    path: &str,
+    key: &str,
+    what: &str,
+    help: impl Into<String>,
+    reader: &mut Reader<'_>,
+) {
     let path = format!("{path}.{key}");
     let message = format!("`{path}` {what}");
     reader.problems.error(&at.span, &path, message, help);

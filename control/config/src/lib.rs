@@ -32,6 +32,7 @@ mod change;
 mod checks;
 mod diagnostic;
 mod document;
+mod http;
 mod insight;
 mod knee;
 mod load;
@@ -39,6 +40,7 @@ mod numbers;
 mod pem;
 mod reader;
 mod reference;
+mod route;
 mod rules;
 mod schema;
 mod secret;
@@ -57,6 +59,7 @@ pub use load::{FILE_BYTES_MAX, check, load, reload};
 pub use reference::reference;
 pub use schema::schema;
 pub use snapshot::{
-    AccessLogFormat, AccessLogSettings, AdminSettings, Knee, KneeAction, Listener, ListenerProtocol, LogFormat,
-    LogLevel, LogTarget, Snapshot, TelemetrySettings, Upstream, UpstreamProtocol, redacted,
+    AccessLogFormat, AccessLogSettings, AdminSettings, HttpUpstreamSettings, Knee, KneeAction, Listener,
+    ListenerProtocol, LogFormat, LogLevel, LogTarget, Snapshot, TelemetrySettings, Upstream, UpstreamProtocol,
+    redacted,
 };

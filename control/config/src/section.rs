@@ -53,7 +53,7 @@ macro_rules! section {
         #[derive(Clone, Debug, PartialEq)]
         pub(crate) struct $name {
             /// Where the table's header stands.
-            pub(crate) header: $crate::section::Place,
+            pub(crate) place: $crate::section::Place,
             $( $(#[doc = $field_doc])+ pub(crate) $field: $crate::section::field_type!($presence $ty), )+
         }
 
@@ -70,7 +70,7 @@ macro_rules! section {
             fn read(table: &mut $crate::reader::TableReader<'_, '_, '_>) -> Self {
                 table.refuse_unknown(&Self::info());
                 Self {
-                    header: $crate::section::Place(table.span()),
+                    place: $crate::section::Place(table.span()),
                     $( $field: $crate::section::field_read!($presence $field, table, [$($default)?], [$($range)?]), )+
                 }
             }

@@ -18,10 +18,12 @@ use weir_upstream::settings as upstreams;
 use weir_upstream::settings::ReadFrom;
 
 use crate::document::At;
+use crate::http::{ListenerHttpSection, UpstreamHttpSection};
 use crate::insight::{KeysSection, SlowLogSection};
 use crate::knee::KneeFile;
 use crate::numbers::{Period, Ratio};
 use crate::pem::{Certificates, PemFile, PrivateKey};
+use crate::route::RouteSection;
 use crate::rules::{Rules, UsersFile};
 use crate::secret::SecretRef;
 use crate::section::section;
@@ -56,6 +58,8 @@ section! {
         tables listener: ListenerSection;
         /// Where their requests go.
         tables upstream: UpstreamSection;
+        /// Which requests of HTTP listeners go elsewhere.
+        tables route: RouteSection;
     }
 }
 
@@ -216,6 +220,8 @@ section! {
         optional_table tls: ListenerTlsSection;
         /// What only Redis listeners have.
         table redis: ListenerRedisSection;
+        /// What only HTTP listeners have.
+        table http: ListenerHttpSection;
     }
 }
 
@@ -345,6 +351,8 @@ section! {
         optional_table tls: UpstreamTlsSection;
         /// What only Redis upstreams have.
         table redis: UpstreamRedisSection;
+        /// What only HTTP upstreams have.
+        table http: UpstreamHttpSection;
         /// Who says which servers there are. `fixed`: the endpoints are what there is. `cluster`: they are nodes of a Redis
         /// Cluster, from which the gateway learns the others and who of them has which keys. `replicated`: they are a primary
         /// and its replicas, or some of them, and are asked who is what. `sentinel`: they are Redis Sentinels.

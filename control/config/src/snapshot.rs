@@ -7,11 +7,12 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use weir_base::Secret;
 use weir_engine::settings::RuntimeSettings;
+use weir_http::{HttpProbe, settings::HttpListenerSettings};
 use weir_listener::settings::{DrainSettings, LimitSettings, ListenerSettings, Protocol, UpgradeSettings};
 use weir_redis::insight::settings::InsightSettings;
 use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
 use weir_telemetry::Level;
-use weir_upstream::settings::UpstreamSettings;
+use weir_upstream::settings::{ExclusiveSettings, UpstreamSettings};
 
 use crate::diagnostic::Diagnostics;
 use crate::section::Section as _;
@@ -97,7 +98,7 @@ pub struct AdminSettings {
 }
 
 /// One listener: what every protocol has, what its own has, and where its requests go.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Listener {
     /// What every protocol has.
     pub settings: Arc<ListenerSettings>,
@@ -151,10 +152,12 @@ impl KneeAction {
 }
 
 /// Settings of one protocol, towards clients.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum ListenerProtocol {
     /// `protocol = "redis"`.
     Redis(Arc<RedisListenerSettings>),
+    /// `protocol = "http"`.
+    Http(Arc<HttpListenerSettings>),
 }
 
 impl ListenerProtocol {
@@ -162,6 +165,7 @@ impl ListenerProtocol {
     pub fn protocol(&self) -> Protocol {
         match self {
             Self::Redis(_) => Protocol::Redis,
+            Self::Http(_) => Protocol::Http,
         }
     }
 }
@@ -180,6 +184,17 @@ pub struct Upstream {
 pub enum UpstreamProtocol {
     /// Referred to by Redis listeners.
     Redis(Arc<RedisUpstreamSettings>),
+    /// Referred to by HTTP listeners.
+    Http(Arc<HttpUpstreamSettings>),
+}
+
+/// Settings of an HTTP upstream besides those that every protocol has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpUpstreamSettings {
+    /// Its connections, and how endpoints are chosen.
+    pub lanes: ExclusiveSettings,
+    /// The active health check.
+    pub probe: HttpProbe,
 }
 
 /// Metrics and logs.

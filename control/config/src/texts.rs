@@ -112,6 +112,24 @@ text_value!(
     |word| word.0.clone()
 );
 
+/// Longest text.
+const TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// Any text: a header value, the body of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Text(pub(crate) String);
+
+text_value!(
+    Text,
+    "a text",
+    "hello",
+    |text| match text.len() <= TEXT_BYTES_MAX {
+        true => Ok(Self(text.to_owned())),
+        false => Err(format!("use at most {TEXT_BYTES_MAX} bytes")),
+    },
+    |text| text.0.clone()
+);
+
 /// The two characters around a hash tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(pub(crate) HashTag);
@@ -205,7 +223,7 @@ text_value!(Net, "a network", "10.0.0.0/8", |text| text.parse::<Self>().map_err(
 });
 
 /// Protocols of the design that this build does not terminate.
-const PROTOCOLS_TO_COME: [&str; 8] = ["postgres", "mongodb", "http", "ai", "flags", "tcp", "udp", "quic"];
+const PROTOCOLS_TO_COME: [&str; 7] = ["postgres", "mongodb", "ai", "flags", "tcp", "udp", "quic"];
 
 impl Value for Protocol {
     fn shape() -> Shape {

@@ -40,7 +40,8 @@ fn the_smallest_file_has_the_defaults_of_the_rooms() {
     let listener = &snapshot.listeners[0];
     let bind = "127.0.0.1:6380".parse().expect("an address");
     assert_eq!(*listener.settings, ListenerSettings::new("cache", bind, Protocol::Redis));
-    assert_eq!(listener.protocol, ListenerProtocol::Redis(RedisListenerSettings::default().into()));
+    let ListenerProtocol::Redis(redis) = &listener.protocol else { panic!("a Redis listener") };
+    assert_eq!(**redis, RedisListenerSettings::default());
     assert_eq!(&*listener.upstream, "redis-main");
     let upstream = &snapshot.upstreams[0];
     let endpoint = "127.0.0.1:6379".parse().expect("an address");
@@ -70,7 +71,7 @@ fn what_is_not_written_follows_what_is() {
     assert_eq!(listener.settings.connections_per_source_max, 5);
     assert_eq!(listener.settings.output_low_water, 16 << 10);
     assert_eq!(listener.settings.access_log_sample, 0.5);
-    let ListenerProtocol::Redis(redis) = &listener.protocol;
+    let ListenerProtocol::Redis(redis) = &listener.protocol else { panic!("a Redis listener") };
     assert_eq!(redis.blocking_max, 2);
     assert_eq!(snapshot.upstreams[0].settings.pinned_lanes_idle_max, 4);
     let own = good(&varied("access_log_sample = 1\nredis.blocking_max = 4", "pinned_lanes_max = 4", rest));

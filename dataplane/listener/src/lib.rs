@@ -5,6 +5,7 @@
 //! | `settings` | what an operator may choose |
 //! | `admission` | the permits of a connection: process, listener, source address, handshake |
 //! | `connections` | the table of open connections, readable from any thread |
+//! | `share` | what the listeners of one worker share |
 //! | `proxy_protocol` | the PROXY header of a load balancer in front |
 
 #![forbid(unsafe_code)]
@@ -13,6 +14,8 @@ mod admission;
 mod connections;
 pub mod proxy_protocol;
 pub mod settings;
+mod share;
 
 pub use admission::{Admission, ConnectionPermit, ListenerAdmission, NotAdmitted};
 pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, ConnectionTable};
+pub use share::{CoreShare, DRAIN_GAP, Drain};

@@ -66,16 +66,19 @@ pub const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 pub enum Protocol {
     /// RESP2 and RESP3.
     Redis,
+    /// HTTP/1.1.
+    Http,
 }
 
 impl Protocol {
     /// Every protocol of this build.
-    pub const ALL: &'static [Self] = &[Self::Redis];
+    pub const ALL: &'static [Self] = &[Self::Redis, Self::Http];
 
     /// The name in configuration, metrics and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Redis => "redis",
+            Self::Http => "http",
         }
     }
 }

@@ -38,12 +38,8 @@ impl Connector {
         Ok(Self { endpoint, tls, connect_timeout: settings.connect_timeout, handshake_timeout })
     }
 
-    /// A stream to the endpoint, greeted for `key`.
-    pub(crate) async fn open<P: LaneProtocol>(
-        &self,
-        protocol: &P,
-        key: P::Key,
-    ) -> Result<(Stream, P::Greeting), ConnectError> {
+    /// A stream to the endpoint, TLS included.
+    pub(crate) async fn connect(&self) -> Result<Stream, ConnectError> {
         let socket = match net::connect(&self.endpoint, self.connect_timeout).await {
             Ok(socket) => socket,
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(unreachable("timed out", "timeout")),
@@ -56,6 +52,16 @@ impl Connector {
             let shaken = timeout(self.handshake_timeout, stream.start_tls(session, &[])).await;
             bounded(shaken, "tls")?;
         }
+        Ok(stream)
+    }
+
+    /// A stream to the endpoint, greeted for `key`.
+    pub(crate) async fn open<P: LaneProtocol>(
+        &self,
+        protocol: &P,
+        key: P::Key,
+    ) -> Result<(Stream, P::Greeting), ConnectError> {
+        let mut stream = self.connect().await?;
         let greeted = timeout(self.connect_timeout, protocol.greet(&mut stream, key)).await;
         match greeted {
             Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {

@@ -90,19 +90,31 @@ impl Endpoint {
     ) -> Result<(Stream, P::Greeting), ConnectError> {
         let begun = turn::now();
         let opened = self.connector.open(protocol, key).await;
-        match &opened {
-            Ok(_) => {
+        self.note_opened(kind, begun, opened.as_ref().err(), !P::has_own_greeting(key));
+        opened
+    }
+
+    /// As [`Endpoint::open`], for a protocol in which the gateway says nothing first.
+    pub(crate) async fn connect(&self, kind: LaneKind) -> Result<Stream, ConnectError> {
+        let begun = turn::now();
+        let opened = self.connector.connect().await;
+        self.note_opened(kind, begun, opened.as_ref().err(), true);
+        opened
+    }
+
+    fn note_opened(&self, kind: LaneKind, begun: Time, error: Option<&ConnectError>, is_greeting_ours: bool) {
+        match error {
+            None => {
                 self.breaker.borrow_mut().succeeded();
                 self.metrics.connected(kind, turn::now().since(begun));
             }
-            Err(error) => {
+            Some(error) => {
                 self.metrics.connect_failed(error.reason, &error.text);
-                if error.refusal != Refusal::Greeting || !P::has_own_greeting(key) {
+                if error.refusal != Refusal::Greeting || is_greeting_ours {
                     self.note_failure();
                 }
             }
         }
-        opened
     }
 
     /// Looks whether it is back: one connection decides whether the breaker closes or opens again.
@@ -133,7 +145,7 @@ impl Endpoint {
         }
     }
 
-    fn note_failure(&self) {
+    pub(crate) fn note_failure(&self) {
         if self.breaker.borrow_mut().failed(turn::now()) {
             self.metrics.breaker_opened();
         }

@@ -1,6 +1,7 @@
 //! The active probe: is the endpoint answering?
 
 use std::{
+    future::Future,
     io,
     sync::{
         Mutex, PoisonError,
@@ -11,7 +12,7 @@ use std::{
 use weir_base::time::Time;
 use weir_engine::{Stream, timeout};
 
-use crate::{endpoint::Endpoint, protocol::LaneProtocol, settings::HealthSettings};
+use crate::{connect::ConnectError, endpoint::Endpoint, settings::HealthSettings};
 
 /// What the probe knows of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,17 +88,35 @@ impl Streak {
     }
 }
 
-/// Probes `endpoint` until the task is dropped, on a connection of its own, greeted for `key`.
-pub(crate) async fn probe_loop<P: LaneProtocol>(
+/// How to find out whether a server answers.
+pub trait Probe {
+    /// Asks once; `stream` is the connection of the last probe, if it may be used again.
+    ///
+    /// # Errors
+    /// It does not answer, or not well; its words are shown to the operator.
+    fn ask(&self, stream: &mut Stream) -> impl Future<Output = io::Result<Reuse>>;
+}
+
+/// Whether a connection may carry another probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// It may.
+    Yes,
+    /// It is to be closed.
+    No,
+}
+
+/// Probes `endpoint` until the task is dropped, on a connection of its own that `open` makes.
+pub(crate) async fn probe_loop(
     endpoint: &Endpoint,
-    protocol: &P,
-    key: P::Key,
     settings: HealthSettings,
+    open: impl AsyncFn() -> Result<Stream, ConnectError>,
+    probe: &impl Probe,
 ) {
     let mut streak = Streak { settings: settings.clone(), good: 0, bad: 0 };
     let mut stream = None;
     loop {
-        let outcome = probe_once(endpoint, protocol, key, &settings, &mut stream).await;
+        let outcome = probe_once(&settings, &open, probe, &mut stream).await;
         let health = endpoint.health();
         endpoint.metrics().probed(outcome.is_ok());
         let before = health.state();
@@ -111,30 +130,24 @@ pub(crate) async fn probe_loop<P: LaneProtocol>(
     }
 }
 
-async fn probe_once<P: LaneProtocol>(
-    endpoint: &Endpoint,
-    protocol: &P,
-    key: P::Key,
+async fn probe_once(
     settings: &HealthSettings,
-    stream: &mut Option<Stream>,
+    open: &impl AsyncFn() -> Result<Stream, ConnectError>,
+    probe: &impl Probe,
+    kept: &mut Option<Stream>,
 ) -> io::Result<()> {
-    let probe = async {
-        if stream.is_none() {
-            let opened = endpoint.connector().open(protocol, key).await;
-            let (opened, _) = opened.map_err(|error| io::Error::other(error.text))?;
-            *stream = Some(opened);
+    let ask = async {
+        let mut stream = match kept.take() {
+            Some(stream) => stream,
+            None => open().await.map_err(|error| io::Error::other(error.text))?,
+        };
+        if probe.ask(&mut stream).await? == Reuse::Yes {
+            *kept = Some(stream);
         }
-        match stream.as_mut() {
-            Some(stream) => protocol.probe(stream).await,
-            None => Ok(()),
-        }
+        Ok(())
     };
-    let result = timeout(settings.timeout, probe).await;
-    let result = result.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer to the probe")));
-    if result.is_err() {
-        *stream = None;
-    }
-    result
+    let result = timeout(settings.timeout, ask).await;
+    result.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer to the probe")))
 }
 
 #[cfg(test)]

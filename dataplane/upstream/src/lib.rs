@@ -14,6 +14,7 @@
 //! | `shared` | one shared lane over its reconnections, and the backlog that waits for it |
 //! | `pinned` | the pool of pinned lanes and its waiters |
 //! | `subscription` | lanes on which the server speaks unasked, to all clients of a worker |
+//! | `exclusive` / `balance` | lanes that serve one exchange at a time; which endpoint is next |
 //! | `breaker` | when to stop trying |
 //! | `health` | the active probe |
 //! | `endpoint` | one server: how it is reached and what is known of it |
@@ -25,10 +26,12 @@
 
 #![forbid(unsafe_code)]
 
+mod balance;
 mod breaker;
 mod connect;
 mod discovery;
 mod endpoint;
+mod exclusive;
 mod health;
 mod lane;
 mod metrics;
@@ -44,9 +47,11 @@ mod subscription;
 mod upstream;
 mod zones;
 
+pub use balance::Balance;
 pub use breaker::{Breaker, BreakerState};
 pub use discovery::{Node, Range, View};
-pub use health::{EndpointState, Health};
+pub use exclusive::{ExclusiveLane, ExclusiveUpstream};
+pub use health::{EndpointState, Health, Probe, Reuse};
 pub use lane::Lane;
 pub use metrics::UpstreamMetrics;
 pub use protocol::{Frame, FrameKind, LaneProtocol, LossCause, Refusal, Reply, Scan, Timing, Waiter};

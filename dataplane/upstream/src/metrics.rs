@@ -19,10 +19,11 @@ pub(crate) enum LaneKind {
     Pinned,
     Subscription,
     Tracking,
+    Exclusive,
 }
 
 /// Label values, in the order of [`LaneKind`].
-const LANE_KINDS: [&str; 4] = ["shared", "pinned", "subscription", "tracking"];
+const LANE_KINDS: [&str; 5] = ["shared", "pinned", "subscription", "tracking", "exclusive"];
 
 /// What the cells of an upstream's endpoints are made from.
 pub struct UpstreamMetrics {
@@ -53,8 +54,8 @@ pub(crate) struct EndpointMetrics {
     sampler: RefCell<OncePerSecond>,
     upstream: Arc<str>,
     endpoint: Arc<str>,
-    open: [Gauge; 4],
-    connects: [Counter; 4],
+    open: [Gauge; LANE_KINDS.len()],
+    connects: [Counter; LANE_KINDS.len()],
     connect_duration: Histogram,
     waiters: Gauge,
     acquire_wait: Histogram,

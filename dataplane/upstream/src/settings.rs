@@ -6,6 +6,7 @@ use std::time::Duration;
 use weir_base::limits;
 use weir_engine::settings::{Address, TlsClientSettings};
 
+use crate::balance::Balance;
 use crate::placement::PlacementSettings;
 
 /// TCP (or Unix) connect, name resolution included. Default 1 s: inside one data centre a connect takes under 1 ms,
@@ -122,6 +123,43 @@ impl UpstreamSettings {
             health: Some(HealthSettings::default()),
             breaker: BreakerSettings::default(),
             reconnect: ReconnectSettings::default(),
+        }
+    }
+}
+
+/// Connections of one worker to one endpoint, idle ones included. Default 1,024: as many exchanges as a core of a server
+/// can sensibly have under way.
+pub const EXCLUSIVE_LANES_MAX: u32 = 1_024;
+/// Idle connections that a worker keeps to one endpoint. Default 256: as many as its clients have requests under way; nginx's
+/// examples have 16 to 64, with which a busy gateway connects anew for most requests.
+pub const EXCLUSIVE_LANES_IDLE_MAX: u32 = 256;
+/// How long an idle connection is kept. Default 50 s: below the 60 to 75 s after which servers close theirs, so that a request
+/// seldom meets a closing one.
+pub const EXCLUSIVE_LANE_IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// Lanes that serve one exchange at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExclusiveSettings {
+    /// How endpoints are chosen.
+    pub balance: Balance,
+    /// Of each endpoint, relative; empty: all alike. 0: it gets nothing.
+    pub weights: Vec<u32>,
+    /// Per worker and endpoint, see [`EXCLUSIVE_LANES_MAX`].
+    pub connections_max: u32,
+    /// Per worker and endpoint, see [`EXCLUSIVE_LANES_IDLE_MAX`].
+    pub idle_max: u32,
+    /// See [`EXCLUSIVE_LANE_IDLE_TIMEOUT`].
+    pub idle_timeout: Duration,
+}
+
+impl Default for ExclusiveSettings {
+    fn default() -> Self {
+        Self {
+            balance: Balance::default(),
+            weights: Vec::new(),
+            connections_max: EXCLUSIVE_LANES_MAX,
+            idle_max: EXCLUSIVE_LANES_IDLE_MAX,
+            idle_timeout: EXCLUSIVE_LANE_IDLE_TIMEOUT,
         }
     }
 }

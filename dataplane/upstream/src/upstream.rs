@@ -17,7 +17,7 @@ use crate::{
     connect::ConnectError,
     discovery::{Node, Schedule, View, discovery_loop},
     endpoint::Endpoint,
-    health::{Health, probe_loop},
+    health::{Health, Probe, Reuse, probe_loop},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
     pinned::PinnedPool,
     placement::{Place, Placement},
@@ -144,7 +144,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             tasks.push(weir_engine::spawn(async move {
                 let Some(upstream) = me.upgrade() else { return };
                 let key = upstream.protocol.probe_key(number);
-                probe_loop(&endpoint, &upstream.protocol, key, health).await;
+                let open = async || Ok(endpoint.connector().open(&upstream.protocol, key).await?.0);
+                probe_loop(&endpoint, health, open, &LaneProbe(&upstream.protocol)).await;
             }));
         }
         *self.tasks.borrow_mut() = tasks;
@@ -460,5 +461,14 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             lane.end(LossCause::Retired);
         }
         self.end_idle_pinned();
+    }
+}
+
+/// The probe of a protocol with lanes.
+struct LaneProbe<'a, P>(&'a P);
+
+impl<P: LaneProtocol> Probe for LaneProbe<'_, P> {
+    async fn ask(&self, stream: &mut Stream) -> io::Result<Reuse> {
+        self.0.probe(stream).await.map(|()| Reuse::Yes)
     }
 }

@@ -25,7 +25,7 @@ use weir_base::{
     violation::Violation,
 };
 use weir_engine::{Chunk, Cutter, Deadline, Output, Stream, deadline};
-use weir_listener::ConnectionGuard;
+use weir_listener::{ConnectionGuard, Drain};
 use weir_telemetry::log::Peer;
 use weir_upstream::{Lane, SharedLane};
 
@@ -34,7 +34,7 @@ use crate::{
     metrics::Done,
     moving::MovedSession,
     patience::{Overdue, Patience},
-    service::{Drain, RedisUpstream, Service},
+    service::{RedisUpstream, Service},
     session::{Next, Session},
     users::Users,
 };

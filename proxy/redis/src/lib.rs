@@ -102,7 +102,7 @@ pub use lane::{LaneKey, RespLane, ServerInfo};
 pub use moving::{Departure, MOVED_INPUT_BYTES_MAX, MovedSession, Mover};
 pub use pin::PinReason;
 pub use pubsub::{Kind, Name};
-pub use service::{CoreShare, DRAIN_GAP, Drain, Post, RedisUpstream, Service};
+pub use service::{Post, RedisShare, RedisUpstream, Service};
 pub use session::{Next, Session};
 pub use tracking::{Notice, Scope};
 pub use users::{DEFAULT_USER, ListenerShare, OWN_LOGIN, UpstreamLogin, UserSettings, Users};

@@ -5,21 +5,18 @@ use std::{
     collections::{HashMap, VecDeque},
     rc::{Rc, Weak},
     sync::Arc,
-    time::Duration,
 };
 
 use slab::Slab;
 use weir_base::{
-    permit::{ByteLease, LocalBudget},
     rate::LocalRate,
     rng::Rng,
     time::{Time, turn},
     violation::Violation,
 };
-use weir_listener::{ConnectionTable, settings::ListenerSettings};
+use weir_listener::{CoreShare, Drain, settings::ListenerSettings};
 use weir_telemetry::{
-    CoreMetrics,
-    log::{AccessRecord, DefensiveClose, Denial, LogEvent, LogWriter, Peer},
+    log::{AccessRecord, DefensiveClose, Denial, LogEvent, Peer},
     sample::{OncePerSecond, Share, Verdict},
 };
 use weir_upstream::Upstream;
@@ -39,51 +36,24 @@ use crate::{
 /// An upstream of Redis sessions.
 pub type RedisUpstream = Upstream<RespLane, Connection>;
 
-/// What the services of one worker share.
+/// What the Redis listeners of one worker share besides [`CoreShare`].
 #[derive(Clone)]
-pub struct CoreShare {
-    /// The worker.
-    pub worker: usize,
-    /// Exchanges in flight.
-    pub flight: LocalBudget,
-    /// Bytes buffered.
-    pub bytes: ByteLease,
-    /// Its cells.
-    pub metrics: CoreMetrics,
-    /// Where its log events go.
-    pub log: LogWriter,
-    /// All connections of the process.
-    pub table: Arc<ConnectionTable>,
+pub struct RedisShare {
     /// Clients that wait for room, of all listeners of the core.
     pub waiting: Rc<RefCell<VecDeque<Weak<Connection>>>>,
-    /// Share of exchanges whose stages are timed one by one, 0 to 1; reading the clock at each costs 25 ns a time.
-    pub stage_sample: f64,
     /// What it remembers of its requests.
     pub insight: Rc<Insight>,
     /// Brings a notice to another worker; false if that one has too much to do already.
     pub post: Post,
 }
 
-/// See [`CoreShare::post`].
+/// See [`RedisShare::post`].
 pub type Post = Rc<dyn Fn(usize, Notice) -> bool>;
-
-/// How far a drain has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drain {
-    /// Not draining.
-    Off,
-    /// Sessions end in their first quiet moment of [`DRAIN_GAP`].
-    Gentle,
-    /// Sessions end at the first reply boundary.
-    Firm,
-}
-
-/// Silence of a client, after its last reply, in which a connection may be closed: a request on its way would be lost.
-pub const DRAIN_GAP: Duration = Duration::from_millis(20);
 
 /// One listener on one worker.
 pub struct Service {
     pub(crate) core: CoreShare,
+    pub(crate) own: RedisShare,
     pub(crate) metrics: Rc<ListenerMetrics>,
     /// What this worker may send to the server per second.
     pub(crate) rate: LocalRate,
@@ -114,7 +84,7 @@ pub struct Service {
 impl Service {
     /// A listener with its settings and upstream.
     pub fn new(
-        core: CoreShare,
+        (core, own): (CoreShare, RedisShare),
         listener: ListenerSettings,
         redis: RedisListenerSettings,
         upstream: Rc<RedisUpstream>,
@@ -143,6 +113,7 @@ impl Service {
             stage_countdown: Cell::new(0),
             stage_every: if core.stage_sample > 0.0 { (1.0 / core.stage_sample).round() as u32 } else { 0 },
             core,
+            own,
         })
     }
 
@@ -307,13 +278,13 @@ impl Service {
     }
 
     pub(crate) fn wait_for_room(&self, connection: Weak<Connection>) {
-        self.core.waiting.borrow_mut().push_back(connection);
+        self.own.waiting.borrow_mut().push_back(connection);
     }
 
     /// `count` exchanges are over: the first that wait may go on.
     #[inline]
     pub(crate) fn room_freed(&self, count: u64) {
-        if !self.core.waiting.borrow().is_empty() {
+        if !self.own.waiting.borrow().is_empty() {
             self.wake_waiting(count);
         }
     }
@@ -321,7 +292,7 @@ impl Service {
     #[cold]
     fn wake_waiting(&self, mut count: u64) {
         while count > 0 {
-            let Some(next) = self.core.waiting.borrow_mut().pop_front() else { return };
+            let Some(next) = self.own.waiting.borrow_mut().pop_front() else { return };
             count -= u64::from(next.upgrade().is_some_and(|connection| connection.take_room()));
         }
     }

@@ -45,6 +45,7 @@ catalog! {
         REQUESTS_IN_FLIGHT = gauge "weir_requests_in_flight" ["listener"] "Exchanges between head complete and end of reply.";
         REQUESTS_TOTAL = counter "weir_requests_total" ["listener", "class"] "Requests received, by class of command, refused ones too but those that are wrong in themselves; what is queued between MULTI and EXEC is a part of its EXEC.";
         COMMAND_CALLS = counter "weir_command_calls_total" ["listener", "command"] "Requests by command; unknown commands are `unknown`.";
+        HTTP_RESPONSES = counter "weir_http_responses_total" ["listener", "code"] "Answers to clients by status, the gateway's own too; 0 for those that broke off.";
         REPLY_ERRORS = counter "weir_reply_errors_total" ["listener", "kind"] "Error replies sent to clients, by the first word of the error.";
         REQUEST_DURATION = histogram "weir_request_duration_seconds" ["listener"] "From the last byte of a request's head to its last reply byte handed to the socket.", buckets(Buckets::REQUEST);
         REQUEST_UPSTREAM_DURATION = histogram "weir_request_upstream_duration_seconds" ["listener"] "The part of a request spent waiting for the upstream.", buckets(Buckets::REQUEST);
@@ -150,11 +151,14 @@ pub const LABELS: &[(&str, &str)] = &[
     ("worker", "worker number, from 0"),
     ("driver", "`io_uring`, `io_uring_reduced`, `polling`"),
     ("command", "names in the command table, and `unknown`"),
-    ("class", "class of a command (`read`, `write`, `local`, …); for accept errors `connection`, `resource`, `fatal`"),
+    (
+        "class",
+        "class of a command (`read`, `write`, `local`, …); of HTTP the method (`get`, `post`, …, `other`); for accept errors `connection`, `resource`, `fatal`",
+    ),
     ("stage", "`parse`, `policy`, `lane_wait`, `encode`, `write`"),
     (
         "kind",
-        "for lanes `shared`, `pinned`, `subscription`, `tracking`; for error replies the known first words of Redis errors in lower case, and `other`",
+        "for lanes `shared`, `pinned`, `subscription`, `tracking`, `exclusive`; for error replies the known first words of Redis errors in lower case, and `other`",
     ),
     ("reason", "stable words from the code, never from input"),
     ("culprit", "`client`, `upstream`, `gateway`, `config`"),

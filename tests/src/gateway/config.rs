@@ -14,6 +14,8 @@ pub struct Config {
     pub bind: Address,
     /// Listen on a socket file in the gateway's folder instead.
     pub unix: bool,
+    /// What the listener speaks.
+    pub protocol: &'static str,
     /// Worker threads; one unless a test is about several.
     pub workers: u32,
     /// Endpoints of the upstream.
@@ -40,11 +42,17 @@ impl Config {
         Self::to_all([upstream])
     }
 
+    /// In front of an HTTP origin.
+    pub fn http(origin: &Address) -> Self {
+        Self { protocol: "http", ..Self::to(origin) }
+    }
+
     /// In front of several shards; how keys are spread is for the test to add.
     pub fn to_all<'a>(shards: impl IntoIterator<Item = &'a Address>) -> Self {
         Self {
             bind: Address::port(port::free()),
             unix: false,
+            protocol: "redis",
             workers: 1,
             endpoints: shards.into_iter().map(Address::text).collect(),
             listener: String::new(),
@@ -119,7 +127,7 @@ impl Config {
         line(&self.drain);
         line("[[listener]]");
         line("name = \"test\"");
-        line("protocol = \"redis\"");
+        line(&format!("protocol = \"{}\"", self.protocol));
         line(&format!("bind = \"{}\"", self.bind.text()));
         line("upstream = \"server\"");
         line(&self.listener);

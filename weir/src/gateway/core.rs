@@ -11,14 +11,16 @@ use std::{
 use weir_base::{permit::LocalBudget, time::turn};
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
-use weir_redis::{CoreShare, Drain, Notice, RedisUpstream, RespLane, Service};
+use weir_listener::{CoreShare, Drain};
+use weir_redis::{Notice, RedisShare, RespLane};
 use weir_telemetry::{Counter, Gauge, catalog};
-use weir_upstream::{Upstream, UpstreamMetrics};
+use weir_upstream::{ExclusiveUpstream, Upstream, UpstreamMetrics};
 
 use super::{
     door::Door,
     listening::OwnSockets,
-    plan::{Arrival, Mail, Plan},
+    plan::{Arrival, ListenerPlan, Mail, Plan},
+    serving::{AnyUpstream, Serving},
 };
 
 /// How often a worker tidies: gauges, killed clients, upstreams that nobody uses any more.
@@ -27,6 +29,7 @@ const HOUSEKEEPING: Duration = Duration::from_millis(100);
 /// What a worker is started with.
 pub struct CoreSetup {
     pub share: CoreShare,
+    pub redis: RedisShare,
     pub inbox: Inbox<Mail>,
     pub mailboxes: Arc<Vec<Mailbox<Mail>>>,
     pub balancer: Arc<Balancer>,
@@ -37,14 +40,13 @@ pub struct CoreSetup {
 struct UpstreamSlot {
     config: weir_config::Upstream,
     hard_cap: usize,
-    upstream: Rc<RedisUpstream>,
-    /// It was known who is the primary when that was last looked at.
-    has_primary: Cell<bool>,
+    upstream: AnyUpstream,
 }
 
 /// One worker's doors and upstreams.
 pub struct Core {
     pub share: CoreShare,
+    redis: RedisShare,
     pub mailboxes: Arc<Vec<Mailbox<Mail>>>,
     pub balancer: Arc<Balancer>,
     pub state: Arc<WorkerState>,
@@ -57,7 +59,7 @@ pub struct Core {
     closing: RefCell<Vec<Rc<Door>>>,
     upstreams: RefCell<HashMap<Arc<str>, UpstreamSlot>>,
     /// Replaced by a reload, and still used by sessions in the middle of something.
-    old: RefCell<Vec<Rc<RedisUpstream>>>,
+    old: RefCell<Vec<AnyUpstream>>,
     buffered: Gauge,
     leased: Gauge,
     generation: Gauge,
@@ -70,6 +72,7 @@ pub async fn run(setup: CoreSetup) {
     let metrics = setup.share.metrics.clone();
     let core = Rc::new(Core {
         share: setup.share,
+        redis: setup.redis,
         mailboxes: setup.mailboxes,
         balancer: setup.balancer,
         state: setup.state,
@@ -105,16 +108,16 @@ pub async fn run(setup: CoreSetup) {
                         true => door.stop_accepting(&core, true),
                         false => door.hand_over(),
                     }
-                    if movable.contains(name) {
+                    if let (true, Serving::Redis(service)) = (movable.contains(name), &door.service) {
                         let (name, departures) = (name.clone(), departures.clone());
                         // Whoever takes them lives as long as this worker.
                         let mover = move |departure| departures.push(name.clone(), departure);
-                        door.service.move_away(std::rc::Rc::new(mover));
+                        service.move_away(std::rc::Rc::new(mover));
                     }
                 }),
                 // Who asked may have given up.
-                Mail::Tell(asker) => drop(asker.send(core.share.insight.report(turn::now()))),
-                Mail::ResetSlowLog(asker) => drop(asker.send((core.share.worker, core.share.insight.reset_slow()))),
+                Mail::Tell(asker) => drop(asker.send(core.redis.insight.report(turn::now()))),
+                Mail::ResetSlowLog(asker) => drop(asker.send((core.share.worker, core.redis.insight.reset_slow()))),
                 Mail::Notice(notice) => core.notify(&notice),
                 Mail::Reached(mark) => drop(mark),
                 Mail::Drain(drain) => core.each_door(|door| door.service.drain(drain)),
@@ -139,10 +142,9 @@ impl Core {
     }
 
     fn notify(&self, notice: &Notice) {
-        let is_meant = |door: &Rc<Door>| door.service.name() == &notice.listener;
         self.each_door(|door| {
-            if is_meant(door) {
-                door.service.notify(notice);
+            if let Some(service) = door.service.redis().filter(|service| service.name() == &notice.listener) {
+                service.notify(notice);
             }
         });
     }
@@ -209,22 +211,41 @@ impl Core {
 
     fn update_door(self: &Rc<Self>, plan: &Arc<Plan>, listener: &weir_config::Listener) {
         let name = &listener.settings.name;
-        let ListenerProtocol::Redis(redis) = &listener.protocol;
         let Some(listener_plan) = plan.listeners.get(name) else { return };
         let upstreams = self.upstreams.borrow();
-        let Some(slot) = upstreams.get(&listener.upstream) else { return };
-        let settings = (*listener.settings).clone();
         let mut doors = self.doors.borrow_mut();
         match doors.get(name) {
             Some(door) => {
                 door.update(listener_plan, listener.settings.clone());
-                door.service.update(settings, (**redis).clone(), slot.upstream.clone());
+                update_service(&door.service, listener, &upstreams);
             }
             None => {
-                let (share, users) = (self.share.clone(), listener_plan.share.clone());
-                let service = Service::new(share, settings, (**redis).clone(), slot.upstream.clone(), users);
+                let Some(service) = self.make_service(listener, listener_plan, &upstreams) else { return };
                 doors.insert(name.clone(), Rc::new(Door::new(service, listener_plan, listener.settings.clone())));
             }
+        }
+    }
+
+    fn make_service(
+        &self,
+        listener: &weir_config::Listener,
+        plan: &ListenerPlan,
+        upstreams: &HashMap<Arc<str>, UpstreamSlot>,
+    ) -> Option<Serving> {
+        let UpstreamSlot { upstream, .. } = upstreams.get(&listener.upstream)?;
+        let (settings, share) = ((*listener.settings).clone(), self.share.clone());
+        match (&listener.protocol, upstream) {
+            (ListenerProtocol::Redis(redis), AnyUpstream::Redis { upstream, .. }) => {
+                let shares = (share, self.redis.clone());
+                let (redis, users) = ((**redis).clone(), plan.share.clone());
+                Some(Serving::Redis(weir_redis::Service::new(shares, settings, redis, upstream.clone(), users)))
+            }
+            (ListenerProtocol::Http(http), _) => {
+                let upstreams = http_upstreams(upstreams, http)?;
+                Some(Serving::Http(weir_http::Service::new(share, settings, (**http).clone(), upstreams)))
+            }
+            // The configuration has an upstream of the listener's protocol, or is refused.
+            _ => None,
         }
     }
 
@@ -245,8 +266,7 @@ impl Core {
             }
             match self.make_upstream(config, hard_cap, plan) {
                 Ok(upstream) => {
-                    let has_primary = Cell::new(upstream.primary().is_some());
-                    next.insert(name, UpstreamSlot { config: config.clone(), hard_cap, upstream, has_primary });
+                    next.insert(name, UpstreamSlot { config: config.clone(), hard_cap, upstream });
                 }
                 Err(error) => tracing::error!(upstream = %name, %error, "cannot make the upstream"),
             }
@@ -260,15 +280,25 @@ impl Core {
         config: &weir_config::Upstream,
         hard_cap: usize,
         plan: &Plan,
-    ) -> std::io::Result<Rc<RedisUpstream>> {
-        let UpstreamProtocol::Redis(redis) = &config.protocol;
+    ) -> std::io::Result<AnyUpstream> {
         let name = &config.settings.name;
         let metrics = UpstreamMetrics::new(&self.share.metrics, self.share.log.clone(), name.clone());
         let health = plan.health.get(name).cloned().unwrap_or_default();
         // One worker probes for all: the server need not answer the same question once per core.
         let probes = self.share.worker == 0;
-        let protocol = RespLane::new((**redis).clone());
-        Upstream::new((*config.settings).clone(), protocol, &health, metrics, hard_cap, probes)
+        let settings = (*config.settings).clone();
+        match &config.protocol {
+            UpstreamProtocol::Redis(redis) => {
+                let protocol = RespLane::new((**redis).clone());
+                let upstream = Upstream::new(settings, protocol, &health, metrics, hard_cap, probes)?;
+                let has_primary = Cell::new(upstream.primary().is_some());
+                Ok(AnyUpstream::Redis { upstream, has_primary })
+            }
+            UpstreamProtocol::Http(http) => {
+                let probe = probes.then(|| http.probe.clone());
+                ExclusiveUpstream::new(settings, http.lanes.clone(), &health, &metrics, probe).map(AnyUpstream::Http)
+            }
+        }
     }
 
     fn tidy(&self) {
@@ -280,10 +310,9 @@ impl Core {
         if self.share.table.has_killed() {
             doors.values().chain(self.closing.borrow().iter()).for_each(|door| door.service.end_killed());
         }
-        let is_found = |slot: &UpstreamSlot| slot.upstream.primary().is_some() && !slot.has_primary.replace(true);
         // Not `any`: each is to be looked at.
-        if self.upstreams.borrow().values().filter(|slot| is_found(slot)).count() > 0 {
-            doors.values().for_each(|door| door.service.primary_found());
+        if self.upstreams.borrow().values().filter(|slot| slot.upstream.has_found_primary()).count() > 0 {
+            doors.values().filter_map(|door| door.service.redis()).for_each(|service| service.primary_found());
         }
         let mut closing = self.closing.borrow_mut();
         closing.retain(|door| door.service.open_count() > 0);
@@ -315,6 +344,36 @@ impl Core {
         for slot in self.upstreams.borrow().values() {
             slot.upstream.end();
         }
+    }
+}
+
+/// The upstreams of an HTTP listener's routes, in their order.
+fn http_upstreams(
+    slots: &HashMap<Arc<str>, UpstreamSlot>,
+    http: &weir_http::settings::HttpListenerSettings,
+) -> Option<Vec<Rc<ExclusiveUpstream>>> {
+    let find = |name| match &slots.get(name)?.upstream {
+        AnyUpstream::Http(upstream) => Some(upstream.clone()),
+        AnyUpstream::Redis { .. } => None,
+    };
+    http.routes.upstreams.iter().map(find).collect()
+}
+
+/// New settings for a listener that stays.
+fn update_service(service: &Serving, listener: &weir_config::Listener, upstreams: &HashMap<Arc<str>, UpstreamSlot>) {
+    let settings = (*listener.settings).clone();
+    let Some(UpstreamSlot { upstream, .. }) = upstreams.get(&listener.upstream) else { return };
+    match (service, &listener.protocol, upstream) {
+        (Serving::Redis(service), ListenerProtocol::Redis(redis), AnyUpstream::Redis { upstream, .. }) => {
+            service.update(settings, (**redis).clone(), upstream.clone());
+        }
+        (Serving::Http(service), ListenerProtocol::Http(http), _) => {
+            if let Some(upstreams) = http_upstreams(upstreams, http) {
+                service.update(settings, (**http).clone(), upstreams);
+            }
+        }
+        // A reload that changes the protocol of a listener is refused.
+        _ => {}
     }
 }
 

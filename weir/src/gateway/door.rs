@@ -22,12 +22,12 @@ use weir_listener::{
     proxy_protocol::{ProxyHeader, decode},
     settings::{ListenerSettings, ProxyProtocol},
 };
-use weir_redis::Service;
 use weir_telemetry::{catalog, log::Peer};
 
 use super::{
     core::Core,
     plan::{Arrival, ListenerPlan, Mail},
+    serving::Serving,
 };
 
 /// A refused client is told so; the socket closes after this, even if it does not listen.
@@ -36,7 +36,9 @@ const REFUSAL_TIME: Duration = Duration::from_millis(100);
 const REFUSALS_MAX: u32 = 256;
 /// How often a client that waits for its TLS handshake looks for a free permit.
 const HANDSHAKE_RETRY: Duration = Duration::from_millis(2);
-const REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
+const REDIS_REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
+const HTTP_REFUSAL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 /// The accept loop of one socket.
 struct Acceptor {
@@ -47,7 +49,7 @@ struct Acceptor {
 
 /// One listener on one worker.
 pub struct Door {
-    pub service: Rc<Service>,
+    pub service: Serving,
     admission: RefCell<ListenerAdmission>,
     tls: RefCell<Option<Arc<rustls::ServerConfig>>>,
     settings: RefCell<Arc<ListenerSettings>>,
@@ -56,7 +58,7 @@ pub struct Door {
 }
 
 impl Door {
-    pub fn new(service: Rc<Service>, plan: &ListenerPlan, settings: Arc<ListenerSettings>) -> Self {
+    pub fn new(service: Serving, plan: &ListenerPlan, settings: Arc<ListenerSettings>) -> Self {
         Self {
             service,
             admission: RefCell::new(plan.admission.clone()),
@@ -145,9 +147,13 @@ impl Door {
         }
         self.refusals.set(self.refusals.get() + 1);
         let door = self.clone();
+        let words = match &self.service {
+            Serving::Redis(_) => REDIS_REFUSAL,
+            Serving::Http(_) => HTTP_REFUSAL,
+        };
         weir_engine::spawn(async move {
             if let Ok(stream) = Stream::new(socket, StreamOptions { marks: Watermarks { high: 1024, low: 0 } }) {
-                stream.output.append(REFUSAL);
+                stream.output.append(words);
                 weir_engine::sleep(REFUSAL_TIME).await;
                 stream.close(REFUSAL_TIME).await;
             }
@@ -169,6 +175,8 @@ impl Door {
 
     /// Goes on with a connection of the process before on this worker, which has been charged with it.
     pub fn adopt(self: &Rc<Self>, core: &Rc<Core>, arrival: Arrival, permit: ConnectionPermit) {
+        // Only connections to Redis listeners move.
+        let Some(service) = self.service.redis().cloned() else { return core.connection_left() };
         let (door, core) = (self.clone(), core.clone());
         core.share.metrics.counter(&catalog::CONNECTIONS_MOVED, &[self.service.name()]).inc();
         weir_engine::spawn(async move {
@@ -180,7 +188,7 @@ impl Door {
             let Ok(stream) = Stream::new(Socket::from(socket), StreamOptions { marks }) else { return };
             let address = address_of(&peer);
             let guard = core.share.table.enter_as(id, settings.name.clone(), core.share.worker, peer, turn::now());
-            weir_redis::serve(door.service.clone(), Box::new(stream), guard, address, Some(Box::new(session))).await;
+            weir_redis::serve(service, Box::new(stream), guard, address, Some(Box::new(session))).await;
         })
         .detach();
     }
@@ -200,6 +208,7 @@ impl Door {
             peer = header.client().map_or(peer, |client| client.to_string());
         }
         let tls = self.tls.borrow().clone();
+        let is_tls = tls.is_some();
         match tls {
             Some(config) => {
                 if !Box::pin(self.handshake(core, &settings, &mut stream, &config, &header.1)).await {
@@ -215,7 +224,13 @@ impl Door {
         }
         let address = address_of(&peer);
         let guard = core.share.table.enter(settings.name.clone(), core.share.worker, peer, turn::now());
-        weir_redis::serve(self.service.clone(), stream, guard, address, None).await;
+        match &self.service {
+            Serving::Redis(service) => weir_redis::serve(service.clone(), stream, guard, address, None).await,
+            Serving::Http(service) => {
+                let arrived = weir_http::Arrived { peer: address, is_tls };
+                weir_http::serve(service.clone(), stream, guard, arrived).await;
+            }
+        }
     }
 
     /// The PROXY header, if this listener has one in front, and the bytes behind it.

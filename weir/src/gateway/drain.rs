@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use weir_redis::Drain;
+use weir_listener::Drain;
 
 use super::{Gateway, Phase, listening::ListenerSockets, lock, plan::Mail};
 use crate::systemd;

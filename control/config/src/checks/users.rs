@@ -135,9 +135,9 @@ fn is_open(user: &User) -> bool {
 pub(super) fn give_logins(listeners: &[Listener], upstreams: &mut [Upstream]) {
     for upstream in upstreams {
         let here = listeners.iter().filter(|listener| listener.upstream == upstream.settings.name);
-        let users = here.filter_map(|listener| {
-            let ListenerProtocol::Redis(redis) = &listener.protocol;
-            redis.users.as_ref()
+        let users = here.filter_map(|listener| match &listener.protocol {
+            ListenerProtocol::Redis(redis) => redis.users.as_ref(),
+            ListenerProtocol::Http(_) => None,
         });
         let mut logins: Vec<UpstreamLogin> =
             users.flat_map(|users| users.iter()).filter_map(|user| user.upstream.clone()).collect();
@@ -147,7 +147,8 @@ pub(super) fn give_logins(listeners: &[Listener], upstreams: &mut [Upstream]) {
         // In an order of their own, so that moving a table is no change.
         logins.sort_by_key(UpstreamLogin::key);
         logins.dedup_by_key(|login| login.key());
-        let UpstreamProtocol::Redis(redis) = &mut upstream.protocol;
-        Arc::make_mut(redis).logins = logins;
+        if let UpstreamProtocol::Redis(redis) = &mut upstream.protocol {
+            Arc::make_mut(redis).logins = logins;
+        }
     }
 }

@@ -56,7 +56,7 @@ impl Connection {
     /// Requests are about to be given to the lane of `key`.
     #[inline]
     pub(super) fn note_sent(&self, ticket: Ticket, key: LaneKey, wire: &[u8]) {
-        let insight = &self.service.core.insight;
+        let insight = &self.service.own.insight;
         self.noted.is_own_choice.set(!ticket.has_deadline);
         insight.sent(self.guard.entry().id, ticket, key, wire, turn::now(), || self.upstream_name());
     }
@@ -73,7 +73,7 @@ impl Connection {
     #[inline]
     pub(super) fn note_size(&self, reply: &Reply<'_>) {
         let bytes = self.noted.add(reply);
-        if self.service.core.insight.is_big(bytes) && reply.count > 0 {
+        if self.service.own.insight.is_big(bytes) && reply.count > 0 {
             self.note_big(reply, bytes);
         }
     }
@@ -90,7 +90,7 @@ impl Connection {
             bytes += scan.taken as u64;
             rest = &rest[scan.taken..];
             if scan.end.is_some() {
-                if self.service.core.insight.is_big(bytes) {
+                if self.service.own.insight.is_big(bytes) {
                     self.note_big_reply(reply, exchange, bytes);
                 }
                 (exchange, bytes) = (exchange + 1, 0);
@@ -103,14 +103,14 @@ impl Connection {
 
     fn note_big_reply(&self, reply: &Reply<'_>, exchange: u64, bytes: u64) {
         let id = (self.guard.entry().id, exchange);
-        let insight = &self.service.core.insight;
+        let insight = &self.service.own.insight;
         insight.note_big_reply(id, reply.timing.arrived, bytes, turn::now(), self.upstream_name());
     }
 
     /// Replies are complete, `replied`: were they slow?
     #[inline]
     pub(super) fn note_duration(&self, reply: &Reply<'_>, replied: Time) {
-        if self.service.core.insight.is_slow(replied.nanos_since(reply.timing.arrived)) {
+        if self.service.own.insight.is_slow(replied.nanos_since(reply.timing.arrived)) {
             let slow = SlowReply {
                 number: reply.exchange,
                 arrived: Some(reply.timing.arrived),
@@ -126,7 +126,7 @@ impl Connection {
     /// No reply will come: that took long too.
     #[cold]
     pub(super) fn note_lost(&self, exchange: u64, cause: LossCause) {
-        if !self.service.core.insight.settings().has_slow_log() {
+        if !self.service.own.insight.settings().has_slow_log() {
             return;
         }
         let outcome = cause.name();
@@ -136,7 +136,7 @@ impl Connection {
 
     #[cold]
     fn note_slow(&self, slow: &SlowReply) {
-        let insight = &self.service.core.insight;
+        let insight = &self.service.own.insight;
         if self.noted.is_own_choice.get() {
             return;
         }
@@ -191,7 +191,7 @@ impl Connection {
         for (index, (address, health, breaker)) in upstream.endpoint_states().into_iter().enumerate() {
             let _ = write!(out, "endpoint_{index}:address={address},health={health},breaker={breaker}\r\n");
         }
-        let keys = if with_keys { core.insight.hot_keys(turn::now()) } else { Vec::new() };
+        let keys = if with_keys { self.service.own.insight.hot_keys(turn::now()) } else { Vec::new() };
         for (index, hot) in keys.iter().take(HOT_KEYS_TOLD).enumerate() {
             // The key comes last: it may have any of the signs in front of it.
             let (rate, space) = (hot.per_second, &hot.key.keyspace);

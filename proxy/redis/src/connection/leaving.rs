@@ -3,12 +3,10 @@
 use std::{rc::Rc, time::Duration};
 
 use weir_engine::Stream;
+use weir_listener::{DRAIN_GAP, Drain};
 
 use super::Connection;
-use crate::{
-    moving::Departure,
-    service::{DRAIN_GAP, Drain},
-};
+use crate::moving::Departure;
 
 /// Bytes of names that a connection may take along: they travel in one message with the rest.
 const MOVED_TEXT_BYTES_MAX: usize = 4 * 1024;

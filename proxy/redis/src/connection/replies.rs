@@ -12,6 +12,7 @@ use weir_base::{
     violation::Violation,
 };
 use weir_engine::Output;
+use weir_listener::Drain;
 use weir_telemetry::log::AccessRecord;
 use weir_upstream::{Frame, FrameKind, Lane, LossCause, Refusal, Reply, Waiter};
 
@@ -20,7 +21,6 @@ use crate::{
     lane::RespLane,
     metrics::{Done, Stages},
     refusal,
-    service::Drain,
 };
 
 impl Connection {

@@ -381,7 +381,7 @@ impl Io for Connection {
     fn post(&self, client: &ConnectionEntry, keys: Option<&[&[u8]]>) {
         let keys = keys.map(|keys| keys.iter().map(|key| Box::from(*key)).collect());
         let notice = Notice { listener: client.listener.clone(), client: client.id, keys };
-        if !(self.service.core.post)(client.worker, notice) {
+        if !(self.service.own.post)(client.worker, notice) {
             // Its worker has fallen far behind. What it is not told it must not keep.
             self.guard.table().kill(client);
         }

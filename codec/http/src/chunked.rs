@@ -1,0 +1,171 @@
+//! The chunked transfer coding (RFC 9112 section 7.1).
+
+use crate::{
+    body::Piece,
+    error::WireError,
+    fields::{Field, Fields},
+    known::Known,
+    limits::{BodyLimits, CHUNK_SIZE_DIGITS_MAX},
+    line,
+};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum At {
+    /// In the digits of a size, so many so far.
+    #[default]
+    Size,
+    /// In extensions behind a size.
+    Extension,
+    /// At the LF behind a size.
+    SizeEnd,
+    Data,
+    /// At the CR and at the LF behind the data.
+    DataEnd,
+    DataEndLf,
+    Trailers,
+    Done,
+}
+
+/// Finds the data in a chunked body.
+#[derive(Debug, Default)]
+pub struct Chunked {
+    at: At,
+    /// Digits of the size so far.
+    digits: usize,
+    /// Size of the chunk, then what is left of it.
+    left: u64,
+    extension_bytes: usize,
+    trailer_bytes: usize,
+    /// A trailer line that is not whole yet.
+    partial: Vec<u8>,
+    pub(crate) trailers: Fields,
+}
+
+impl Chunked {
+    pub(crate) fn is_done(&self) -> bool {
+        self.at == At::Done
+    }
+
+    /// Up to the end of the next piece of data.
+    pub(crate) fn decode<'a>(&mut self, input: &'a [u8], limits: &BodyLimits) -> Result<Piece<'a>, WireError> {
+        let mut taken = 0;
+        while taken < input.len() {
+            let rest = &input[taken..];
+            match self.at {
+                At::Data => {
+                    let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(rest.len());
+                    self.left -= count as u64;
+                    if self.left == 0 {
+                        self.at = At::DataEnd;
+                    }
+                    return Ok(Piece { taken: taken + count, data: &rest[..count], is_last: false });
+                }
+                At::Trailers => {
+                    taken += self.trailer_bytes_of(rest, limits)?;
+                    if self.is_done() {
+                        break;
+                    }
+                }
+                At::Done => break,
+                _ => {
+                    self.step(rest[0], limits)?;
+                    taken += 1;
+                }
+            }
+        }
+        Ok(Piece { taken, data: &[], is_last: self.is_done() })
+    }
+
+    /// One byte of what surrounds the data.
+    fn step(&mut self, byte: u8, limits: &BodyLimits) -> Result<(), WireError> {
+        self.at = match (self.at, byte) {
+            (At::Size, _) if byte.is_ascii_hexdigit() => {
+                self.digits += 1;
+                if self.digits > CHUNK_SIZE_DIGITS_MAX {
+                    return Err(WireError::Chunk);
+                }
+                let digit = char::from(byte).to_digit(16).unwrap_or(0);
+                self.left = self.left << 4 | u64::from(digit);
+                At::Size
+            }
+            (At::Size, b'\r') if self.digits > 0 => At::SizeEnd,
+            // Blanks before an extension are allowed to none but old peers, and used by none.
+            (At::Size, b';') if self.digits > 0 => At::Extension,
+            (At::Extension, b'\r') => At::SizeEnd,
+            (At::Extension, b'\t' | b' '..=b'~' | 0x80..) => {
+                self.extension_bytes += 1;
+                if self.extension_bytes > limits.extension_bytes {
+                    return Err(WireError::ChunkExtensions);
+                }
+                At::Extension
+            }
+            (At::SizeEnd, b'\n') if self.left == 0 => At::Trailers,
+            (At::SizeEnd, b'\n') => At::Data,
+            (At::DataEnd, b'\r') => At::DataEndLf,
+            (At::DataEndLf, b'\n') => {
+                self.digits = 0;
+                At::Size
+            }
+            _ => return Err(WireError::Chunk),
+        };
+        Ok(())
+    }
+
+    /// Takes one trailer line, or what is there of it.
+    fn trailer_bytes_of(&mut self, input: &[u8], limits: &BodyLimits) -> Result<usize, WireError> {
+        let end = memchr::memchr(b'\n', input).map_or(input.len(), |at| at + 1);
+        self.trailer_bytes += end;
+        if self.trailer_bytes > limits.trailer_bytes {
+            return Err(WireError::TrailersTooLong);
+        }
+        self.partial.extend_from_slice(&input[..end]);
+        let Some(line) = line::next(&self.partial)? else { return Ok(end) };
+        if line.is_empty() {
+            self.at = At::Done;
+            self.trailers.retain(is_allowed);
+        } else if self.trailers.len() >= limits.trailer_fields {
+            return Err(WireError::TrailersTooLong);
+        } else {
+            line::push_field(line, &mut self.trailers)?;
+        }
+        self.partial.clear();
+        Ok(end)
+    }
+}
+
+/// A trailer must not change how the message was framed, routed or judged: that has been decided (RFC 9110 section 6.5.1).
+fn is_allowed(field: Field<'_>) -> bool {
+    let is_forbidden = matches!(
+        field.known,
+        Known::TransferEncoding
+            | Known::Connection
+            | Known::KeepAlive
+            | Known::ProxyConnection
+            | Known::Upgrade
+            | Known::Te
+            | Known::Trailer
+            | Known::Host
+            | Known::Expect
+            | Known::Authorization
+            | Known::ProxyAuthorization
+            | Known::WwwAuthenticate
+            | Known::Cookie
+            | Known::SetCookie
+            | Known::CacheControl
+            | Known::Age
+            | Known::Date
+            | Known::Location
+            | Known::RetryAfter
+            | Known::Vary
+            | Known::Range
+            | Known::Forwarded
+            | Known::XForwardedFor
+            | Known::XForwardedHost
+            | Known::XForwardedPort
+            | Known::XForwardedProto
+            | Known::XForwardedClientCert
+            | Known::Via
+    );
+    let is_content = field.name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
+    !is_forbidden && !is_content
+}

@@ -1,0 +1,40 @@
+//! The lines of a head or a trailer section.
+
+use memchr::memchr;
+
+use crate::{
+    error::WireError,
+    fields::Fields,
+    known::Known,
+    token::{is_field_value, is_token, trim},
+};
+
+/// The line at the front of `input`, without its end; `None` while it is not whole. A CR that is not part of the line end
+/// is an error, as is LF alone: other parsers might end the line there.
+#[inline]
+pub(crate) fn next(input: &[u8]) -> Result<Option<&[u8]>, WireError> {
+    let Some(end) = memchr(b'\n', input) else { return Ok(None) };
+    match &input[..end] {
+        [line @ .., b'\r'] => Ok(Some(line)),
+        _ => Err(WireError::LineEnd),
+    }
+}
+
+/// Adds the field that `line` is.
+#[inline]
+pub(crate) fn push_field(line: &[u8], fields: &mut Fields) -> Result<(), WireError> {
+    if matches!(line, [b' ' | b'\t', ..]) {
+        return Err(WireError::FieldFolded);
+    }
+    let Some(colon) = memchr(b':', line) else { return Err(WireError::FieldName) };
+    let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
+    if !is_token(name) {
+        return Err(WireError::FieldName);
+    }
+    // A bare CR is a control character too.
+    if !is_field_value(value) {
+        return Err(WireError::FieldValue);
+    }
+    fields.push_known(Known::of(name), name, value);
+    Ok(())
+}

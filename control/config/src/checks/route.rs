@@ -1,0 +1,444 @@
+//! Routes: from sections to the table of a listener.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use weir_analysis::http::path::PathRules;
+use weir_http::routes::{Action, DirectResponse, FieldChange, Routes, Target};
+use weir_route::{
+    Route, RouteTable,
+    condition::{HeaderCondition, Method, QueryCondition},
+    host::HostMatch,
+    path::PathMatch,
+    redirect::{Redirect, Scheme, Status},
+    rewrite::{HostRewrite, PathRewrite},
+    split::Split,
+    text::{Operator, TextTest},
+    variables::{Side, Template},
+};
+
+use crate::checks::error_at;
+use crate::document::At;
+use crate::reader::Reader;
+use crate::route::{
+    ChangeKind, FieldSection, HeaderMatchSection, QueryMatchSection, RedirectSection, ResponseSection, RewriteSection,
+    RouteSection, RouteState,
+};
+use crate::sections::FileSection;
+use crate::suggest;
+use crate::texts::{Name, Text, Word};
+
+/// Bytes of a direct response's body.
+const BODY_BYTES_MAX: usize = 4 * 1024;
+
+/// Every route that can be made; mistakes are reported.
+pub(super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
+    let mut names: Vec<&Name> = Vec::new();
+    let mut checked = Vec::new();
+    for (index, section) in file.route.iter().enumerate() {
+        let path = format!("route[{index}]");
+        if let Some(name) = &section.name {
+            if names.contains(&&name.value) {
+                error_at(name, &path, "name", "stands twice", "give each route a name of its own", reader);
+            }
+            names.push(&name.value);
+        }
+        if let Some(listeners) = &section.listeners {
+            listeners.value.iter().for_each(|listener| check_listener(file, listener, &path, reader));
+        }
+        checked.extend(Maker { file, section, path: &path, reader }.make());
+    }
+    checked
+}
+
+/// A route that is in order, once for each of its hosts, with the names of its upstreams.
+pub(super) struct Checked {
+    listeners: Option<Vec<Arc<str>>>,
+    is_online: bool,
+    routes: Vec<Route<Action>>,
+    upstreams: Vec<Share>,
+}
+
+/// An upstream and its weight.
+type Share = (Arc<str>, Option<u32>);
+
+/// The routes of the listener called `name`, whose requests that nobody else takes go to `upstream`.
+pub(super) fn of_listener(all: &[Checked], name: &str, upstream: Arc<str>) -> Routes {
+    let mut upstreams = vec![upstream];
+    let mut routes = Vec::new();
+    let is_here = |one: &&Checked| {
+        one.is_online && one.listeners.as_ref().is_none_or(|names| names.iter().any(|own| **own == *name))
+    };
+    for checked in all.iter().filter(is_here) {
+        let mut number = |upstream: &Arc<str>| match upstreams.iter().position(|known| known == upstream) {
+            Some(at) => at,
+            None => {
+                upstreams.push(upstream.clone());
+                upstreams.len() - 1
+            }
+        };
+        let targets = checked.upstreams.iter().map(|(upstream, weight)| (number(upstream), *weight)).collect();
+        let split = Split::new(targets).ok();
+        routes.extend(checked.routes.iter().cloned().map(|mut route| {
+            if let (Target::Upstream(target), Some(split)) = (&mut route.action.target, &split) {
+                *target = split.clone();
+            }
+            route
+        }));
+    }
+    let all_paths = PathMatch::segments("/", &PathRules::default());
+    if let (Ok(path), Ok(split)) = (all_paths, Split::new(vec![(0, None)])) {
+        let mut last = Route::new("default", HostMatch::Any, path, Action::plain(Target::Upstream(split)));
+        last.priority = i32::MAX;
+        routes.push(last);
+    }
+    Routes { table: RouteTable::new(routes), upstreams }
+}
+
+fn check_listener(file: &FileSection, wanted: &At<Name>, path: &str, reader: &mut Reader<'_>) {
+    let names = file.listener.iter().filter_map(|listener| listener.name.as_ref()).map(|name| &*name.value.0);
+    if names.clone().any(|name| *name == *wanted.value.0) {
+        return;
+    }
+    let help = match suggest::nearest(&wanted.value.0, names) {
+        Some(meant) => format!("did you mean \"{meant}\"?"),
+        None => "name a [[listener]] of this file".to_owned(),
+    };
+    error_at(wanted, path, "listeners", &format!("names \"{}\", which is no listener", wanted.value), help, reader);
+}
+
+/// What one value must look like, as it is written.
+struct Asked<'a> {
+    name: &'a At<Word>,
+    kind: Operator,
+    value: Option<&'a At<Text>>,
+    ignores_case: bool,
+}
+
+/// Makes one route.
+struct Maker<'m, 'f, 'r> {
+    file: &'f FileSection,
+    section: &'f RouteSection,
+    path: &'m str,
+    reader: &'m mut Reader<'r>,
+}
+
+impl Maker<'_, '_, '_> {
+    fn make(&mut self) -> Option<Checked> {
+        let section = self.section;
+        let name = section.name.as_ref()?;
+        let path = self.path_match()?;
+        let hosts = self.hosts();
+        let (target, upstreams) = self.target(&path)?;
+        let mut action = Action::plain(target);
+        if let Some(rewrite) = &section.rewrite {
+            action.path = self.path_rewrite(rewrite, &path);
+            action.host = self.host_rewrite(rewrite);
+        }
+        action.request_fields = self.changes(&section.request_header, "request_header", Side::Request);
+        action.response_fields = self.changes(&section.response_header, "response_header", Side::Response);
+        action.response_timeout = section.response_timeout.as_ref().map(|timeout| timeout.value.0);
+        let methods = section.methods.iter().flat_map(|list| &list.value);
+        let methods: Vec<Method> =
+            methods.filter_map(|word| self.told(word, "methods", Method::new(&word.value.0))).collect();
+        let headers: Vec<HeaderCondition> = section.header.iter().filter_map(|one| self.header(one)).collect();
+        let queries: Vec<QueryCondition> = section.query.iter().filter_map(|one| self.query(one)).collect();
+        let route = |host| {
+            let mut route = Route::new(&name.value.0, host, path.clone(), action.clone());
+            (route.methods, route.headers, route.queries) = (methods.clone(), headers.clone(), queries.clone());
+            route.priority = section.priority.value as i32;
+            route
+        };
+        Some(Checked {
+            listeners: section
+                .listeners
+                .as_ref()
+                .map(|list| list.value.iter().map(|name| name.value.0.clone()).collect()),
+            is_online: section.state.value == RouteState::Online,
+            routes: hosts.into_iter().map(route).collect(),
+            upstreams,
+        })
+    }
+
+    /// What was made, or a report of why not.
+    fn told<T, V, E: std::fmt::Display>(&mut self, at: &At<V>, key: &str, made: Result<T, E>) -> Option<T> {
+        match made {
+            Ok(made) => Some(made),
+            Err(error) => {
+                let text = format!("cannot be used: {error}");
+                error_at(at, self.path, key, &text, "see the page on routes in the guide", self.reader);
+                None
+            }
+        }
+    }
+
+    fn wrong<V>(&mut self, at: &At<V>, key: &str, what: &str, help: &str) {
+        error_at(at, self.path, key, what, help, self.reader);
+    }
+
+    fn hosts(&mut self) -> Vec<HostMatch> {
+        let Some(hosts) = &self.section.hosts else { return vec![HostMatch::Any] };
+        let labels = self.section.wildcard.value;
+        let read = |word: &At<Word>| self.told(word, "hosts", HostMatch::parse(&word.value.0, labels));
+        hosts.value.iter().filter_map(read).collect()
+    }
+
+    fn path_match(&mut self) -> Option<PathMatch> {
+        let section = self.section;
+        let kinds = [
+            (&section.path, "path"),
+            (&section.path_prefix, "path_prefix"),
+            (&section.path_string_prefix, "path_string_prefix"),
+            (&section.path_regex, "path_regex"),
+        ];
+        let mut written = kinds.into_iter().filter_map(|(word, key)| Some((word.as_ref()?, key)));
+        let rules = PathRules::default();
+        let Some((word, key)) = written.next() else { return PathMatch::segments("/", &rules).ok() };
+        if let Some((other, other_key)) = written.next() {
+            self.wrong(other, other_key, "is a second kind of path", "keep one of them, or write two routes");
+            return None;
+        }
+        let text = &word.value.0;
+        let made = match key {
+            "path" => PathMatch::exact(text, &rules),
+            "path_prefix" => PathMatch::segments(text, &rules),
+            "path_string_prefix" => PathMatch::text(text, &rules),
+            _ => PathMatch::regex(text),
+        };
+        self.told(word, key, made)
+    }
+
+    fn test(&mut self, asked: &Asked<'_>, key: &str) -> Option<TextTest> {
+        let (name, kind) = (asked.name, asked.kind);
+        match (asked.value, kind) {
+            (Some(value), Operator::Present) => {
+                self.wrong(
+                    value,
+                    &format!("{key}.value"),
+                    "is not compared with anything",
+                    "remove it, or change kind",
+                );
+            }
+            (None, kind) if kind != Operator::Present => {
+                self.wrong(
+                    name,
+                    &format!("{key}.name"),
+                    "has no value to compare with",
+                    "add value, or kind = \"present\"",
+                );
+            }
+            _ => {}
+        }
+        let text = asked.value.map_or("", |value| &value.value.0);
+        self.told(name, key, TextTest::new(kind, text, asked.ignores_case))
+    }
+
+    fn header(&mut self, section: &HeaderMatchSection) -> Option<HeaderCondition> {
+        let name = section.name.as_ref()?;
+        let (kind, value) = (section.kind.value, section.value.as_ref());
+        let asked = Asked { name, kind, value, ignores_case: section.ignore_case.value };
+        let test = self.test(&asked, "header")?;
+        let condition = self.told(name, "header.name", HeaderCondition::new(&name.value.0, test))?;
+        let condition = if section.negate.value { condition.negated() } else { condition };
+        match section.missing_as_empty.value {
+            true => self.told(&section.missing_as_empty, "header.missing_as_empty", condition.missing_as_empty()),
+            false => Some(condition),
+        }
+    }
+
+    fn query(&mut self, section: &QueryMatchSection) -> Option<QueryCondition> {
+        let name = section.name.as_ref()?;
+        let (kind, value) = (section.kind.value, section.value.as_ref());
+        let asked = Asked { name, kind, value, ignores_case: section.ignore_case.value };
+        Some(QueryCondition::new(&name.value.0, self.test(&asked, "query")?))
+    }
+
+    /// Who answers, and the upstreams that the answer is from, if any; their numbers are put in per listener.
+    fn target(&mut self, path: &PathMatch) -> Option<(Target, Vec<Share>)> {
+        let section = self.section;
+        let ways = [
+            section.upstream.is_some(),
+            !section.split.is_empty(),
+            section.redirect.is_some(),
+            section.response.is_some(),
+        ];
+        let name = section.name.as_ref()?;
+        if ways.into_iter().filter(|is_there| *is_there).count() != 1 {
+            let what = "needs exactly one of `upstream`, `split`, `redirect` and `response`";
+            self.wrong(name, "name", what, "say where its requests go");
+            return None;
+        }
+        if let Some(redirect) = &section.redirect {
+            return Some((Target::Redirect(self.redirect(redirect, path)?), Vec::new()));
+        }
+        if let Some(response) = &section.response {
+            return Some((Target::Response(self.response(response)?), Vec::new()));
+        }
+        let mut upstreams = Vec::new();
+        if let Some(upstream) = &section.upstream {
+            self.check_upstream(upstream, "upstream");
+            upstreams.push((upstream.value.0.clone(), None));
+        }
+        for share in &section.split {
+            let upstream = share.upstream.as_ref()?;
+            self.check_upstream(upstream, "split.upstream");
+            upstreams.push((upstream.value.0.clone(), share.weight.as_ref().map(|weight| weight.value)));
+        }
+        let numbered = upstreams.iter().enumerate().map(|(number, (_, weight))| (number, *weight)).collect();
+        let split = self.told(name, "split", Split::new(numbered))?;
+        Some((Target::Upstream(split), upstreams))
+    }
+
+    fn check_upstream(&mut self, wanted: &At<Name>, key: &str) {
+        let names = self.file.upstream.iter().filter_map(|one| Some(&*one.name.as_ref()?.value.0));
+        if names.clone().any(|name| *name == *wanted.value.0) {
+            return;
+        }
+        let help = match suggest::nearest(&wanted.value.0, names) {
+            Some(meant) => format!("did you mean \"{meant}\"?"),
+            None => format!("add [[upstream]] with name = \"{}\" and endpoints", wanted.value),
+        };
+        self.wrong(wanted, key, &format!("names the upstream \"{}\", which does not exist", wanted.value), &help);
+    }
+
+    fn redirect(&mut self, section: &RedirectSection, matched: &PathMatch) -> Option<Redirect> {
+        let status = Status::from_code(section.status.value as u16);
+        let Some(status) = status else {
+            self.wrong(&section.status, "redirect.status", "is no redirect", "write 301, 302, 303, 307 or 308");
+            return None;
+        };
+        let mut redirect = Redirect::new(status);
+        if let Some(scheme) = &section.scheme {
+            redirect = match &*scheme.value.0 {
+                "http" => redirect.scheme(Scheme::Http),
+                "https" => redirect.scheme(Scheme::Https),
+                _ => {
+                    self.wrong(scheme, "redirect.scheme", "is no scheme", "write \"http\" or \"https\"");
+                    return None;
+                }
+            };
+        }
+        if let Some(host) = &section.host {
+            redirect = self.told(host, "redirect.host", redirect.host(&host.value.0))?;
+        }
+        if let Some(port) = section.port.as_ref().and_then(|port| NonZeroU16::new(port.value as u16)) {
+            redirect = redirect.port(port);
+        }
+        let rules = PathRules::default();
+        match (&section.path, &section.path_prefix) {
+            (Some(_), Some(prefix)) => {
+                self.wrong(prefix, "redirect.path_prefix", "stands beside path", "keep one of them");
+            }
+            (Some(path), None) => {
+                redirect = redirect.path(self.told(path, "redirect.path", PathRewrite::full(&path.value.0, &rules))?);
+            }
+            (None, Some(prefix)) => {
+                let made = PathRewrite::prefix(matched, &prefix.value.0, &rules);
+                redirect = redirect.path(self.told(prefix, "redirect.path_prefix", made)?);
+            }
+            (None, None) => {}
+        }
+        Some(redirect)
+    }
+
+    fn response(&mut self, section: &ResponseSection) -> Option<Arc<DirectResponse>> {
+        let body = section.body.as_ref();
+        if let Some(body) = body.filter(|body| body.value.0.len() > BODY_BYTES_MAX) {
+            self.wrong(body, "response.body", "is longer than 4 KiB", "let an origin serve it");
+        }
+        Some(Arc::new(DirectResponse {
+            status: section.status.as_ref()?.value as u16,
+            content_type: section.content_type.value.0.clone(),
+            body: body.map(|body| body.value.0.clone().into_bytes()).unwrap_or_default(),
+        }))
+    }
+
+    fn path_rewrite(&mut self, section: &RewriteSection, matched: &PathMatch) -> Option<PathRewrite> {
+        let rules = PathRules::default();
+        let kinds =
+            [(&section.path, "path"), (&section.path_prefix, "path_prefix"), (&section.path_regex, "path_regex")];
+        let mut written = kinds.into_iter().filter_map(|(word, key)| Some((word.as_ref()?, key)));
+        let (word, key) = written.next()?;
+        if let Some((other, other_key)) = written.next() {
+            self.wrong(other, &format!("rewrite.{other_key}"), "is a second rewrite of the path", "keep one of them");
+            return None;
+        }
+        let made = match key {
+            "path" => PathRewrite::full(&word.value.0, &rules),
+            "path_prefix" => PathRewrite::prefix(matched, &word.value.0, &rules),
+            _ => {
+                let Some(replacement) = &section.path_replacement else {
+                    self.wrong(word, "rewrite.path_regex", "has no path_replacement", "say what a match becomes");
+                    return None;
+                };
+                PathRewrite::regex(&word.value.0, &replacement.value.0, &rules)
+            }
+        };
+        self.told(word, &format!("rewrite.{key}"), made)
+    }
+
+    fn host_rewrite(&mut self, section: &RewriteSection) -> Option<HostRewrite> {
+        match (&section.host, &section.host_from_header) {
+            (Some(_), Some(other)) => {
+                self.wrong(other, "rewrite.host_from_header", "stands beside host", "keep one of them");
+                None
+            }
+            (Some(host), None) => self.told(host, "rewrite.host", HostRewrite::literal(&host.value.0)),
+            (None, Some(name)) => self.told(name, "rewrite.host_from_header", HostRewrite::from_header(&name.value.0)),
+            (None, None) => None,
+        }
+    }
+
+    fn changes(&mut self, sections: &[FieldSection], key: &str, side: Side) -> Vec<FieldChange> {
+        sections.iter().filter_map(|section| self.change(section, key, side)).collect()
+    }
+
+    fn change(&mut self, section: &FieldSection, key: &str, side: Side) -> Option<FieldChange> {
+        let name = section.name.as_ref()?;
+        if !weir_http_codec::token::is_token(name.value.0.as_bytes()) {
+            self.wrong(name, &format!("{key}.name"), "is no field name", "use letters, digits and hyphens");
+            return None;
+        }
+        if is_framing(&name.value.0) {
+            let help = "the gateway frames messages; rewrite.host changes the host";
+            self.wrong(name, &format!("{key}.name"), "decides on how the message is read", help);
+            return None;
+        }
+        let own: Box<str> = name.value.0.as_str().into();
+        match (section.change.value, &section.value) {
+            (ChangeKind::Remove, None) => Some(FieldChange::Remove(own)),
+            (ChangeKind::Remove, Some(value)) => {
+                self.wrong(value, &format!("{key}.value"), "is not needed to remove a field", "remove it");
+                None
+            }
+            (kind, Some(value)) => {
+                let template = self.told(value, &format!("{key}.value"), Template::parse(&value.value.0, side))?;
+                Some(match kind {
+                    ChangeKind::Add => FieldChange::Add(own, template),
+                    _ => FieldChange::Set(own, template),
+                })
+            }
+            (_, None) => {
+                self.wrong(name, &format!("{key}.name"), "has no value", "add value, or change = \"remove\"");
+                None
+            }
+        }
+    }
+}
+
+/// Fields that only the gateway itself may write.
+fn is_framing(name: &str) -> bool {
+    use weir_http_codec::Known;
+    matches!(
+        Known::of(name.as_bytes()),
+        Known::Host
+            | Known::ContentLength
+            | Known::TransferEncoding
+            | Known::Connection
+            | Known::Upgrade
+            | Known::Te
+            | Known::Trailer
+            | Known::KeepAlive
+            | Known::ProxyConnection
+    )
+}

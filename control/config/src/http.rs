@@ -1,0 +1,119 @@
+//! The tables that only HTTP listeners and upstreams have.
+
+use std::sync::Arc;
+
+use weir_http::{
+    HttpProbe,
+    routes::Routes,
+    settings::{self as http, ForwardedFields, HttpListenerSettings},
+};
+use weir_upstream::Balance;
+use weir_upstream::settings::{self as upstreams, ExclusiveSettings};
+
+use crate::checks::error_at;
+use crate::document::At;
+use crate::numbers::Period;
+use crate::reader::Reader;
+use crate::section::section;
+use crate::snapshot::HttpUpstreamSettings;
+use crate::texts::{Choice, Endpoint, Word};
+
+/// Highest count of connections.
+const COUNT_MAX: u32 = 16_777_216;
+/// Shortest deadline.
+const DEADLINE_MIN: Period = Period::millis(1);
+/// Longest deadline.
+const DEADLINE_MAX: Period = Period::secs(86_400);
+
+section! {
+    /// What only HTTP listeners have.
+    pub(crate) struct ListenerHttpSection {
+        /// How long a client connection may stay without a request; `idle_timeout` of the listener, if written, holds instead.
+        default keep_alive_timeout: Period = Period(http::KEEP_ALIVE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// From the end of a request to the head of its answer; then the client gets 504.
+        default response_timeout: Period = Period(http::RESPONSE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// How long a body may pause, in either direction.
+        default body_idle_timeout: Period = Period(http::BODY_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
+        /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
+        default forwarded: ForwardedFields = ForwardedFields::Replace;
+    }
+}
+
+section! {
+    /// What only HTTP upstreams have.
+    pub(crate) struct UpstreamHttpSection {
+        /// How one of several endpoints is chosen: in turn (`round_robin`), the one of two random ones with fewer requests under
+        /// way (`least_request`), or at `random`.
+        default balance: Balance = Balance::RoundRobin;
+        /// Shares of the endpoints, in their order: `[3, 1]` gives the first three of four requests. 0: none. Absent: all alike.
+        optional weights: Vec<At<u32>>;
+        /// Connections of each worker to each endpoint; further requests wait for one, no longer than `lane_wait_timeout`.
+        default connections_max: u32 = upstreams::EXCLUSIVE_LANES_MAX => 1..=COUNT_MAX;
+        /// Idle connections that each worker keeps to each endpoint.
+        default idle_connections_max: u32 = upstreams::EXCLUSIVE_LANES_IDLE_MAX => 0..=COUNT_MAX;
+        /// How long an idle connection is kept; it should be less than the origin keeps it.
+        default idle_timeout: Period = Period(upstreams::EXCLUSIVE_LANE_IDLE_TIMEOUT) => Period::millis(10)..=DEADLINE_MAX;
+        /// Path of the active health check, which expects a status from 200 to 399. Absent: that the origin takes a connection
+        /// is enough.
+        optional health_path: Word;
+        /// Host of the active health check. Absent: the host of the first endpoint.
+        optional health_host: Word;
+    }
+}
+
+/// Settings of a listener.
+pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes) -> HttpListenerSettings {
+    HttpListenerSettings {
+        routes: Arc::new(routes),
+        keep_alive_timeout: section.keep_alive_timeout.value.0,
+        response_timeout: section.response_timeout.value.0,
+        body_idle_timeout: section.body_idle_timeout.value.0,
+        forwarded: section.forwarded.value,
+    }
+}
+
+/// Settings of an upstream with these endpoints.
+pub(crate) fn upstream(
+    section: &UpstreamHttpSection,
+    endpoints: &[At<Endpoint>],
+    path: &str,
+    reader: &mut Reader<'_>,
+) -> Arc<HttpUpstreamSettings> {
+    let weights = section.weights.as_ref();
+    if let Some(weights) = weights.filter(|weights| weights.value.len() != endpoints.len()) {
+        let what = format!("has {} entries for {} endpoints", weights.value.len(), endpoints.len());
+        error_at(weights, path, "weights", &what, "write one number for each endpoint, in their order", reader);
+    }
+    if let Some(weights) = weights.filter(|weights| weights.value.iter().all(|weight| weight.value == 0)) {
+        error_at(weights, path, "weights", "gives no endpoint anything", "write a number above 0", reader);
+    }
+    let check = section.health_path.as_ref();
+    if let Some(path_of_check) = check.filter(|check| !check.value.0.starts_with('/')) {
+        error_at(path_of_check, path, "health_path", "is no path", "begin it with a slash: \"/healthz\"", reader);
+    }
+    let first = endpoints.first().map(|endpoint| endpoint.value.0.to_string()).unwrap_or_default();
+    Arc::new(HttpUpstreamSettings {
+        lanes: ExclusiveSettings {
+            balance: section.balance.value,
+            weights: weights.iter().flat_map(|list| &list.value).map(|weight| weight.value).collect(),
+            connections_max: section.connections_max.value,
+            idle_max: section.idle_connections_max.value,
+            idle_timeout: section.idle_timeout.value.0,
+        },
+        probe: HttpProbe {
+            path: check.map(|check| check.value.0.clone()),
+            host: section.health_host.as_ref().map_or(first, |host| host.value.0.clone()),
+        },
+    })
+}
+
+impl Choice for Balance {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("round_robin", Self::RoundRobin), ("least_request", Self::LeastRequest), ("random", Self::Random)];
+}
+
+impl Choice for ForwardedFields {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("replace", Self::Replace), ("append", Self::Append), ("keep", Self::Keep)];
+}

@@ -1,0 +1,213 @@
+//! `[[route]]`: which requests go where.
+
+use weir_route::{host::Labels, text::Operator};
+
+use crate::document::At;
+use crate::numbers::Period;
+use crate::section::section;
+use crate::texts::{Choice, Name, Text, Word};
+
+/// Highest priority number.
+const PRIORITY_MAX: u32 = 1_000_000;
+/// The priority of routes that do not say.
+const PRIORITY: u32 = 1_000;
+
+section! {
+    /// A route of HTTP listeners: requests that fulfil all its conditions go where it says. The order in which routes are
+    /// tried does not depend on their order in the file: exact hosts before wildcards before all, then exact paths, regexes,
+    /// prefixes, the longer before the shorter, then those with a method, with more headers, with more of the query. The best
+    /// host decides alone: if none of its routes takes a request, it is answered 404. What no host names goes to the `upstream`
+    /// of the listener.
+    pub(crate) struct RouteSection [name = name] {
+        /// Unique among routes; a label of metrics.
+        required name: Name;
+        /// Listeners that have it. Absent: all HTTP listeners.
+        optional listeners: Vec<At<Name>>;
+        /// Hosts: `example.com`, `*.example.com`, or `*`, without ports. Absent: all.
+        optional hosts: Vec<At<Word>>;
+        /// What the star of a wildcard host stands for: `one` label, or `many`.
+        default wildcard: Labels = Labels::One;
+        /// The path, as it is. At most one of the four kinds of path; absent: all paths.
+        optional path: Word;
+        /// The first segments of the path: `/blog` takes `/blog` and `/blog/x`, not `/blogger`.
+        optional path_prefix: Word;
+        /// The beginning of the path, as text: `/blog` takes `/blogger` too.
+        optional path_string_prefix: Word;
+        /// The whole path as a regular expression, without the query.
+        optional path_regex: Word;
+        /// Methods. Absent: all.
+        optional methods: Vec<At<Word>>;
+        /// What header fields must look like; all of them.
+        tables header: HeaderMatchSection;
+        /// What the query must look like; all of it. The first value of a name counts.
+        tables query: QueryMatchSection;
+        /// Between routes that ask equally much the lower number is tried first.
+        default priority: u32 = PRIORITY => 0..=PRIORITY_MAX;
+        /// Whether it is in force: `online`, or `offline` as if it were not there.
+        default state: RouteState = RouteState::Online;
+        /// The upstream that requests go to. One of `upstream`, `split`, `redirect` and `response`.
+        optional upstream: Name;
+        /// Several upstreams, each with its share of the requests.
+        tables split: SplitSection;
+        /// Tell the client to go elsewhere.
+        optional_table redirect: RedirectSection;
+        /// Answer in the gateway's own name.
+        optional_table response: ResponseSection;
+        /// What changes in the target before the request goes on.
+        optional_table rewrite: RewriteSection;
+        /// Changes to the fields that the origin gets, in order.
+        tables request_header: FieldSection;
+        /// Changes to the fields that the client gets, in order.
+        tables response_header: FieldSection;
+        /// From the end of a request to the head of its answer. Absent: as the listener's `http.response_timeout`.
+        optional response_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+    }
+}
+
+section! {
+    /// What a header field must look like. Lines of a field that comes more than once are one value, joined by `, `.
+    pub(crate) struct HeaderMatchSection {
+        /// In any case.
+        required name: Word;
+        /// How `value` is compared: `exact`, `prefix`, `suffix`, `contains`, `regex` (the whole value), or `present`, for which
+        /// there is no value.
+        default kind: Operator = Operator::Exact;
+        /// What it is compared with.
+        optional value: Text;
+        /// Compare without regard to case.
+        default ignore_case: bool = false;
+        /// The condition holds if the comparison does not.
+        default negate: bool = false;
+        /// With `negate`: a field that is not there counts as an empty one.
+        default missing_as_empty: bool = false;
+    }
+}
+
+section! {
+    /// What a value of the query must look like.
+    pub(crate) struct QueryMatchSection {
+        /// As it is; case counts.
+        required name: Word;
+        /// As of headers.
+        default kind: Operator = Operator::Exact;
+        /// What it is compared with.
+        optional value: Text;
+        /// Compare without regard to case.
+        default ignore_case: bool = false;
+    }
+}
+
+section! {
+    /// A share of the requests of a route.
+    pub(crate) struct SplitSection {
+        /// The upstream.
+        required upstream: Name;
+        /// Its share, relative to the others'. If no table has one, all get the same; if one has, those without get nothing.
+        optional weight: u32 => 0..=1_000_000;
+    }
+}
+
+section! {
+    /// A redirect to another place. What is not written stays as it was in the request.
+    pub(crate) struct RedirectSection {
+        /// 301, 302, 303, 307 or 308.
+        default status: u32 = 302 => 301..=308;
+        /// `http` or `https`.
+        optional scheme: Word;
+        /// Another host.
+        optional host: Word;
+        /// Another port.
+        optional port: u32 => 1..=65_535;
+        /// Another path.
+        optional path: Word;
+        /// Instead of the route's `path_prefix`.
+        optional path_prefix: Word;
+    }
+}
+
+section! {
+    /// An answer of the gateway's own.
+    pub(crate) struct ResponseSection {
+        /// 200 to 599.
+        required status: u32 => 200..=599;
+        /// Up to 4 KiB. Absent: empty.
+        optional body: Text;
+        /// Media type of the body.
+        default content_type: Text = Text("text/plain; charset=utf-8".to_owned());
+    }
+}
+
+section! {
+    /// What changes in the target before the request goes on. At most one of `path`, `path_prefix` and `path_regex`.
+    pub(crate) struct RewriteSection {
+        /// The whole path.
+        optional path: Word;
+        /// Instead of the route's `path_prefix`.
+        optional path_prefix: Word;
+        /// What matches this expression in the path becomes `path_replacement`.
+        optional path_regex: Word;
+        /// With groups of the expression: `$1`, `${name}`.
+        optional path_replacement: Word;
+        /// Host of the request that goes on.
+        optional host: Word;
+        /// The same from this header field, if the request has it.
+        optional host_from_header: Word;
+    }
+}
+
+section! {
+    /// A change to the fields of a message.
+    pub(crate) struct FieldSection {
+        /// `set` (one field of this name and no other), `add` (one more) or `remove`.
+        default change: ChangeKind = ChangeKind::Set;
+        /// Its name.
+        required name: Word;
+        /// Its value, which may have variables in Envoy's way: `%DOWNSTREAM_REMOTE_ADDRESS%`, `%REQ(x-name)%`, `%ROUTE_NAME%`.
+        optional value: Text;
+    }
+}
+
+impl RouteSection {
+    /// The upstreams that it names.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = &At<Name>> {
+        self.upstream.iter().chain(self.split.iter().filter_map(|share| share.upstream.as_ref()))
+    }
+}
+
+/// Whether a route is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RouteState {
+    Online,
+    Offline,
+}
+
+/// What happens to a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeKind {
+    Set,
+    Add,
+    Remove,
+}
+
+impl Choice for RouteState {
+    const WORDS: &'static [(&'static str, Self)] = &[("online", Self::Online), ("offline", Self::Offline)];
+}
+
+impl Choice for ChangeKind {
+    const WORDS: &'static [(&'static str, Self)] = &[("set", Self::Set), ("add", Self::Add), ("remove", Self::Remove)];
+}
+
+impl Choice for Labels {
+    const WORDS: &'static [(&'static str, Self)] = &[("one", Self::One), ("many", Self::Many)];
+}
+
+impl Choice for Operator {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("exact", Self::Exact),
+        ("prefix", Self::Prefix),
+        ("suffix", Self::Suffix),
+        ("contains", Self::Contains),
+        ("regex", Self::Regex),
+        ("present", Self::Present),
+    ];
+}

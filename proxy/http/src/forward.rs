@@ -1,0 +1,87 @@
+//! What the gateway changes in a head on its way.
+
+use std::net::IpAddr;
+
+use weir_http_codec::{Fields, Known, RequestHead, strip_hop_by_hop};
+use weir_telemetry::log::Peer;
+
+use crate::settings::ForwardedFields;
+
+/// Makes the fields of a request ready for the origin: what belongs to the client's connection goes, and who asked is added.
+/// Gives how many protected fields the client tried to have removed.
+pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, peer: Peer, is_tls: bool) -> usize {
+    let refused = strip_hop_by_hop(&mut head.fields);
+    let fields = &mut head.fields;
+    // The encoder writes these as the gateway understood them.
+    fields.remove(Known::ContentLength);
+    let proto: &[u8] = if is_tls { b"https" } else { b"http" };
+    if forwarded != ForwardedFields::Keep {
+        forwarded_for(fields, forwarded, peer);
+        let keeps = forwarded == ForwardedFields::Append;
+        if !(keeps && fields.has(Known::XForwardedProto)) {
+            fields.set(Known::XForwardedProto, proto);
+        }
+        let host = fields.get(Known::Host).map(<[u8]>::to_vec);
+        if let Some(host) = host.filter(|_| !(keeps && fields.has(Known::XForwardedHost))) {
+            fields.set(Known::XForwardedHost, &host);
+        }
+    }
+    fields.remove(Known::Host);
+    refused
+}
+
+/// All lines become one, in their order, before the peer is added: a second line would hide from who reads only the first.
+fn forwarded_for(fields: &mut Fields, forwarded: ForwardedFields, peer: Peer) {
+    let mut value = Vec::new();
+    if forwarded == ForwardedFields::Append {
+        for line in fields.all(Known::XForwardedFor).filter(|line| !line.is_empty()) {
+            value.extend_from_slice(line);
+            value.extend_from_slice(b", ");
+        }
+    }
+    match peer {
+        Peer::Ip(address) => {
+            let address: IpAddr = address.ip().to_canonical();
+            value.extend_from_slice(address.to_string().as_bytes());
+        }
+        Peer::Unix => value.extend_from_slice(b"unix"),
+    }
+    fields.set(Known::XForwardedFor, &value);
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_http_codec::{HeadLimits, RequestParser};
+
+    use super::*;
+
+    fn forwarded(lines: &str, how: ForwardedFields) -> String {
+        let mut parser = RequestParser::new();
+        let input = format!("GET / HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n");
+        parser.parse(input.as_bytes(), &HeadLimits::default()).expect("valid").expect("whole");
+        let mut head = parser.take();
+        request(&mut head, how, Peer::Ip("192.0.2.1:5".parse().expect("an address")), true);
+        let mut bytes = Vec::new();
+        head.fields.write(&mut bytes);
+        String::from_utf8(bytes).expect("ASCII")
+    }
+
+    #[test]
+    fn at_the_edge_what_the_client_says_of_others_is_replaced() {
+        let lines = "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-Host: evil\r\nX: y\r\n";
+        assert_eq!(
+            forwarded(lines, ForwardedFields::Replace),
+            "X: y\r\nx-forwarded-for: 192.0.2.1\r\nx-forwarded-proto: https\r\nx-forwarded-host: a.example\r\n"
+        );
+    }
+
+    #[test]
+    fn behind_trusted_proxies_all_lines_are_kept_in_their_order() {
+        let lines = "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: http\r\nx-forwarded-for: 10.0.0.2, 10.0.0.3\r\n";
+        assert_eq!(
+            forwarded(lines, ForwardedFields::Append),
+            "X-Forwarded-Proto: http\r\nx-forwarded-for: 10.0.0.1, 10.0.0.2, 10.0.0.3, 192.0.2.1\r\nx-forwarded-host: a.example\r\n"
+        );
+        assert_eq!(forwarded("X-Forwarded-For: z\r\n", ForwardedFields::Keep), "X-Forwarded-For: z\r\n");
+    }
+}

@@ -1,0 +1,82 @@
+//! Bytes of a connection that are received and not spent yet.
+
+use std::{
+    io,
+    task::{Context, Poll, ready},
+};
+
+use weir_engine::{Chunk, Reader};
+
+/// Kept memory above this is given back once it is empty: a long head is rare.
+const KEPT_BYTES_MAX: usize = 4 * 1024;
+
+/// Received and not spent. It stays in the chunk that it came in; only what is no whole head yet is copied out of it, to wait
+/// for the rest.
+#[derive(Default)]
+pub(crate) struct Input {
+    chunk: Option<Chunk>,
+    /// Spent of the chunk.
+    at: usize,
+    /// What came before the chunk and belongs together.
+    kept: Vec<u8>,
+    is_ended: bool,
+}
+
+impl Input {
+    /// What is there.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match &self.chunk {
+            Some(chunk) => &chunk[self.at..],
+            None => &self.kept,
+        }
+    }
+
+    /// The first `count` bytes are spent.
+    pub(crate) fn spend(&mut self, count: usize) {
+        match &self.chunk {
+            Some(chunk) => {
+                self.at += count;
+                if self.at == chunk.len() {
+                    self.chunk = None;
+                }
+            }
+            None if count == self.kept.len() => {
+                self.kept.clear();
+                self.kept.shrink_to(KEPT_BYTES_MAX);
+            }
+            None => drop(self.kept.drain(..count)),
+        }
+    }
+
+    /// The peer has closed its direction, and everything before is here or spent.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended
+    }
+
+    /// Waits for more; 0 once the peer has closed its direction. What is there stays in front.
+    pub(crate) fn poll_more(&mut self, reader: &mut Reader, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.is_ended {
+            return Poll::Ready(Ok(0));
+        }
+        let Some(chunk) = ready!(reader.poll_receive(context))? else {
+            self.is_ended = true;
+            return Poll::Ready(Ok(0));
+        };
+        let count = chunk.len();
+        self.keep();
+        if self.kept.is_empty() {
+            (self.chunk, self.at) = (Some(chunk), 0);
+        } else {
+            self.kept.extend_from_slice(&chunk);
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// Lets go of the chunk: its buffer is for who receives next.
+    pub(crate) fn keep(&mut self) {
+        if let Some(chunk) = self.chunk.take() {
+            self.kept.extend_from_slice(&chunk[self.at..]);
+        }
+    }
+}

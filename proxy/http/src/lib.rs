@@ -1,0 +1,40 @@
+//! The HTTP session: where listener, codec, route and upstream meet.
+//!
+//! The path of one request, top to bottom: a head arrives (`connection`), is judged and made ready to go on (`exchange`,
+//! `forward`), takes a lane of the upstream, and head and bodies flow both ways at once (`relay`) until both are over.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `settings` | what an operator may choose |
+//! | `service` | one listener on one worker: settings, upstream, connections |
+//! | `connection` | one client connection: heads in, one exchange after the other, its deadlines and its end |
+//! | `input` | bytes of a connection that are received and not spent yet |
+//! | `exchange` / `answer` | one request; what comes back |
+//! | `routing` | from a request to its route |
+//! | `facts` / `routes` | what a request tells the routes / what they do with it |
+//! | `forward` | what the gateway changes in a head |
+//! | `relay` | bodies, both ways at once |
+//! | `refusal` | every way to say no, in HTTP's words |
+//! | `probe` | whether an origin answers |
+//! | `metrics` | the cells this room writes |
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod connection;
+mod exchange;
+mod facts;
+mod forward;
+mod input;
+mod metrics;
+mod probe;
+mod refusal;
+mod relay;
+pub mod routes;
+mod routing;
+mod service;
+pub mod settings;
+
+pub use connection::{Arrived, serve};
+pub use probe::HttpProbe;
+pub use service::Service;

@@ -1,0 +1,104 @@
+//! The cells that one listener writes on one worker.
+
+use std::cell::RefCell;
+
+use weir_base::{time::Time, violation::Violation};
+use weir_telemetry::{CoreMetrics, Counter, Gauge, Histogram, catalog};
+
+/// Methods that have a label of their own; everything else is `other`.
+const METHODS: [&str; 7] = ["get", "head", "post", "put", "delete", "patch", "options"];
+
+/// When the stages of an exchange were reached.
+#[derive(Clone, Copy)]
+pub(crate) struct Timing {
+    /// The head was whole.
+    pub(crate) arrived: Time,
+    /// It was handed to a lane; none if the gateway answered itself.
+    pub(crate) sent: Option<Time>,
+    /// The answer was complete.
+    pub(crate) replied: Time,
+}
+
+/// Cells of one listener on one worker.
+pub(crate) struct ListenerMetrics {
+    core: CoreMetrics,
+    listener: String,
+    pub(crate) open: Gauge,
+    pub(crate) total: Counter,
+    pub(crate) duration: Histogram,
+    pub(crate) in_flight: Gauge,
+    pub(crate) read_bytes: Counter,
+    pub(crate) written_bytes: Counter,
+    requests: [Counter; METHODS.len() + 1],
+    /// By status, as they are met.
+    responses: RefCell<Vec<(u16, Counter)>>,
+    request: Histogram,
+    upstream: Histogram,
+    overhead: Histogram,
+}
+
+impl ListenerMetrics {
+    pub(crate) fn new(core: &CoreMetrics, listener: &str) -> Self {
+        let of_method = |method| core.counter(&catalog::REQUESTS_TOTAL, &[listener, method]);
+        let [get, head, post, put, delete, patch, options] = METHODS.map(of_method);
+        Self {
+            open: core.gauge(&catalog::CONNECTIONS_OPEN, &[listener]),
+            total: core.counter(&catalog::CONNECTIONS_TOTAL, &[listener]),
+            duration: core.histogram(&catalog::CONNECTION_DURATION, &[listener]),
+            in_flight: core.gauge(&catalog::REQUESTS_IN_FLIGHT, &[listener]),
+            read_bytes: core.counter(&catalog::CLIENT_READ_BYTES, &[listener]),
+            written_bytes: core.counter(&catalog::CLIENT_WRITTEN_BYTES, &[listener]),
+            requests: [get, head, post, put, delete, patch, options, of_method("other")],
+            responses: RefCell::default(),
+            request: core.histogram(&catalog::REQUEST_DURATION, &[listener]),
+            upstream: core.histogram(&catalog::REQUEST_UPSTREAM_DURATION, &[listener]),
+            overhead: core.histogram(&catalog::REQUEST_OVERHEAD_DURATION, &[listener]),
+            core: core.clone(),
+            listener: listener.to_owned(),
+        }
+    }
+
+    /// A request came in.
+    #[inline]
+    pub(crate) fn requested(&self, method: &[u8]) {
+        let known = METHODS.iter().position(|known| method.eq_ignore_ascii_case(known.as_bytes()));
+        self.requests[known.unwrap_or(METHODS.len())].inc();
+    }
+
+    /// It was answered: request = overhead + upstream.
+    #[inline]
+    pub(crate) fn answered(&self, status: u16, timing: &Timing, flushed: Time) {
+        let request = flushed.nanos_since(timing.arrived);
+        let upstream = timing.sent.map_or(0, |sent| timing.replied.nanos_since(sent).min(request));
+        self.request.record(request);
+        self.upstream.record(upstream);
+        self.overhead.record(request - upstream);
+        let mut responses = self.responses.borrow_mut();
+        match responses.iter().find(|(known, _)| *known == status) {
+            Some((_, cell)) => cell.inc(),
+            None => {
+                let cell =
+                    self.core.counter(&catalog::HTTP_RESPONSES, &[&self.listener, itoa::Buffer::new().format(status)]);
+                cell.inc();
+                responses.push((status, cell));
+            }
+        }
+    }
+
+    pub(crate) fn closed(&self, reason: &str) {
+        self.core.counter(&catalog::CONNECTIONS_CLOSED, &[&self.listener, reason]).inc();
+    }
+
+    pub(crate) fn shed(&self, reason: &'static str) {
+        self.core.counter(&catalog::SHED, &[&self.listener, reason]).inc();
+    }
+
+    pub(crate) fn violation(&self, violation: &Violation) {
+        let labels = [&*self.listener, violation.reason, violation.culprit.as_str()];
+        self.core.counter(&catalog::VIOLATIONS, &labels).inc();
+    }
+
+    pub(crate) fn defensive_close(&self, reason: &str) {
+        self.core.counter(&catalog::DEFENSIVE_CLOSES, &[&self.listener, reason]).inc();
+    }
+}

@@ -1,0 +1,98 @@
+//! Every way to say no, in HTTP's words.
+
+use weir_http_codec::{WireError, encode};
+use weir_upstream::Refusal as LaneRefusal;
+
+/// An answer of the gateway's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// What the client is told.
+    pub(crate) status: u16,
+    /// Stable word for counters, logs and the access record.
+    pub(crate) reason: &'static str,
+    /// What the client may read; never a name from inside.
+    pub(crate) text: &'static str,
+    /// No request can follow on the connection.
+    pub(crate) closes: bool,
+}
+
+/// Seconds after which a client that was shed may come back; chance adds up to as much again, so that they do not come all at
+/// once.
+const RETRY_AFTER: u64 = 1;
+
+impl Refusal {
+    const fn new(status: u16, reason: &'static str, text: &'static str) -> Self {
+        Self { status, reason, text, closes: false }
+    }
+
+    const fn closing(self) -> Self {
+        Self { closes: true, ..self }
+    }
+
+    /// The path could be read in two ways.
+    pub(crate) const PATH: Self = Self::new(400, "path", "ambiguous or malformed path");
+    /// The host is none.
+    pub(crate) const HOST: Self = Self::new(400, "host", "malformed host");
+    /// A rewrite of the configuration makes no path of this one.
+    pub(crate) const REWRITE: Self = Self::new(400, "rewrite", "the path cannot be rewritten");
+    /// No route takes it.
+    pub(crate) const NO_ROUTE: Self = Self::new(404, "no_route", "no route for this request");
+    /// As many exchanges are under way as may be.
+    pub(crate) const IN_FLIGHT: Self = Self::new(503, "in_flight", "the gateway is at its limit of requests");
+    /// The head took longer than its deadline.
+    pub(crate) const HEAD_TIMEOUT: Self =
+        Self::new(408, "head_timeout", "the request took too long to arrive").closing();
+    /// The body paused longer than it may.
+    pub(crate) const BODY_TIMEOUT: Self = Self::new(408, "body_timeout", "the request body took too long").closing();
+    /// The client went away in the middle of a body.
+    pub(crate) const BODY_CUT: Self = Self::new(400, "body_cut", "the request body ended early").closing();
+    /// The origin's head took longer than its deadline.
+    pub(crate) const RESPONSE_TIMEOUT: Self = Self::new(504, "response_timeout", "the origin did not answer in time");
+    /// The origin closed without an answer.
+    pub(crate) const ORIGIN_CLOSED: Self = Self::new(502, "origin_closed", "the origin closed the connection");
+    /// The origin broke HTTP.
+    pub(crate) const ORIGIN_MALFORMED: Self = Self::new(502, "origin_malformed", "the origin's answer is malformed");
+    /// A gRPC call over HTTP/1.1, which cannot carry its status.
+    pub(crate) const GRPC_NEEDS_HTTP2: Self = Self::new(426, "grpc_needs_http2", "gRPC needs HTTP/2");
+
+    /// Of a request that breaks a rule.
+    pub(crate) const fn malformed(error: WireError) -> Self {
+        Self::new(error.status(), error.reason(), error.text()).closing()
+    }
+
+    /// No lane could be had.
+    pub(crate) const fn no_lane(refusal: LaneRefusal) -> Self {
+        match refusal {
+            LaneRefusal::BreakerOpen => Self::new(503, "no_healthy_endpoint", "no origin is available"),
+            LaneRefusal::QueueFull => Self::new(503, "queue_full", "too many requests wait for the origin"),
+            LaneRefusal::QueueTimeout => Self::new(503, "queue_timeout", "no connection to the origin became free"),
+            _ => Self::new(502, "connect", "the origin cannot be reached"),
+        }
+    }
+
+    /// Appends the whole answer, in HTTP/1.1.
+    pub(crate) fn write(&self, is_head: bool, closes: bool, chance: u64, into: &mut Vec<u8>) {
+        encode::status_line(self.status, b"", into);
+        encode::field(b"Content-Type", b"text/plain; charset=utf-8", into);
+        if self.status == 503 {
+            let seconds = RETRY_AFTER + chance % 5;
+            encode::field(b"Retry-After", itoa::Buffer::new().format(seconds).as_bytes(), into);
+        }
+        if self.status == 405 {
+            encode::field(b"Allow", b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS", into);
+        }
+        if self.status == 426 {
+            encode::field(b"Upgrade", b"h2c", into);
+        }
+        let body = self.text.len() as u64 + 1;
+        encode::framing(weir_http_codec::BodyLength::Exact(body), into);
+        if closes || self.closes {
+            encode::field(b"Connection", b"close", into);
+        }
+        encode::end_of_head(into);
+        if !is_head {
+            into.extend_from_slice(self.text.as_bytes());
+            into.push(b'\n');
+        }
+    }
+}

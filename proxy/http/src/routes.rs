@@ -1,0 +1,157 @@
+//! What routes do with their requests.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use weir_http_codec::{BodyLength, Fields, RequestHead, encode};
+use weir_route::{
+    RouteTable,
+    redirect::Redirect,
+    rewrite::{HostRewrite, PathRewrite},
+    split::Split,
+    variables::{Rendered, Template, Variable},
+};
+use weir_telemetry::log::Peer;
+
+/// The routes of one listener, in front of the upstreams that they name.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// Chosen by host, path, method, headers and query.
+    pub table: RouteTable<Action>,
+    /// What [`Target::Upstream`] counts in.
+    pub upstreams: Vec<Arc<str>>,
+}
+
+/// What happens to a request of a route.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// Who answers it.
+    pub target: Target,
+    /// Another path for the origin.
+    pub path: Option<PathRewrite>,
+    /// Another Host for the origin.
+    pub host: Option<HostRewrite>,
+    /// Changes to the fields that the origin gets, in order.
+    pub request_fields: Vec<FieldChange>,
+    /// Changes to the fields that the client gets, in order.
+    pub response_fields: Vec<FieldChange>,
+    /// Instead of the listener's.
+    pub response_timeout: Option<Duration>,
+}
+
+impl Action {
+    /// Requests go to `target` as they are.
+    pub fn plain(target: Target) -> Self {
+        let (request_fields, response_fields) = (Vec::new(), Vec::new());
+        Self { target, path: None, host: None, request_fields, response_fields, response_timeout: None }
+    }
+}
+
+/// Who answers.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// One of these upstreams, by their numbers.
+    Upstream(Split<usize>),
+    /// The gateway: go there instead.
+    Redirect(Redirect),
+    /// The gateway: this.
+    Response(Arc<DirectResponse>),
+}
+
+/// An answer that stands in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectResponse {
+    /// 200 to 599.
+    pub status: u16,
+    /// Its media type, if there is a body.
+    pub content_type: String,
+    /// At most 4 KiB.
+    pub body: Vec<u8>,
+}
+
+/// One change to the fields of a message.
+#[derive(Clone, Debug)]
+pub enum FieldChange {
+    /// One field of this name and no other.
+    Set(Box<str>, Template),
+    /// One more.
+    Add(Box<str>, Template),
+    /// None.
+    Remove(Box<str>),
+}
+
+/// What variables can be filled in from.
+pub(crate) struct Variables<'a> {
+    pub(crate) peer: Peer,
+    pub(crate) head: Option<&'a RequestHead>,
+    pub(crate) protocol: &'a str,
+    pub(crate) route: &'a str,
+    pub(crate) upstream: &'a str,
+}
+
+impl Variables<'_> {
+    /// Appends what `variable` stands for; nothing if that is not known here.
+    fn resolve(&self, variable: &Variable, into: &mut Vec<u8>) {
+        let ip = match self.peer {
+            Peer::Ip(address) => Some(SocketAddr::new(address.ip().to_canonical(), address.port())),
+            Peer::Unix => None,
+        };
+        let text = match variable {
+            Variable::ClientAddress => ip.map(|address| address.to_string()),
+            Variable::ClientIp => ip.map(|address| address.ip().to_string()),
+            Variable::ClientPort => ip.map(|address| address.port().to_string()),
+            Variable::Protocol => Some(self.protocol.to_owned()),
+            Variable::RouteName => Some(self.route.to_owned()),
+            Variable::UpstreamName => Some(self.upstream.to_owned()),
+            Variable::RequestHeader(name) => {
+                let value = self.head.and_then(|head| head.fields.all_named(name.as_bytes()).next());
+                into.extend_from_slice(value.unwrap_or_default());
+                None
+            }
+            _ => None,
+        };
+        into.extend_from_slice(text.unwrap_or_default().as_bytes());
+    }
+}
+
+/// Makes the changes. A value of which a variable is empty is not sent.
+pub(crate) fn change(fields: &mut Fields, changes: &[FieldChange], known: &Variables<'_>) {
+    for change in changes {
+        let (name, template, replaces) = match change {
+            FieldChange::Remove(name) => {
+                fields.remove_named(name.as_bytes());
+                continue;
+            }
+            FieldChange::Set(name, template) => (name, template, true),
+            FieldChange::Add(name, template) => (name, template, false),
+        };
+        let mut value = Vec::new();
+        if template.render(&mut value, |variable, into| known.resolve(variable, into)) == Rendered::Value {
+            if replaces {
+                fields.remove_named(name.as_bytes());
+            }
+            fields.push(name.as_bytes(), &value);
+        }
+    }
+}
+
+impl DirectResponse {
+    /// Appends the whole answer; `fields` stand in its head besides its own.
+    pub(crate) fn write(&self, fields: &Fields, is_head: bool, closes: bool, into: &mut Vec<u8>) {
+        encode::status_line(self.status, b"", into);
+        fields.write(into);
+        let has_body = !matches!(self.status, 204 | 304);
+        if !self.body.is_empty() && has_body {
+            encode::field(b"Content-Type", self.content_type.as_bytes(), into);
+        }
+        if has_body {
+            encode::framing(BodyLength::Exact(self.body.len() as u64), into);
+        }
+        if closes {
+            encode::field(b"Connection", b"close", into);
+        }
+        encode::end_of_head(into);
+        if !is_head && has_body {
+            into.extend_from_slice(&self.body);
+        }
+    }
+}

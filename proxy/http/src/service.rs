@@ -1,0 +1,191 @@
+//! One HTTP listener on one worker: what its connections share.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::{Rc, Weak},
+    sync::Arc,
+};
+
+use slab::Slab;
+use weir_base::{
+    rng::Rng,
+    time::{Time, turn},
+    violation::Violation,
+};
+use weir_listener::{CoreShare, Drain, settings::ListenerSettings};
+use weir_telemetry::{
+    log::{AccessRecord, DefensiveClose, LogEvent, Peer},
+    sample::{OncePerSecond, Share, Verdict},
+};
+use weir_upstream::ExclusiveUpstream;
+
+use crate::{connection::Connection, metrics::ListenerMetrics, routes::Routes, settings::HttpListenerSettings};
+
+/// Where requests of a listener go, on one worker.
+pub(crate) struct Routing {
+    /// This worker's own copy: regexes keep scratch memory.
+    pub(crate) routes: Routes,
+    /// In the order of [`Routes::upstreams`].
+    pub(crate) upstreams: Vec<Rc<ExclusiveUpstream>>,
+}
+
+/// One listener on one worker.
+pub struct Service {
+    pub(crate) core: CoreShare,
+    pub(crate) metrics: ListenerMetrics,
+    name: Arc<str>,
+    listener: RefCell<Rc<ListenerSettings>>,
+    http: RefCell<Rc<HttpListenerSettings>>,
+    routing: RefCell<Rc<Routing>>,
+    connections: RefCell<Slab<Weak<Connection>>>,
+    drain: Cell<Drain>,
+    sampler: RefCell<OncePerSecond>,
+    access: RefCell<Share>,
+    rng: RefCell<Rng>,
+}
+
+impl Service {
+    /// A listener with its settings, and the upstreams of its routes in their order.
+    pub fn new(
+        core: CoreShare,
+        listener: ListenerSettings,
+        http: HttpListenerSettings,
+        upstreams: Vec<Rc<ExclusiveUpstream>>,
+    ) -> Rc<Self> {
+        let mut rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
+        Rc::new(Self {
+            metrics: ListenerMetrics::new(&core.metrics, &listener.name),
+            name: listener.name.clone(),
+            access: RefCell::new(Share::new(listener.access_log_sample, rng.fork())),
+            listener: RefCell::new(Rc::new(listener)),
+            routing: RefCell::new(routing(&http, upstreams)),
+            http: RefCell::new(Rc::new(http)),
+            connections: RefCell::default(),
+            drain: Cell::new(Drain::Off),
+            sampler: RefCell::new(OncePerSecond::new()),
+            rng: RefCell::new(rng),
+            core,
+        })
+    }
+
+    /// New settings; they hold from the next request of each connection on.
+    pub fn update(
+        &self,
+        listener: ListenerSettings,
+        http: HttpListenerSettings,
+        upstreams: Vec<Rc<ExclusiveUpstream>>,
+    ) {
+        *self.access.borrow_mut() = Share::new(listener.access_log_sample, self.rng.borrow_mut().fork());
+        *self.listener.borrow_mut() = Rc::new(listener);
+        *self.routing.borrow_mut() = routing(&http, upstreams);
+        *self.http.borrow_mut() = Rc::new(http);
+    }
+
+    /// Begins or hardens a drain: answers say that the connection ends, and those without a request end.
+    pub fn drain(&self, drain: Drain) {
+        self.drain.set(drain);
+        self.open().iter().for_each(|connection| connection.wake());
+    }
+
+    /// Ends every connection now; how many connections and requests were cut.
+    pub fn cut(&self) -> (usize, u64) {
+        let connections = self.open();
+        let requests = connections.iter().filter(|connection| connection.is_busy()).count();
+        connections.iter().for_each(|connection| connection.end("drain_cut"));
+        (connections.len(), requests as u64)
+    }
+
+    /// Ends the connections that the admin API named.
+    pub fn end_killed(&self) {
+        self.open().iter().filter(|connection| connection.is_killed()).for_each(|connection| connection.end("killed"));
+    }
+
+    /// An exchange may still use `upstream`.
+    pub fn uses(&self, upstream: &Rc<ExclusiveUpstream>) -> bool {
+        self.routing.borrow().upstreams.iter().any(|own| Rc::ptr_eq(own, upstream))
+    }
+
+    /// Connections open on this worker.
+    pub fn open_count(&self) -> usize {
+        self.connections.borrow().len()
+    }
+
+    /// The name in the configuration.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn listener(&self) -> Rc<ListenerSettings> {
+        self.listener.borrow().clone()
+    }
+
+    pub(crate) fn http(&self) -> Rc<HttpListenerSettings> {
+        self.http.borrow().clone()
+    }
+
+    pub(crate) fn routing(&self) -> Rc<Routing> {
+        self.routing.borrow().clone()
+    }
+
+    pub(crate) fn drain_state(&self) -> Drain {
+        self.drain.get()
+    }
+
+    /// A random number.
+    pub(crate) fn chance(&self) -> u64 {
+        self.rng.borrow_mut().next_u64()
+    }
+
+    /// Lists a connection until the result is dropped.
+    pub(crate) fn enter(self: &Rc<Self>, connection: &Rc<Connection>) -> Listed {
+        let key = self.connections.borrow_mut().insert(Rc::downgrade(connection));
+        Listed { service: self.clone(), key }
+    }
+
+    fn open(&self) -> Vec<Rc<Connection>> {
+        self.connections.borrow().iter().filter_map(|(_, connection)| connection.upgrade()).collect()
+    }
+
+    /// Whether the next request is written to the access log.
+    #[inline]
+    pub(crate) fn samples_access(&self) -> bool {
+        self.access.borrow_mut().check()
+    }
+
+    pub(crate) fn log_access(&self, record: AccessRecord) {
+        self.core.log.push(LogEvent::Access(record));
+    }
+
+    /// Counts a violation and logs it, once a second per reason.
+    pub(crate) fn report(&self, violation: &Violation, peer: Peer, connection: u64) {
+        self.metrics.violation(violation);
+        self.metrics.defensive_close(violation.reason);
+        let verdict = self.sampler.borrow_mut().check(&self.name, violation.reason, turn::now());
+        if let Verdict::Log { suppressed } = verdict {
+            self.core.log.push(LogEvent::Close(DefensiveClose {
+                at: turn::now(),
+                listener: self.name.clone(),
+                peer,
+                connection,
+                violation: violation.clone(),
+                suppressed,
+            }));
+        }
+    }
+}
+
+fn routing(http: &HttpListenerSettings, upstreams: Vec<Rc<ExclusiveUpstream>>) -> Rc<Routing> {
+    Rc::new(Routing { routes: (*http.routes).clone(), upstreams })
+}
+
+/// A place in the list of a service's connections.
+pub(crate) struct Listed {
+    service: Rc<Service>,
+    key: usize,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.service.connections.borrow_mut().remove(self.key);
+    }
+}

@@ -1,0 +1,82 @@
+//! What an operator may choose. Plain data, already checked by whoever made it.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::routes::Routes;
+
+/// How long a client connection may stay without a request. Default 75 s, as nginx's `keepalive_timeout`: above the 60 s after
+/// which most balancers give up theirs, so that they and not the gateway close first.
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// From the end of a request to the head of its answer. Default 15 s, as Envoy's route timeout.
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long a body may pause, in either direction. Default 30 s.
+pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a request body that nobody wants any more may still bring before the connection is closed: reading a little is cheaper
+/// for both than a new connection. Default 64 KiB, and no longer than [`DISCARD_TIMEOUT`].
+pub const DISCARD_BYTES_MAX: u64 = 64 * 1024;
+/// See [`DISCARD_BYTES_MAX`].
+pub const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a closed connection may take to let the client read the last answer: closing at once would reset it while bytes of
+/// the client are unread, and the answer with it. Default 1 s.
+pub const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Interim answers (1xx) to one request; an origin that sends more is broken.
+pub const INTERIM_RESPONSES_MAX: u32 = 8;
+
+/// What a client may know of the gateway and of whom else it asked through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ForwardedFields {
+    /// The gateway is the first: what the client says of others is replaced.
+    #[default]
+    Replace,
+    /// Trusted proxies stand in front: what they say is kept and added to.
+    Append,
+    /// Nothing is said, and what came stays.
+    Keep,
+}
+
+impl ForwardedFields {
+    /// Every one.
+    pub const ALL: &'static [Self] = &[Self::Replace, Self::Append, Self::Keep];
+
+    /// The word in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Replace => "replace",
+            Self::Append => "append",
+            Self::Keep => "keep",
+        }
+    }
+}
+
+/// An HTTP listener.
+#[derive(Clone, Debug)]
+pub struct HttpListenerSettings {
+    /// Where requests go. Made anew whenever a file is read.
+    pub routes: Arc<Routes>,
+    /// See [`KEEP_ALIVE_TIMEOUT`].
+    pub keep_alive_timeout: Duration,
+    /// See [`RESPONSE_TIMEOUT`].
+    pub response_timeout: Duration,
+    /// See [`BODY_IDLE_TIMEOUT`].
+    pub body_idle_timeout: Duration,
+    /// X-Forwarded-For, -Proto and -Host.
+    pub forwarded: ForwardedFields,
+}
+
+impl HttpListenerSettings {
+    /// Every default, with these routes.
+    pub fn new(routes: Arc<Routes>) -> Self {
+        Self {
+            routes,
+            keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
+            response_timeout: RESPONSE_TIMEOUT,
+            body_idle_timeout: BODY_IDLE_TIMEOUT,
+            forwarded: ForwardedFields::default(),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Routes of a configuration file, end to end: who answers what, and what the origin gets.
+
+use weir_tests::faulty::{Act, Faulty};
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::http::{HttpClient, Response};
+
+/// An origin that says its name and repeats the head it got.
+fn origin(name: &'static str) -> Faulty {
+    Faulty::http(move |request| {
+        let body = format!("{name}\n{}", String::from_utf8_lossy(&request[0]));
+        Act::Reply(
+            format!("HTTP/1.1 200 OK\r\nServer: {name}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes(),
+        )
+    })
+}
+
+/// Two origins, `one` behind the listener and `two` as an upstream of routes.
+struct Scene {
+    _origins: [Faulty; 2],
+    gateway: Gateway,
+}
+
+impl Scene {
+    fn new(routes: &str) -> Self {
+        let origins = [origin("one"), origin("two")];
+        let second = format!("[[upstream]]\nname = \"two\"\nendpoints = [\"{}\"]\n", origins[1].address.text());
+        let config = Config::http(&origins[0].address).tables(&second).tables(routes);
+        Self { gateway: Gateway::start(config), _origins: origins }
+    }
+
+    fn ask(&self, words: &str, lines: &str) -> Response {
+        let mut client = HttpClient::connect(&self.gateway.address);
+        client.send(format!("{words} HTTP/1.1\r\n{lines}\r\n"));
+        client.response()
+    }
+
+    /// Who answers a GET.
+    fn who(&self, host: &str, path: &str) -> String {
+        let response = self.ask(&format!("GET {path}"), &format!("Host: {host}\r\n"));
+        match response.status {
+            200 => response.text().lines().next().unwrap_or_default().to_owned(),
+            status => status.to_string(),
+        }
+    }
+}
+
+#[test]
+fn hosts_and_paths_decide_in_the_documented_order() {
+    let scene = Scene::new(
+        r#"
+[[route]]
+name = "blog"
+hosts = ["www.example.com", "*.example.org"]
+path_prefix = "/blog"
+upstream = "two"
+[[route]]
+name = "exact"
+hosts = ["www.example.com"]
+path = "/blog/news"
+response = { status = 203, body = "news" }
+[[route]]
+name = "gone"
+path_prefix = "/gone"
+response = { status = 410 }
+[[route]]
+name = "asleep"
+path_prefix = "/asleep"
+state = "offline"
+response = { status = 418 }
+"#,
+    );
+    for (host, path, who) in [
+        ("www.example.com", "/blog", "two"),
+        ("WWW.Example.com:8080", "/blog/x?y", "two"),
+        ("www.example.com.", "/blog/", "two"),
+        ("www.example.com", "/a/../blog//x", "two"),
+        ("www.example.com", "/blogger", "404"),
+        ("www.example.com", "/gone", "404"),
+        ("a.example.org", "/blog", "two"),
+        ("a.b.example.org", "/blog", "one"),
+        ("elsewhere", "/blog", "one"),
+        ("elsewhere", "/gone/x", "410"),
+        ("elsewhere", "/asleep", "one"),
+        ("www.example.com", "/blog/news", "203"),
+    ] {
+        assert_eq!(scene.who(host, path), who, "{host}{path}");
+    }
+    scene.gateway.finish();
+}
+
+#[test]
+fn h1_16_paths_that_could_be_read_in_two_ways_are_refused() {
+    let scene = Scene::new("");
+    for path in ["/a/..;/b", "/%2e%2e/b", "/a%00b", "/a%2fb", "/a\\b", "/a%5cb", "/..", "/%zz", "/a%"] {
+        let response = scene.ask(&format!("GET {path}"), "Host: a\r\n");
+        assert_eq!(response.status, 400, "{path}");
+    }
+    let response = scene.ask("GET //a/./b/../%7euser?q=//", "Host: a\r\n");
+    assert!(response.text().contains("GET /a/~user?q=// HTTP/1.1"), "what routes see goes on: {}", response.text());
+    scene.gateway.finish();
+}
+
+#[test]
+fn methods_headers_and_queries_are_conditions() {
+    let scene = Scene::new(
+        r#"
+[[route]]
+name = "writes"
+path_prefix = "/api"
+methods = ["POST", "PUT"]
+upstream = "two"
+[[route]]
+name = "beta"
+path_prefix = "/api"
+header = [{ name = "X-Version", value = "^2\\.", kind = "regex", negate = true }, { name = "x-beta", kind = "present" }]
+query = [{ name = "debug", value = "1" }]
+response = { status = 299, body = "beta" }
+"#,
+    );
+    let status = |words: &str, lines: &str| scene.ask(words, &format!("Host: a\r\n{lines}")).status;
+    assert!(scene.ask("POST /api/x", "Host: a\r\nContent-Length: 0\r\n").text().starts_with("two"));
+    assert!(scene.ask("GET /api/x", "Host: a\r\n").text().starts_with("one"));
+    assert_eq!(status("GET /api?debug=1", "X-Beta: yes\r\nX-Version: 1.0\r\n"), 299);
+    assert_eq!(status("GET /api?debug=1&debug=2", "X-Beta: yes\r\nX-Version: 1.0\r\n"), 299);
+    for (words, lines) in [
+        ("GET /api?debug=2", "X-Beta: yes\r\nX-Version: 1.0\r\n"),
+        ("GET /api?Debug=1", "X-Beta: yes\r\nX-Version: 1.0\r\n"),
+        ("GET /api?debug=1", "X-Version: 1.0\r\n"),
+    ] {
+        assert_eq!(status(words, lines), 200, "{words} {lines}");
+    }
+}
+
+#[test]
+fn targets_and_fields_are_rewritten() {
+    let scene = Scene::new(
+        r#"
+[[route]]
+name = "rewritten"
+path_prefix = "/old"
+upstream = "two"
+rewrite = { path_prefix = "/new", host = "inner.example" }
+request_header = [
+    { name = "X-Client", value = "ip=%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% route=%ROUTE_NAME%" },
+    { name = "X-Copy", value = "%REQ(x-secret)%" },
+    { name = "X-Missing", value = "%REQ(x-nothing)%" },
+    { name = "x-secret", change = "remove" },
+]
+response_header = [{ name = "Server", value = "weir" }, { name = "X-Up", change = "add", value = "%UPSTREAM_CLUSTER%" }]
+[[route]]
+name = "regex"
+path_regex = "/u/[0-9]+/.*"
+upstream = "two"
+rewrite = { path_regex = "^/u/([0-9]+)/", path_replacement = "/users/$1/" }
+[[route]]
+name = "moved"
+path_prefix = "/moved"
+redirect = { status = 308, scheme = "https", host = "new.example", path_prefix = "/there" }
+"#,
+    );
+    let response = scene.ask("GET /old/a?b=c", "Host: outer.example\r\nX-Secret: s3\r\n");
+    let text = response.text();
+    for line in [
+        "two\n",
+        "GET /new/a?b=c HTTP/1.1\r\n",
+        "Host: inner.example\r\n",
+        "X-Client: ip=127.0.0.1 route=rewritten\r\n",
+        "X-Copy: s3\r\n",
+        "x-forwarded-host: outer.example\r\n",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in {text}");
+    }
+    assert!(!text.contains("X-Missing") && !text.to_lowercase().contains("x-secret:"), "{text}");
+    assert_eq!((response.field("server").as_deref(), response.field("x-up").as_deref()), (Some("weir"), Some("two")));
+    assert!(scene.ask("GET /u/42/x", "Host: a\r\n").text().contains("GET /users/42/x "));
+    let moved = scene.ask("GET /moved/a?b", "Host: a\r\n");
+    assert_eq!((moved.status, moved.field("location").as_deref()), (308, Some("https://new.example/there/a?b")));
+    scene.gateway.finish();
+}
+
+#[test]
+fn a_split_gives_each_upstream_its_share() {
+    let scene = Scene::new(
+        r#"
+[[route]]
+name = "canary"
+split = [{ upstream = "server", weight = 9 }, { upstream = "two", weight = 1 }]
+"#,
+    );
+    let mut client = HttpClient::connect(&scene.gateway.address);
+    let second = (0..2_000).filter(|_| client.get("/").text().starts_with("two")).count();
+    // Six standard deviations of a share of 200.
+    assert!((120..280).contains(&second), "{second} of 2,000");
+}
+
+#[test]
+fn a_wrong_route_is_refused_with_its_line_and_what_to_do() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let check = |routes: &str| {
+        let file = folder.path().join("weir.toml");
+        let head = "[[listener]]\nname = \"web\"\nprotocol = \"http\"\nbind = \"127.0.0.1:0\"\nupstream = \"app\"\n\
+                    [[upstream]]\nname = \"app\"\nendpoints = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n";
+        std::fs::write(&file, format!("{head}{routes}")).expect("written");
+        let output = std::process::Command::new(weir_tests::gateway::program()).arg("check").arg(&file).output();
+        let output = output.expect("weir runs");
+        (
+            output.status.success(),
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat(),
+        )
+    };
+    assert!(check("[[route]]\nname = \"a\"\npath_prefix = \"/x\"\nupstream = \"app\"\n").0);
+    for (routes, words) in [
+        ("[[route]]\nname = \"a\"\n", "exactly one of"),
+        ("[[route]]\nname = \"a\"\nupstream = \"ap\"\n", "did you mean \"app\"?"),
+        ("[[route]]\nname = \"a\"\nupstream = \"app\"\npath_regex = \"(\"\n", "is no regex"),
+        ("[[route]]\nname = \"a\"\nupstream = \"app\"\npath = \"/a/../b\"\n", "write `/b`"),
+        ("[[route]]\nname = \"a\"\nupstream = \"app\"\nhosts = [\"a:80\"]\n", "has a port"),
+        (
+            "[[route]]\nname = \"a\"\nupstream = \"app\"\nrequest_header = [{ name = \"X\", value = \"%NOPE%\" }]\n",
+            "NOPE",
+        ),
+        (
+            "[[route]]\nname = \"a\"\nupstream = \"app\"\nrequest_header = [{ name = \"Host\", value = \"b\" }]\n",
+            "rewrite.host",
+        ),
+        ("[[route]]\nname = \"a\"\nupstream = \"app\"\nlisteners = [\"wep\"]\n", "did you mean \"web\"?"),
+        ("[[route]]\nname = \"a\"\nupstream = \"app\"\nprefix = \"/x\"\n", "prefix"),
+    ] {
+        let (is_fine, told) = check(routes);
+        assert!(!is_fine && told.contains(words) && told.contains("weir.toml:"), "{routes}: {told}");
+    }
+}
