@@ -87,6 +87,11 @@ impl RequestHead {
         &self.line[self.authority.clone()]
     }
 
+    /// The authority, and the fields to be changed.
+    pub fn authority_and_fields(&mut self) -> (&[u8], &mut Fields) {
+        (&self.line[self.authority.clone()], &mut self.fields)
+    }
+
     /// Puts another target in place.
     pub fn set_target(&mut self, target: &[u8]) {
         let start = self.line.len();

@@ -1,5 +1,7 @@
 //! What comes back from an origin: interim answers, the head, the body.
 
+use std::cell::Cell;
+
 use weir_base::error::Culprit;
 use weir_engine::{Deadline, Output, Reader};
 use weir_http_codec::{
@@ -25,8 +27,11 @@ pub(crate) struct Answer<'a> {
     pub(crate) settings: &'a HttpListenerSettings,
     pub(crate) routed: &'a Routed<'a>,
     pub(crate) client: &'a Output,
+    pub(crate) parser: &'a mut ResponseParser,
     /// Of the origin's side.
     pub(crate) deadline: &'a Deadline,
+    /// The request has been sent to its end.
+    pub(crate) is_uploaded: &'a Cell<bool>,
     /// The client has something of the final answer.
     pub(crate) is_begun: bool,
     /// Bytes that the origin sent.
@@ -36,10 +41,10 @@ pub(crate) struct Answer<'a> {
 impl Answer<'_> {
     /// Passes the answer on to its end.
     pub(crate) async fn run(&mut self, reader: &mut Reader) -> Ended {
-        let (mut input, mut parser) = (Input::default(), ResponseParser::new());
+        let mut input = Input::default();
         let mut interim = 0;
         let mut head = loop {
-            let head = match self.head(reader, &mut input, &mut parser).await {
+            let head = match self.head(reader, &mut input).await {
                 Ok(head) => head,
                 Err(failure) => return Ended::Failed(failure),
             };
@@ -74,21 +79,18 @@ impl Answer<'_> {
         }
         // Bytes behind the answer belong to nobody: on this connection nothing can be trusted any more.
         let is_clean = input.bytes().is_empty() && !input.is_ended() && length != BodyLength::UntilClose;
-        Ended::Answered { status: head.status(), keeps_client: framing.keeps, keeps_lane: is_persistent && is_clean }
+        let status = head.status();
+        self.parser.reuse(head);
+        Ended::Answered { status, keeps_client: framing.keeps, keeps_lane: is_persistent && is_clean }
     }
 
-    async fn head(
-        &mut self,
-        reader: &mut Reader,
-        input: &mut Input,
-        parser: &mut ResponseParser,
-    ) -> Result<ResponseHead, Failure> {
+    async fn head(&mut self, reader: &mut Reader, input: &mut Input) -> Result<ResponseHead, Failure> {
         let malformed = Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);
         loop {
-            match parser.parse(input.bytes(), &HeadLimits::default()) {
+            match self.parser.parse(input.bytes(), &HeadLimits::default()) {
                 Ok(Some(used)) => {
                     input.spend(used);
-                    return Ok(parser.take());
+                    return Ok(self.parser.take());
                 }
                 Ok(None) => {}
                 Err(error) => {
@@ -131,7 +133,9 @@ impl Answer<'_> {
         let has_chunks = self.asked.version.has_chunks();
         let body = framing_of(length, has_chunks, self.asked.wants_trailers);
         let is_framed = matches!(length, BodyLength::Exact(_)) || body != Framing::Plain;
-        let keeps = is_framed && self.asked.is_persistent && !self.connection.is_draining();
+        // Who was not told to go on may or may not send the body now: what comes next could be either (RFC 9110 section 10.1.1).
+        let is_certain = self.is_uploaded.get() || !self.asked.expects_continue;
+        let keeps = is_framed && is_certain && self.asked.is_persistent && !self.connection.is_draining();
         self.client.with(|into| {
             encode::response(head, into);
             if body != Framing::Plain {

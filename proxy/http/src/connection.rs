@@ -15,14 +15,16 @@ use weir_base::{
     violation::Violation,
 };
 use weir_engine::{Cutter, Deadline, Stream};
-use weir_http_codec::{HeadLimits, RequestHead, RequestParser, WireError};
+use weir_http_codec::{BodyDecoder, BodyLength, HeadLimits, RequestHead, RequestParser, ResponseParser, WireError};
 use weir_listener::{ConnectionGuard, DRAIN_GAP, Drain};
 use weir_telemetry::log::Peer;
 
 use crate::{
     exchange::{self, After},
+    forward,
     input::Input,
     refusal::Refusal,
+    relay::relieved,
     service::Service,
     settings::LINGER_TIMEOUT,
 };
@@ -41,10 +43,27 @@ pub(crate) struct Connection {
     pub(crate) service: Rc<Service>,
     pub(crate) peer: Peer,
     pub(crate) is_tls: bool,
+    /// As origins are told of it.
+    pub(crate) peer_name: Box<str>,
     guard: ConnectionGuard,
     cutter: Cutter,
     waker: RefCell<Option<Waker>>,
     ending: Cell<Option<&'static str>>,
+}
+
+/// The client's side of the exchanges of a connection.
+pub(crate) struct Front<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) stream: &'a mut Stream,
+    pub(crate) input: Input,
+    /// What is left of the body of the present request.
+    pub(crate) body: BodyDecoder,
+    /// Of what the client does.
+    pub(crate) deadline: Deadline,
+    /// Of what the origin does.
+    pub(crate) origin_deadline: Deadline,
+    /// Kept for its memory.
+    pub(crate) answers: ResponseParser,
 }
 
 /// Why no further request comes.
@@ -65,6 +84,7 @@ pub async fn serve(service: Rc<Service>, mut stream: Box<Stream>, guard: Connect
         service,
         peer,
         is_tls,
+        peer_name: forward::peer_name(peer),
         guard,
         cutter,
         waker: RefCell::default(),
@@ -106,39 +126,47 @@ async fn linger(mut stream: Stream) {
 
 /// One request after the other; gives why there is none any more.
 async fn run(connection: &Connection, stream: &mut Stream) -> &'static str {
-    let (mut input, mut parser, deadline) = (Input::default(), RequestParser::new(), weir_engine::deadline());
+    let mut parser = RequestParser::new();
+    let mut front = Front {
+        connection,
+        stream,
+        input: Input::default(),
+        body: BodyDecoder::new(BodyLength::default()),
+        deadline: weir_engine::deadline(),
+        origin_deadline: weir_engine::deadline(),
+        answers: ResponseParser::new(),
+    };
     loop {
-        let mut head = match next_head(connection, stream, &mut input, &mut parser, &deadline).await {
+        let mut head = match next_head(&mut front, &mut parser).await {
             Ok(head) => head,
             Err(End::Quiet(reason)) => return reason,
             Err(End::Refused(refusal)) => {
                 connection.report(refusal);
                 let chance = connection.service.chance();
-                stream.output.with(|into| refusal.write(false, true, chance, into));
+                front.stream.output.with(|into| refusal.write(false, true, chance, into));
                 return refusal.reason;
             }
         };
         let entry = connection.guard.entry();
         entry.in_flight.store(1, Relaxed);
         entry.active_at.store(turn::now().as_nanos(), Relaxed);
-        let after = exchange::run(connection, stream, &mut input, &mut head, &deadline).await;
+        let after = exchange::run(&mut front, &mut head).await;
         entry.in_flight.store(0, Relaxed);
         match after {
             After::Another => parser.reuse(head),
             After::Close(reason) => return connection.ending.get().unwrap_or(reason),
+        }
+        // Who sends requests and does not read the answers is not read from.
+        if relieved(&front.stream.output, &front.deadline).await.is_err() {
+            return connection.ending.get().unwrap_or("client_stalled");
         }
     }
 }
 
 /// The next request's head, within its deadline: the time between requests has one, and so has the head from its first byte
 /// on, whatever comes of it meanwhile.
-async fn next_head(
-    connection: &Connection,
-    stream: &mut Stream,
-    input: &mut Input,
-    parser: &mut RequestParser,
-    deadline: &Deadline,
-) -> Result<RequestHead, End> {
+async fn next_head(front: &mut Front<'_>, parser: &mut RequestParser) -> Result<RequestHead, End> {
+    let Front { connection, stream, input, deadline, .. } = front;
     let limits = HeadLimits::default();
     let listener = connection.service.listener();
     let mut begun: Option<Time> = None;

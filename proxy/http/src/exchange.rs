@@ -1,23 +1,22 @@
 //! One request and its answer.
 
-use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
+use std::{cell::Cell, future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use weir_base::{
     limits,
     time::{Time, turn},
 };
-use weir_engine::{Deadline, Stream};
-use weir_http_codec::{BodyDecoder, BodyLength, BodyLimits, Known, RequestHead, Version, encode, token};
+use weir_http_codec::{BodyDecoder, BodyLength, BodyLimits, Fields, Known, RequestHead, Version, encode, token};
 use weir_telemetry::log::AccessRecord;
 use weir_upstream::{ExclusiveLane, LossCause};
 
 use crate::{
     answer::Answer,
-    connection::Connection,
-    input::Input,
+    connection::{Connection, Front},
     metrics::Timing,
     refusal::Refusal,
     relay::{Broken, Flow, framing_of, receive},
+    routes::DirectResponse,
     routing::{Local, Routed, route},
     settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT, HttpListenerSettings},
 };
@@ -105,126 +104,114 @@ pub(crate) enum Failure {
 }
 
 /// Has one request answered.
-pub(crate) async fn run(
-    connection: &Connection,
-    stream: &mut Stream,
-    input: &mut Input,
-    head: &mut RequestHead,
-    deadline: &Deadline,
-) -> After {
-    let service = &connection.service;
+pub(crate) async fn run(front: &mut Front<'_>, head: &mut RequestHead) -> After {
+    let service = &front.connection.service;
     service.metrics.requested(head.method());
     let asked = Asked::of(head);
+    front.body = BodyDecoder::new(asked.body);
     let Some(_permit) = service.core.flight.try_acquire() else {
         service.metrics.shed(Refusal::IN_FLIGHT.reason);
-        return refuse(connection, stream, input, &asked, deadline, Refusal::IN_FLIGHT).await;
+        return refuse(front, &asked, Refusal::IN_FLIGHT).await;
     };
     let _in_flight = service.metrics.in_flight.guard();
     if head.fields.get(Known::ContentType).is_some_and(is_grpc) {
-        return refuse(connection, stream, input, &asked, deadline, Refusal::GRPC_NEEDS_HTTP2).await;
+        return refuse(front, &asked, Refusal::GRPC_NEEDS_HTTP2).await;
     }
-    let settings = service.http();
-    let routing = service.routing();
-    let routed = match route(connection, &routing, head, &asked) {
+    let (settings, routing) = (service.http(), service.routing());
+    let routed = match route(front.connection, &routing, head, &asked, settings.forwarded) {
         Ok(routed) => routed,
-        Err(answer) => return answer_locally(connection, stream, input, &asked, deadline, answer).await,
+        Err(Local::Refused(refusal)) => return refuse(front, &asked, refusal).await,
+        Err(Local::Direct(response, fields)) => return answer_directly(front, &asked, &response, &fields).await,
     };
-    let Routed { action, upstream, host, .. } = &routed;
-    let mut avoid = None;
-    let mut decoder = BodyDecoder::new(asked.body);
     loop {
-        let mut lane = match upstream.acquire(avoid).await {
+        let mut lane = match routed.upstream.acquire(None).await {
             Ok(lane) => lane,
-            Err(refusal) => {
-                let refusal = Refusal::no_lane(refusal);
-                return refuse(connection, stream, input, &asked, deadline, refusal).await;
-            }
+            Err(refusal) => return refuse(front, &asked, Refusal::no_lane(refusal)).await,
         };
+        let host = routed.host.as_deref().unwrap_or(head.authority());
         lane.stream().output.with(|into| encode::request(head, host, asked.body, into));
         let mut attempt = Attempt {
-            connection,
             asked: &asked,
             settings: &settings,
             routed: &routed,
-            response_timeout: action.response_timeout.unwrap_or(settings.response_timeout),
-            deadline,
-            decoder: &mut decoder,
             sent: turn::now(),
-            is_upload_done: asked.body == BodyLength::Exact(0),
+            is_uploaded: Cell::new(asked.body == BodyLength::Exact(0)),
         };
-        let ended = attempt.run(stream, input, &mut lane).await;
-        let (sent, is_upload_done) = (attempt.sent, attempt.is_upload_done);
-        match ended {
-            Ended::Answered { status, keeps_client, keeps_lane } => {
-                match keeps_lane && is_upload_done {
-                    true => lane.give_back(),
-                    false => lane.ends(),
-                }
-                connection.answered(&asked, status, Some(sent), &upstream.settings().name, "ok");
-                if !keeps_client {
-                    return After::Close("answered");
-                }
-                return after_body(connection, stream, input, &mut decoder, deadline).await;
-            }
+        let ended = attempt.run(front, &mut lane).await;
+        let is_stale = lane.is_reused() && asked.is_safe_to_repeat;
+        if matches!(ended, Ended::Failed(Failure::Silent)) && is_stale {
             // The origin had closed the idle connection when the request was on its way: nobody has seen it.
-            Ended::Failed(Failure::Silent) if lane.is_reused() && asked.is_safe_to_repeat => {
-                avoid = None;
-                drop(lane);
-            }
-            Ended::Failed(Failure::Silent) => {
-                lane.failed(LossCause::Closed);
-                drop(lane);
-                return refuse(connection, stream, input, &asked, deadline, Refusal::ORIGIN_CLOSED).await;
-            }
-            Ended::Failed(Failure::Origin(refusal, cause)) => {
-                lane.failed(cause);
-                drop(lane);
-                return refuse(connection, stream, input, &asked, deadline, refusal).await;
-            }
-            Ended::Failed(Failure::Client(refusal)) => {
-                lane.ends();
-                drop(lane);
-                connection.report(refusal);
-                return refuse(connection, stream, input, &asked, deadline, refusal).await;
-            }
-            Ended::Failed(Failure::ClientGone) => {
-                lane.ends();
-                return After::Close("client_reset");
-            }
-            Ended::BrokenOff(reason) => {
-                if reason.starts_with("origin") {
-                    lane.failed(LossCause::Closed);
-                } else {
-                    lane.ends();
-                }
-                connection.answered(&asked, 0, Some(sent), &upstream.settings().name, reason);
-                // Without its last chunk, or short of its length, it does not look complete.
-                return After::Close(reason);
-            }
+            continue;
         }
+        let (sent, is_uploaded) = (attempt.sent, attempt.is_uploaded.get());
+        return after(front, &asked, &routed, lane, ended, sent, is_uploaded).await;
     }
 }
 
-/// Answers without an origin, in the words of the configuration or the gateway's own.
-async fn answer_locally(
-    connection: &Connection,
-    stream: &mut Stream,
-    input: &mut Input,
+/// What the end of an attempt means for the lane, for the client, and for its connection.
+async fn after(
+    front: &mut Front<'_>,
     asked: &Asked,
-    deadline: &Deadline,
-    answer: Local,
+    routed: &Routed<'_>,
+    mut lane: ExclusiveLane,
+    ended: Ended,
+    sent: Time,
+    is_uploaded: bool,
 ) -> After {
-    let (response, fields) = match answer {
-        Local::Refused(refusal) => return refuse(connection, stream, input, asked, deadline, refusal).await,
-        Local::Direct(response, fields) => (response, fields),
+    let upstream = &routed.upstream.settings().name;
+    let refusal = match ended {
+        Ended::Answered { status, keeps_client, keeps_lane } => {
+            match keeps_lane && is_uploaded {
+                true => lane.give_back(),
+                false => lane.ends(),
+            }
+            front.connection.answered(asked, status, Some(sent), upstream, "ok");
+            if !keeps_client {
+                return After::Close("answered");
+            }
+            return after_body(front).await;
+        }
+        Ended::Failed(Failure::Silent) => {
+            lane.failed(LossCause::Closed);
+            Refusal::ORIGIN_CLOSED
+        }
+        Ended::Failed(Failure::Origin(refusal, cause)) => {
+            lane.failed(cause);
+            refusal
+        }
+        Ended::Failed(Failure::Client(refusal)) => {
+            lane.ends();
+            front.connection.report(refusal);
+            refusal
+        }
+        Ended::Failed(Failure::ClientGone) => {
+            lane.ends();
+            return After::Close("client_reset");
+        }
+        Ended::BrokenOff(reason) => {
+            if reason.starts_with("origin") {
+                lane.failed(LossCause::Closed);
+            } else {
+                lane.ends();
+            }
+            front.connection.answered(asked, 0, Some(sent), upstream, reason);
+            // Without its last chunk, or short of its length, it does not look complete.
+            return After::Close(reason);
+        }
     };
-    let closes = connection.closes_after(asked, stream);
-    stream.output.with(|into| response.write(&fields, asked.is_head, closes, into));
-    connection.answered(asked, response.status, None, "", "ok");
-    if closes {
-        return After::Close("answered");
+    drop(lane);
+    refuse(front, asked, refusal).await
+}
+
+/// Answers without an origin, in the words of the configuration.
+async fn answer_directly(front: &mut Front<'_>, asked: &Asked, response: &DirectResponse, fields: &Fields) -> After {
+    let closes = front.closes_after(asked);
+    front.stream.output.with(|into| response.write(fields, asked.is_head, closes, into));
+    front.connection.answered(asked, response.status, None, "", "ok");
+    match closes {
+        true => After::Close("answered"),
+        false => after_body(front).await,
     }
-    after_body(connection, stream, input, &mut BodyDecoder::new(asked.body), deadline).await
 }
 
 fn is_grpc(content_type: &[u8]) -> bool {
@@ -232,35 +219,25 @@ fn is_grpc(content_type: &[u8]) -> bool {
 }
 
 /// Answers in the gateway's own name. The connection goes on if what is left of the request is little and known.
-async fn refuse(
-    connection: &Connection,
-    stream: &mut Stream,
-    input: &mut Input,
-    asked: &Asked,
-    deadline: &Deadline,
-    refusal: Refusal,
-) -> After {
-    let closes = refusal.closes || connection.closes_after(asked, stream);
-    let chance = connection.service.chance();
-    stream.output.with(|into| refusal.write(asked.is_head, closes, chance, into));
-    connection.answered(asked, refusal.status, None, "", refusal.reason);
-    if closes {
-        return After::Close(refusal.reason);
+async fn refuse(front: &mut Front<'_>, asked: &Asked, refusal: Refusal) -> After {
+    let closes = refusal.closes || front.closes_after(asked);
+    let chance = front.connection.service.chance();
+    front.stream.output.with(|into| refusal.write(asked.is_head, closes, chance, into));
+    front.connection.answered(asked, refusal.status, None, "", refusal.reason);
+    match closes {
+        true => After::Close(refusal.reason),
+        false => after_body(front).await,
     }
-    after_body(connection, stream, input, &mut BodyDecoder::new(asked.body), deadline).await
 }
 
 /// Reads what is left of a request body that nobody wants any more, if that is little.
-async fn after_body(
-    connection: &Connection,
-    stream: &mut Stream,
-    input: &mut Input,
-    decoder: &mut BodyDecoder,
-    deadline: &Deadline,
-) -> After {
+async fn after_body(front: &mut Front<'_>) -> After {
+    let Front { connection, stream, input, deadline, body, .. } = front;
     let (limits, mut left) = (BodyLimits::default(), DISCARD_BYTES_MAX);
-    deadline.set(turn::now().saturating_add(DISCARD_TIMEOUT));
-    while !decoder.is_done() {
+    if !body.is_done() {
+        deadline.set(turn::now().saturating_add(DISCARD_TIMEOUT));
+    }
+    while !body.is_done() {
         if input.bytes().is_empty() {
             match receive(&mut stream.reader, input, deadline).await {
                 Some(Ok(count)) if count > 0 && count as u64 <= left => {
@@ -272,7 +249,7 @@ async fn after_body(
                 Some(Ok(_)) | None => return After::Close("early_answer"),
             }
         }
-        match decoder.decode(input.bytes(), &limits) {
+        match body.decode(input.bytes(), &limits) {
             Ok(piece) => {
                 let taken = piece.taken;
                 input.spend(taken);
@@ -286,14 +263,16 @@ async fn after_body(
     }
 }
 
-impl Connection {
+impl Front<'_> {
     /// An answer without an origin is the last one here: what is left of the request is much, or not known.
-    fn closes_after(&self, asked: &Asked, stream: &Stream) -> bool {
-        let is_little = matches!(asked.body, BodyLength::Exact(length) if length <= DISCARD_BYTES_MAX);
-        let is_over = !asked.is_persistent || self.is_draining() || stream.output.is_closed();
+    fn closes_after(&self, asked: &Asked) -> bool {
+        let is_little = matches!(self.body, BodyDecoder::Exact(left) if left <= DISCARD_BYTES_MAX);
+        let is_over = !asked.is_persistent || self.connection.is_draining() || self.stream.output.is_closed();
         is_over || !is_little || asked.expects_continue
     }
+}
 
+impl Connection {
     /// Counts an answer, and logs it if it was chosen.
     fn answered(&self, asked: &Asked, status: u16, sent: Option<Time>, upstream: &str, outcome: &'static str) {
         let flushed = Time::now();
@@ -319,42 +298,42 @@ impl Connection {
 
 /// One attempt to have a request answered by one lane.
 struct Attempt<'a> {
-    connection: &'a Connection,
     asked: &'a Asked,
     settings: &'a HttpListenerSettings,
     routed: &'a Routed<'a>,
-    response_timeout: Duration,
-    /// Of the client's side.
-    deadline: &'a Deadline,
-    /// Of the request's body.
-    decoder: &'a mut BodyDecoder,
     sent: Time,
-    is_upload_done: bool,
+    /// The request has been sent to its end.
+    is_uploaded: Cell<bool>,
 }
 
 impl Attempt<'_> {
     /// Both directions at once, until the answer is over or one of them breaks.
-    async fn run(&mut self, stream: &mut Stream, input: &mut Input, lane: &mut ExclusiveLane) -> Ended {
-        let origin_deadline = weir_engine::deadline();
-        let metrics = &self.connection.service.metrics;
-        let (appended, client) = (lane.stream().output.appended(), stream.output.clone());
-        let origin = lane.stream();
+    async fn run(&mut self, front: &mut Front<'_>, lane: &mut ExclusiveLane) -> Ended {
+        let Front { connection, stream, input, body, deadline, origin_deadline, answers } = front;
+        let (metrics, origin) = (&connection.service.metrics, lane.stream());
+        let (client, response_timeout) = (stream.output.clone(), self.response_timeout());
+        // The head of the request is in it already.
+        let unsent = origin.output.unsent();
+        let appended = origin.output.appended();
         let mut answer = Answer {
             asked: self.asked,
-            connection: self.connection,
+            connection,
             settings: self.settings,
             routed: self.routed,
             client: &client,
-            deadline: &origin_deadline,
+            parser: answers,
+            deadline: origin_deadline,
+            is_uploaded: &self.is_uploaded,
             is_begun: false,
             received: 0,
         };
-        let ended = if self.is_upload_done {
-            origin_deadline.set(turn::now().saturating_add(self.response_timeout));
+        origin_deadline.clear();
+        let ended = if self.is_uploaded.get() {
+            origin_deadline.set(turn::now().saturating_add(response_timeout));
             let mut download = pin!(answer.run(&mut origin.reader));
             let mut is_watched = input.bytes().is_empty();
             poll_fn(|context| {
-                if self.connection.poll_ended(context) {
+                if connection.poll_ended(context) {
                     return Poll::Ready(Ended::Failed(Failure::ClientGone));
                 }
                 if let Poll::Ready(ended) = download.as_mut().poll(context) {
@@ -375,14 +354,13 @@ impl Attempt<'_> {
             })
             .await
         } else {
-            let framing = framing_of(self.asked.body, true, true);
             let mut flow = Flow {
                 reader: &mut stream.reader,
                 input,
                 output: &origin.output,
-                decoder: self.decoder,
-                framing,
-                deadline: self.deadline,
+                decoder: body,
+                framing: framing_of(self.asked.body, true, true),
+                deadline,
                 idle_timeout: self.settings.body_idle_timeout,
                 received: 0,
             };
@@ -390,17 +368,18 @@ impl Attempt<'_> {
                 let mut upload = pin!(flow.run());
                 let mut download = pin!(answer.run(&mut origin.reader));
                 let mut is_over = false;
+                let sent_at = &mut self.sent;
                 poll_fn(|context| {
-                    if self.connection.poll_ended(context) {
+                    if connection.poll_ended(context) {
                         return Poll::Ready(Ended::Failed(Failure::ClientGone));
                     }
                     if !is_over && let Poll::Ready(sent) = upload.as_mut().poll(context) {
                         is_over = true;
                         match sent {
                             Ok(()) => {
-                                self.is_upload_done = true;
-                                self.sent = turn::now();
-                                origin_deadline.set(turn::now().saturating_add(self.response_timeout));
+                                self.is_uploaded.set(true);
+                                *sent_at = turn::now();
+                                origin_deadline.set(turn::now().saturating_add(response_timeout));
                             }
                             // The origin may have said why before it stopped reading.
                             Err(Broken::Untaken) => {}
@@ -415,12 +394,16 @@ impl Attempt<'_> {
             ended
         };
         let (is_begun, received) = (answer.is_begun, answer.received);
-        let written = lane.stream().output.appended() - appended;
+        let written = origin.output.appended() - appended + unsent as u64;
         lane.count_bytes(received as usize, written as usize);
         match ended {
             Ended::Failed(failure) if is_begun => Ended::BrokenOff(failure.reason()),
             ended => ended,
         }
+    }
+
+    fn response_timeout(&self) -> Duration {
+        self.routed.action.response_timeout.unwrap_or(self.settings.response_timeout)
     }
 }
 

@@ -1,19 +1,22 @@
 //! What the gateway changes in a head on its way.
 
-use std::net::IpAddr;
-
-use weir_http_codec::{Fields, Known, RequestHead, strip_hop_by_hop};
+use weir_http_codec::{Fields, Known, RequestHead, Version, strip_hop_by_hop};
 use weir_telemetry::log::Peer;
 
 use crate::settings::ForwardedFields;
 
 /// Makes the fields of a request ready for the origin: what belongs to the client's connection goes, and who asked is added.
 /// Gives how many protected fields the client tried to have removed.
-pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, peer: Peer, is_tls: bool) -> usize {
+pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, peer: &str, is_tls: bool) -> usize {
     let refused = strip_hop_by_hop(&mut head.fields);
-    let fields = &mut head.fields;
+    let version = head.version();
+    let (host, fields) = head.authority_and_fields();
     // The encoder writes these as the gateway understood them.
     fields.remove(Known::ContentLength);
+    if version == Version::Http10 {
+        // It means nothing there, and the origin is asked in HTTP/1.1.
+        fields.remove(Known::Expect);
+    }
     let proto: &[u8] = if is_tls { b"https" } else { b"http" };
     if forwarded != ForwardedFields::Keep {
         forwarded_for(fields, forwarded, peer);
@@ -21,9 +24,8 @@ pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, peer: 
         if !(keeps && fields.has(Known::XForwardedProto)) {
             fields.set(Known::XForwardedProto, proto);
         }
-        let host = fields.get(Known::Host).map(<[u8]>::to_vec);
-        if let Some(host) = host.filter(|_| !(keeps && fields.has(Known::XForwardedHost))) {
-            fields.set(Known::XForwardedHost, &host);
+        if !host.is_empty() && !(keeps && fields.has(Known::XForwardedHost)) {
+            fields.set(Known::XForwardedHost, host);
         }
     }
     fields.remove(Known::Host);
@@ -31,22 +33,25 @@ pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, peer: 
 }
 
 /// All lines become one, in their order, before the peer is added: a second line would hide from who reads only the first.
-fn forwarded_for(fields: &mut Fields, forwarded: ForwardedFields, peer: Peer) {
+fn forwarded_for(fields: &mut Fields, forwarded: ForwardedFields, peer: &str) {
+    if forwarded == ForwardedFields::Replace || !fields.has(Known::XForwardedFor) {
+        return fields.set(Known::XForwardedFor, peer.as_bytes());
+    }
     let mut value = Vec::new();
-    if forwarded == ForwardedFields::Append {
-        for line in fields.all(Known::XForwardedFor).filter(|line| !line.is_empty()) {
-            value.extend_from_slice(line);
-            value.extend_from_slice(b", ");
-        }
+    for line in fields.all(Known::XForwardedFor).filter(|line| !line.is_empty()) {
+        value.extend_from_slice(line);
+        value.extend_from_slice(b", ");
     }
-    match peer {
-        Peer::Ip(address) => {
-            let address: IpAddr = address.ip().to_canonical();
-            value.extend_from_slice(address.to_string().as_bytes());
-        }
-        Peer::Unix => value.extend_from_slice(b"unix"),
-    }
+    value.extend_from_slice(peer.as_bytes());
     fields.set(Known::XForwardedFor, &value);
+}
+
+/// A client as X-Forwarded-For names it.
+pub(crate) fn peer_name(peer: Peer) -> Box<str> {
+    match peer {
+        Peer::Ip(address) => address.ip().to_canonical().to_string().into(),
+        Peer::Unix => "unix".into(),
+    }
 }
 
 #[cfg(test)]
@@ -60,7 +65,8 @@ mod tests {
         let input = format!("GET / HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n");
         parser.parse(input.as_bytes(), &HeadLimits::default()).expect("valid").expect("whole");
         let mut head = parser.take();
-        request(&mut head, how, Peer::Ip("192.0.2.1:5".parse().expect("an address")), true);
+        let peer = peer_name(Peer::Ip("[::ffff:192.0.2.1]:5".parse().expect("an address")));
+        request(&mut head, how, &peer, true);
         let mut bytes = Vec::new();
         head.fields.write(&mut bytes);
         String::from_utf8(bytes).expect("ASCII")

@@ -14,6 +14,7 @@ use crate::{
     refusal::Refusal,
     routes::{self, Action, DirectResponse, Target, Variables},
     service::Routing,
+    settings::ForwardedFields,
 };
 
 /// Where a request goes.
@@ -21,8 +22,8 @@ pub(crate) struct Routed<'a> {
     pub(crate) name: &'a str,
     pub(crate) action: &'a Action,
     pub(crate) upstream: &'a Rc<ExclusiveUpstream>,
-    /// Of the request that goes on.
-    pub(crate) host: Vec<u8>,
+    /// Of the request that goes on, if it is another one.
+    pub(crate) host: Option<Vec<u8>>,
 }
 
 /// What is answered without an origin.
@@ -37,6 +38,7 @@ pub(crate) fn route<'a>(
     routing: &'a Routing,
     head: &mut RequestHead,
     asked: &Asked,
+    forwarded: ForwardedFields,
 ) -> Result<Routed<'a>, Local> {
     let facts = Facts::of(head).map_err(Local::Refused)?;
     let route = routing.routes.table.find(&facts).ok_or(Local::Refused(Refusal::NO_ROUTE))?;
@@ -70,12 +72,11 @@ pub(crate) fn route<'a>(
         Some(rewrite) => rewrite.apply(&facts).map_err(|_| Local::Refused(Refusal::HOST))?.map(Cow::into_owned),
         None => None,
     };
-    let host = host.unwrap_or_else(|| head.authority().to_vec());
     if let Some(target) = target {
         head.set_target(&target);
     }
     let routed = Routed { name: &route.name, action, upstream, host };
-    forward::request(head, connection.service.http().forwarded, connection.peer, connection.is_tls);
+    forward::request(head, forwarded, &connection.peer_name, connection.is_tls);
     if !action.request_fields.is_empty() {
         let before = head.clone();
         let known = connection.known(&routed, Some(&before), asked);

@@ -182,6 +182,20 @@ fn an_answer_before_the_end_of_the_request_is_passed_on_at_once() {
     gateway.finish();
 }
 
+#[test]
+fn h1_7_a_final_answer_before_the_body_that_was_expected_ends_the_connection() {
+    let gateway = Gateway::start(Config::http(&early_origin()));
+    let mut client = HttpClient::connect(&gateway.address);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    let response = client.response();
+    assert_eq!((response.status, response.field("connection").as_deref()), (401, Some("close")));
+    // Were it kept, this could be a body or a request.
+    client.try_send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(client.rest().is_empty());
+    drop(client);
+    gateway.finish();
+}
+
 /// Answers 401 to each head, whatever follows it.
 fn early_origin() -> weir_tests::stream::Address {
     use std::io::{Read as _, Write as _};

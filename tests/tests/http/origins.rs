@@ -167,3 +167,50 @@ fn one_of_two_origins_dies_and_the_other_serves() {
     drop(client);
     gateway.finish();
 }
+
+#[test]
+fn an_origin_that_dies_within_a_request_body_shifts_nothing() {
+    let origin = dying_origin();
+    let gateway = Gateway::start(Config::http(&origin));
+    for rest in [50, 0] {
+        let mut client = HttpClient::connect(&gateway.address);
+        let first = "x".repeat(100 - rest);
+        client.send(format!("POST /die HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{first}"));
+        assert_eq!(client.response().status, 502);
+        // What is left of the body is still the body's; what follows is the next request, whole.
+        client.send("y".repeat(rest));
+        let next = client.get("/next");
+        assert_eq!((next.status, next.text().as_str()), (200, "/next"), "{rest} bytes were still to come");
+    }
+    gateway.finish();
+}
+
+/// Closes when it has the head of `/die` and something of its body; repeats the path of others.
+fn dying_origin() -> Address {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind(("127.0.0.1", port::free())).expect("bound");
+    let address = Address::Tcp(listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let (mut seen, mut chunk) = (Vec::new(), [0; 4096]);
+                while let Ok(count @ 1..) = stream.read(&mut chunk) {
+                    seen.extend_from_slice(&chunk[..count]);
+                    let text = String::from_utf8_lossy(&seen).into_owned();
+                    let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+                    let path = head.split(' ').nth(1).unwrap_or_default();
+                    if path == "/die" && body.is_empty() {
+                        continue;
+                    }
+                    if path == "/die" {
+                        return;
+                    }
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len());
+                    let _ = stream.write_all(answer.as_bytes());
+                    seen.clear();
+                }
+            });
+        }
+    });
+    address
+}

@@ -155,6 +155,26 @@ fn h1_12_a_body_may_not_pause_for_ever() {
 }
 
 #[test]
+fn h1_13_who_does_not_read_its_answers_is_not_read_from() {
+    let mut scene = Scene::new("");
+    let mut client = scene.client();
+    client.stream().set_write_timeout(Duration::from_millis(500)).expect("a time limit can be set");
+    let before = scene.gateway.process().resident();
+    // A refusal needs no origin, and is larger than its request.
+    let requests = "GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000);
+    let mut sent = 0_usize;
+    while sent < 64 << 20 && client.try_send(&requests) {
+        sent += requests.len();
+    }
+    assert!(sent < 64 << 20, "it took {sent} bytes of requests whose answers nobody reads");
+    let grown = scene.gateway.process().resident().saturating_sub(before);
+    assert!(grown < 8 << 20, "{grown} bytes for one client that does not read");
+    assert_eq!(scene.client().get("/").status, 200, "others are served");
+    drop(client);
+    scene.gateway.finish();
+}
+
+#[test]
 fn h1_15_protected_fields_are_not_removed_by_connection() {
     let scene = Scene::new("[listener.http]\nforwarded = \"append\"");
     let mut client = scene.client();
