@@ -82,6 +82,7 @@ impl ResponseHead {
     }
 
     fn clear(&mut self) {
+        (self.options, self.length) = Default::default();
         self.reason.clear();
         self.fields.clear();
     }
@@ -138,11 +139,15 @@ impl ResponseParser {
     }
 
     /// Gives the memory of a head back for the next one.
-    pub fn reuse(&mut self, mut head: ResponseHead) {
-        if !self.has_line {
-            head.clear();
-            self.head = head;
-        }
+    pub fn reuse(&mut self, head: ResponseHead) {
+        self.head = head;
+        self.reset();
+    }
+
+    /// At the beginning of a response again, whatever was seen of the last one.
+    pub fn reset(&mut self) {
+        self.head.clear();
+        (self.taken, self.has_line) = (0, false);
     }
 
     /// `HTTP-version SP status-code SP [reason-phrase]`; the last blank may be missing (RFC 9112 section 4).

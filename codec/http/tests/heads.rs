@@ -209,6 +209,21 @@ fn a_parser_that_is_used_again_remembers_nothing() {
 }
 
 #[test]
+fn a_response_that_failed_leaves_nothing_for_the_next() {
+    let mut parser = ResponseParser::new();
+    for broken in ["HTTP/1.1 200 OK\r\nX-Other: 1\r\nbad\r\n", "HTTP/1.1 500 No\r\nX-Other: 1\r\nX", "HTTP/1.1 2x0\r\n"]
+    {
+        let _ = parser.parse(broken.as_bytes(), &HeadLimits::default());
+        parser.reset();
+        let used = parser.parse(b"HTTP/1.1 204 Fine\r\nX-Own: 2\r\n\r\n", &HeadLimits::default());
+        assert_eq!(used, Ok(Some(31)), "{broken:?}");
+        let head = parser.take();
+        assert_eq!((head.status(), head.reason(), head.fields.len()), (204, &b"Fine"[..], 1), "{broken:?}");
+        parser.reuse(head);
+    }
+}
+
+#[test]
 fn a_response_is_read_whole() {
     let head = response(b"HTTP/1.1 200 Very OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\n")
         .expect("valid")

@@ -41,6 +41,8 @@ pub(crate) struct Answer<'a> {
 impl Answer<'_> {
     /// Passes the answer on to its end.
     pub(crate) async fn run(&mut self, reader: &mut Reader) -> Ended {
+        // The last origin may have failed in the middle of a head.
+        self.parser.reset();
         let mut input = Input::default();
         let mut interim = 0;
         let mut head = loop {
