@@ -148,25 +148,8 @@ impl ApiKeys {
     /// Takes what stands in the places of keys away before the request is forwarded, if the policy says so: all of it,
     /// for what the gateway has not looked at must not pass for looked at.
     pub fn strip(&self, head: &mut RequestHead) {
-        if !self.is_stripped {
-            return;
-        }
-        for place in &self.places {
-            match place {
-                KeyPlace::Header { name, scheme } => {
-                    // With another scheme it is no key, and for the origin.
-                    head.fields.retain(|field| {
-                        !field.name.eq_ignore_ascii_case(name.as_bytes())
-                            || behind_scheme(field.value, scheme.as_bytes()).is_none()
-                    });
-                }
-                KeyPlace::Query(name) => {
-                    if let Some(target) = without_query(head.target(), name.as_bytes()) {
-                        head.set_target(&target);
-                    }
-                }
-                KeyPlace::Cookie(name) => strip_cookie(&mut head.fields, name.as_bytes()),
-            }
+        if self.is_stripped {
+            strip(&self.places, head);
         }
     }
 
@@ -183,13 +166,34 @@ impl ApiKeys {
     }
 }
 
+/// Takes away what stands in these places.
+pub(super) fn strip(places: &[KeyPlace], head: &mut RequestHead) {
+    for place in places {
+        match place {
+            KeyPlace::Header { name, scheme } => {
+                // With another scheme it is no key, and for the origin.
+                head.fields.retain(|field| {
+                    !field.name.eq_ignore_ascii_case(name.as_bytes())
+                        || behind_scheme(field.value, scheme.as_bytes()).is_none()
+                });
+            }
+            KeyPlace::Query(name) => {
+                if let Some(target) = without_query(head.target(), name.as_bytes()) {
+                    head.set_target(&target);
+                }
+            }
+            KeyPlace::Cookie(name) => strip_cookie(&mut head.fields, name.as_bytes()),
+        }
+    }
+}
+
 fn keyed(secret: &hmac::Key, hash: KeyHash) -> Digest {
     let mut digest = [0; 32];
     digest.copy_from_slice(hmac::sign(secret, &hash.0).as_ref());
     digest
 }
 
-fn is_place(place: &KeyPlace) -> bool {
+pub(super) fn is_place(place: &KeyPlace) -> bool {
     match place {
         KeyPlace::Header { name, scheme } => {
             token::is_token(name.as_bytes()) && (scheme.is_empty() || token::is_token(scheme.as_bytes()))
@@ -200,7 +204,7 @@ fn is_place(place: &KeyPlace) -> bool {
 }
 
 /// What stands there; nothing if it is empty. Of a header only if it is there once: of two, the origin might take the other.
-fn key_at<'a>(place: &'a KeyPlace, head: &'a RequestHead) -> Option<Cow<'a, [u8]>> {
+pub(super) fn key_at<'a>(place: &'a KeyPlace, head: &'a RequestHead) -> Option<Cow<'a, [u8]>> {
     let key = match place {
         KeyPlace::Header { name, scheme } => {
             let mut lines = head.fields.all_named(name.as_bytes());
