@@ -94,7 +94,7 @@ impl Algorithm {
 
 enum Verifier {
     Public(ParsedPublicKey),
-    Hmac(hmac::Key),
+    Hmac(Box<hmac::Key>),
 }
 
 struct Entry {
@@ -199,7 +199,7 @@ fn verifier(key: &Json, algorithm: Algorithm) -> Option<Verifier> {
         Algorithm::Hs256 if text("kty")? == "oct" => {
             let secret = weir_base::Secret::new(bytes("k")?);
             let is_long_enough = secret.expose().len() >= HMAC_BYTES_MIN;
-            is_long_enough.then(|| Verifier::Hmac(hmac::Key::new(hmac::HMAC_SHA256, secret.expose())))
+            is_long_enough.then(|| Verifier::Hmac(Box::new(hmac::Key::new(hmac::HMAC_SHA256, secret.expose()))))
         }
         Algorithm::Hs256 => None,
         Algorithm::Es256 => curve("P-256", 32, &signature::ECDSA_P256_SHA256_FIXED).map(Verifier::Public),
