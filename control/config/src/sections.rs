@@ -5,11 +5,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use weir_base::ByteSize;
+use weir_base::{ByteSize, Net};
 use weir_engine::settings as engine;
 use weir_engine::settings::{ClientAuth, DriverChoice};
 use weir_listener::settings as listening;
-use weir_listener::settings::{Net, Protocol, ProxyProtocol};
+use weir_listener::settings::{Protocol, ProxyProtocol};
 use weir_redis::settings as redis;
 use weir_redis::settings::UnknownCommands;
 use weir_telemetry::Level;

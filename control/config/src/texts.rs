@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
+use weir_base::Net;
 use weir_engine::settings::{Address, AddressError};
-use weir_listener::settings::{Net, Protocol};
+use weir_listener::settings::Protocol;
 use weir_upstream::placement::HashTag;
 
 use crate::document::{At, Node};

@@ -2,10 +2,12 @@
 //!
 //! | module | facts | verdict |
 //! |---|---|---|
+//! | [`http`] | head of a request, its peer; the policies of a listener or route | an answer of the gateway's own, or none |
 //! | [`redis`] | command, keys, channels of a request; a user's rules | whether the user may run it |
 //!
 //! Rules are read and compiled once, when a configuration is loaded. Asking costs a bit test for the command and a match
 //! per key; a user without restrictions is known as such and not asked at all.
 #![forbid(unsafe_code)]
 
+pub mod http;
 pub mod redis;
