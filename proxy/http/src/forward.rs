@@ -24,7 +24,8 @@ pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, peer: 
         if !(keeps && fields.has(Known::XForwardedProto)) {
             fields.set(Known::XForwardedProto, proto);
         }
-        if !host.is_empty() && !(keeps && fields.has(Known::XForwardedHost)) {
+        let is_kept = keeps && fields.has(Known::XForwardedHost);
+        if !host.is_empty() && !is_kept {
             fields.set(Known::XForwardedHost, host);
         }
     }
