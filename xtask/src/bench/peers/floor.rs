@@ -2,8 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{Arm, name};
-use crate::bench::load::Goal;
+use super::{Arm, Goal, name};
 use weir_parties::place::free_port;
 
 use crate::bench::place::Place;

@@ -9,8 +9,18 @@ pub(crate) mod origin;
 pub(crate) mod peer;
 pub(crate) mod weir;
 
-use super::load::Goal;
+use std::path::PathBuf;
+
 use weir_parties::process::Process;
+
+/// Where a run goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Goal {
+    /// Port on loopback.
+    pub(crate) port: u16,
+    /// The authority that signed the peer's certificate, if it speaks TLS.
+    pub(crate) tls_ca: Option<PathBuf>,
+}
 
 /// One side of the comparison, running.
 pub(crate) struct Arm {
@@ -26,6 +36,13 @@ pub(crate) struct Arm {
     pub(crate) config: Option<(String, String)>,
 }
 
+impl Arm {
+    /// What stands behind the gateways, without one.
+    pub(crate) fn direct(goal: Goal) -> Self {
+        Self { name: name::DIRECT, goal, process: None, version: "no gateway".into(), config: None }
+    }
+}
+
 /// Names of the arms, as options and targets use them.
 pub(crate) mod name {
     /// The gateway as it is delivered.
@@ -35,7 +52,7 @@ pub(crate) mod name {
     /// twemproxy, which Debian calls nutcracker.
     pub(crate) const TWEMPROXY: &str = "twemproxy";
     /// HAProxy in TCP mode: forwards bytes and knows nothing of Redis.
-    pub(crate) const HAPROXY: &str = "haproxy-tcp";
+    pub(crate) const HAPROXY_TCP: &str = "haproxy-tcp";
     /// The least that a relay with sockets can cost.
     pub(crate) const FLOOR: &str = "floor";
     /// No gateway.
@@ -46,7 +63,7 @@ pub(crate) mod name {
     pub(crate) const WEIR_TLS: &str = "weir-tls";
     /// Weir with telemetry off.
     pub(crate) const WEIR_TELEMETRY_OFF: &str = "weir-telemetry-off";
-    /// All, in the order of a block.
-    pub(crate) const ALL: [&str; 9] =
-        [WEIR, ENVOY, TWEMPROXY, HAPROXY, FLOOR, DIRECT, WEIR_POLLING, WEIR_TLS, WEIR_TELEMETRY_OFF];
+    /// All in front of one Redis server, in the order of a block.
+    pub(crate) const REDIS: [&str; 9] =
+        [WEIR, ENVOY, TWEMPROXY, HAPROXY_TCP, FLOOR, DIRECT, WEIR_POLLING, WEIR_TLS, WEIR_TELEMETRY_OFF];
 }

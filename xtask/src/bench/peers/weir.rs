@@ -9,8 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::backend::{Backend, Behind};
-use super::{Arm, name};
-use crate::bench::load::Goal;
+use super::{Arm, Goal, name};
 use weir_parties::interrupt;
 use weir_parties::peer::version_line;
 use weir_parties::place::free_port;
