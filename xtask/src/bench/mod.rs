@@ -3,11 +3,13 @@
 //!
 //! The order of a run, in [`contest`]: [`options`] → [`place`] (folder, ports, CPUs) → [`peers`] started as a [`fleet`] →
 //! per [`row`] and block one [`measure`]d load per arm → [`results`] → ratios and [`target`] → [`report`]. What a protocol
-//! brings to it, rows, load and targets, is a [`contest::Contest`]: [`redis`].
+//! brings to it, rows, load and targets, is a [`contest::Contest`]: [`redis`],
+//! [`http`].
 
 mod cache;
 mod contest;
 mod fleet;
+mod http;
 mod lab;
 mod machine;
 mod measure;
@@ -34,9 +36,11 @@ pub fn run(words: &[&str]) -> Result<()> {
     }
     match words {
         ["redis", rest @ ..] => redis::run(rest),
+        ["http", rest @ ..] => http::run(rest),
         ["lab", rest @ ..] => lab::run(rest),
         ["pubsub", rest @ ..] => pubsub::run(rest),
         ["cache", rest @ ..] => cache::run(rest),
+        ["profile", "http", rest @ ..] => profile::run_http(rest),
         ["profile", rest @ ..] => profile::run(rest),
         _ => bail!("unknown benchmark `{}`\n\n{}", words.join(" "), options::USAGE),
     }

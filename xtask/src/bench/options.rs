@@ -5,14 +5,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::http::origin::OriginKind;
+use super::http::row::HttpRow;
 use super::peers::backend::Behind;
+use super::peers::name;
 use super::redis::row::RedisRow;
 use super::row::{Row, named};
 use crate::workspace::Workspace;
 
 pub(crate) const USAGE: &str = "\
 cargo xtask bench redis [option ...]     gateways side by side in front of one Redis server
-cargo xtask bench profile [option ...]   where Weir's time goes in the row get-64-c50-p1
+cargo xtask bench http [option ...]      the same in front of one HTTP/1.1 origin, with wrk as the load
+cargo xtask bench profile [http] [option ...]
+                                         where Weir's time goes in the row get-64-c50-p1, or h1-128-c64
 cargo xtask bench lab [--repeats N] [--seconds N] [--quick] [--out FILE]
                                          the lab against redis-benchmark: rate, cost, and a server that stalls
 cargo xtask bench pubsub [--subscribers N] [--channels N] [--rate N] [--repeats N] [--seconds N] [--quick] [--out FILE]
@@ -22,14 +27,16 @@ cargo xtask bench cache [--connections N] [--pipeline N] [--repeats N] [--second
 
   --rows WORDS         rows whose id holds one of these words, divided by commas (default: all)
   --arms WORDS         only these arms: weir envoy twemproxy haproxy-tcp floor direct
-                       weir-polling weir-tls weir-telemetry-off (default: all)
+                       weir-polling weir-tls weir-telemetry-off; of `bench http`: weir nginx haproxy envoy floor
+                       direct weir-polling weir-telemetry-off (default: all)
   --behind WHAT        what stands behind the gateways: one (default), shards (3 servers, keys placed by Maglev; by
                        twemproxy with ketama) or cluster (a Redis Cluster of 3 nodes)
+  --origin WHAT        of `bench http`: lab (`weir lab origin http`, default) or nginx
   --repeats N          blocks per row (default 8; claims need at least 8)
-  --seconds N          aimed length of one measured run, e.g. 2.5 (default 3)
+  --seconds N          aimed length of one measured run, e.g. 2.5 (default 3); wrk knows whole seconds only
   --quick              2 blocks of 0.4 s: shows that everything works, not how fast
   --out FILE           also write the report to this file, from the workspace root
-  --envoy PATH         the envoy program, if it is not on the PATH
+  --envoy PATH         the envoy program, if it is neither on the PATH nor of `cargo xtask setup peers`
   --weir-command LINE  how Weir is started, words divided by blanks, with {config} {port} {origin}
                        (default: a fresh release build, `weir run --config {config}`)
   --show-config        print the configuration of every arm and end
@@ -123,6 +130,15 @@ impl Options<RedisRow> {
     }
 }
 
+impl Options<HttpRow> {
+    /// Of `bench http`, with the program that is the origin.
+    pub(crate) fn of_http(words: &[&str]) -> Result<(Self, OriginKind)> {
+        let given = Given::read(words, Some("--origin"))?;
+        let origin = given.own.map_or(Ok(OriginKind::Lab), OriginKind::named)?;
+        Ok((given.choose(&HttpRow::all(), &name::HTTP)?, origin))
+    }
+}
+
 /// What was asked of `bench lab`.
 #[derive(Clone, Debug)]
 pub(crate) struct LabOptions {
@@ -181,7 +197,6 @@ fn seconds(word: &str) -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::peers::name;
 
     #[test]
     fn options_are_read_and_arms_keep_the_order_of_a_block() {

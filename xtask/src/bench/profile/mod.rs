@@ -12,6 +12,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::contest::Contest;
+use super::http::Http;
+use super::http::row::HttpRow;
 use super::machine;
 use super::measure::{Bench, Sample};
 use super::options::Options;
@@ -32,6 +34,8 @@ const SYMBOLS: usize = 25;
 const FREQUENCY: &str = "1999";
 /// The row that is profiled unless `--rows` names another.
 const ROW: &str = "get-64-c50-p1";
+/// The same of HTTP.
+const HTTP_ROW: &str = "h1-128-c64";
 
 /// Profiles Weir under one row of `bench redis`.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
@@ -40,6 +44,15 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         options.rows = named(ROW, &options.rows)?;
     }
     profile(&options, |_, place| Redis::start(place, behind))
+}
+
+/// Profiles Weir under one row of `bench http`.
+pub(crate) fn run_http(words: &[&str]) -> Result<()> {
+    let (mut options, origin) = Options::of_http(words)?;
+    if options.rows == HttpRow::all() {
+        options.rows = named(HTTP_ROW, &options.rows)?;
+    }
+    profile(&options, |workspace, place| Http::start(workspace, place, origin, options.weir_command.as_deref()))
 }
 
 /// Profiles Weir under the first row.

@@ -77,7 +77,7 @@ impl Contest for Redis {
             (name::ENVOY, _) => peer::start_redis(place, (arm, "envoy"), &self.backend, options.envoy.as_deref()),
             (name::TWEMPROXY, _) => peer::start_redis(place, (arm, "twemproxy"), &self.backend, None),
             (name::HAPROXY_TCP, _) => peer::start_redis(place, (arm, "haproxy"), &self.backend, None),
-            (name::FLOOR, _) => floor::start(place, origin.port),
+            (name::FLOOR, _) => floor::start(place, origin.port, floor::Way::Shared),
             (name::DIRECT, _) => Ok(Arm::direct(origin.goal())),
             (_, Some(weir)) => weir.arm(place, arm, &arm_settings(place, arm, &self.backend)?),
             (_, None) => bail!("no such arm"),
