@@ -13,6 +13,7 @@ mod lab_load;
 mod lab_merge;
 mod lab_report;
 mod origin;
+mod origin_http;
 mod plan;
 mod run;
 mod systemd;
@@ -68,6 +69,7 @@ enum Lab {
 
 #[derive(Subcommand)]
 enum Origin {
+    Http(origin_http::HttpArgs),
     Redis(origin::RedisArgs),
 }
 
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Upgrade(args) => upgrade::ask::run(&args),
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
         Command::Plan(args) => plan::run(&args),
+        Command::Lab(Lab::Origin(Origin::Http(args))) => origin_http::run(&args),
         Command::Lab(Lab::Origin(Origin::Redis(args))) => origin::run(&args),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),

@@ -5,7 +5,7 @@ use std::{str::FromStr, time::Duration};
 use clap::{Args, ValueEnum};
 use weir_base::{secret::Secret, size::ByteSize};
 use weir_engine::settings::Address;
-use weir_origin::redis::{Faults, Mode, OriginSettings, Stall};
+use weir_origin::redis::{Faults, Mode, Origin, OriginSettings, Stall};
 
 /// What stands behind the protocol.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -82,8 +82,13 @@ pub fn run(args: &RedisArgs) -> Result<(), String> {
         ..OriginSettings::default()
     };
     let origin = weir_origin::redis::start(settings).map_err(|error| error.to_string())?;
+    serve("redis", origin)
+}
+
+/// Until it is interrupted.
+pub fn serve(protocol: &str, origin: Origin) -> Result<(), String> {
     for address in origin.addresses() {
-        println!("redis origin on {address}");
+        println!("{protocol} origin on {address}");
     }
     crate::run::control_runtime()?.block_on(crate::run::until_interrupted());
     let stats = origin.stats();

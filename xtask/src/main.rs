@@ -14,7 +14,7 @@ Developer commands of Weir.
                                            `e2e` is e2e:io_uring and e2e:polling)
   cargo xtask setup [part ...]             install what the tests need; an unknown part lists them
   cargo xtask tidy                         the rules of the tree: crate arrows, file length, unsafe, ...
-  cargo xtask bench redis|profile [...]    gateways side by side, CPU per request (--help lists options)
+  cargo xtask bench redis|http [...]       gateways side by side, CPU per request (--help lists options)
   cargo xtask soak redis [...]             replies, memory, descriptors while servers die, settings change, gateways leave
   cargo xtask soak upgrade [...]           errors and p99 while the program is upgraded under open-loop load
   cargo xtask generate reference [--check] write docs/METRICS.md, docs/CONFIG.md (--check: compare)

@@ -5,7 +5,10 @@
 //!
 //! | module | protocol |
 //! |---|---|
+//! | [`http`] | HTTP/1.1: fixed replies of any size |
 //! | [`redis`] | RESP2 and RESP3: a small store in memory, or fixed replies |
 #![forbid(unsafe_code)]
 
+pub mod http;
 pub mod redis;
+mod server;

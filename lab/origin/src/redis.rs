@@ -20,7 +20,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `settings`, `faults` | what to serve; what goes wrong on purpose |
-//! | `server`, `core` | workers and sockets; what all connections of a worker share |
+//! | `server`, `core` | starting and housekeeping; what all connections of a worker share |
 //! | `connection`, `requests`, `delay` | one connection: chunks in, replies out, held back if the script says so |
 //! | `session`, `dispatch`, `table`, `commands` | the state of a client; which command may run; what it does |
 //! | `reply`, `errors` | bounded replies; Redis' texts |
@@ -49,6 +49,7 @@ mod store;
 mod table;
 mod value;
 
+pub use crate::server::{Origin, OriginStats};
 pub use faults::{Faults, Stall};
-pub use server::{Origin, OriginStats, start};
+pub use server::start;
 pub use settings::{CONNECTIONS_MAX, MEMORY_BYTES_MAX, MESSAGE_BYTES_MAX, Mode, OriginSettings};

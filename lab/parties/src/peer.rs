@@ -11,6 +11,7 @@
 //! | `{origin_host}`, `{origin_port}` | its two parts |
 //! | `{workers}` | threads that carry load |
 //! | `{connections}` | client connections that must fit |
+//! | `{folder}` | a folder for what it writes; others write there too |
 //! | `{config}` | path of the configuration file; in `arguments` only |
 
 use std::ffi::{OsStr, OsString};
@@ -35,10 +36,25 @@ const VERSION_UNKNOWN: &str = "version unknown";
 const VERSION_SECONDS: &str = "5";
 
 const WEIR: &str = include_str!("peers/weir.toml");
-const OTHERS: [&str; 3] =
-    [include_str!("peers/envoy.toml"), include_str!("peers/haproxy.toml"), include_str!("peers/twemproxy.toml")];
-const WORDS: [&str; 8] =
-    ["{port}", "{admin_port}", "{origin}", "{origin_host}", "{origin_port}", "{workers}", "{connections}", "{config}"];
+const OTHERS: [&str; 6] = [
+    include_str!("peers/envoy.toml"),
+    include_str!("peers/haproxy.toml"),
+    include_str!("peers/twemproxy.toml"),
+    include_str!("peers/nginx.toml"),
+    include_str!("peers/haproxy-http.toml"),
+    include_str!("peers/envoy-http.toml"),
+];
+const WORDS: [&str; 9] = [
+    "{port}",
+    "{admin_port}",
+    "{origin}",
+    "{origin_host}",
+    "{origin_port}",
+    "{workers}",
+    "{connections}",
+    "{folder}",
+    "{config}",
+];
 
 /// How much the gateway of this project observes of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -270,6 +286,8 @@ impl Peer {
         let mut filled = Filled::new(setting, port)?;
         // As results tell it: where a file of this run lay helps nobody.
         let mut named = filled.clone();
+        named.words.push(("{folder}", ".".to_owned()));
+        filled.words.push(("{folder}", folder.to_string_lossy().into_owned()));
         let config = match &self.config {
             None => String::new(),
             Some(Config { file, text }) => {
@@ -402,11 +420,13 @@ arguments = ["{port}", "{origin}"]
     #[test]
     fn the_built_in_peers_are_right_and_have_names_of_their_own() {
         let names: Vec<String> = Peer::all_built_in().map(|peer| peer.name).collect();
-        assert_eq!(names, ["weir-telemetry-off", "weir", "weir-capture-all", "envoy", "haproxy", "twemproxy"]);
+        let ours = ["weir-telemetry-off", "weir", "weir-capture-all"];
+        let others = ["envoy", "haproxy", "twemproxy", "nginx", "haproxy-http", "envoy-http"];
+        assert_eq!(names, [&ours[..], &others].concat());
         assert!(Peer::weir(Telemetry::Off).is_weir() && !Peer::built_in("envoy").expect("it is there").is_weir());
         let text = Peer::built_in_text("weir-capture-all").expect("it is there");
         assert!(text.contains("sample = 1.0"), "{text}");
-        assert_eq!(Peer::built_in("nginx"), None);
+        assert_eq!(Peer::built_in("caddy"), None);
     }
 
     #[test]

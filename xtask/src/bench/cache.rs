@@ -133,7 +133,7 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         rows(&mut table, writes, &off, &on)?;
     }
     let _ = write!(text, "{}\n## Conditions\n\n", table.markdown());
-    let lines = machine::lines(&workspace).into_iter().filter(|(what, _)| *what != "load generator");
+    let lines = machine::lines(&workspace).into_iter();
     for (what, value) in lines.chain([("server", version)]) {
         let _ = writeln!(text, "- {what}: {value}");
     }

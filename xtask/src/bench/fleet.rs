@@ -1,12 +1,11 @@
 //! All arms of a comparison, started once and kept: during the runs only the load moves.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
+use super::contest::Contest;
 use super::options::Options;
-use super::peers::backend::Backend;
-use super::peers::origin::Origin;
-use super::peers::weir::{Program, arm_settings};
-use super::peers::{Arm, floor, name, peer};
+use super::peers::weir::Program;
+use super::peers::{Arm, name};
 use super::place::Place;
 
 /// An arm that could not be had.
@@ -29,19 +28,19 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// Starts every arm that was asked for.
-    pub(crate) fn start(options: &Options, place: &Place, backend: &Backend, weir: Option<&Program>) -> Result<Self> {
-        let origin = &backend.servers[0];
+    pub(crate) fn start<C: Contest>(
+        options: &Options<C::Row>,
+        place: &Place,
+        contest: &C,
+        weir: Option<&Program>,
+    ) -> Result<Self> {
         let mut fleet = Self { arms: Vec::new(), missing: Vec::new(), broken: Vec::new() };
         for arm in options.arms.iter().copied() {
             weir_parties::interrupt::check()?;
-            let started = match (arm, weir) {
-                (name::ENVOY, _) => peer::start(place, (arm, "envoy"), backend, options.envoy.as_deref()),
-                (name::TWEMPROXY, _) => peer::start(place, (arm, "twemproxy"), backend, None),
-                (name::HAPROXY, _) => peer::start(place, (arm, "haproxy"), backend, None),
-                (name::FLOOR, _) => floor::start(place, origin.port),
-                (name::DIRECT, _) => Ok(direct(origin)),
-                (_, Some(weir)) => start_weir(arm, place, backend, weir),
-                (_, None) => continue,
+            let is_other_weir = is_weir(arm) && arm != name::WEIR;
+            let started = match weir.filter(|weir| is_other_weir && !weir.is_configurable()) {
+                Some(_) => Err(anyhow!("the command given by --weir-command reads no configuration")),
+                None => contest.start(arm, place, weir, options),
             };
             match started {
                 Ok(started) => fleet.arms.push(started),
@@ -64,15 +63,4 @@ impl Fleet {
 /// Whether an arm is a form of the gateway under test.
 pub(crate) fn is_weir(arm: &str) -> bool {
     arm.starts_with(name::WEIR)
-}
-
-fn start_weir(arm: &'static str, place: &Place, backend: &Backend, weir: &Program) -> Result<Arm> {
-    if arm != name::WEIR && !weir.is_configurable() {
-        anyhow::bail!("the command given by --weir-command reads no configuration");
-    }
-    weir.arm(place, arm, &arm_settings(place, arm, backend)?)
-}
-
-fn direct(origin: &Origin) -> Arm {
-    Arm { name: name::DIRECT, goal: origin.goal(), process: None, version: "no gateway".into(), config: None }
 }

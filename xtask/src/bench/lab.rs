@@ -15,16 +15,19 @@ use weir_knee::markdown::{Table, number};
 use weir_knee::ratio::{BLOCKS_MIN, Ratio, median};
 use weir_parties::cpu::CpuTime;
 use weir_parties::interrupt;
+use weir_parties::peer::version_line;
 use weir_parties::process::{Launch, Process};
 
-use super::load::{self, Goal};
 use super::machine;
 use super::options::LabOptions;
+use super::peers::Goal;
 use super::peers::origin::{Origin, counters};
 use super::peers::weir::release_build;
 use super::place::Place;
+use super::redis::load;
+use super::redis::row::{RedisRow, Verb};
 use super::resp::Connection;
-use super::row::{Row, Verb};
+use super::row::Row;
 use crate::workspace::Workspace;
 
 /// Until a client runs evenly: connections, and for the lab the plan of its requests.
@@ -62,7 +65,9 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     text.push_str(&bench.stalls()?);
     text.push_str("\n## Conditions\n\n");
     let place = format!("redis-server on CPU {}, the client on CPU {}", place.origin_cpu, place.load_cpu);
-    for (what, value) in machine::lines(&workspace).into_iter().chain([("server", origin.version.clone())]) {
+    let generator = version_line("redis-benchmark", &["--version"]);
+    let more = [("load generator", generator), ("server", origin.version.clone())];
+    for (what, value) in machine::lines(&workspace).into_iter().chain(more) {
         let _ = writeln!(text, "- {what}: {value}");
     }
     let _ = writeln!(text, "- {place}");
@@ -80,7 +85,7 @@ struct Sample {
 
 /// What both clients ask for.
 struct Case {
-    row: Row,
+    row: RedisRow,
     /// [`SLOW`] instead of GET.
     is_slow: bool,
 }
@@ -107,7 +112,7 @@ impl Bench<'_> {
         ]);
         self.control.ask(&[b"SETRANGE", SLOW[1].as_bytes(), b"65535", b"x"])?;
         for (connections, pipeline, is_slow) in [(50, 1, true), (50, 16, false), (50, 1, false), (1, 1, false)] {
-            let row = Row { verb: Verb::Get, bytes: 64, connections, pipeline, keys: 1 };
+            let row = RedisRow { verb: Verb::Get, bytes: 64, connections, pipeline, keys: 1 };
             load::preload(&row, &self.origin.goal(), &self.place.load_cpu, self.place.path())?;
             let case = Case { row, is_slow };
             let mut pairs = Vec::new();
@@ -173,7 +178,7 @@ impl Bench<'_> {
 
     /// A server that stops for a moment, five times.
     fn stalls(&mut self) -> Result<String> {
-        let row = Row { verb: Verb::Get, bytes: 64, connections: 50, pipeline: 1, keys: 1 };
+        let row = RedisRow { verb: Verb::Get, bytes: 64, connections: 50, pipeline: 1, keys: 1 };
         let case = Case { row, is_slow: false };
         let length = STALL_EVERY * STALLS;
         let phase = format!("duration = \"{}s\"", length.as_secs());

@@ -2,8 +2,6 @@
 
 use std::process::Command;
 
-use weir_parties::peer::version_line;
-
 use crate::workspace::Workspace;
 
 /// Lines `what: value` for the head of a report.
@@ -14,7 +12,6 @@ pub(crate) fn lines(workspace: &Workspace) -> Vec<(&'static str, String)> {
         ("kernel", first_line("uname", &["-srm"])),
         ("CPU", cpu()),
         ("TCP congestion control", setting("net/ipv4/tcp_congestion_control")),
-        ("load generator", version_line("redis-benchmark", &["--version"])),
     ]
 }
 

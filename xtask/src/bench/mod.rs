@@ -1,13 +1,16 @@
 //! Benchmarks side by side: several gateways in one run on one machine, each with one thread, in front of the same
 //! server, the arms interleaved. What is compared is CPU time per request; the load itself is a closed loop.
 //!
-//! The order of a run: [`options`] → [`place`] (folder, ports, CPUs) → [`peers`] started as a [`fleet`] → per [`row`]
-//! and block one [`measure`]d [`load`] per arm → [`results`] → ratios and [`target`] → [`report`].
+//! The order of a run, in [`contest`]: [`options`] → [`place`] (folder, ports, CPUs) → [`peers`] started as a [`fleet`] →
+//! per [`row`] and block one [`measure`]d load per arm → [`results`] → ratios and [`target`] → [`report`]. What a protocol
+//! brings to it, rows, load and targets, is a [`contest::Contest`]: [`redis`],
+//! [`http`].
 
 mod cache;
+mod contest;
 mod fleet;
+mod http;
 mod lab;
-mod load;
 mod machine;
 mod measure;
 mod options;
@@ -33,9 +36,11 @@ pub fn run(words: &[&str]) -> Result<()> {
     }
     match words {
         ["redis", rest @ ..] => redis::run(rest),
+        ["http", rest @ ..] => http::run(rest),
         ["lab", rest @ ..] => lab::run(rest),
         ["pubsub", rest @ ..] => pubsub::run(rest),
         ["cache", rest @ ..] => cache::run(rest),
+        ["profile", "http", rest @ ..] => profile::run_http(rest),
         ["profile", rest @ ..] => profile::run(rest),
         _ => bail!("unknown benchmark `{}`\n\n{}", words.join(" "), options::USAGE),
     }

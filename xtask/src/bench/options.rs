@@ -5,13 +5,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::http::origin::OriginKind;
+use super::http::row::HttpRow;
 use super::peers::backend::Behind;
-use super::row::Row;
+use super::peers::name;
+use super::redis::row::RedisRow;
+use super::row::{Row, named};
 use crate::workspace::Workspace;
 
 pub(crate) const USAGE: &str = "\
 cargo xtask bench redis [option ...]     gateways side by side in front of one Redis server
-cargo xtask bench profile [option ...]   where Weir's time goes in the row get-64-c50-p1
+cargo xtask bench http [option ...]      the same in front of one HTTP/1.1 origin, with wrk as the load
+cargo xtask bench profile [http] [option ...]
+                                         where Weir's time goes in the row get-64-c50-p1, or h1-128-c64
 cargo xtask bench lab [--repeats N] [--seconds N] [--quick] [--out FILE]
                                          the lab against redis-benchmark: rate, cost, and a server that stalls
 cargo xtask bench pubsub [--subscribers N] [--channels N] [--rate N] [--repeats N] [--seconds N] [--quick] [--out FILE]
@@ -21,14 +27,16 @@ cargo xtask bench cache [--connections N] [--pipeline N] [--repeats N] [--second
 
   --rows WORDS         rows whose id holds one of these words, divided by commas (default: all)
   --arms WORDS         only these arms: weir envoy twemproxy haproxy-tcp floor direct
-                       weir-polling weir-tls weir-telemetry-off (default: all)
+                       weir-polling weir-tls weir-telemetry-off; of `bench http`: weir nginx haproxy envoy floor
+                       direct weir-polling weir-telemetry-off (default: all)
   --behind WHAT        what stands behind the gateways: one (default), shards (3 servers, keys placed by Maglev; by
                        twemproxy with ketama) or cluster (a Redis Cluster of 3 nodes)
+  --origin WHAT        of `bench http`: lab (`weir lab origin http`, default) or nginx
   --repeats N          blocks per row (default 8; claims need at least 8)
-  --seconds N          aimed length of one measured run, e.g. 2.5 (default 3)
+  --seconds N          aimed length of one measured run, e.g. 2.5 (default 3); wrk knows whole seconds only
   --quick              2 blocks of 0.4 s: shows that everything works, not how fast
   --out FILE           also write the report to this file, from the workspace root
-  --envoy PATH         the envoy program, if it is not on the PATH
+  --envoy PATH         the envoy program, if it is neither on the PATH nor of `cargo xtask setup peers`
   --weir-command LINE  how Weir is started, words divided by blanks, with {config} {port} {origin}
                        (default: a fresh release build, `weir run --config {config}`)
   --show-config        print the configuration of every arm and end
@@ -38,11 +46,9 @@ Example: cargo xtask bench redis --rows get-64 --arms weir,envoy --out docs/resu
 
 /// What was asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Options {
-    /// What stands behind the gateways.
-    pub(crate) behind: Behind,
+pub(crate) struct Options<R> {
     /// Rows in the order of the table.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<R>,
     /// Arms in the order of a block.
     pub(crate) arms: Vec<&'static str>,
     /// Blocks per row.
@@ -59,11 +65,19 @@ pub(crate) struct Options {
     pub(crate) show_config: bool,
 }
 
-impl Options {
-    /// Reads the words behind the subcommand.
-    pub(crate) fn parse(words: &[&str]) -> Result<Self> {
-        let mut options = Self {
-            behind: Behind::One,
+/// The words as they were given: what they choose from depends on the protocol.
+struct Given<'a> {
+    rows: Option<&'a str>,
+    arms: Option<&'a str>,
+    /// What only one protocol has: its word, and the value.
+    own: Option<&'a str>,
+    rest: Options<()>,
+}
+
+impl<'a> Given<'a> {
+    /// Reads the words behind the subcommand; `own` is the one option that only this protocol has.
+    fn read(words: &[&'a str], own: Option<&str>) -> Result<Self> {
+        let rest = Options {
             rows: Vec::new(),
             arms: Vec::new(),
             blocks: 8,
@@ -73,14 +87,14 @@ impl Options {
             weir_command: None,
             show_config: false,
         };
-        let (mut rows, mut arms_named) = (None, None);
+        let mut given = Self { rows: None, arms: None, own: None, rest };
+        let options = &mut given.rest;
         let mut words = words.iter().copied();
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word} needs a value\n\n{USAGE}"));
             match word {
-                "--behind" => options.behind = Behind::named(value()?)?,
-                "--rows" => rows = Some(value()?),
-                "--arms" => arms_named = Some(value()?),
+                "--rows" => given.rows = Some(value()?),
+                "--arms" => given.arms = Some(value()?),
                 "--repeats" => options.blocks = value()?.parse().context("--repeats needs a number")?,
                 "--seconds" => options.run_length = seconds(value()?)?,
                 "--quick" => (options.blocks, options.run_length) = (2, Duration::from_millis(400)),
@@ -88,17 +102,40 @@ impl Options {
                 "--envoy" => options.envoy = Some(value()?.into()),
                 "--weir-command" => options.weir_command = Some(value()?.to_owned()),
                 "--show-config" => options.show_config = true,
+                _ if Some(word) == own => given.own = Some(value()?),
                 _ => bail!("unknown option `{word}`\n\n{USAGE}"),
             }
         }
-        let all = options.behind.rows();
-        options.rows = rows.map_or_else(|| Ok(all.clone()), |words| Row::named(words, &all))?;
-        options.arms =
-            arms_named.map_or_else(|| Ok(options.behind.arms().to_vec()), |words| arms(words, options.behind))?;
         if options.blocks == 0 {
             bail!("--repeats needs at least 1");
         }
-        Ok(options)
+        Ok(given)
+    }
+
+    /// Chooses from what there is.
+    fn choose<R: Row>(self, all_rows: &[R], all_arms: &[&'static str]) -> Result<Options<R>> {
+        let rows = self.rows.map_or_else(|| Ok(all_rows.to_vec()), |words| named(words, all_rows))?;
+        let arms = self.arms.map_or_else(|| Ok(all_arms.to_vec()), |words| arms(words, all_arms))?;
+        let Options { blocks, run_length, out, envoy, weir_command, show_config, .. } = self.rest;
+        Ok(Options { rows, arms, blocks, run_length, out, envoy, weir_command, show_config })
+    }
+}
+
+impl Options<RedisRow> {
+    /// Of `bench redis`, with what stands behind the gateways.
+    pub(crate) fn of_redis(words: &[&str]) -> Result<(Self, Behind)> {
+        let given = Given::read(words, Some("--behind"))?;
+        let behind = given.own.map_or(Ok(Behind::One), Behind::named)?;
+        Ok((given.choose(&behind.rows(), behind.arms())?, behind))
+    }
+}
+
+impl Options<HttpRow> {
+    /// Of `bench http`, with the program that is the origin.
+    pub(crate) fn of_http(words: &[&str]) -> Result<(Self, OriginKind)> {
+        let given = Given::read(words, Some("--origin"))?;
+        let origin = given.own.map_or(Ok(OriginKind::Lab), OriginKind::named)?;
+        Ok((given.choose(&HttpRow::all(), &name::HTTP)?, origin))
     }
 }
 
@@ -119,7 +156,7 @@ impl LabOptions {
         if let Some(word) = words.iter().find(|word| word.starts_with("--") && !known.contains(word)) {
             bail!("unknown option `{word}`\n\n{USAGE}");
         }
-        let Options { blocks, run_length, out, .. } = Options::parse(words)?;
+        let Options { blocks, run_length, out, .. } = Given::read(words, None)?.rest;
         Ok(Self { blocks, window: run_length, out })
     }
 
@@ -141,8 +178,7 @@ pub(crate) fn publish(workspace: &Workspace, out: Option<&Path>, text: &str) -> 
     Ok(())
 }
 
-fn arms(words: &str, behind: Behind) -> Result<Vec<&'static str>> {
-    let all = behind.arms();
+fn arms(words: &str, all: &[&'static str]) -> Result<Vec<&'static str>> {
     let words: Vec<&str> = words.split(',').map(str::trim).collect();
     if let Some(unknown) = words.iter().find(|word| !all.contains(word)) {
         bail!("no arm `{unknown}`; arms: {}", all.join(" "));
@@ -161,11 +197,10 @@ fn seconds(word: &str) -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::peers::name;
 
     #[test]
     fn options_are_read_and_arms_keep_the_order_of_a_block() {
-        let options = Options::parse(&["--arms", "direct,weir", "--repeats", "3", "--seconds", "0.5"]).unwrap();
+        let options = Options::of_redis(&["--arms", "direct,weir", "--repeats", "3", "--seconds", "0.5"]).unwrap().0;
         assert_eq!(options.arms, [name::WEIR, name::DIRECT]);
         assert_eq!((options.blocks, options.run_length), (3, Duration::from_millis(500)));
     }
@@ -181,7 +216,7 @@ mod tests {
             (&["--behind", "two"], "`two`"),
             (&["--behind", "cluster", "--arms", "twemproxy"], "`twemproxy`"),
         ] {
-            assert!(Options::parse(words).unwrap_err().to_string().contains(part), "{words:?}");
+            assert!(Options::of_redis(words).unwrap_err().to_string().contains(part), "{words:?}");
         }
     }
 }

@@ -44,9 +44,14 @@ impl Place {
         let crowded =
             if self.gateway_cpu == self.origin_cpu { " (one CPU for everything: read nothing into it)" } else { "" };
         format!(
-            "gateway on CPU {}, redis-server on CPU {}, load generator on CPU {}{shared}{crowded}",
+            "gateway on CPU {}, server on CPU {}, load generator on CPU {}{shared}{crowded}",
             self.gateway_cpu, self.origin_cpu, self.load_cpu
         )
+    }
+
+    /// CPUs of the load generator and of the server together.
+    pub(crate) fn other_cpus(&self) -> f64 {
+        if self.origin_cpu == self.load_cpu { 1.0 } else { 2.0 }
     }
 
     /// Moves this process to the load generator's CPU, away from the gateway's.

@@ -222,7 +222,7 @@ fn report(
         options.length.as_secs_f64(),
         if options.blocks < BLOCKS_MIN { " Too few blocks for a claim." } else { "" },
     );
-    let lines = machine::lines(workspace).into_iter().filter(|(what, _)| *what != "load generator");
+    let lines = machine::lines(workspace).into_iter();
     for (what, value) in lines.chain([("server", version.to_owned())]) {
         let _ = writeln!(text, "- {what}: {value}");
     }

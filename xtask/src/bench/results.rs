@@ -10,20 +10,20 @@ use weir_knee::ratio::{Ratio, median};
 const STEAL_MAX: f64 = 0.01;
 
 /// Results of one row.
-pub(crate) struct RowResults {
+pub(crate) struct RowResults<R> {
     /// The row.
-    pub(crate) row: Row,
-    /// Requests of each measured run.
-    pub(crate) requests: u64,
+    pub(crate) row: R,
+    /// Of each measured run, for people.
+    pub(crate) length: String,
     samples: BTreeMap<&'static str, BTreeMap<usize, Sample>>,
     /// Arm and error of each run that failed.
     pub(crate) failures: Vec<(&'static str, String)>,
 }
 
-impl RowResults {
+impl<R: Row> RowResults<R> {
     /// Nothing yet.
-    pub(crate) fn new(row: Row) -> Self {
-        Self { row, requests: 0, samples: BTreeMap::new(), failures: Vec::new() }
+    pub(crate) fn new(row: R) -> Self {
+        Self { row, length: String::new(), samples: BTreeMap::new(), failures: Vec::new() }
     }
 
     /// Keeps what an arm gave in a block.
@@ -71,7 +71,8 @@ impl RowResults {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::load::Outcome;
+    use crate::bench::measure::Outcome;
+    use crate::bench::redis::row::RedisRow;
 
     fn sample(gateway_us: f64, steal: f64) -> Sample {
         let outcome = Outcome { completed: 1, rate: 1.0, p50: 1.0, p99: 1.0, p999: None };
@@ -80,8 +81,10 @@ mod tests {
             user_us: 0.0,
             system_us: 0.0,
             origin_us: 0.0,
+            load_us: 0.0,
             box_us: 0.0,
             outcome,
+            seconds: 1.0,
             steal,
             foreign_cpus: 0.0,
         }
@@ -89,7 +92,7 @@ mod tests {
 
     #[test]
     fn only_blocks_that_both_sides_finished_and_nobody_stole_are_paired() {
-        let mut results = RowResults::new(Row::all()[0]);
+        let mut results = RowResults::new(RedisRow::all()[0]);
         for (block, ours, theirs, steal) in [(0, 1.0, 2.0, 0.0), (1, 9.0, 2.0, 0.5), (2, 1.0, 2.0, 0.0)] {
             results.add("a", block, sample(ours, steal));
             results.add("b", block, sample(theirs, 0.0));

@@ -1,138 +1,35 @@
-//! The rows of the table: what is asked, how large, over how many connections, how deep the pipeline.
+//! What every table has: rows with a word for the command line and a title for people.
 
 use anyhow::{Result, bail};
 
-/// What redis-benchmark asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    /// Reads one key.
-    Get,
-    /// Writes one key.
-    Set,
-    /// Writes ten keys.
-    Mset,
-}
-
-impl Verb {
-    /// The name as redis-benchmark's `-t` takes it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::Set => "set",
-            Self::Mset => "mset",
-        }
-    }
-
-    /// For people.
-    fn title(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Set => "SET",
-            Self::Mset => "MSET of 10 keys",
-        }
-    }
-}
-
-/// Keys of the rows in front of several servers: so many that each server has its part.
-const SPREAD_KEYS: u32 = 1_000;
-
-/// One row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    /// Command.
-    pub(crate) verb: Verb,
-    /// Bytes of the value.
-    pub(crate) bytes: usize,
-    /// Client connections.
-    pub(crate) connections: u32,
-    /// Commands per write of the client; 1 is no pipeline.
-    pub(crate) pipeline: u32,
-    /// Keys that are asked for at random; 1: always the same.
-    pub(crate) keys: u32,
-}
-
-impl Row {
-    /// Every row of the table, in its order.
-    pub(crate) fn all() -> Vec<Self> {
-        let mut rows = Vec::new();
-        for verb in [Verb::Get, Verb::Set] {
-            for pipeline in [1, 16] {
-                for connections in [50, 400] {
-                    rows.push(Self { verb, bytes: 64, connections, pipeline, keys: 1 });
-                }
-            }
-        }
-        rows.push(Self { verb: Verb::Get, bytes: 64 << 10, connections: 50, pipeline: 1, keys: 1 });
-        rows
-    }
-
-    /// Every row in front of several servers.
-    pub(crate) fn all_over_shards() -> Vec<Self> {
-        let row = |verb, connections, pipeline| Self { verb, bytes: 64, connections, pipeline, keys: SPREAD_KEYS };
-        let mut rows =
-            vec![row(Verb::Get, 50, 1), row(Verb::Get, 400, 1), row(Verb::Get, 50, 16), row(Verb::Get, 400, 16)];
-        rows.extend([row(Verb::Mset, 50, 1), row(Verb::Mset, 50, 16)]);
-        rows
-    }
-
-    /// Of `all`, rows whose id is, or else holds, one of the words, which are divided by commas; an error names a word that fits
-    /// none.
-    pub(crate) fn named(words: &str, all: &[Self]) -> Result<Vec<Self>> {
-        let words: Vec<&str> = words.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
-        if let Some(word) = words.iter().find(|word| !all.iter().any(|row| row.id().contains(**word))) {
-            let ids: Vec<String> = all.iter().map(Self::id).collect();
-            bail!("no row holds `{word}`; rows: {}", ids.join(" "));
-        }
-        let ids: Vec<String> = all.iter().map(Self::id).collect();
-        let fits =
-            |id: &str, word: &str| if ids.iter().any(|known| known == word) { id == word } else { id.contains(word) };
-        Ok(all.iter().filter(|row| words.iter().any(|word| fits(&row.id(), word))).copied().collect())
-    }
-
+/// One row of a table.
+pub(crate) trait Row: Copy + PartialEq {
     /// A word for the command line, such as `get-64-c50-p1`.
-    pub(crate) fn id(&self) -> String {
-        let size = if self.bytes >= 1 << 10 { format!("{}k", self.bytes >> 10) } else { self.bytes.to_string() };
-        format!("{}-{size}-c{}-p{}", self.verb.word(), self.connections, self.pipeline)
-    }
+    fn id(&self) -> String;
 
     /// A title for people.
-    pub(crate) fn title(&self) -> String {
-        let size =
-            if self.bytes >= 1 << 10 { format!("{} KiB", self.bytes >> 10) } else { format!("{} B", self.bytes) };
-        let depth = if self.pipeline == 1 { "no pipeline".to_owned() } else { format!("pipeline {}", self.pipeline) };
-        format!("{} {size}, {} connections, {depth}", self.verb.title(), self.connections)
-    }
-
-    /// Requests of the first, short run from which the length of the others is derived.
-    pub(crate) fn calibration_requests(&self) -> u64 {
-        match (self.bytes, self.pipeline) {
-            (bytes, _) if bytes > 4_096 => 3_000,
-            (_, 1) => 20_000,
-            _ => 100_000,
-        }
-    }
+    fn title(&self) -> String;
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_has_each_row_once() {
-        for (all, count) in [(Row::all(), 9), (Row::all_over_shards(), 6)] {
-            let mut ids: Vec<String> = all.iter().map(Row::id).collect();
-            assert_eq!(ids.len(), count);
-            ids.sort();
-            ids.dedup();
-            assert_eq!(ids.len(), count);
-        }
+/// Of `all`, rows whose id is, or else holds, one of the words, which are divided by commas; an error names a word that fits
+/// none.
+pub(crate) fn named<R: Row>(words: &str, all: &[R]) -> Result<Vec<R>> {
+    let words: Vec<&str> = words.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+    let ids: Vec<String> = all.iter().map(Row::id).collect();
+    if let Some(word) = words.iter().find(|word| !ids.iter().any(|id| id.contains(**word))) {
+        bail!("no row holds `{word}`; rows: {}", ids.join(" "));
     }
+    let fits =
+        |id: &str, word: &str| if ids.iter().any(|known| known == word) { id == word } else { id.contains(word) };
+    Ok(all.iter().filter(|row| words.iter().any(|word| fits(&row.id(), word))).copied().collect())
+}
 
-    #[test]
-    fn rows_are_chosen_by_parts_of_their_id() {
-        let chosen = |words: &str| Row::named(words, &Row::all()).unwrap().iter().map(Row::id).collect::<Vec<_>>();
-        assert_eq!(chosen("get-64-c50, 64k"), ["get-64-c50-p1", "get-64-c50-p16", "get-64k-c50-p1"]);
-        assert_eq!(chosen("get-64-c50-p1"), ["get-64-c50-p1"], "a whole id names one row only");
-        assert!(Row::named("get,hset", &Row::all()).unwrap_err().to_string().contains("`hset`"));
-    }
+/// Bytes as a table writes them: `64`, or `1k`.
+pub(crate) fn short_size(bytes: usize) -> String {
+    if bytes >= 1 << 10 { format!("{}k", bytes >> 10) } else { bytes.to_string() }
+}
+
+/// Bytes for people: `64 B`, or `1 KiB`.
+pub(crate) fn long_size(bytes: usize) -> String {
+    if bytes >= 1 << 10 { format!("{} KiB", bytes >> 10) } else { format!("{bytes} B") }
 }

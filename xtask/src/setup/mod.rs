@@ -29,7 +29,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(3);
 pub enum Part {
     /// Redis 7.0, redis-cli and curl (system packages), Valkey 9 (a wheel with the server in it).
     Servers,
-    /// HAProxy and twemproxy (system packages), Envoy (a wheel).
+    /// HAProxy, twemproxy, nginx and wrk (system packages), Envoy (a wheel).
     Peers,
     /// redis-py and pytest.
     Python,

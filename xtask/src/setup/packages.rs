@@ -12,8 +12,8 @@ use weir_parties::peer::find_program;
 const REDIS_PACKAGES: &[&str] = &["redis-server", "redis-tools"];
 /// What people use by hand.
 const HTTP_PACKAGES: &[&str] = &["curl"];
-/// Debian calls twemproxy nutcracker.
-const PEER_PACKAGES: &[&str] = &["haproxy", "nutcracker"];
+/// Debian calls twemproxy nutcracker. wrk is the load of `bench http`.
+const PEER_PACKAGES: &[&str] = &["haproxy", "nutcracker", "nginx", "wrk"];
 /// For the C parts of aws-lc and libFuzzer.
 const COMPILER_PACKAGES: &[&str] = &["gcc", "g++", "make"];
 /// Redis's own tests are Tcl and come as a source package.
@@ -33,9 +33,10 @@ pub fn ensure_servers() -> Result<()> {
     Ok(())
 }
 
-/// The gateways that the lab compares with. Envoy comes with the Python environment.
+/// The gateways that the lab compares with, and wrk. Envoy comes with the Python environment.
 pub fn ensure_peers() -> Result<()> {
-    if find_program("haproxy").is_some() && find_program("nutcracker").is_some() {
+    // Each has its package's name.
+    if PEER_PACKAGES.iter().all(|name| find_program(name).is_some()) {
         return Ok(());
     }
     install(PEER_PACKAGES)

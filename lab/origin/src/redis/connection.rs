@@ -8,13 +8,13 @@ use weir_engine::{Stream, StreamOptions, Watermarks, spawn};
 use weir_resp::encode;
 
 use super::{
-    core::{Core, add},
+    core::Core,
     delay,
     errors::CLIENTS_MAX,
     requests::{Progress, Requests},
-    server::Open,
     session::Session,
 };
+use crate::server::{Open, add};
 
 /// Unsent bytes of replies at which a client stops being read.
 pub const HIGH_WATER_BYTES: usize = limits::WRITE_HIGH_WATER_BYTES as usize;
@@ -32,7 +32,7 @@ pub fn admit(core: &Rc<Core>, socket: Socket) {
 }
 
 async fn serve(core: Rc<Core>, mut stream: Stream) {
-    let Some(_open) = Open::new(&core) else {
+    let Some(_open) = Open::new(&core.stats, core.settings.connections_max) else {
         stream.output.with(|out| encode::error(out, CLIENTS_MAX.text()));
         return stream.close(CLOSE_TIMEOUT).await;
     };

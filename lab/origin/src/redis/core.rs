@@ -5,7 +5,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -19,26 +19,7 @@ use super::{
     settings::{Mode, OriginSettings},
     store::Store,
 };
-
-/// Counters of one worker: written by it with plain stores, read by anyone.
-#[derive(Debug, Default)]
-pub struct WorkerStats {
-    /// Open connections.
-    pub connections: AtomicU64,
-    /// Connections since the start.
-    pub accepted: AtomicU64,
-    /// Commands read, refused ones too.
-    pub requests: AtomicU64,
-    /// Processor time of the thread in nanoseconds, as of the last housekeeping.
-    pub cpu_nanos: AtomicU64,
-    /// The worker ended on its own: it could not accept any more.
-    pub has_failed: AtomicBool,
-}
-
-/// Adds to a counter that one thread writes.
-pub fn add(counter: &AtomicU64, count: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
-}
+use crate::server::WorkerStats;
 
 /// See the module.
 pub struct Core {

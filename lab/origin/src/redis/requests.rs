@@ -7,13 +7,14 @@ use weir_resp::{RequestParser, Step, encode};
 
 use super::{
     connection::HIGH_WATER_BYTES,
-    core::{Core, add},
+    core::Core,
     dispatch::{self, Context},
     errors::{MESSAGE_TOO_LARGE, OUT_OF_MEMORY, Refusal},
     memory::Memory,
     reply::Reply,
     session::Session,
 };
+use crate::server::add;
 
 /// Beside one message of data: the headers of its arguments, and commands pipelined behind it.
 const OVERHEAD_BYTES: usize = 1024 * 1024;

@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use super::name;
 use super::origin::{Counters, Origin, counters};
 use crate::bench::place::Place;
+use crate::bench::redis::row::RedisRow;
 use crate::bench::resp::{Connection, Reply};
-use crate::bench::row::Row;
 use weir_parties::interrupt;
 use weir_parties::place::free_port;
 
@@ -42,14 +42,14 @@ impl Behind {
     }
 
     /// Every row that makes sense in front of it.
-    pub(crate) fn rows(self) -> Vec<Row> {
-        if self == Self::One { Row::all() } else { Row::all_over_shards() }
+    pub(crate) fn rows(self) -> Vec<RedisRow> {
+        if self == Self::One { RedisRow::all() } else { RedisRow::all_over_shards() }
     }
 
     /// The gateways that can stand in front of it, in the order of a block.
     pub(crate) fn arms(self) -> &'static [&'static str] {
         match self {
-            Self::One => &name::ALL,
+            Self::One => &name::REDIS,
             Self::Shards => &[name::WEIR, name::ENVOY, name::TWEMPROXY],
             Self::Cluster => &[name::WEIR, name::ENVOY],
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::bench::load::Goal;
+use super::Goal;
 use weir_parties::peer::{find_program, version_line};
 use weir_parties::place::free_port;
 

@@ -6,9 +6,8 @@ use anyhow::{Context, Result, bail, ensure};
 use weir_parties::Peer;
 use weir_parties::peer::Setting;
 
-use super::Arm;
 use super::backend::{Backend, Behind};
-use crate::bench::load::Goal;
+use super::{Arm, Goal};
 use crate::bench::place::Place;
 
 /// Client connections that must fit: those of the largest row, and room.
@@ -26,16 +25,31 @@ const ENVOY_CLUSTER: &str = "lb_policy: CLUSTER_PROVIDED
         \"@type\": type.googleapis.com/envoy.extensions.clusters.redis.v3.RedisClusterConfig
         cluster_refresh_rate: 5s";
 
-/// Starts the peer called `known` as the arm `name`; `program` stands for the one that would be found.
-pub(crate) fn start(
+/// Starts the peer called `known` in front of Redis as the arm `name`; `program` stands for the one that would be found.
+pub(crate) fn start_redis(
     place: &Place,
     (name, known): (&'static str, &str),
     backend: &Backend,
     program: Option<&Path>,
 ) -> Result<Arm> {
-    let text = Peer::built_in_text(known).with_context(|| format!("the lab knows no {known}"))?;
-    let peer = Peer::parse(known, &in_front_of(backend, known, text)?)?;
-    let origin = backend.servers[0].port;
+    let text = built_in(known)?;
+    start(place, name, (known, &in_front_of(backend, known, text)?), backend.servers[0].port, program)
+}
+
+/// The file of a peer that the lab knows.
+pub(crate) fn built_in(known: &str) -> Result<String> {
+    Peer::built_in_text(known).with_context(|| format!("the lab knows no {known}"))
+}
+
+/// Starts a peer, given by the name and the text of its file, in front of the port `origin`.
+pub(crate) fn start(
+    place: &Place,
+    name: &'static str,
+    (file, text): (&str, &str),
+    origin: u16,
+    program: Option<&Path>,
+) -> Result<Arm> {
+    let peer = Peer::parse(file, text)?;
     let setting = Setting {
         origin: &format!("127.0.0.1:{origin}"),
         workers: 1,

@@ -9,8 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::backend::{Backend, Behind};
-use super::{Arm, name};
-use crate::bench::load::Goal;
+use super::{Arm, Goal, name};
 use weir_parties::interrupt;
 use weir_parties::peer::version_line;
 use weir_parties::place::free_port;
@@ -29,9 +28,21 @@ const READY_LIMIT: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 pub(crate) struct Program(String);
 
+/// What its listener speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Redis.
+    #[default]
+    Redis,
+    /// HTTP.
+    Http,
+}
+
 /// What one instance is asked to be.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
+    /// What its clients speak.
+    pub(crate) protocol: Protocol,
     /// Clients connect here.
     pub(crate) port: u16,
     /// Probes and API.
@@ -64,6 +75,17 @@ impl Settings {
         Ok(Self { port: free_port()?, admin: free_port()?, origin, workers: Some(1), ..Self::default() })
     }
 
+    /// What the name of an arm says.
+    pub(crate) fn vary(&mut self, place: &Place, arm: &str) -> Result<()> {
+        match arm {
+            name::WEIR_POLLING => self.driver = Some("polling"),
+            name::WEIR_TLS => self.tls = Some(place.certificate()?),
+            name::WEIR_TELEMETRY_OFF => self.telemetry = Some("off"),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// `weir.toml`.
     pub(crate) fn toml(&self) -> String {
         let mut text = format!("[admin]\nbind = \"127.0.0.1:{}\"\n\n[runtime]\n", self.admin);
@@ -84,9 +106,14 @@ impl Settings {
         if let Some((settle, timeout)) = self.drain {
             let _ = write!(text, "\n[drain]\nsettle = \"{settle}\"\ntimeout = \"{timeout}\"\n");
         }
+        let (listener, protocol, upstream) = match self.protocol {
+            Protocol::Redis => ("cache", "redis", "redis-main"),
+            Protocol::Http => ("web", "http", "app"),
+        };
         let _ = write!(
             text,
-            "\n[[listener]]\nname = \"cache\"\nprotocol = \"redis\"\nbind = \"127.0.0.1:{}\"\nupstream = \"redis-main\"\n{}",
+            "\n[[listener]]\nname = \"{listener}\"\nprotocol = \"{protocol}\"\nbind = \"127.0.0.1:{}\"\n\
+             upstream = \"{upstream}\"\n{}",
             self.port, self.listener_lines
         );
         if let Some((certificate, key)) = &self.tls {
@@ -96,7 +123,7 @@ impl Settings {
         let origins = [self.origin].into_iter().chain(self.more_origins.iter().copied());
         let endpoints: Vec<String> = origins.map(|port| format!("\"127.0.0.1:{port}\"")).collect();
         let (endpoints, lines) = (endpoints.join(", "), self.upstream_lines);
-        let _ = write!(text, "\n[[upstream]]\nname = \"redis-main\"\nendpoints = [{endpoints}]\n{lines}");
+        let _ = write!(text, "\n[[upstream]]\nname = \"{upstream}\"\nendpoints = [{endpoints}]\n{lines}");
         text
     }
 }
@@ -176,7 +203,7 @@ impl Program {
     }
 }
 
-/// Settings of an arm by its name.
+/// Settings of an arm in front of Redis by its name.
 pub(crate) fn arm_settings(place: &Place, arm: &str, backend: &Backend) -> Result<Settings> {
     let mut settings = Settings::new(backend.servers[0].port)?;
     settings.more_origins = backend.ports().split_off(1);
@@ -185,12 +212,7 @@ pub(crate) fn arm_settings(place: &Place, arm: &str, backend: &Backend) -> Resul
         Behind::Shards => "\n[upstream.sharding]\ndistribution = \"maglev\"\n",
         Behind::Cluster => "topology = \"cluster\"\n",
     };
-    match arm {
-        name::WEIR_POLLING => settings.driver = Some("polling"),
-        name::WEIR_TLS => settings.tls = Some(place.certificate()?),
-        name::WEIR_TELEMETRY_OFF => settings.telemetry = Some("off"),
-        _ => {}
-    }
+    settings.vary(place, arm)?;
     Ok(settings)
 }
 

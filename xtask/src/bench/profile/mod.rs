@@ -11,14 +11,17 @@ use rustix::process::Signal;
 use std::process::Command;
 use std::time::Duration;
 
+use super::contest::Contest;
+use super::http::Http;
+use super::http::row::HttpRow;
+use super::machine;
 use super::measure::{Bench, Sample};
 use super::options::Options;
-use super::peers::backend::Backend;
 use super::peers::name;
-use super::peers::weir::{Program, arm_settings};
+use super::peers::weir::Program;
 use super::place::Place;
-use super::row::Row;
-use super::{load, machine};
+use super::redis::Redis;
+use super::row::{Row, named};
 use crate::workspace::Workspace;
 use symbols::Symbol;
 use weir_knee::markdown::Table;
@@ -31,28 +34,47 @@ const SYMBOLS: usize = 25;
 const FREQUENCY: &str = "1999";
 /// The row that is profiled unless `--rows` names another.
 const ROW: &str = "get-64-c50-p1";
+/// The same of HTTP.
+const HTTP_ROW: &str = "h1-128-c64";
 
-/// Profiles Weir under one row.
+/// Profiles Weir under one row of `bench redis`.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
-    let options = Options::parse(words)?;
-    let all = options.behind.rows();
-    let row = if options.rows == all { Row::named(ROW, &all)?[0] } else { options.rows[0] };
+    let (mut options, behind) = Options::of_redis(words)?;
+    if options.rows == behind.rows() {
+        options.rows = named(ROW, &options.rows)?;
+    }
+    profile(&options, |_, place| Redis::start(place, behind))
+}
+
+/// Profiles Weir under one row of `bench http`.
+pub(crate) fn run_http(words: &[&str]) -> Result<()> {
+    let (mut options, origin) = Options::of_http(words)?;
+    if options.rows == HttpRow::all() {
+        options.rows = named(HTTP_ROW, &options.rows)?;
+    }
+    profile(&options, |workspace, place| Http::start(workspace, place, origin, options.weir_command.as_deref()))
+}
+
+/// Profiles Weir under the first row.
+fn profile<C: Contest>(options: &Options<C::Row>, make: impl FnOnce(&Workspace, &Place) -> Result<C>) -> Result<()> {
+    let row = options.rows[0];
     let workspace = Workspace::load()?;
     interrupt::watch()?;
     let weir = Program::find(&workspace, options.weir_command.as_deref())?;
     let place = Place::new()?;
     place.step_aside()?;
-    let backend = Backend::start(&place, options.behind)?;
-    let mut arm = weir.arm(&place, name::WEIR, &arm_settings(&place, name::WEIR, &backend)?)?;
-    let mut bench = Bench { place: &place, backend: &backend, controls: backend.connect()? };
-    load::preload(&row, &arm.goal, &place.load_cpu, place.path())?;
+    let contest = make(&workspace, &place)?;
+    let mut arm = contest.start(name::WEIR, &place, Some(&weir), options)?;
+    let mut bench = Bench { place: &place, contest };
+    bench.contest.prepare_row(&place, &row)?;
+    bench.contest.prepare_arm(&place, &row, &arm)?;
     let rate = bench.calibrate(&row, &arm)?;
-    let requests = (rate * options.run_length.as_secs_f64()) as u64;
+    let length = bench.contest.length(&row, rate, options.run_length);
     // Sampling costs time itself, so the figures are taken in a run of their own.
-    let sample = bench.sample(&row, &mut arm, requests)?;
-    print_head(&workspace, &row, &arm.version, &sample);
+    let sample = bench.sample(&row, &mut arm, length)?;
+    print_head(&workspace, &bench.contest, &row, &arm.version, &sample);
     let gateway = arm.process.as_ref().context("weir has no process")?.id();
-    match record(&place, gateway, || bench.sample(&row, &mut arm, requests).map(drop)) {
+    match record(&place, gateway, || bench.sample(&row, &mut arm, length).map(drop)) {
         Ok((event, symbols)) => print_profile(event, &symbols),
         Err(error) => {
             interrupt::check()?;
@@ -100,9 +122,9 @@ fn event(perf: &str) -> &'static str {
     if counts { "cycles" } else { "cpu-clock" }
 }
 
-fn print_head(workspace: &Workspace, row: &Row, version: &str, sample: &Sample) {
+fn print_head<C: Contest>(workspace: &Workspace, contest: &C, row: &C::Row, version: &str, sample: &Sample) {
     println!("# Where Weir's time goes: {} (`{}`)\n", row.title(), row.id());
-    for (what, value) in machine::lines(workspace) {
+    for (what, value) in machine::lines(workspace).into_iter().chain(contest.conditions()) {
         println!("- {what}: {value}");
     }
     println!("- weir: {version}");

@@ -7,7 +7,10 @@
 //! It is a measure and no gateway. Replies are paired with clients by their order alone: a command that has another
 //! number of replies than one, or leaves state behind on the connection (SUBSCRIBE, MULTI, SELECT, HELLO), would mix up
 //! the clients. There is no policy, no telemetry and no limit: what a slow peer does not take is kept in memory.
+//!
+//! For protocols whose replies are not pipelined there is a second way, [`pairs`]: a connection to the server per client.
 
+mod pairs;
 mod peer;
 mod split;
 
@@ -30,7 +33,7 @@ use split::{Speaker, Splitter};
 /// Pause of a turn while replies are due.
 pub(crate) const PAUSE: Duration = Duration::from_micros(200);
 
-const USAGE: &str = "xtask relay --listen PORT --origin PORT [--pause MICROSECONDS]";
+const USAGE: &str = "xtask relay --listen PORT --origin PORT [--pause MICROSECONDS | --pairs]";
 /// Connections that may wait to be accepted: those of the largest row arrive at once.
 const BACKLOG: i32 = 1024;
 /// Events of one turn.
@@ -47,9 +50,13 @@ const FIRST_CLIENT: u64 = 2;
 
 /// `xtask relay ...`: relays until the server's connection ends, which is an error.
 pub fn run(words: &[&str]) -> Result<()> {
-    let (mut listen, mut origin, mut pause) = (None, None, PAUSE);
+    let (mut listen, mut origin, mut pause, mut pairs) = (None, None, PAUSE, false);
     let mut words = words.iter().copied();
     while let Some(word) = words.next() {
+        if word == "--pairs" {
+            pairs = true;
+            continue;
+        }
         let value = words.next().with_context(|| format!("{word} needs a value: {USAGE}"))?;
         match word {
             "--listen" => listen = Some(value.parse().context("--listen needs a port")?),
@@ -60,6 +67,9 @@ pub fn run(words: &[&str]) -> Result<()> {
     }
     let (listen, origin): (u16, u16) = (listen.context(USAGE)?, origin.context(USAGE)?);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, listen)).context("cannot listen")?;
+    if pairs {
+        return pairs::run(listener, origin);
+    }
     let mut relay = Relay::new(listener, origin, pause)?;
     loop {
         relay.turn()?;

@@ -1,12 +1,14 @@
 //! The load: one run of redis-benchmark, and what it printed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::resp::{Connection, Reply};
-use super::row::{Row, Verb};
+use super::row::{RedisRow, Verb};
+use crate::bench::measure::Outcome;
+use crate::bench::peers::Goal;
+use crate::bench::resp::{Connection, Reply};
 use weir_parties::process::{Launch, Process};
 
 /// A tail is only told from at least this many samples: ten lie above p99.9.
@@ -15,32 +17,8 @@ const P999_REQUESTS_MIN: u64 = 10_000;
 /// For one reply while keys are stored.
 const PRELOAD_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where a run goes.
-#[derive(Clone, Debug)]
-pub(crate) struct Goal {
-    /// Port on loopback.
-    pub(crate) port: u16,
-    /// The authority that signed the peer's certificate, if it speaks TLS.
-    pub(crate) tls_ca: Option<PathBuf>,
-}
-
-/// What redis-benchmark saw. Latencies in milliseconds; with a pipeline they are those of the whole batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Outcome {
-    /// Requests that were answered without an error.
-    pub(crate) completed: u64,
-    /// Requests per second.
-    pub(crate) rate: f64,
-    /// Median latency.
-    pub(crate) p50: f64,
-    /// 99th percentile.
-    pub(crate) p99: f64,
-    /// 99.9th percentile; `None` below ten thousand requests.
-    pub(crate) p999: Option<f64>,
-}
-
 /// Runs `requests` requests of a row. Any error reply ends redis-benchmark with an error, and so this.
-pub(crate) fn run(row: &Row, goal: &Goal, requests: u64, cpu: &str, folder: &Path) -> Result<Outcome> {
+pub(crate) fn run(row: &RedisRow, goal: &Goal, requests: u64, cpu: &str, folder: &Path) -> Result<Outcome> {
     let mut words: Vec<String> = vec!["redis-benchmark".into(), "-h".into(), "127.0.0.1".into()];
     words.extend(["-p".into(), goal.port.to_string(), "-t".into(), row.verb.word().into()]);
     words.extend(["-d".into(), row.bytes.to_string(), "-c".into(), row.connections.to_string()]);
@@ -71,17 +49,17 @@ pub(crate) fn run(row: &Row, goal: &Goal, requests: u64, cpu: &str, folder: &Pat
 }
 
 /// Stores the values that GET rows read, under the very keys that redis-benchmark asks for.
-pub(crate) fn preload(row: &Row, goal: &Goal, cpu: &str, folder: &Path) -> Result<()> {
+pub(crate) fn preload(row: &RedisRow, goal: &Goal, cpu: &str, folder: &Path) -> Result<()> {
     if row.keys > 1 {
         return preload_all(row, goal).context("cannot store the values that are read");
     }
-    let writing = Row { verb: Verb::Set, connections: 1, pipeline: 1, ..*row };
+    let writing = RedisRow { verb: Verb::Set, connections: 1, pipeline: 1, ..*row };
     run(&writing, goal, 1, cpu, folder).context("cannot store the value that is read")?;
     Ok(())
 }
 
 /// Each of the keys that `-r` makes.
-fn preload_all(row: &Row, goal: &Goal) -> Result<()> {
+fn preload_all(row: &RedisRow, goal: &Goal) -> Result<()> {
     let mut connection = Connection::open(goal.port, PRELOAD_LIMIT)?;
     let value = vec![b'x'; row.bytes];
     for key in 0..row.keys {
@@ -94,7 +72,7 @@ fn preload_all(row: &Row, goal: &Goal) -> Result<()> {
 }
 
 /// Far beyond what a slow, busy machine takes: 2,000 requests (100 large ones) a second.
-fn time_limit(requests: u64, row: &Row) -> Duration {
+fn time_limit(requests: u64, row: &RedisRow) -> Duration {
     let slowest = if row.bytes > 4_096 { 100 } else { 2_000 };
     Duration::from_secs(20 + requests / slowest)
 }

@@ -1,0 +1,35 @@
+//! Starting: settings, workers.
+
+use std::{io, rc::Rc, sync::atomic::Ordering, time::Duration};
+
+use weir_engine::{net, sleep, spawn};
+
+use super::{connection, session::Replies, settings::HttpOriginSettings};
+use crate::server::{self, Origin, Places};
+
+/// How often processor time is read.
+const HOUSEKEEPING: Duration = Duration::from_millis(100);
+
+/// Binds and serves. When it returns, clients can connect.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] for settings out of range; otherwise the address cannot be bound, or a worker's runtime
+/// cannot be built.
+pub fn start(settings: HttpOriginSettings) -> io::Result<Origin> {
+    settings.check()?;
+    let HttpOriginSettings { bind, workers, cpus, runtime, payload, connections_max } = &settings;
+    let (payload, connections_max) = (*payload, *connections_max);
+    server::start(&Places { bind, workers: *workers, cpus, runtime }, |post| {
+        move || async move {
+            let stats = post.stats.clone();
+            let _housekeeper = spawn(async move {
+                loop {
+                    stats.cpu_nanos.store(net::thread_cpu_nanos(), Ordering::Relaxed);
+                    sleep(HOUSEKEEPING).await;
+                }
+            });
+            let replies = Rc::new(Replies::new(payload, connections_max, post.stats.clone()));
+            server::accept(&post.listener, post.inbox, &post.stats, |socket| connection::admit(&replies, socket)).await;
+        }
+    })
+}
