@@ -228,7 +228,8 @@ impl Door {
             Serving::Redis(service) => weir_redis::serve(service.clone(), stream, guard, address, None).await,
             Serving::Http(service) => {
                 let arrived = weir_http::Arrived { peer: address, is_tls };
-                weir_http::serve(service.clone(), stream, guard, arrived).await;
+                // In a box: it is larger than a Redis connection's, which would pay for it.
+                Box::pin(weir_http::serve(service.clone(), stream, guard, arrived)).await;
             }
         }
     }
