@@ -329,7 +329,8 @@ fn a_wrong_peer_is_refused_before_any_load() {
         assert!(!output.status.success() && output.stdout.is_empty());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    assert!(refusal("nginx", "1").contains("no peer `nginx`; there are weir-telemetry-off, weir-capture-all, envoy"));
+    assert!(refusal("gate", "1").contains("no peer `gate`; there are weir-telemetry-off, weir-capture-all, envoy"));
+    assert!(refusal("nginx", "1").contains("nginx does not speak redis; it speaks http"));
     assert!(refusal("./wrong.toml", "1").contains("wrong.toml:2: unknown field `colour`"));
     assert!(refusal("envoy,envoy", "1").contains("envoy is named twice"));
     assert!(refusal("weir", "1").contains("a name of the lab's own"));

@@ -203,10 +203,10 @@ mod tests {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let (found, is_direct) = peers(&words(&["envoy", "direct"])).expect("both are known");
         assert_eq!((found.len(), &*found[0].name, is_direct), (1, "envoy", true));
-        let refusal = peers(&words(&["nginx"])).expect_err("it is not");
+        let refusal = peers(&words(&["gate"])).expect_err("it is not");
         assert_eq!(
             refusal,
-            "no peer `nginx`; there are weir-telemetry-off, weir-capture-all, envoy, haproxy, twemproxy, direct, or a file that ends in .toml"
+            "no peer `gate`; there are weir-telemetry-off, weir-capture-all, envoy, haproxy, twemproxy, nginx, haproxy-http, envoy-http, direct, or a file that ends in .toml"
         );
         assert!(peers(&words(&["/no/such.toml"])).is_err_and(|error| error.starts_with("/no/such.toml")));
     }
