@@ -15,7 +15,7 @@
 //! | `socket` | a data socket: direct calls, and the epoll instance that says when |
 //! | `chunk` | received bytes, in a warm buffer |
 //! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
-//! | `poll_face` | the same two queues as `futures` `AsyncRead`/`AsyncWrite` |
+//! | `poll_face` | the same two queues as tokio's `AsyncRead`/`AsyncWrite` |
 //! | `tls` | rustls between the wire and the two queues |
 //! | `wheel` | coarse deadlines |
 //!

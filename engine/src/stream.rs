@@ -80,6 +80,11 @@ impl Stream {
         self.output.finish();
     }
 
+    /// True if that protocol was agreed on in the TLS handshake (RFC 7301).
+    pub fn has_agreed_on(&self, protocol: &[u8]) -> bool {
+        self.link.session.borrow().as_ref().and_then(TlsSession::alpn) == Some(protocol)
+    }
+
     /// True if no TLS is between the wire and the queues.
     pub fn is_plain(&self) -> bool {
         !self.link.is_tls()

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use futures_io::{AsyncRead as _, AsyncWrite as _};
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use weir_engine::{
     Stream, StreamOptions, Watermarks, Worker,
     poll_face::PollStream,
@@ -97,11 +97,12 @@ fn a_slow_peer_gets_every_byte(driver: DriverChoice) {
 /// Echoes through the poll face: `AsyncRead` and `AsyncWrite` over the same two queues.
 fn the_poll_face_echoes(driver: DriverChoice) {
     let (mut client, worker) = on_worker(driver, |stream| async move {
-        let mut face = PollStream::new(stream);
+        let mut face = PollStream::new(stream, b"", |_| true);
         let mut buffer = vec![0; 3_001];
         loop {
-            let count = poll_fn(|context| Pin::new(&mut face).poll_read(context, &mut buffer)).await;
-            let count = count.expect("no reset");
+            let mut read = ReadBuf::new(&mut buffer);
+            poll_fn(|context| Pin::new(&mut face).poll_read(context, &mut read)).await.expect("no reset");
+            let count = read.filled().len();
             if count == 0 {
                 break;
             }
@@ -111,7 +112,7 @@ fn the_poll_face_echoes(driver: DriverChoice) {
                 at += wrote.expect("the peer reads");
             }
         }
-        face.into_inner().expect("nothing is left unread").close(Duration::from_secs(60)).await;
+        face.into_inner().expect("the only handle").close(Duration::from_secs(60)).await;
     });
     let mut sender = client.try_clone().expect("one socket, two handles");
     let sending = thread::spawn(move || {

@@ -17,6 +17,7 @@ pub mod deadline;
 pub mod faulty;
 pub mod gateway;
 pub mod http;
+pub mod http2;
 pub mod metrics;
 pub mod parity;
 pub mod port;

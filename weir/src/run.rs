@@ -265,8 +265,10 @@ const LOG_LINES_MAX: usize = 4_096;
 fn start_log(snapshot: &Snapshot) -> tracing_appender::non_blocking::WorkerGuard {
     let builder = tracing_appender::non_blocking::NonBlockingBuilder::default();
     let (writer, guard) = builder.buffered_lines_limit(LOG_LINES_MAX).finish(std::io::stderr());
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(snapshot.telemetry.log_level.name()));
+    // What clients do to the frames of HTTP/2 is counted, and logged once a second: `h2` would write a line for each.
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| {
+        tracing_subscriber::EnvFilter::new(format!("{},h2=off", snapshot.telemetry.log_level.name()))
+    });
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     match snapshot.telemetry.log_format {

@@ -23,7 +23,7 @@ impl Default for BodyLength {
 
 /// The one Content-Length of `fields`: digits and nothing else. Several are refused even if they agree, since not everybody
 /// behind would agree on which one counts.
-fn content_length(fields: &Fields) -> Result<Option<u64>, WireError> {
+pub(crate) fn content_length(fields: &Fields) -> Result<Option<u64>, WireError> {
     let mut values = fields.all(Known::ContentLength);
     let value = match (values.next(), values.next()) {
         (None, _) => return Ok(None),

@@ -122,7 +122,7 @@ impl Chunked {
         let Some(line) = line::next(&self.partial)? else { return Ok(end) };
         if line.is_empty() {
             self.at = At::Done;
-            self.trailers.retain(is_allowed);
+            self.trailers.retain(is_trailer);
         } else if self.trailers.len() >= limits.trailer_fields {
             return Err(WireError::TrailersTooLong);
         } else {
@@ -134,7 +134,7 @@ impl Chunked {
 }
 
 /// A trailer must not change how the message was framed, routed or judged: that has been decided (RFC 9110 section 6.5.1).
-fn is_allowed(field: Field<'_>) -> bool {
+pub fn is_trailer(field: Field<'_>) -> bool {
     let is_forbidden = matches!(
         field.known,
         Known::TransferEncoding

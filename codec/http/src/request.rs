@@ -6,7 +6,7 @@ use weir_base::error::Culprit;
 use weir_base::violation::Violation;
 
 use crate::{
-    body::{BodyLength, length_of_request},
+    body::{BodyLength, content_length, length_of_request},
     connection::ConnectionOptions,
     error::WireError,
     fields::Fields,
@@ -55,11 +55,43 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
-    /// A head that did not come over HTTP/1; the parts have been checked by whoever read them.
-    pub fn from_parts(version: Version, method: &[u8], target: &[u8], authority: &[u8], body: BodyLength) -> Self {
-        let mut head = Self { version, body, ..Self::default() };
+    /// A head that came as fields and pseudo-header fields (RFC 9113 section 8.3.1), judged like one on the wire.
+    /// `is_whole`: no body follows.
+    ///
+    /// # Errors
+    /// The request is refused.
+    pub fn from_parts(
+        version: Version,
+        (method, target, authority): (&[u8], &[u8], &[u8]),
+        fields: Fields,
+        is_whole: bool,
+        limits: &HeadLimits,
+    ) -> Result<Self, WireError> {
+        let mut head = Self { version, fields, ..Self::default() };
+        check_method(method)?;
+        if target.len() > limits.target_bytes {
+            return Err(WireError::TargetTooLong);
+        }
+        let is_path = matches!(target, [b'/', ..]) || (target == b"*" && method == b"OPTIONS");
+        if !is_path || !is_target(target) {
+            return Err(WireError::Target);
+        }
+        if head.fields.len() > limits.fields {
+            return Err(WireError::FieldsTooMany);
+        }
         head.set_line(method, target, authority);
-        head
+        if authority.is_empty() || head.fields.has(Known::Host) {
+            check_host(&mut head)?;
+        } else if !is_authority(authority) {
+            return Err(WireError::Host);
+        }
+        head.body = match content_length(&head.fields)? {
+            _ if is_whole => BodyLength::Exact(0),
+            Some(length) => BodyLength::Exact(length),
+            None => BodyLength::Chunked,
+        };
+        check_expectation(&head)?;
+        Ok(head)
     }
 
     fn set_line(&mut self, method: &[u8], target: &[u8], authority: &[u8]) {
@@ -234,9 +266,7 @@ impl RequestParser {
             return Err(WireError::Method);
         }
         self.head.version = version_of(version)?;
-        if matches!(method, b"CONNECT" | b"TRACE") {
-            return Err(WireError::MethodRefused);
-        }
+        check_method(method)?;
         if target.len() > limits.target_bytes {
             return Err(WireError::TargetTooLong);
         }
@@ -253,11 +283,23 @@ impl RequestParser {
         check_host(head)?;
         head.options = ConnectionOptions::of(&head.fields);
         head.body = length_of_request(head.version, &head.fields)?;
-        let is_known = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
-        if head.version != Version::Http10 && !head.fields.all(Known::Expect).all(is_known) {
-            return Err(WireError::Expectation);
-        }
-        Ok(())
+        check_expectation(head)
+    }
+}
+
+fn check_method(method: &[u8]) -> Result<(), WireError> {
+    match method {
+        b"CONNECT" | b"TRACE" => Err(WireError::MethodRefused),
+        method if !is_token(method) => Err(WireError::Method),
+        _ => Ok(()),
+    }
+}
+
+fn check_expectation(head: &RequestHead) -> Result<(), WireError> {
+    let is_known = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
+    match head.version == Version::Http10 || head.fields.all(Known::Expect).all(is_known) {
+        true => Ok(()),
+        false => Err(WireError::Expectation),
     }
 }
 

@@ -37,6 +37,8 @@ section! {
         /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
         /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
         default forwarded: ForwardedFields = ForwardedFields::Replace;
+        /// Streams that a client may have open on one HTTP/2 connection.
+        default http2_streams_max: u32 = http::HTTP2_STREAMS_MAX => 1..=COUNT_MAX;
     }
 }
 
@@ -70,6 +72,7 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes) -> HttpLis
         response_timeout: section.response_timeout.value.0,
         body_idle_timeout: section.body_idle_timeout.value.0,
         forwarded: section.forwarded.value,
+        http2_streams_max: section.http2_streams_max.value,
     }
 }
 

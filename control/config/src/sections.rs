@@ -265,7 +265,8 @@ section! {
         optional client_ca_file: PemFile<Certificates>;
         /// From the accepted connection to the finished handshake.
         default handshake_timeout: Period = Period(engine::TLS_HANDSHAKE_TIMEOUT) => Period::millis(100)..=Period::secs(60);
-        /// Application protocols (ALPN), most wanted first. Absent: none, which is what Redis clients expect.
+        /// Application protocols (ALPN), most wanted first. Absent: `["h2", "http/1.1"]` for HTTP, and none for Redis, which is
+        /// what its clients expect.
         optional alpn: Vec<At<Word>>;
     }
 }

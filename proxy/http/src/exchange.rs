@@ -2,23 +2,22 @@
 
 use std::{cell::Cell, future::poll_fn, pin::pin, task::Poll, time::Duration};
 
-use weir_base::{
-    limits,
-    time::{Time, turn},
-};
-use weir_http_codec::{BodyDecoder, BodyLength, BodyLimits, Fields, Known, RequestHead, Version, encode, token};
+use weir_base::time::{Time, turn};
+use weir_http_codec::{BodyLength, Known, RequestHead, Version, encode, token};
 use weir_telemetry::log::AccessRecord;
 use weir_upstream::{ExclusiveLane, LossCause};
 
 use crate::{
     answer::Answer,
-    connection::{Connection, Front},
+    client::{Client, Sides},
+    connection::Connection,
+    grpc,
     metrics::Timing,
     refusal::Refusal,
-    relay::{Broken, Flow, framing_of, receive},
-    routes::DirectResponse,
+    relay::{Broken, RequestBody as _, relay},
     routing::{Local, Routed, route},
-    settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT, HttpListenerSettings},
+    settings::HttpListenerSettings,
+    wire::{Framing, WireSink},
 };
 
 /// What happens to the connection after an exchange.
@@ -27,6 +26,8 @@ pub(crate) enum After {
     Another,
     /// It ends, for this reason.
     Close(&'static str),
+    /// So it does, with an answer that must not look complete.
+    Broken(&'static str),
 }
 
 /// What of a request decides on how it is answered, once its head has been made ready to go on.
@@ -39,6 +40,7 @@ pub(crate) struct Asked {
     pub(crate) is_persistent: bool,
     pub(crate) expects_continue: bool,
     pub(crate) wants_trailers: bool,
+    pub(crate) is_grpc: bool,
     pub(crate) body: BodyLength,
 }
 
@@ -56,6 +58,7 @@ impl Asked {
             is_persistent: head.is_persistent(),
             expects_continue: head.expects_continue(),
             wants_trailers: head.fields.all(Known::Te).any(wants_trailers),
+            is_grpc: head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc),
             body: head.body(),
         }
     }
@@ -104,172 +107,63 @@ pub(crate) enum Failure {
 }
 
 /// Has one request answered.
-pub(crate) async fn run(front: &mut Front<'_>, head: &mut RequestHead) -> After {
-    let service = &front.connection.service;
+pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> After {
+    let connection = client.connection().clone();
+    let service = &connection.service;
     service.metrics.requested(head.method());
     let asked = Asked::of(head);
-    front.body = BodyDecoder::new(asked.body);
     let Some(_permit) = service.core.flight.try_acquire() else {
         service.metrics.shed(Refusal::IN_FLIGHT.reason);
-        return refuse(front, &asked, Refusal::IN_FLIGHT).await;
+        return refuse(client, &asked, Refusal::IN_FLIGHT);
     };
     let _in_flight = service.metrics.in_flight.guard();
-    if head.fields.get(Known::ContentType).is_some_and(is_grpc) {
-        return refuse(front, &asked, Refusal::GRPC_NEEDS_HTTP2).await;
+    if asked.is_grpc && asked.version != Version::Http2 {
+        return refuse(client, &asked, Refusal::GRPC_NEEDS_HTTP2);
     }
     let (settings, routing) = (service.http(), service.routing());
-    let routed = match route(front.connection, &routing, head, &asked, settings.forwarded) {
+    let routed = match route(&connection, &routing, head, &asked, settings.forwarded) {
         Ok(routed) => routed,
-        Err(Local::Refused(refusal)) => return refuse(front, &asked, refusal).await,
-        Err(Local::Direct(response, fields)) => return answer_directly(front, &asked, &response, &fields).await,
+        Err(Local::Refused(refusal)) => return refuse(client, &asked, refusal),
+        Err(Local::Direct(response, fields)) => {
+            let answer = response.answer(&fields);
+            connection.answered(&asked, response.status, None, "", "ok");
+            return client.reply(&asked, &answer, false, "answered");
+        }
     };
     loop {
         let mut lane = match routed.upstream.acquire(None).await {
             Ok(lane) => lane,
-            Err(refusal) => return refuse(front, &asked, Refusal::no_lane(refusal)).await,
+            Err(refusal) => return refuse(client, &asked, Refusal::no_lane(refusal)),
         };
         let host = routed.host.as_deref().unwrap_or(head.authority());
         lane.stream().output.with(|into| encode::request(head, host, asked.body, into));
         let mut attempt = Attempt {
+            connection: &connection,
             asked: &asked,
             settings: &settings,
             routed: &routed,
             sent: turn::now(),
             is_uploaded: Cell::new(asked.body == BodyLength::Exact(0)),
         };
-        let ended = attempt.run(front, &mut lane).await;
+        let ended = attempt.run(client, &mut lane).await;
         let is_stale = lane.is_reused() && asked.is_safe_to_repeat;
         if matches!(ended, Ended::Failed(Failure::Silent)) && is_stale {
             // The origin had closed the idle connection when the request was on its way: nobody has seen it.
             continue;
         }
-        let (sent, is_uploaded) = (attempt.sent, attempt.is_uploaded.get());
-        return after(front, &asked, &routed, lane, ended, sent, is_uploaded).await;
+        return match attempt.after(lane, ended) {
+            Ok(after) => after,
+            Err(refusal) => refuse(client, &asked, refusal),
+        };
     }
 }
 
-/// What the end of an attempt means for the lane, for the client, and for its connection.
-async fn after(
-    front: &mut Front<'_>,
-    asked: &Asked,
-    routed: &Routed<'_>,
-    mut lane: ExclusiveLane,
-    ended: Ended,
-    sent: Time,
-    is_uploaded: bool,
-) -> After {
-    let upstream = &routed.upstream.settings().name;
-    let refusal = match ended {
-        Ended::Answered { status, keeps_client, keeps_lane } => {
-            match keeps_lane && is_uploaded {
-                true => lane.give_back(),
-                false => lane.ends(),
-            }
-            front.connection.answered(asked, status, Some(sent), upstream, "ok");
-            if !keeps_client {
-                return After::Close("answered");
-            }
-            return after_body(front).await;
-        }
-        Ended::Failed(Failure::Silent) => {
-            lane.failed(LossCause::Closed);
-            Refusal::ORIGIN_CLOSED
-        }
-        Ended::Failed(Failure::Origin(refusal, cause)) => {
-            lane.failed(cause);
-            refusal
-        }
-        Ended::Failed(Failure::Client(refusal)) => {
-            lane.ends();
-            front.connection.report(refusal);
-            refusal
-        }
-        Ended::Failed(Failure::ClientGone) => {
-            lane.ends();
-            return After::Close("client_reset");
-        }
-        Ended::BrokenOff(reason) => {
-            if reason.starts_with("origin") {
-                lane.failed(LossCause::Closed);
-            } else {
-                lane.ends();
-            }
-            front.connection.answered(asked, 0, Some(sent), upstream, reason);
-            // Without its last chunk, or short of its length, it does not look complete.
-            return After::Close(reason);
-        }
-    };
-    drop(lane);
-    refuse(front, asked, refusal).await
-}
-
-/// Answers without an origin, in the words of the configuration.
-async fn answer_directly(front: &mut Front<'_>, asked: &Asked, response: &DirectResponse, fields: &Fields) -> After {
-    let closes = front.closes_after(asked);
-    front.stream.output.with(|into| response.write(fields, asked.is_head, closes, into));
-    front.connection.answered(asked, response.status, None, "", "ok");
-    match closes {
-        true => After::Close("answered"),
-        false => after_body(front).await,
-    }
-}
-
-fn is_grpc(content_type: &[u8]) -> bool {
-    content_type.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
-}
-
-/// Answers in the gateway's own name. The connection goes on if what is left of the request is little and known.
-async fn refuse(front: &mut Front<'_>, asked: &Asked, refusal: Refusal) -> After {
-    let closes = refusal.closes || front.closes_after(asked);
-    let chance = front.connection.service.chance();
-    front.stream.output.with(|into| refusal.write(asked.is_head, closes, chance, into));
-    front.connection.answered(asked, refusal.status, None, "", refusal.reason);
-    match closes {
-        true => After::Close(refusal.reason),
-        false => after_body(front).await,
-    }
-}
-
-/// Reads what is left of a request body that nobody wants any more, if that is little.
-async fn after_body(front: &mut Front<'_>) -> After {
-    let Front { connection, stream, input, deadline, body, .. } = front;
-    let (limits, mut left) = (BodyLimits::default(), DISCARD_BYTES_MAX);
-    if !body.is_done() {
-        deadline.set(turn::now().saturating_add(DISCARD_TIMEOUT));
-    }
-    while !body.is_done() {
-        if input.bytes().is_empty() {
-            match receive(&mut stream.reader, input, deadline).await {
-                Some(Ok(count)) if count > 0 && count as u64 <= left => {
-                    connection.service.metrics.read_bytes.add(count as u64);
-                    left -= count as u64;
-                }
-                Some(Ok(0)) => return After::Close("client_closed"),
-                Some(Err(_)) => return After::Close("client_reset"),
-                Some(Ok(_)) | None => return After::Close("early_answer"),
-            }
-        }
-        match body.decode(input.bytes(), &limits) {
-            Ok(piece) => {
-                let taken = piece.taken;
-                input.spend(taken);
-            }
-            Err(error) => return After::Close(error.reason()),
-        }
-    }
-    match stream.output.is_closed() {
-        true => After::Close("client_reset"),
-        false => After::Another,
-    }
-}
-
-impl Front<'_> {
-    /// An answer without an origin is the last one here: what is left of the request is much, or not known.
-    fn closes_after(&self, asked: &Asked) -> bool {
-        let is_little = matches!(self.body, BodyDecoder::Exact(left) if left <= DISCARD_BYTES_MAX);
-        let is_over = !asked.is_persistent || self.connection.is_draining() || self.stream.output.is_closed();
-        is_over || !is_little || asked.expects_continue
-    }
+/// Answers in the gateway's own name.
+fn refuse(client: &mut impl Client, asked: &Asked, refusal: Refusal) -> After {
+    let connection = client.connection();
+    connection.answered(asked, refusal.status, None, "", refusal.reason);
+    let answer = refusal.answer(connection.service.chance());
+    client.reply(asked, &answer, refusal.closes, refusal.reason)
 }
 
 impl Connection {
@@ -298,6 +192,7 @@ impl Connection {
 
 /// One attempt to have a request answered by one lane.
 struct Attempt<'a> {
+    connection: &'a Connection,
     asked: &'a Asked,
     settings: &'a HttpListenerSettings,
     routed: &'a Routed<'a>,
@@ -308,91 +203,75 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// Both directions at once, until the answer is over or one of them breaks.
-    async fn run(&mut self, front: &mut Front<'_>, lane: &mut ExclusiveLane) -> Ended {
-        let Front { connection, stream, input, body, deadline, origin_deadline, answers } = front;
-        let (metrics, origin) = (&connection.service.metrics, lane.stream());
-        let (client, response_timeout) = (stream.output.clone(), self.response_timeout());
+    async fn run<C: Client>(&mut self, client: &mut C, lane: &mut ExclusiveLane) -> Ended {
+        let Sides { mut body, replies, deadline, origin_deadline, parser } = client.sides(self.asked);
+        let (origin, response_timeout) = (lane.stream(), self.response_timeout());
         // The head of the request is in it already.
         let unsent = origin.output.unsent();
         let appended = origin.output.appended();
         let mut answer = Answer {
             asked: self.asked,
-            connection,
+            connection: self.connection,
             settings: self.settings,
             routed: self.routed,
-            client: &client,
-            parser: answers,
+            replies,
+            parser,
             deadline: origin_deadline,
             is_uploaded: &self.is_uploaded,
             is_begun: false,
             received: 0,
         };
-        origin_deadline.clear();
-        let ended = if self.is_uploaded.get() {
-            origin_deadline.set(turn::now().saturating_add(response_timeout));
+        match self.is_uploaded.get() {
+            true => origin_deadline.set(turn::now().saturating_add(response_timeout)),
+            false => origin_deadline.clear(),
+        }
+        let ended = {
             let mut download = pin!(answer.run(&mut origin.reader));
-            let mut is_watched = input.bytes().is_empty();
-            poll_fn(|context| {
-                if connection.poll_ended(context) {
-                    return Poll::Ready(Ended::Failed(Failure::ClientGone));
-                }
-                if let Poll::Ready(ended) = download.as_mut().poll(context) {
-                    return Poll::Ready(ended);
-                }
-                if is_watched {
-                    // The next request may come already, and an end of the client's direction is no end of its wish.
-                    match input.poll_more(&mut stream.reader, context) {
-                        Poll::Pending => {}
-                        Poll::Ready(Ok(count)) => {
-                            metrics.read_bytes.add(count as u64);
-                            is_watched = false;
+            let early = match self.is_uploaded.get() {
+                true => None,
+                false => {
+                    let framing = Framing::of(self.asked.body, true, true);
+                    let mut sink = WireSink { output: &origin.output, framing, deadline };
+                    let mut upload = pin!(relay(&mut body, &mut sink));
+                    let mut is_over = false;
+                    let ended = poll_fn(|context| {
+                        if C::poll_ended(self.connection, context) {
+                            return Poll::Ready(Some(Ended::Failed(Failure::ClientGone)));
                         }
-                        Poll::Ready(Err(_)) => return Poll::Ready(Ended::Failed(Failure::ClientGone)),
-                    }
-                }
-                Poll::Pending
-            })
-            .await
-        } else {
-            let mut flow = Flow {
-                reader: &mut stream.reader,
-                input,
-                output: &origin.output,
-                decoder: body,
-                framing: framing_of(self.asked.body, true, true),
-                deadline,
-                idle_timeout: self.settings.body_idle_timeout,
-                received: 0,
-            };
-            let ended = {
-                let mut upload = pin!(flow.run());
-                let mut download = pin!(answer.run(&mut origin.reader));
-                let mut is_over = false;
-                let sent_at = &mut self.sent;
-                poll_fn(|context| {
-                    if connection.poll_ended(context) {
-                        return Poll::Ready(Ended::Failed(Failure::ClientGone));
-                    }
-                    if !is_over && let Poll::Ready(sent) = upload.as_mut().poll(context) {
-                        is_over = true;
-                        match sent {
-                            Ok(()) => {
-                                self.is_uploaded.set(true);
-                                *sent_at = turn::now();
-                                origin_deadline.set(turn::now().saturating_add(response_timeout));
+                        if !is_over && let Poll::Ready(sent) = upload.as_mut().poll(context) {
+                            is_over = true;
+                            match sent {
+                                Ok(()) => self.is_uploaded.set(true),
+                                // The origin may have said why before it stopped reading.
+                                Err(Broken::Untaken) => {}
+                                Err(broken) => return Poll::Ready(Some(Ended::Failed(Failure::of_client(broken)))),
                             }
-                            // The origin may have said why before it stopped reading.
-                            Err(Broken::Untaken) => {}
-                            Err(broken) => return Poll::Ready(Ended::Failed(Failure::of_client(broken))),
                         }
-                    }
-                    download.as_mut().poll(context)
-                })
-                .await
+                        match download.as_mut().poll(context) {
+                            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                            Poll::Pending if is_over => Poll::Ready(None),
+                            Poll::Pending => Poll::Pending,
+                        }
+                    });
+                    ended.await
+                }
             };
-            metrics.read_bytes.add(flow.received);
-            ended
+            match early {
+                Some(ended) => ended,
+                None => {
+                    self.sent = turn::now();
+                    origin_deadline.set(turn::now().saturating_add(response_timeout));
+                    poll_fn(|context| {
+                        if C::poll_ended(self.connection, context) || body.poll_gone(context).is_ready() {
+                            return Poll::Ready(Ended::Failed(Failure::ClientGone));
+                        }
+                        download.as_mut().poll(context)
+                    })
+                    .await
+                }
+            }
         };
+        self.connection.service.metrics.read_bytes.add(body.received());
         let (is_begun, received) = (answer.is_begun, answer.received);
         let written = origin.output.appended() - appended + unsent as u64;
         lane.count_bytes(received as usize, written as usize);
@@ -405,6 +284,51 @@ impl Attempt<'_> {
     fn response_timeout(&self) -> Duration {
         self.routed.action.response_timeout.unwrap_or(self.settings.response_timeout)
     }
+
+    /// What the end of the attempt means for the lane, and for the connection of the client.
+    ///
+    /// # Errors
+    /// The client has had no answer: this one is for it.
+    fn after(&self, mut lane: ExclusiveLane, ended: Ended) -> Result<After, Refusal> {
+        let upstream = &self.routed.upstream.settings().name;
+        match ended {
+            Ended::Answered { status, keeps_client, keeps_lane } => {
+                match keeps_lane && self.is_uploaded.get() {
+                    true => lane.give_back(),
+                    false => lane.ends(),
+                }
+                self.connection.answered(self.asked, status, Some(self.sent), upstream, "ok");
+                Ok(if keeps_client { After::Another } else { After::Close("answered") })
+            }
+            Ended::Failed(Failure::Silent) => {
+                lane.failed(LossCause::Closed);
+                Err(Refusal::ORIGIN_CLOSED)
+            }
+            Ended::Failed(Failure::Origin(refusal, cause)) => {
+                lane.failed(cause);
+                Err(refusal)
+            }
+            Ended::Failed(Failure::Client(refusal)) => {
+                lane.ends();
+                self.connection.report(refusal.reason, refusal.text);
+                Err(refusal)
+            }
+            Ended::Failed(Failure::ClientGone) => {
+                lane.ends();
+                Ok(After::Close("client_reset"))
+            }
+            Ended::BrokenOff(reason) => {
+                if reason.starts_with("origin") {
+                    lane.failed(LossCause::Closed);
+                } else {
+                    lane.ends();
+                }
+                self.connection.answered(self.asked, 0, Some(self.sent), upstream, reason);
+                // Without its last chunk, or short of its length, it does not look complete.
+                Ok(After::Broken(reason))
+            }
+        }
+    }
 }
 
 impl Failure {
@@ -413,7 +337,7 @@ impl Failure {
             Broken::Malformed(error) => Self::Client(Refusal::malformed(error)),
             Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),
             Broken::Cut => Self::Client(Refusal::BODY_CUT),
-            Broken::Untaken => Self::ClientGone,
+            Broken::Untaken | Broken::Cancelled => Self::ClientGone,
         }
     }
 
@@ -421,7 +345,7 @@ impl Failure {
         match broken {
             Broken::Malformed(_) => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
             Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
-            Broken::Cut => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
+            Broken::Cut | Broken::Cancelled => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
             Broken::Untaken => Self::ClientGone,
         }
     }
@@ -434,5 +358,3 @@ impl Failure {
         }
     }
 }
-
-const _: () = assert!(DISCARD_BYTES_MAX <= limits::WRITE_HIGH_WATER_BYTES);

@@ -73,6 +73,12 @@ impl Input {
         Poll::Ready(Ok(count))
     }
 
+    /// Takes all that is not spent.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.keep();
+        std::mem::take(&mut self.kept)
+    }
+
     /// Lets go of the chunk: its buffer is for who receives next.
     pub(crate) fn keep(&mut self) {
         if let Some(chunk) = self.chunk.take() {

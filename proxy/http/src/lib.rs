@@ -1,19 +1,22 @@
 //! The HTTP session: where listener, codec, route and upstream meet.
 //!
-//! The path of one request, top to bottom: a head arrives (`connection`), is judged and made ready to go on (`exchange`,
+//! The path of one request, top to bottom: a head arrives (`http1`, `http2`), is judged and made ready to go on (`exchange`,
 //! `forward`), takes a lane of the upstream, and head and bodies flow both ways at once (`relay`) until both are over.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `settings` | what an operator may choose |
 //! | `service` | one listener on one worker: settings, upstream, connections |
-//! | `connection` | one client connection: heads in, one exchange after the other, its deadlines and its end |
+//! | `connection` | one client connection, its end, and how it is told to end |
+//! | `http1` / `http2` | how clients of each version bring their requests |
+//! | `client` | what an exchange needs of its client, whatever version that speaks |
 //! | `input` | bytes of a connection that are received and not spent yet |
 //! | `exchange` / `answer` | one request; what comes back |
+//! | `grpc` | what gRPC adds |
 //! | `routing` | from a request to its route |
 //! | `facts` / `routes` | what a request tells the routes / what they do with it |
 //! | `forward` | what the gateway changes in a head |
-//! | `relay` | bodies, both ways at once |
+//! | `relay` / `wire` | bodies, both ways at once; how HTTP/1.1 frames them |
 //! | `refusal` | every way to say no, in HTTP's words |
 //! | `probe` | whether an origin answers |
 //! | `metrics` | the cells this room writes |
@@ -21,10 +24,14 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod client;
 mod connection;
 mod exchange;
 mod facts;
 mod forward;
+mod grpc;
+mod http1;
+mod http2;
 mod input;
 mod metrics;
 mod probe;
@@ -34,6 +41,7 @@ pub mod routes;
 mod routing;
 mod service;
 pub mod settings;
+mod wire;
 
 pub use connection::{Arrived, serve};
 pub use probe::HttpProbe;

@@ -1,7 +1,9 @@
 //! Every way to say no, in HTTP's words.
 
-use weir_http_codec::{WireError, encode};
+use weir_http_codec::WireError;
 use weir_upstream::Refusal as LaneRefusal;
+
+use crate::client::OwnAnswer;
 
 /// An answer of the gateway's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,29 +72,16 @@ impl Refusal {
         }
     }
 
-    /// Appends the whole answer, in HTTP/1.1.
-    pub(crate) fn write(&self, is_head: bool, closes: bool, chance: u64, into: &mut Vec<u8>) {
-        encode::status_line(self.status, b"", into);
-        encode::field(b"Content-Type", b"text/plain; charset=utf-8", into);
-        if self.status == 503 {
-            let seconds = RETRY_AFTER + chance % 5;
-            encode::field(b"Retry-After", itoa::Buffer::new().format(seconds).as_bytes(), into);
+    /// In HTTP's words.
+    pub(crate) fn answer(&self, chance: u64) -> OwnAnswer {
+        let mut answer = OwnAnswer::new(self.status, b"text/plain; charset=utf-8", format!("{}\n", self.text).into());
+        let fields = &mut answer.head.fields;
+        match self.status {
+            503 => fields.push(b"Retry-After", itoa::Buffer::new().format(RETRY_AFTER + chance % 5).as_bytes()),
+            405 => fields.push(b"Allow", b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"),
+            426 => fields.push(b"Upgrade", b"h2c"),
+            _ => {}
         }
-        if self.status == 405 {
-            encode::field(b"Allow", b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS", into);
-        }
-        if self.status == 426 {
-            encode::field(b"Upgrade", b"h2c", into);
-        }
-        let body = self.text.len() as u64 + 1;
-        encode::framing(weir_http_codec::BodyLength::Exact(body), into);
-        if closes || self.closes {
-            encode::field(b"Connection", b"close", into);
-        }
-        encode::end_of_head(into);
-        if !is_head {
-            into.extend_from_slice(self.text.as_bytes());
-            into.push(b'\n');
-        }
+        answer
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use weir_http_codec::{BodyLength, Fields, RequestHead, encode};
+use weir_http_codec::{Fields, RequestHead};
 use weir_route::{
     RouteTable,
     redirect::Redirect,
@@ -11,6 +11,8 @@ use weir_route::{
     variables::{Rendered, Template, Variable},
 };
 use weir_telemetry::log::Peer;
+
+use crate::client::OwnAnswer;
 
 /// The routes of one listener, in front of the upstreams that they name.
 #[derive(Clone, Debug)]
@@ -135,23 +137,10 @@ pub(crate) fn change(fields: &mut Fields, changes: &[FieldChange], known: &Varia
 }
 
 impl DirectResponse {
-    /// Appends the whole answer; `fields` stand in its head besides its own.
-    pub(crate) fn write(&self, fields: &Fields, is_head: bool, closes: bool, into: &mut Vec<u8>) {
-        encode::status_line(self.status, b"", into);
-        fields.write(into);
-        let has_body = !matches!(self.status, 204 | 304);
-        if !self.body.is_empty() && has_body {
-            encode::field(b"Content-Type", self.content_type.as_bytes(), into);
-        }
-        if has_body {
-            encode::framing(BodyLength::Exact(self.body.len() as u64), into);
-        }
-        if closes {
-            encode::field(b"Connection", b"close", into);
-        }
-        encode::end_of_head(into);
-        if !is_head && has_body {
-            into.extend_from_slice(&self.body);
-        }
+    /// The answer; `fields` stand in its head besides its own.
+    pub(crate) fn answer(&self, fields: &Fields) -> OwnAnswer {
+        let mut answer = OwnAnswer::new(self.status, self.content_type.as_bytes(), self.body.clone());
+        fields.iter().for_each(|field| answer.head.fields.push(field.name, field.value));
+        answer
     }
 }

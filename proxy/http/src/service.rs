@@ -4,6 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     rc::{Rc, Weak},
     sync::Arc,
+    time::Duration,
 };
 
 use slab::Slab;
@@ -121,6 +122,11 @@ impl Service {
 
     pub(crate) fn http(&self) -> Rc<HttpListenerSettings> {
         self.http.borrow().clone()
+    }
+
+    /// How long a connection may be without a request.
+    pub(crate) fn keep_alive_timeout(&self) -> Duration {
+        self.listener.borrow().idle_timeout.unwrap_or(self.http.borrow().keep_alive_timeout)
     }
 
     pub(crate) fn routing(&self) -> Rc<Routing> {

@@ -24,6 +24,18 @@ pub const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 /// the client are unread, and the answer with it. Default 1 s.
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Streams that a client may have open on one HTTP/2 connection. Default 100, the least that RFC 9113 section 6.5.2 recommends.
+pub const HTTP2_STREAMS_MAX: u32 = 100;
+
+/// Bytes that a client may send ahead on one stream, and on all of a connection: what a connection holds at most while origins
+/// do not read. As Envoy advises for gateways at the edge.
+pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+/// See [`HTTP2_STREAM_WINDOW_BYTES`].
+pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+
+/// Bytes of answers that wait on one stream for the client's window.
+pub const HTTP2_SEND_BUFFER_BYTES: usize = 64 * 1024;
+
 /// Interim answers (1xx) to one request; an origin that sends more is broken.
 pub const INTERIM_RESPONSES_MAX: u32 = 8;
 
@@ -66,6 +78,8 @@ pub struct HttpListenerSettings {
     pub body_idle_timeout: Duration,
     /// X-Forwarded-For, -Proto and -Host.
     pub forwarded: ForwardedFields,
+    /// See [`HTTP2_STREAMS_MAX`].
+    pub http2_streams_max: u32,
 }
 
 impl HttpListenerSettings {
@@ -77,6 +91,7 @@ impl HttpListenerSettings {
             response_timeout: RESPONSE_TIMEOUT,
             body_idle_timeout: BODY_IDLE_TIMEOUT,
             forwarded: ForwardedFields::default(),
+            http2_streams_max: HTTP2_STREAMS_MAX,
         }
     }
 }

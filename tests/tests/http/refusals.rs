@@ -76,7 +76,7 @@ fn h1_1_to_h1_10_malformed_heads() {
         ("H1.9", "GET / HTTP/1.1\r\nHost: a:99999\r\n\r\n", 400),
         ("H1.17", "CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", 405),
         ("H1.17", "TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
-        ("2.1", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        ("2.1", "PRI * HTTP/1.1\r\n\r\nSM\r\n\r\n", 400),
         ("2.2", "GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505),
         ("2.2", "GET / HTTP/1.1\r\nHost: a\r\nExpect: magic\r\n\r\n", 417),
     ] {

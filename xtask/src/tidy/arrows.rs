@@ -55,9 +55,14 @@ const ROOMS: &[Room] = &[
     Room { folder: "xtask", may_use: PRODUCT, besides: &[] },
 ];
 
-/// External crates that only some rooms may name as a normal dependency.
-const EXTERNAL_ONLY_IN: &[(&str, &[&str])] =
-    &[("tokio", &["control", "weir"]), ("axum", &["control"]), ("hyper", &["control"]), ("compio", &["engine"])];
+/// External crates that only some rooms may name as a normal dependency. Of tokio the engine takes the I/O traits alone.
+const EXTERNAL_ONLY_IN: &[(&str, &[&str])] = &[
+    ("tokio", &["control", "weir", "engine"]),
+    ("axum", &["control"]),
+    ("hyper", &["control"]),
+    ("compio", &["engine"]),
+    ("h2", &["proxy"]),
+];
 
 /// External crates that `base` may use: it stands on the standard library.
 const EXTERNAL_OF_BASE: &[&str] = &["zeroize", "subtle"];

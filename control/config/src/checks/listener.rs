@@ -44,7 +44,11 @@ fn listener(
     check_output(file, section, &path, limits, reader);
     check_proxy(section, &path, reader);
     let tls_path = format!("{path}.tls");
-    let tls = section.tls.as_ref().map(|tls| tls::server(tls, &tls_path, reader));
+    let protocols: &[&str] = match section.protocol.as_ref().map(|protocol| protocol.value) {
+        Some(Protocol::Http) => &["h2", "http/1.1"],
+        Some(Protocol::Redis) | None => &[],
+    };
+    let tls = section.tls.as_ref().map(|tls| tls::server(tls, protocols, &tls_path, reader));
     let mut redis = redis(&section.redis, upstream, &format!("{path}.redis"), reader);
     redis.users = users::users(section, &path, reader);
     warn_clear_password(section, &path, reader);

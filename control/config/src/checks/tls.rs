@@ -11,8 +11,14 @@ use crate::reader::Reader;
 use crate::sections::{ListenerTlsSection, UpstreamTlsSection};
 use crate::texts::Endpoint;
 
-/// TLS towards clients; `None` if it cannot be used (and that was reported).
-pub(super) fn server(section: &ListenerTlsSection, path: &str, reader: &mut Reader<'_>) -> Option<TlsServerSettings> {
+/// TLS towards clients, with the application protocols of the listener if the file names none; `None` if it cannot be used
+/// (and that was reported).
+pub(super) fn server(
+    section: &ListenerTlsSection,
+    protocols: &[&str],
+    path: &str,
+    reader: &mut Reader<'_>,
+) -> Option<TlsServerSettings> {
     let auth = &section.client_auth;
     match (auth.value, &section.client_ca_file) {
         (ClientAuth::Off, Some(ca)) => {
@@ -28,14 +34,17 @@ pub(super) fn server(section: &ListenerTlsSection, path: &str, reader: &mut Read
     }
     let (cert, key) = (section.cert_file.as_ref()?, section.key_file.as_ref()?);
     let client_ca = section.client_ca_file.as_ref().map(|ca| &ca.value);
-    let alpn = section.alpn.iter().flat_map(|list| &list.value);
+    let alpn = match &section.alpn {
+        Some(list) => list.value.iter().map(|name| name.value.0.clone()).collect(),
+        None => protocols.iter().map(|&name| name.to_owned()).collect(),
+    };
     let settings = TlsServerSettings {
         cert_file: cert.value.path.clone(),
         key_file: key.value.path.clone(),
         client_ca_file: client_ca.map(|ca| ca.path.clone()),
         client_auth: auth.value,
         handshake_timeout: section.handshake_timeout.value.0,
-        alpn: alpn.map(|name| name.value.0.clone()).collect(),
+        alpn,
         files_digest: combined(&[cert.value.digest, key.value.digest, client_ca.map_or(0, |ca| ca.digest)]),
     };
     if let Err(error) = reader.surroundings.tls_server(&settings) {

@@ -1,0 +1,88 @@
+//! The client's side of an exchange, whatever version of HTTP it speaks.
+
+use std::{rc::Rc, task::Context};
+
+use weir_engine::Deadline;
+use weir_http_codec::{BodyLength, ResponseHead, ResponseParser};
+
+use crate::{
+    connection::Connection,
+    exchange::{After, Asked},
+    relay::{RequestBody, Sink},
+};
+
+/// The client of one exchange.
+pub(crate) trait Client {
+    /// Its request body.
+    type Body<'a>: RequestBody
+    where
+        Self: 'a;
+    /// Where answers go.
+    type Replies<'a>: Replies
+    where
+        Self: 'a;
+
+    /// The connection it came on.
+    fn connection(&self) -> &Rc<Connection>;
+
+    /// The connection was told to end at once. The task is woken when it is.
+    fn poll_ended(connection: &Connection, context: &mut Context<'_>) -> bool;
+
+    /// What an attempt to have the request answered needs of it.
+    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Self::Body<'a>, Self::Replies<'a>>;
+
+    /// Sends a whole answer of the gateway's own. `closes`: no further request can be told from what is left of this one.
+    fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After;
+}
+
+/// Both directions of a client, and what is kept for the origin's.
+pub(crate) struct Sides<'a, B, R> {
+    pub(crate) body: B,
+    pub(crate) replies: R,
+    /// Of what the client does.
+    pub(crate) deadline: &'a Deadline,
+    /// Of what the origin does.
+    pub(crate) origin_deadline: &'a Deadline,
+    /// Kept for its memory.
+    pub(crate) parser: &'a mut ResponseParser,
+}
+
+/// Where answers go.
+pub(crate) trait Replies: Sink {
+    /// Passes an interim answer on, if the client can take one.
+    fn interim(&mut self, head: &ResponseHead);
+
+    /// Passes the final head on; a body of that length follows. `is_uploaded`: the request has been sent to its end. Gives
+    /// whether the connection may bring another request.
+    fn head(&mut self, head: &ResponseHead, length: BodyLength, is_uploaded: bool) -> bool;
+}
+
+/// An answer of the gateway's own.
+#[derive(Debug)]
+pub(crate) struct OwnAnswer {
+    /// Without framing.
+    pub(crate) head: ResponseHead,
+    /// Empty for a status that has none.
+    pub(crate) body: Vec<u8>,
+}
+
+impl OwnAnswer {
+    /// With its media type, which means something only if there is a body.
+    pub(crate) fn new(status: u16, content_type: &[u8], body: Vec<u8>) -> Self {
+        let mut head = ResponseHead::from_parts(Default::default(), status, BodyLength::Exact(body.len() as u64));
+        if !body.is_empty() && head.has_body(false) {
+            head.fields.push(b"Content-Type", content_type);
+        }
+        Self { head, body }
+    }
+
+    /// The length that its head tells; `None` for a status that has no body.
+    pub(crate) fn length(&self) -> Option<BodyLength> {
+        self.head.has_body(false).then(|| self.head.announced())
+    }
+
+    /// The bytes behind the head, as the answer to HEAD or to another method.
+    pub(crate) fn body(&self, is_head: bool) -> &[u8] {
+        if self.head.has_body(is_head) { &self.body } else { b"" }
+    }
+}

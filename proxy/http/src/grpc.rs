@@ -1,0 +1,58 @@
+//! What gRPC adds to HTTP/2: calls end with a status of their own.
+
+use weir_http_codec::{BodyLength, ResponseHead, Version};
+
+use crate::client::OwnAnswer;
+
+/// The media type of gRPC, whatever follows it.
+pub(crate) fn is_grpc(content_type: &[u8]) -> bool {
+    content_type.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
+}
+
+/// An answer of the gateway's own in the words of gRPC: a head that is trailers as well, with the status that belongs to
+/// HTTP's (gRPC over HTTP/2, "HTTP to gRPC status code mapping").
+pub(crate) fn trailers_only(answer: &OwnAnswer) -> ResponseHead {
+    let mut head = ResponseHead::from_parts(Version::Http2, 200, BodyLength::Exact(0));
+    head.fields.push(b"content-type", b"application/grpc");
+    head.fields.push(b"grpc-status", itoa::Buffer::new().format(status_of(answer.head.status())).as_bytes());
+    head.fields.push(b"grpc-message", message(answer.body.trim_ascii_end()).as_bytes());
+    head
+}
+
+const fn status_of(http: u16) -> u16 {
+    match http {
+        400 => 13,
+        401 => 16,
+        403 => 7,
+        404 => 12,
+        429 | 502 | 503 => 14,
+        504 => 4,
+        _ => 2,
+    }
+}
+
+/// Percent-encoded as `grpc-message` wants it.
+fn message(text: &[u8]) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for &byte in text {
+        match byte {
+            b'%' | ..b' ' | 0x7F.. => encoded.push_str(&format!("%{byte:02X}")),
+            byte => encoded.push(char::from(byte)),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_becomes_a_status_with_its_words() {
+        let answer = OwnAnswer::new(503, b"text/plain", b"100% full\n".to_vec());
+        let mut bytes = Vec::new();
+        trailers_only(&answer).fields.write(&mut bytes);
+        let lines = "content-type: application/grpc\r\ngrpc-status: 14\r\ngrpc-message: 100%25 full\r\n";
+        assert_eq!(String::from_utf8(bytes).as_deref(), Ok(lines));
+    }
+}

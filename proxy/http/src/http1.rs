@@ -1,0 +1,348 @@
+//! A client that speaks HTTP/1.1 or 1.0: heads in, one exchange after the other.
+
+use std::{
+    future::poll_fn,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use weir_base::{
+    limits,
+    time::{Time, turn},
+};
+use weir_engine::{Deadline, Stream};
+use weir_http_codec::{
+    BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, RequestHead, RequestParser, ResponseHead, ResponseParser,
+    Version, encode,
+};
+
+use crate::{
+    client::{Client, OwnAnswer, Replies, Sides},
+    connection::Connection,
+    exchange::{self, After, Asked},
+    http2::Preface,
+    input::Input,
+    refusal::Refusal,
+    relay::{Broken, RequestBody, Sink, relieved},
+    settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
+    wire::{Framing, WireSink, WireSource, receive},
+};
+
+/// The client's side of the exchanges of a connection.
+struct Front<'a> {
+    connection: &'a Rc<Connection>,
+    stream: &'a mut Stream,
+    input: Input,
+    /// What is left of the body of the present request.
+    body: BodyDecoder,
+    /// Of what the client does.
+    deadline: Deadline,
+    /// Of what the origin does.
+    origin_deadline: Deadline,
+    /// Kept for its memory.
+    answers: ResponseParser,
+}
+
+/// Why no further request comes.
+pub(crate) enum End {
+    /// There is nobody to tell.
+    Quiet(&'static str),
+    /// The client is told.
+    Refused(Refusal),
+    /// The client speaks HTTP/2, and this is what it has sent.
+    Http2(Vec<u8>),
+}
+
+/// One request after the other, until there is none any more.
+pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End {
+    let mut parser = RequestParser::new();
+    let mut front = Front {
+        connection,
+        stream,
+        input: Input::default(),
+        body: BodyDecoder::new(BodyLength::default()),
+        deadline: weir_engine::deadline(),
+        origin_deadline: weir_engine::deadline(),
+        answers: ResponseParser::new(),
+    };
+    let mut may_be_http2 = true;
+    loop {
+        let mut head = match next_head(&mut front, &mut parser, may_be_http2).await {
+            Ok(head) => head,
+            Err(End::Refused(refusal)) => {
+                connection.report(refusal.reason, refusal.text);
+                let answer = refusal.answer(connection.service.chance());
+                front.stream.output.with(|into| write(&answer, false, true, into));
+                return End::Refused(refusal);
+            }
+            Err(end) => return end,
+        };
+        may_be_http2 = false;
+        front.body = BodyDecoder::new(head.body());
+        connection.begins();
+        let after = exchange::run(&mut front, &mut head).await;
+        connection.ends();
+        let after = match after {
+            After::Another => after_body(&mut front).await,
+            after => after,
+        };
+        match after {
+            After::Another => parser.reuse(head),
+            After::Close(reason) | After::Broken(reason) => return End::Quiet(connection.ending().unwrap_or(reason)),
+        }
+        // Who sends requests and does not read the answers is not read from.
+        if relieved(&front.stream.output, &front.deadline).await.is_err() {
+            return End::Quiet(connection.ending().unwrap_or("client_stalled"));
+        }
+    }
+}
+
+/// The next request's head, within its deadline: the time between requests has one, and so has the head from its first byte
+/// on, whatever comes of it meanwhile.
+async fn next_head(front: &mut Front<'_>, parser: &mut RequestParser, may_be_http2: bool) -> Result<RequestHead, End> {
+    let Front { connection, stream, input, deadline, .. } = front;
+    let limits = HeadLimits::default();
+    let listener = connection.service.listener();
+    let mut begun: Option<Time> = None;
+    loop {
+        let preface = if may_be_http2 { Preface::of(input.bytes()) } else { Preface::No };
+        match preface {
+            Preface::Whole => {
+                return Err(End::Http2(input.take()));
+            }
+            Preface::Begun => {}
+            Preface::No => match parser.parse(input.bytes(), &limits) {
+                Ok(Some(used)) => {
+                    input.spend(used);
+                    return Ok(parser.take());
+                }
+                Ok(None) => {}
+                Err(error) => return Err(End::Refused(Refusal::malformed(error))),
+            },
+        }
+        let is_between = input.bytes().is_empty();
+        if is_between {
+            deadline.set(turn::now().saturating_add(connection.service.keep_alive_timeout()));
+        } else if begun.is_none() {
+            begun = Some(turn::now());
+            deadline.set(turn::now().saturating_add(listener.head_timeout));
+        }
+        input.keep();
+        let received = poll_fn(|context| {
+            if let Some(reason) = connection.poll_ending(context, is_between, deadline) {
+                return Poll::Ready(Err(End::Quiet(reason)));
+            }
+            if let Poll::Ready(received) = input.poll_more(&mut stream.reader, context) {
+                return Poll::Ready(Ok(received));
+            }
+            match deadline.poll_expired(context) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(()) if !is_between => Poll::Ready(Err(End::Refused(Refusal::HEAD_TIMEOUT))),
+                Poll::Ready(()) if connection.is_draining() => Poll::Ready(Err(End::Quiet("drained"))),
+                Poll::Ready(()) => Poll::Ready(Err(End::Quiet("idle_timeout"))),
+            }
+        });
+        match received.await? {
+            Ok(0) => return Err(End::Quiet("client_closed")),
+            Ok(count) => connection.service.metrics.read_bytes.add(count as u64),
+            Err(_) => return Err(End::Quiet("client_reset")),
+        }
+    }
+}
+
+/// Reads what is left of a request body that nobody wants any more, if that is little.
+async fn after_body(front: &mut Front<'_>) -> After {
+    let Front { connection, stream, input, deadline, body, .. } = front;
+    let (limits, mut left) = (BodyLimits::default(), DISCARD_BYTES_MAX);
+    if !body.is_done() {
+        deadline.set(turn::now().saturating_add(DISCARD_TIMEOUT));
+    }
+    while !body.is_done() {
+        if input.bytes().is_empty() {
+            match receive(&mut stream.reader, input, deadline).await {
+                Some(Ok(count)) if count > 0 && count as u64 <= left => {
+                    connection.service.metrics.read_bytes.add(count as u64);
+                    left -= count as u64;
+                }
+                Some(Ok(0)) => return After::Close("client_closed"),
+                Some(Err(_)) => return After::Close("client_reset"),
+                Some(Ok(_)) | None => return After::Close("early_answer"),
+            }
+        }
+        match body.decode(input.bytes(), &limits) {
+            Ok(piece) => {
+                let taken = piece.taken;
+                input.spend(taken);
+            }
+            Err(error) => return After::Close(error.reason()),
+        }
+    }
+    match stream.output.is_closed() {
+        true => After::Close("client_reset"),
+        false => After::Another,
+    }
+}
+
+/// Appends a whole answer of the gateway's own.
+fn write(answer: &OwnAnswer, is_head: bool, closes: bool, into: &mut Vec<u8>) {
+    encode::response(&answer.head, into);
+    if let Some(length) = answer.length() {
+        encode::framing(length, into);
+    }
+    if closes {
+        encode::field(b"Connection", b"close", into);
+    }
+    encode::end_of_head(into);
+    into.extend_from_slice(answer.body(is_head));
+}
+
+impl Client for Front<'_> {
+    type Body<'a>
+        = Body<'a>
+    where
+        Self: 'a;
+    type Replies<'a>
+        = WireReplies<'a>
+    where
+        Self: 'a;
+
+    fn connection(&self) -> &Rc<Connection> {
+        self.connection
+    }
+
+    fn poll_ended(connection: &Connection, context: &mut Context<'_>) -> bool {
+        connection.poll_ended(context)
+    }
+
+    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, WireReplies<'a>> {
+        let Front { connection, stream, input, body, deadline, origin_deadline, answers } = self;
+        let idle_timeout = connection.service.http().body_idle_timeout;
+        let Stream { reader, output, .. } = &mut **stream;
+        let source = WireSource { reader, input, decoder: body, deadline, idle_timeout, received: 0, is_ended: false };
+        let sink = WireSink { output, framing: Framing::Plain, deadline: origin_deadline };
+        Sides {
+            body: Body { source, has_next: false },
+            replies: WireReplies { connection, asked, sink },
+            deadline,
+            origin_deadline,
+            parser: answers,
+        }
+    }
+
+    fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After {
+        let closes = closes || self.closes_after(asked);
+        self.stream.output.with(|into| write(answer, asked.is_head, closes, into));
+        if closes { After::Close(reason) } else { After::Another }
+    }
+}
+
+impl Front<'_> {
+    /// An answer without an origin is the last one here: what is left of the request is much, or not known.
+    fn closes_after(&self, asked: &Asked) -> bool {
+        let is_little = matches!(self.body, BodyDecoder::Exact(left) if left <= DISCARD_BYTES_MAX);
+        let is_over = !asked.is_persistent || self.connection.is_draining() || self.stream.output.is_closed();
+        is_over || !is_little || asked.expects_continue
+    }
+}
+
+/// The body of a request, and what the client sends behind it.
+pub(crate) struct Body<'a> {
+    source: WireSource<'a>,
+    /// The next request is there, or the client's direction is over.
+    has_next: bool,
+}
+
+impl crate::relay::Source for Body<'_> {
+    fn is_done(&self) -> bool {
+        self.source.is_done()
+    }
+
+    async fn fill(&mut self) -> Result<(), Broken> {
+        self.source.fill().await
+    }
+
+    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
+        self.source.pass(sink)
+    }
+}
+
+impl RequestBody for Body<'_> {
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let WireSource { reader, input, received, .. } = &mut self.source;
+        if self.has_next || !input.bytes().is_empty() {
+            return Poll::Pending;
+        }
+        // The next request may come already, and an end of the client's direction is no end of its wish.
+        match input.poll_more(reader, context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(count)) => {
+                *received += count as u64;
+                self.has_next = true;
+                Poll::Pending
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(()),
+        }
+    }
+
+    fn received(&self) -> u64 {
+        self.source.received
+    }
+}
+
+/// Answers on their way to the client.
+pub(crate) struct WireReplies<'a> {
+    connection: &'a Connection,
+    asked: &'a Asked,
+    sink: WireSink<'a>,
+}
+
+impl Replies for WireReplies<'_> {
+    fn interim(&mut self, head: &ResponseHead) {
+        if self.asked.version == Version::Http10 {
+            return;
+        }
+        self.sink.output.with(|into| {
+            encode::response(head, into);
+            encode::end_of_head(into);
+        });
+    }
+
+    fn head(&mut self, head: &ResponseHead, length: BodyLength, is_uploaded: bool) -> bool {
+        let asked = self.asked;
+        let framing = Framing::of(length, asked.version.has_chunks(), asked.wants_trailers);
+        let is_framed = matches!(length, BodyLength::Exact(_)) || framing != Framing::Plain;
+        // Who was not told to go on may or may not send the body now: what comes next could be either (RFC 9110 section 10.1.1).
+        let is_certain = is_uploaded || !asked.expects_continue;
+        let keeps = is_framed && is_certain && asked.is_persistent && !self.connection.is_draining();
+        self.sink.framing = framing;
+        self.sink.output.with(|into| {
+            encode::response(head, into);
+            if framing != Framing::Plain {
+                encode::framing(BodyLength::Chunked, into);
+            }
+            match (keeps, asked.version) {
+                (false, _) => encode::field(b"Connection", b"close", into),
+                (true, Version::Http10) => encode::field(b"Connection", b"keep-alive", into),
+                (true, _) => {}
+            }
+            encode::end_of_head(into);
+        });
+        keeps
+    }
+}
+
+impl Sink for WireReplies<'_> {
+    fn data(&mut self, data: &[u8]) {
+        self.sink.data(data);
+    }
+
+    fn end(&mut self, trailers: Option<&Fields>) {
+        self.sink.end(trailers);
+    }
+
+    async fn relieved(&mut self) -> Result<(), Broken> {
+        self.sink.relieved().await
+    }
+}
+
+const _: () = assert!(DISCARD_BYTES_MAX <= limits::WRITE_HIGH_WATER_BYTES);

@@ -1,0 +1,319 @@
+//! A client that speaks HTTP/2: its connection, on which every stream is one exchange.
+//!
+//! Frames, HPACK and flow control are the `h2` crate's, over the poll face of the stream. What floods are is judged before it
+//! sees them ([`weir_http_codec::frames`]).
+
+mod message;
+mod stream;
+
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    io,
+    pin::pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream, server::SendResponse};
+use http::Request;
+use weir_base::time::turn;
+use weir_engine::{Stream, poll_face::PollStream};
+use weir_http_codec::{
+    HeadLimits,
+    frames::{Flood, FrameBudget, PREFACE},
+};
+
+use crate::{
+    connection::Connection,
+    settings::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_SEND_BUFFER_BYTES, HTTP2_STREAM_WINDOW_BYTES, LINGER_TIMEOUT},
+};
+
+/// Streams of one connection that clients have reset and the gateway has not forgotten, and those reset before they were
+/// accepted. The defaults of `h2`, said here because much hangs on them (CVE-2023-44487).
+const RESET_STREAMS_MAX: usize = 50;
+const PENDING_RESET_STREAMS_MAX: usize = 20;
+/// Streams that the gateway itself resets for what the client did wrong, in the life of a connection (CVE-2025-8671).
+const REFUSED_STREAMS_MAX: usize = 500;
+
+const FLOOD: &str = "too many frames of a kind that costs the client nothing";
+
+/// Empty SETTINGS, and GOAWAY with ENHANCE_YOUR_CALM: to who floods before `h2` has read a word.
+const CALM: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0B";
+
+/// How much of HTTP/2's preface is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Preface {
+    /// It is something else.
+    No,
+    /// It may become one.
+    Begun,
+    /// All of it.
+    Whole,
+}
+
+impl Preface {
+    /// At the front of what a client sends first.
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        match bytes.len() {
+            0 => Self::No,
+            _ if bytes.starts_with(PREFACE) => Self::Whole,
+            _ if PREFACE.starts_with(bytes) => Self::Begun,
+            _ => Self::No,
+        }
+    }
+}
+
+type Server = h2::server::Connection<PollStream, Bytes>;
+
+/// Serves a connection of which `received` has been read; why it ended, and what is left of it.
+pub(crate) async fn run(
+    connection: &Rc<Connection>,
+    stream: Stream,
+    received: &[u8],
+) -> (&'static str, Option<Stream>) {
+    let flood = Rc::new(Cell::new(None));
+    let io = {
+        let (flood, connection, mut budget) = (flood.clone(), connection.clone(), FrameBudget::default());
+        let watch = move |bytes: &[u8]| {
+            connection.service.metrics.read_bytes.add(bytes.len() as u64);
+            budget.observe(bytes, turn::now()).map_err(|found| flood.set(Some(found))).is_ok()
+        };
+        PollStream::new(stream, received, watch)
+    };
+    let handle = io.handle();
+    let begun = begin(connection, io, &flood).await;
+    let has_begun = begun.is_ok();
+    let reason = match begun {
+        Ok(mut driver) => {
+            let reason = driver.run().await;
+            driver.closed().await;
+            reason
+        }
+        Err(reason) => reason,
+    };
+    let stream = handle.into_inner();
+    if let (Some(stream), Some(_), false) = (&stream, flood.get(), has_begun) {
+        stream.output.append(CALM);
+    }
+    (reason, stream)
+}
+
+/// Says and hears the preface.
+///
+/// # Errors
+/// Why the connection is over.
+async fn begin<'a>(
+    connection: &'a Rc<Connection>,
+    io: PollStream,
+    flood: &'a Cell<Option<Flood>>,
+) -> Result<Driver<'a>, &'static str> {
+    let service = &connection.service;
+    let mut handshake = pin!(builder(service.http().http2_streams_max).handshake::<_, Bytes>(io));
+    let deadline = weir_engine::deadline();
+    deadline.set(turn::now().saturating_add(service.listener().head_timeout));
+    let begun = poll_fn(|context| {
+        if connection.poll_ended(context) || flood.get().is_some() {
+            return Poll::Ready(None);
+        }
+        match handshake.as_mut().poll(context) {
+            Poll::Ready(begun) => Poll::Ready(Some(begun)),
+            Poll::Pending => deadline.poll_expired(context).map(|()| None),
+        }
+    });
+    match (begun.await, flood.get()) {
+        (None, Some(flood)) => Err(connection.report(flood.reason(), FLOOD)),
+        (Some(Ok(server)), _) => {
+            Ok(Driver { connection, server, flood, open: Rc::default(), is_told: false, deadline })
+        }
+        (Some(Err(error)), _) => Err(reason_of(connection, &error)),
+        (None, None) => Err(connection.ending().unwrap_or("head_timeout")),
+    }
+}
+
+fn builder(streams_max: u32) -> h2::server::Builder {
+    let mut builder = h2::server::Builder::new();
+    builder
+        .initial_window_size(HTTP2_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(streams_max)
+        .max_header_list_size(HeadLimits::default().bytes as u32)
+        .max_send_buffer_size(HTTP2_SEND_BUFFER_BYTES)
+        .max_concurrent_reset_streams(RESET_STREAMS_MAX)
+        .max_pending_accept_reset_streams(PENDING_RESET_STREAMS_MAX)
+        .max_local_error_reset_streams(Some(REFUSED_STREAMS_MAX));
+    builder
+}
+
+/// Moves the frames of one connection.
+struct Driver<'a> {
+    connection: &'a Rc<Connection>,
+    server: Server,
+    flood: &'a Cell<Option<Flood>>,
+    /// Streams that are being answered.
+    open: Rc<Cell<usize>>,
+    /// The client has been told that no further stream is taken.
+    is_told: bool,
+    /// Of a connection without a stream.
+    deadline: weir_engine::Deadline,
+}
+
+impl Driver<'_> {
+    /// Takes one stream after the other, until there is none any more; gives why.
+    async fn run(&mut self) -> &'static str {
+        let mut was_busy = true;
+        let mut reason = "client_closed";
+        loop {
+            let event = poll_fn(|context| {
+                let is_busy = self.open.get() > 0;
+                if was_busy && !is_busy {
+                    self.deadline.set(turn::now().saturating_add(self.idle_timeout()));
+                }
+                was_busy = is_busy;
+                self.poll_event(context)
+            });
+            match event.await {
+                Event::Stream(request, respond) => self.serve(request, respond),
+                Event::Over => return reason,
+                Event::Cut(reason) => return reason,
+                Event::Failed(error) => return reason_of(self.connection, &error),
+                Event::Enough(why) => {
+                    reason = why;
+                    self.is_told = true;
+                    self.server.graceful_shutdown();
+                    self.deadline.set(turn::now().saturating_add(self.idle_timeout()));
+                }
+                Event::Flood(flood) => {
+                    self.server.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    return self.connection.report(flood.reason(), FLOOD);
+                }
+            }
+        }
+    }
+
+    /// How long it may be without a stream: once told, a client has no more to do than to close.
+    fn idle_timeout(&self) -> Duration {
+        if self.is_told { LINGER_TIMEOUT } else { self.connection.service.keep_alive_timeout() }
+    }
+
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+        if self.connection.poll_ended(context) {
+            return Poll::Ready(Event::Cut(self.connection.ending().unwrap_or("killed")));
+        }
+        if let Some(flood) = self.flood.get() {
+            return Poll::Ready(Event::Flood(flood));
+        }
+        if !self.is_told && self.connection.is_draining() {
+            return Poll::Ready(Event::Enough("drained"));
+        }
+        match self.server.poll_accept(context) {
+            Poll::Ready(Some(Ok((request, respond)))) => return Poll::Ready(Event::Stream(request, respond)),
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::Failed(error)),
+            Poll::Ready(None) => return Poll::Ready(Event::Over),
+            Poll::Pending => {}
+        }
+        if self.open.get() > 0 {
+            return Poll::Pending;
+        }
+        match self.deadline.poll_expired(context) {
+            Poll::Ready(()) if self.is_told => Poll::Ready(Event::Over),
+            Poll::Ready(()) => Poll::Ready(Event::Enough("idle_timeout")),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Answers one stream in a task of its own.
+    fn serve(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+        let (connection, open) = (self.connection.clone(), Open::new(&self.open, self.connection));
+        weir_engine::spawn(async move {
+            let _open = open;
+            stream::serve(&connection, request, respond).await;
+        })
+        .detach();
+    }
+
+    /// Sends what is left to be said, within a moment.
+    async fn closed(&mut self) {
+        if self.connection.ending().is_none() {
+            // Whoever does not take it in time has had its chance.
+            let _ = weir_engine::timeout(LINGER_TIMEOUT, poll_fn(|context| self.server.poll_closed(context))).await;
+        }
+    }
+}
+
+/// What comes next on a connection.
+enum Event {
+    Stream(Request<RecvStream>, SendResponse<Bytes>),
+    /// The client closed it, or both sides have said all.
+    Over,
+    /// It ends now.
+    Cut(&'static str),
+    Failed(h2::Error),
+    /// No further stream is taken.
+    Enough(&'static str),
+    Flood(Flood),
+}
+
+/// One stream that is being answered.
+struct Open {
+    count: Rc<Cell<usize>>,
+    connection: Rc<Connection>,
+}
+
+impl Open {
+    fn new(count: &Rc<Cell<usize>>, connection: &Rc<Connection>) -> Self {
+        count.set(count.get() + 1);
+        connection.begins();
+        Self { count: count.clone(), connection: connection.clone() }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.count.set(self.count.get() - 1);
+        self.connection.ends();
+        if self.count.get() == 0 {
+            // Its time without a stream begins.
+            self.connection.wake();
+        }
+    }
+}
+
+/// Why a connection failed, counted if the client broke a rule.
+fn reason_of(connection: &Connection, error: &h2::Error) -> &'static str {
+    if let Some(reason) = connection.ending() {
+        return reason;
+    }
+    if error.is_io() {
+        let is_end = error.get_io().is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
+        return if is_end { "client_closed" } else { "client_reset" };
+    }
+    if error.is_remote() {
+        return "client_closed";
+    }
+    match error.reason() {
+        Some(Reason::ENHANCE_YOUR_CALM) => connection.report("http2_flood", "more streams or frames than are bearable"),
+        Some(Reason::COMPRESSION_ERROR) => connection.report("http2_compression", "malformed header compression"),
+        Some(Reason::FLOW_CONTROL_ERROR) => connection.report("http2_flow_control", "more bytes than were allowed"),
+        Some(Reason::FRAME_SIZE_ERROR) => connection.report("http2_frame_size", "a frame of the wrong size"),
+        _ => connection.report("http2_protocol", "a rule of HTTP/2 was broken"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preface_is_known_however_it_is_cut_and_nothing_else_is_one() {
+        assert_eq!(Preface::of(b""), Preface::No);
+        for end in 1..PREFACE.len() {
+            assert_eq!(Preface::of(&PREFACE[..end]), Preface::Begun);
+        }
+        assert_eq!(Preface::of(&[&PREFACE[..], b"more"].concat()), Preface::Whole);
+        assert_eq!(Preface::of(b"PRI / HTTP/1.1\r\n"), Preface::No);
+        assert_eq!(Preface::of(b"GET"), Preface::No);
+    }
+}

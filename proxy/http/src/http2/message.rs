@@ -1,0 +1,65 @@
+//! Messages of HTTP/2 as the gateway holds them, and back.
+
+use h2::ext::Protocol;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, request::Parts};
+use weir_http_codec::{Fields, HeadLimits, Known, RequestHead, ResponseHead, Version, WireError, is_trailer};
+
+/// The head of a request; `is_whole`: no body follows.
+pub(super) fn request(parts: &Parts, is_whole: bool) -> Result<RequestHead, WireError> {
+    if parts.extensions.get::<Protocol>().is_some() {
+        return Err(WireError::MethodRefused);
+    }
+    let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
+    let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
+    let line = (parts.method.as_str().as_bytes(), target.as_bytes(), authority.as_bytes());
+    RequestHead::from_parts(Version::Http2, line, fields(&parts.headers), is_whole, &HeadLimits::default())
+}
+
+/// Cookies come one by one, so that they compress well; elsewhere they are one field (RFC 9113 section 8.2.3).
+pub(super) fn fields(map: &HeaderMap) -> Fields {
+    let mut fields = Fields::new();
+    for (name, value) in map {
+        if name != http::header::COOKIE {
+            fields.push(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    let mut cookies = map.get_all(http::header::COOKIE).iter();
+    if let Some(first) = cookies.next() {
+        let mut joined = first.as_bytes().to_vec();
+        for cookie in cookies {
+            joined.extend_from_slice(b"; ");
+            joined.extend_from_slice(cookie.as_bytes());
+        }
+        fields.add(Known::Cookie, &joined);
+    }
+    fields
+}
+
+/// The trailers of a request, without those that none may be.
+pub(super) fn trailers(map: &HeaderMap) -> Fields {
+    let mut fields = fields(map);
+    fields.retain(is_trailer);
+    fields
+}
+
+/// The head of a response.
+pub(super) fn response(head: &ResponseHead) -> Response<()> {
+    let mut response = Response::new(());
+    // It is a number from 100 to 599.
+    *response.status_mut() = http::StatusCode::from_u16(head.status()).unwrap_or(http::StatusCode::BAD_GATEWAY);
+    *response.headers_mut() = map(&head.fields);
+    response
+}
+
+/// Fields that were checked when they were read.
+pub(super) fn map(fields: &Fields) -> HeaderMap {
+    let mut map = HeaderMap::with_capacity(fields.len());
+    for field in fields.iter() {
+        let name = HeaderName::from_bytes(field.name);
+        let value = HeaderValue::from_bytes(field.value);
+        if let (Ok(name), Ok(value)) = (name, value) {
+            map.append(name, value);
+        }
+    }
+    map
+}

@@ -1,0 +1,384 @@
+//! One stream of HTTP/2: one exchange.
+
+use std::{
+    cell::RefCell,
+    future::poll_fn,
+    panic::AssertUnwindSafe,
+    rc::Rc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use h2::{Reason, RecvStream, SendStream, server::SendResponse};
+use http::{HeaderMap, Request};
+use weir_base::{error::Culprit, limits, time::turn, violation::Violation};
+use weir_engine::Deadline;
+use weir_http_codec::{BodyLength, Fields, ResponseHead, ResponseParser};
+
+use super::message;
+use crate::{
+    client::{Client, OwnAnswer, Replies, Sides},
+    connection::Connection,
+    exchange::{self, After, Asked},
+    grpc,
+    refusal::Refusal,
+    relay::{Broken, RequestBody, Sink, Source},
+    settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
+};
+
+/// Answers one stream.
+pub(super) async fn serve(connection: &Rc<Connection>, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    let out = RefCell::new(Out::Silent(respond));
+    let exchange = AssertUnwindSafe(exchange(connection, request, &out));
+    let after = futures_util::FutureExt::catch_unwind(exchange).await;
+    match after {
+        Ok(After::Broken(_)) => {
+            // What was sent goes out first: a reset drops what waits in the queue.
+            turn_over().await;
+            out.borrow_mut().reset(Reason::INTERNAL_ERROR);
+        }
+        // What is not over when it is dropped is cancelled.
+        Ok(After::Another | After::Close(_)) => {}
+        Err(_) => {
+            let broken = Violation::rule("internal_invariant", Culprit::Gateway, "the exchange of a stream panicked");
+            connection.service.report(&broken, connection.peer, connection.id());
+            out.borrow_mut().reset(Reason::INTERNAL_ERROR);
+        }
+    }
+}
+
+/// Lets the other tasks that are ready have their turn.
+async fn turn_over() {
+    let mut is_over = false;
+    poll_fn(|context| match std::mem::replace(&mut is_over, true) {
+        true => Poll::Ready(()),
+        false => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+async fn exchange(connection: &Rc<Connection>, request: Request<RecvStream>, out: &RefCell<Out>) -> After {
+    let (parts, body) = request.into_parts();
+    let head = message::request(&parts, body.is_end_stream());
+    drop(parts);
+    match head {
+        Ok(mut head) => {
+            let idle_timeout = connection.service.http().body_idle_timeout;
+            let mut front = Front {
+                connection,
+                out,
+                body: Incoming { body, idle_timeout, current: Bytes::new(), trailers: None, is_over: false },
+                deadline: weir_engine::deadline(),
+                origin_deadline: weir_engine::deadline(),
+                answers: ResponseParser::new(),
+            };
+            let after = exchange::run(&mut front, &mut head).await;
+            if matches!(after, After::Another) {
+                front.discard_body().await;
+            }
+            after
+        }
+        Err(error) => {
+            let refusal = Refusal::malformed(error);
+            connection.report(refusal.reason, refusal.text);
+            let answer = refusal.answer(connection.service.chance());
+            out.borrow_mut().whole(&answer.head, answer.length(), answer.body(false));
+            After::Another
+        }
+    }
+}
+
+/// The client's side of one exchange.
+struct Front<'a> {
+    connection: &'a Rc<Connection>,
+    out: &'a RefCell<Out>,
+    body: Incoming,
+    deadline: Deadline,
+    origin_deadline: Deadline,
+    answers: ResponseParser,
+}
+
+impl Front<'_> {
+    /// Reads what is left of a request body that nobody wants any more, if that is little. Clients that still send when the
+    /// stream is reset may drop the answer they have, whatever the reset says.
+    async fn discard_body(&mut self) {
+        let mut left = DISCARD_BYTES_MAX;
+        self.body.idle_timeout = DISCARD_TIMEOUT;
+        let mut body = Body { incoming: &mut self.body, out: self.out, deadline: &self.deadline };
+        while !body.is_done() && body.fill().await.is_ok() {
+            let count = body.incoming.current.len() as u64;
+            if count > left || body.pass(&mut Nowhere).is_err() {
+                return;
+            }
+            left -= count;
+        }
+    }
+}
+
+/// Takes what nobody wants.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn data(&mut self, _: &[u8]) {}
+
+    fn end(&mut self, _: Option<&Fields>) {}
+
+    async fn relieved(&mut self) -> Result<(), Broken> {
+        Ok(())
+    }
+}
+
+impl Client for Front<'_> {
+    type Body<'a>
+        = Body<'a>
+    where
+        Self: 'a;
+    type Replies<'a>
+        = StreamReplies<'a>
+    where
+        Self: 'a;
+
+    fn connection(&self) -> &Rc<Connection> {
+        self.connection
+    }
+
+    fn poll_ended(connection: &Connection, _: &mut Context<'_>) -> bool {
+        // A stream is woken by the end of its connection anyway.
+        connection.ending().is_some()
+    }
+
+    fn sides<'a>(&'a mut self, _: &'a Asked) -> Sides<'a, Body<'a>, StreamReplies<'a>> {
+        let Front { out, body, deadline, origin_deadline, answers, .. } = self;
+        Sides {
+            body: Body { incoming: body, out, deadline },
+            replies: StreamReplies { out, deadline: origin_deadline },
+            deadline,
+            origin_deadline,
+            parser: answers,
+        }
+    }
+
+    fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, _: bool, _: &'static str) -> After {
+        let mut out = self.out.borrow_mut();
+        match asked.is_grpc {
+            true => out.whole(&grpc::trailers_only(answer), None, b""),
+            false => out.whole(&answer.head, answer.length(), answer.body(asked.is_head)),
+        }
+        After::Another
+    }
+}
+
+/// The answer's way to the client.
+enum Out {
+    /// Nothing of the final answer was sent.
+    Silent(SendResponse<Bytes>),
+    /// Its head was.
+    Begun(SendStream<Bytes>),
+    /// All of it was, or waits for the client's window.
+    Over,
+}
+
+impl Out {
+    /// The final head. What cannot be sent any more is not: the client is gone then, which is seen elsewhere.
+    fn head(&mut self, head: &ResponseHead, length: Option<BodyLength>, is_whole: bool) {
+        let Self::Silent(respond) = self else { return };
+        let mut response = message::response(head);
+        if let Some(BodyLength::Exact(length)) = length {
+            response.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
+        }
+        *self = match respond.send_response(response, is_whole) {
+            Ok(stream) if !is_whole => Self::Begun(stream),
+            _ => Self::Over,
+        };
+    }
+
+    fn whole(&mut self, head: &ResponseHead, length: Option<BodyLength>, body: &[u8]) {
+        self.head(head, length, body.is_empty());
+        if !body.is_empty() {
+            self.data(body, true);
+        }
+    }
+
+    fn data(&mut self, data: &[u8], is_last: bool) {
+        let Self::Begun(stream) = self else { return };
+        // An error says that the stream is over; see `head`.
+        let _ = stream.send_data(Bytes::copy_from_slice(data), is_last);
+        if is_last {
+            *self = Self::Over;
+        }
+    }
+
+    fn trailers(&mut self, trailers: HeaderMap) {
+        let Self::Begun(stream) = self else { return };
+        let _ = stream.send_trailers(trailers);
+        *self = Self::Over;
+    }
+
+    fn reset(&mut self, reason: Reason) {
+        match self {
+            Self::Silent(respond) => respond.send_reset(reason),
+            Self::Begun(stream) => stream.send_reset(reason),
+            Self::Over => {}
+        }
+    }
+
+    /// Ready once the client has reset the stream, or is gone.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Silent(respond) => respond.poll_reset(context).map(drop),
+            Self::Begun(stream) => stream.poll_reset(context).map(drop),
+            Self::Over => Poll::Pending,
+        }
+    }
+
+    /// Ready when the client takes more: true, or false if it takes nothing any more.
+    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let Self::Begun(stream) = self else { return Poll::Ready(true) };
+        stream.reserve_capacity(1);
+        while stream.capacity() == 0 {
+            match ready!(stream.poll_capacity(context)) {
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return Poll::Ready(false),
+            }
+        }
+        Poll::Ready(true)
+    }
+}
+
+/// A request body, as far as it has come.
+struct Incoming {
+    body: RecvStream,
+    /// How long it may pause.
+    idle_timeout: Duration,
+    current: Bytes,
+    trailers: Option<Fields>,
+    /// It is over, but for `current`.
+    is_over: bool,
+}
+
+/// The body of a request.
+struct Body<'a> {
+    incoming: &'a mut Incoming,
+    out: &'a RefCell<Out>,
+    deadline: &'a Deadline,
+}
+
+impl Source for Body<'_> {
+    fn is_done(&self) -> bool {
+        let Incoming { body, current, is_over, .. } = &*self.incoming;
+        current.is_empty() && (*is_over || body.is_end_stream())
+    }
+
+    async fn fill(&mut self) -> Result<(), Broken> {
+        let Incoming { body, idle_timeout, current, trailers, is_over } = &mut *self.incoming;
+        if !current.is_empty() {
+            return Ok(());
+        }
+        self.deadline.set(turn::now().saturating_add(*idle_timeout));
+        poll_fn(|context| {
+            loop {
+                let polled = match body.is_end_stream() {
+                    true => Poll::Ready(None),
+                    false => body.poll_data(context),
+                };
+                match polled {
+                    Poll::Ready(Some(Ok(data))) => *current = data,
+                    Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(Broken::Cancelled)),
+                    Poll::Ready(None) => match body.poll_trailers(context) {
+                        Poll::Ready(Ok(map)) => {
+                            *trailers = map.as_ref().map(message::trailers);
+                            *is_over = true;
+                        }
+                        Poll::Ready(Err(_)) => return Poll::Ready(Err(Broken::Cancelled)),
+                        Poll::Pending => return self.deadline.poll_expired(context).map(|()| Err(Broken::Idle)),
+                    },
+                    Poll::Pending => return self.deadline.poll_expired(context).map(|()| Err(Broken::Idle)),
+                }
+                if !current.is_empty() || *is_over {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+        })
+        .await
+    }
+
+    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
+        let Incoming { body, current, trailers, is_over, .. } = &mut *self.incoming;
+        let data = std::mem::take(current);
+        // A stream that is gone needs no window.
+        let _ = body.flow_control().release_capacity(data.len());
+        *is_over |= body.is_end_stream();
+        match (&*is_over, &*trailers) {
+            (false, _) => sink.data(&data),
+            (true, None) => sink.last(&data),
+            (true, trailers) => {
+                sink.data(&data);
+                sink.end(trailers.as_ref());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RequestBody for Body<'_> {
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.out.borrow_mut().poll_gone(context)
+    }
+
+    fn received(&self) -> u64 {
+        // Bytes are counted where they come from the connection.
+        0
+    }
+}
+
+/// Answers on their way to the client.
+struct StreamReplies<'a> {
+    out: &'a RefCell<Out>,
+    deadline: &'a Deadline,
+}
+
+impl Replies for StreamReplies<'_> {
+    fn interim(&mut self, head: &ResponseHead) {
+        if let Out::Silent(respond) = &mut *self.out.borrow_mut() {
+            // See `Out::head`.
+            let _ = respond.send_informational(message::response(head));
+        }
+    }
+
+    fn head(&mut self, head: &ResponseHead, length: BodyLength, _: bool) -> bool {
+        self.out.borrow_mut().head(head, None, length == BodyLength::Exact(0));
+        true
+    }
+}
+
+impl Sink for StreamReplies<'_> {
+    fn data(&mut self, data: &[u8]) {
+        if !data.is_empty() {
+            self.out.borrow_mut().data(data, false);
+        }
+    }
+
+    fn last(&mut self, data: &[u8]) {
+        self.out.borrow_mut().data(data, true);
+    }
+
+    fn end(&mut self, trailers: Option<&Fields>) {
+        match trailers {
+            Some(trailers) => self.out.borrow_mut().trailers(message::map(trailers)),
+            None => self.out.borrow_mut().data(b"", true),
+        }
+    }
+
+    async fn relieved(&mut self) -> Result<(), Broken> {
+        self.deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
+        let has_room = poll_fn(|context| match self.out.borrow_mut().poll_room(context) {
+            Poll::Ready(has_room) => Poll::Ready(has_room),
+            Poll::Pending => self.deadline.poll_expired(context).map(|()| false),
+        });
+        if has_room.await { Ok(()) } else { Err(Broken::Untaken) }
+    }
+}
