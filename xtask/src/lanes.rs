@@ -79,14 +79,14 @@ const LANES: &[Lane] = &[
     Lane {
         name: "http:io_uring",
         about: "HTTP against scripted and real origins, io_uring driver",
-        needs: &[Part::Servers],
+        needs: &[Part::Servers, Part::Peers, Part::Http2],
         body: |workspace| end_to_end(workspace, "http", "io_uring"),
         beside: false,
     },
     Lane {
         name: "http:polling",
         about: "HTTP against scripted and real origins, polling driver",
-        needs: &[Part::Servers],
+        needs: &[Part::Servers, Part::Peers, Part::Http2],
         body: |workspace| end_to_end(workspace, "http", "polling"),
         beside: false,
     },

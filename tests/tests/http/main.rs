@@ -2,6 +2,7 @@
 //! `WEIR_TEST_DRIVER` names.
 #![forbid(unsafe_code)]
 
+mod conformance;
 mod http2;
 mod messages;
 mod origins;

