@@ -7,12 +7,15 @@ use weir_http::{
     routes::Routes,
     settings::{self as http, ForwardedFields, HttpListenerSettings},
 };
+use weir_base::ByteSize;
+use weir_policy::http::{ForwardedFor, HOPS_MAX};
 use weir_upstream::Balance;
 use weir_upstream::settings::{self as upstreams, ExclusiveSettings};
 
 use crate::checks::error_at;
 use crate::document::At;
 use crate::numbers::Period;
+use crate::policy::{ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written};
 use crate::reader::Reader;
 use crate::section::section;
 use crate::snapshot::HttpUpstreamSettings;
@@ -37,6 +40,23 @@ section! {
         /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
         /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
         default forwarded: ForwardedFields = ForwardedFields::Replace;
+        /// Trusted proxies in front that append to X-Forwarded-For: the entry that the first of them wrote is the client, for
+        /// `ip_filter` and `rate_limit`. 0: the client is the other end of the connection.
+        default trusted_hops: u32 = 0 => 0..=HOPS_MAX as u32;
+        /// Bytes of a request body; a longer one is answered 413. 0 or absent: any length.
+        optional request_body_bytes_max: ByteSize => ByteSize::new(0)..=ByteSize::mib(1 << 20);
+        /// Where requests may come from.
+        optional_table ip_filter: IpFilterSection;
+        /// Which pages of other origins may read answers.
+        optional_table cors: CorsSection;
+        /// Users with passwords.
+        optional_table basic_auth: BasicAuthSection;
+        /// Keys of programs.
+        optional_table api_key: ApiKeySection;
+        /// JSON Web Tokens.
+        optional_table jwt: JwtSection;
+        /// How often clients may ask; all limits count.
+        tables rate_limit: RateLimitSection;
     }
 }
 
@@ -62,6 +82,21 @@ section! {
     }
 }
 
+impl ListenerHttpSection {
+    /// The policies that stand here.
+    pub(crate) fn policies(&self) -> Written<'_> {
+        Written {
+            ip_filter: self.ip_filter.as_ref(),
+            cors: self.cors.as_ref(),
+            basic_auth: self.basic_auth.as_ref(),
+            api_key: self.api_key.as_ref(),
+            jwt: self.jwt.as_ref(),
+            rate_limit: &self.rate_limit,
+            request_body_bytes_max: self.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
+        }
+    }
+}
+
 /// Settings of a listener.
 pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes) -> HttpListenerSettings {
     HttpListenerSettings {
@@ -70,6 +105,8 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes) -> HttpLis
         response_timeout: section.response_timeout.value.0,
         body_idle_timeout: section.body_idle_timeout.value.0,
         forwarded: section.forwarded.value,
+        // The range of the key is that of the type.
+        forwarded_for: ForwardedFor::new(section.trusted_hops.value as u8).unwrap_or_default(),
     }
 }
 

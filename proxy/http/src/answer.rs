@@ -73,6 +73,7 @@ impl Answer<'_> {
             deadline: self.deadline,
             idle_timeout: self.settings.body_idle_timeout,
             received: 0,
+            room: u64::MAX,
         };
         let passed = flow.run().await;
         self.received += flow.received;
@@ -128,6 +129,9 @@ impl Answer<'_> {
     fn pass_head(&mut self, head: &mut ResponseHead, length: BodyLength) -> Passed {
         self.is_begun = true;
         strip_hop_by_hop(&mut head.fields);
+        if let Some(answer) = self.asked.answer_fields.get() {
+            answer.apply(self.routed.action.policies.as_deref(), &mut head.fields);
+        }
         let changes = &self.routed.action.response_fields;
         if !changes.is_empty() {
             routes::change(&mut head.fields, changes, &self.connection.known(self.routed, None, self.asked));

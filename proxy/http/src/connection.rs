@@ -143,7 +143,7 @@ async fn run(connection: &Connection, stream: &mut Stream) -> &'static str {
             Err(End::Refused(refusal)) => {
                 connection.report(refusal);
                 let chance = connection.service.chance();
-                front.stream.output.with(|into| refusal.write(false, true, chance, into));
+                front.stream.output.with(|into| refusal.write(None, false, true, chance, into));
                 return refusal.reason;
             }
         };

@@ -1,6 +1,12 @@
 //! One request and its answer.
 
-use std::{cell::Cell, future::poll_fn, pin::pin, task::Poll, time::Duration};
+use std::{
+    cell::{Cell, OnceCell},
+    future::poll_fn,
+    pin::pin,
+    task::Poll,
+    time::Duration,
+};
 
 use weir_base::{
     limits,
@@ -14,6 +20,7 @@ use crate::{
     answer::Answer,
     connection::{Connection, Front},
     metrics::Timing,
+    policies::AnswerFields,
     refusal::Refusal,
     relay::{Broken, Flow, framing_of, receive},
     routes::DirectResponse,
@@ -40,6 +47,8 @@ pub(crate) struct Asked {
     pub(crate) expects_continue: bool,
     pub(crate) wants_trailers: bool,
     pub(crate) body: BodyLength,
+    /// What policies put into its answer. Empty without policies.
+    pub(crate) answer_fields: OnceCell<Box<AnswerFields>>,
 }
 
 impl Asked {
@@ -57,6 +66,7 @@ impl Asked {
             expects_continue: head.expects_continue(),
             wants_trailers: head.fields.all(Known::Te).any(wants_trailers),
             body: head.body(),
+            answer_fields: OnceCell::new(),
         }
     }
 }
@@ -118,9 +128,10 @@ pub(crate) async fn run(front: &mut Front<'_>, head: &mut RequestHead) -> After 
         return refuse(front, &asked, Refusal::GRPC_NEEDS_HTTP2).await;
     }
     let (settings, routing) = (service.http(), service.routing());
-    let routed = match route(front.connection, &routing, head, &asked, settings.forwarded) {
+    let routed = match route(front.connection, &routing, head, &asked, settings.forwarded).await {
         Ok(routed) => routed,
         Err(Local::Refused(refusal)) => return refuse(front, &asked, refusal).await,
+        Err(Local::Slow(_)) => return refuse(front, &asked, Refusal::POLICY_FAILED).await,
         Err(Local::Direct(response, fields)) => return answer_directly(front, &asked, &response, &fields).await,
     };
     loop {
@@ -222,7 +233,8 @@ fn is_grpc(content_type: &[u8]) -> bool {
 async fn refuse(front: &mut Front<'_>, asked: &Asked, refusal: Refusal) -> After {
     let closes = refusal.closes || front.closes_after(asked);
     let chance = front.connection.service.chance();
-    front.stream.output.with(|into| refusal.write(asked.is_head, closes, chance, into));
+    let fields = asked.answer_fields.get().map(|answer| answer.own());
+    front.stream.output.with(|into| refusal.write(fields, asked.is_head, closes, chance, into));
     front.connection.answered(asked, refusal.status, None, "", refusal.reason);
     match closes {
         true => After::Close(refusal.reason),
@@ -363,6 +375,7 @@ impl Attempt<'_> {
                 deadline,
                 idle_timeout: self.settings.body_idle_timeout,
                 received: 0,
+                room: self.routed.action.policies.as_ref().and_then(|it| it.body_bytes_max).unwrap_or(u64::MAX),
             };
             let ended = {
                 let mut upload = pin!(flow.run());
@@ -412,6 +425,7 @@ impl Failure {
         match broken {
             Broken::Malformed(error) => Self::Client(Refusal::malformed(error)),
             Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),
+            Broken::TooLong => Self::Client(Refusal::BODY_TOO_LONG.closing()),
             Broken::Cut => Self::Client(Refusal::BODY_CUT),
             Broken::Untaken => Self::ClientGone,
         }
@@ -419,7 +433,7 @@ impl Failure {
 
     pub(crate) fn of_origin(broken: Broken) -> Self {
         match broken {
-            Broken::Malformed(_) => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
+            Broken::Malformed(_) | Broken::TooLong => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
             Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
             Broken::Cut => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
             Broken::Untaken => Self::ClientGone,

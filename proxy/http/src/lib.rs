@@ -12,6 +12,7 @@
 //! | `exchange` / `answer` | one request; what comes back |
 //! | `routing` | from a request to its route |
 //! | `facts` / `routes` | what a request tells the routes / what they do with it |
+//! | `policies` | what is asked of a request before it goes anywhere |
 //! | `forward` | what the gateway changes in a head |
 //! | `relay` | bodies, both ways at once |
 //! | `refusal` | every way to say no, in HTTP's words |
@@ -27,6 +28,7 @@ mod facts;
 mod forward;
 mod input;
 mod metrics;
+pub mod policies;
 mod probe;
 mod refusal;
 mod relay;

@@ -1,6 +1,6 @@
 //! Every way to say no, in HTTP's words.
 
-use weir_http_codec::{WireError, encode};
+use weir_http_codec::{Fields, Known, WireError, encode};
 use weir_upstream::Refusal as LaneRefusal;
 
 /// An answer of the gateway's own.
@@ -25,7 +25,7 @@ impl Refusal {
         Self { status, reason, text, closes: false }
     }
 
-    const fn closing(self) -> Self {
+    pub(crate) const fn closing(self) -> Self {
         Self { closes: true, ..self }
     }
 
@@ -39,6 +39,10 @@ impl Refusal {
     pub(crate) const NO_ROUTE: Self = Self::new(404, "no_route", "no route for this request");
     /// As many exchanges are under way as may be.
     pub(crate) const IN_FLIGHT: Self = Self::new(503, "in_flight", "the gateway is at its limit of requests");
+    /// The body is longer than its route takes.
+    pub(crate) const BODY_TOO_LONG: Self = Self::new(413, "body_too_long", "the request body is too long");
+    /// A check of credentials broke down.
+    pub(crate) const POLICY_FAILED: Self = Self::new(503, "policy_failed", "the credentials cannot be checked now");
     /// The head took longer than its deadline.
     pub(crate) const HEAD_TIMEOUT: Self =
         Self::new(408, "head_timeout", "the request took too long to arrive").closing();
@@ -60,6 +64,18 @@ impl Refusal {
         Self::new(error.status(), error.reason(), error.text()).closing()
     }
 
+    /// Of a policy; its fields go into the answer apart.
+    pub(crate) fn of_policy(refusal: &weir_policy::http::Refusal) -> Self {
+        let text = match refusal.status {
+            401 => "credentials are needed",
+            403 => "not allowed",
+            413 => Self::BODY_TOO_LONG.text,
+            503 if refusal.reason == "basic_busy" => "too many logins at once",
+            _ => "too many requests",
+        };
+        Self::new(refusal.status, refusal.reason, text)
+    }
+
     /// No lane could be had.
     pub(crate) const fn no_lane(refusal: LaneRefusal) -> Self {
         match refusal {
@@ -70,11 +86,14 @@ impl Refusal {
         }
     }
 
-    /// Appends the whole answer, in HTTP/1.1.
-    pub(crate) fn write(&self, is_head: bool, closes: bool, chance: u64, into: &mut Vec<u8>) {
+    /// Appends the whole answer, in HTTP/1.1; `fields` stand in its head besides its own.
+    pub(crate) fn write(&self, fields: Option<&Fields>, is_head: bool, closes: bool, chance: u64, into: &mut Vec<u8>) {
         encode::status_line(self.status, b"", into);
         encode::field(b"Content-Type", b"text/plain; charset=utf-8", into);
-        if self.status == 503 {
+        if let Some(fields) = fields {
+            fields.write(into);
+        }
+        if self.status == 503 && !fields.is_some_and(|fields| fields.has(Known::RetryAfter)) {
             let seconds = RETRY_AFTER + chance % 5;
             encode::field(b"Retry-After", itoa::Buffer::new().format(seconds).as_bytes(), into);
         }

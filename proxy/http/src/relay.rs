@@ -34,6 +34,8 @@ pub(crate) enum Broken {
     Cut,
     /// Who sends it paused for too long.
     Idle,
+    /// It is longer than it may be.
+    TooLong,
     /// Who takes it is gone, or takes nothing for too long.
     Untaken,
 }
@@ -50,6 +52,8 @@ pub(crate) struct Flow<'a> {
     pub(crate) idle_timeout: Duration,
     /// Bytes that were received for it.
     pub(crate) received: u64,
+    /// Bytes of it that may still come.
+    pub(crate) room: u64,
 }
 
 impl Flow<'_> {
@@ -72,6 +76,7 @@ impl Flow<'_> {
         let limits = BodyLimits::default();
         while !self.input.bytes().is_empty() && !self.decoder.is_done() {
             let piece = self.decoder.decode(self.input.bytes(), &limits).map_err(Broken::Malformed)?;
+            self.room = self.room.checked_sub(piece.data.len() as u64).ok_or(Broken::TooLong)?;
             self.output.with(|into| match self.framing {
                 Framing::Plain => into.extend_from_slice(piece.data),
                 Framing::Chunked { .. } => encode::chunk(piece.data, into),

@@ -17,9 +17,12 @@ use weir_telemetry::{
     log::{AccessRecord, DefensiveClose, LogEvent, Peer},
     sample::{OncePerSecond, Share, Verdict},
 };
+use weir_policy::http::{SeenCredentials, TokenCache};
 use weir_upstream::ExclusiveUpstream;
 
-use crate::{connection::Connection, metrics::ListenerMetrics, routes::Routes, settings::HttpListenerSettings};
+use crate::{
+    connection::Connection, metrics::ListenerMetrics, policies, routes::Routes, settings::HttpListenerSettings,
+};
 
 /// Where requests of a listener go, on one worker.
 pub(crate) struct Routing {
@@ -37,6 +40,10 @@ pub struct Service {
     listener: RefCell<Rc<ListenerSettings>>,
     http: RefCell<Rc<HttpListenerSettings>>,
     routing: RefCell<Rc<Routing>>,
+    /// Passwords that were checked lately, of all policies: their digests have keys of their own.
+    pub(crate) seen: RefCell<SeenCredentials>,
+    /// Tokens likewise.
+    pub(crate) tokens: RefCell<TokenCache>,
     connections: RefCell<Slab<Weak<Connection>>>,
     drain: Cell<Drain>,
     sampler: RefCell<OncePerSecond>,
@@ -58,7 +65,9 @@ impl Service {
             name: listener.name.clone(),
             access: RefCell::new(Share::new(listener.access_log_sample, rng.fork())),
             listener: RefCell::new(Rc::new(listener)),
-            routing: RefCell::new(routing(&http, upstreams)),
+            routing: RefCell::new(Rc::new(Routing { routes: (*http.routes).clone(), upstreams })),
+            seen: RefCell::default(),
+            tokens: RefCell::default(),
             http: RefCell::new(Rc::new(http)),
             connections: RefCell::default(),
             drain: Cell::new(Drain::Off),
@@ -77,7 +86,9 @@ impl Service {
     ) {
         *self.access.borrow_mut() = Share::new(listener.access_log_sample, self.rng.borrow_mut().fork());
         *self.listener.borrow_mut() = Rc::new(listener);
-        *self.routing.borrow_mut() = routing(&http, upstreams);
+        let mut routes = (*http.routes).clone();
+        policies::keep_limits(&self.routing.borrow().routes, &mut routes);
+        *self.routing.borrow_mut() = Rc::new(Routing { routes, upstreams });
         *self.http.borrow_mut() = Rc::new(http);
     }
 
@@ -172,10 +183,6 @@ impl Service {
             }));
         }
     }
-}
-
-fn routing(http: &HttpListenerSettings, upstreams: Vec<Rc<ExclusiveUpstream>>) -> Rc<Routing> {
-    Rc::new(Routing { routes: (*http.routes).clone(), upstreams })
 }
 
 /// A place in the list of a service's connections.

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use weir_policy::http::ForwardedFor;
+
 use crate::routes::Routes;
 
 /// How long a client connection may stay without a request. Default 75 s, as nginx's `keepalive_timeout`: above the 60 s after
@@ -66,6 +68,8 @@ pub struct HttpListenerSettings {
     pub body_idle_timeout: Duration,
     /// X-Forwarded-For, -Proto and -Host.
     pub forwarded: ForwardedFields,
+    /// Who the client of a request is, behind trusted proxies.
+    pub forwarded_for: ForwardedFor,
 }
 
 impl HttpListenerSettings {
@@ -77,6 +81,7 @@ impl HttpListenerSettings {
             response_timeout: RESPONSE_TIMEOUT,
             body_idle_timeout: BODY_IDLE_TIMEOUT,
             forwarded: ForwardedFields::default(),
+            forwarded_for: ForwardedFor::default(),
         }
     }
 }
