@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_http::{
     HttpProbe,
     routes::Routes,
-    settings::{self as http, ForwardedFields, HttpListenerSettings},
+    settings::{self as http, ForwardedFields, HttpListenerSettings, TraceContext},
 };
 use weir_base::ByteSize;
 use weir_policy::http::{ForwardedFor, HOPS_MAX};
@@ -43,6 +43,12 @@ section! {
         /// Trusted proxies in front that append to X-Forwarded-For: the entry that the first of them wrote is the client, for
         /// `ip_filter` and `rate_limit`. 0: the client is the other end of the connection.
         default trusted_hops: u32 = 0 => 0..=HOPS_MAX as u32;
+        /// Give requests an X-Request-Id: the one of a proxy in front if `forwarded` is `append` and it is a sensible one, else a
+        /// new UUID. It is in the access log too.
+        default request_id: bool = false;
+        /// What becomes of the trace context of W3C (`traceparent`): `pass` it as it came, make a `child` of it, so that the
+        /// gateway is a step of the trace, or also `start` one for requests without.
+        default trace_context: TraceContext = TraceContext::Pass;
         /// Bytes of a request body; a longer one is answered 413. 0 or absent: any length.
         optional request_body_bytes_max: ByteSize => ByteSize::new(0)..=ByteSize::mib(1 << 20);
         /// Where requests may come from.
@@ -106,6 +112,8 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes) -> HttpLis
         body_idle_timeout: section.body_idle_timeout.value.0,
         forwarded: section.forwarded.value,
         // The range of the key is that of the type.
+        request_id: section.request_id.value,
+        trace_context: section.trace_context.value,
         forwarded_for: ForwardedFor::new(section.trusted_hops.value as u8).unwrap_or_default(),
     }
 }
@@ -148,6 +156,11 @@ pub(crate) fn upstream(
 impl Choice for Balance {
     const WORDS: &'static [(&'static str, Self)] =
         &[("round_robin", Self::RoundRobin), ("least_request", Self::LeastRequest), ("random", Self::Random)];
+}
+
+impl Choice for TraceContext {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("pass", Self::Pass), ("child", Self::Child), ("start", Self::Start)];
 }
 
 impl Choice for ForwardedFields {

@@ -4,6 +4,7 @@ use std::{
     cell::{Cell, OnceCell},
     future::poll_fn,
     pin::pin,
+    rc::Rc,
     task::Poll,
     time::Duration,
 };
@@ -13,10 +14,10 @@ use weir_base::{
     time::{Time, turn},
 };
 use weir_http_codec::{BodyDecoder, BodyLength, BodyLimits, Fields, Known, RequestHead, Version, encode, token};
-use weir_telemetry::log::AccessRecord;
 use weir_upstream::{ExclusiveLane, LossCause};
 
 use crate::{
+    access::{Notes, Outcome, RouteMetrics},
     answer::Answer,
     connection::{Connection, Front},
     metrics::Timing,
@@ -49,6 +50,10 @@ pub(crate) struct Asked {
     pub(crate) body: BodyLength,
     /// What policies put into its answer. Empty without policies.
     pub(crate) answer_fields: OnceCell<Box<AnswerFields>>,
+    /// If it was chosen for the access log.
+    pub(crate) notes: Option<Box<Notes>>,
+    /// Cells of its route, if routes are counted.
+    pub(crate) route: OnceCell<Rc<RouteMetrics>>,
 }
 
 impl Asked {
@@ -67,6 +72,8 @@ impl Asked {
             wants_trailers: head.fields.all(Known::Te).any(wants_trailers),
             body: head.body(),
             answer_fields: OnceCell::new(),
+            notes: None,
+            route: OnceCell::new(),
         }
     }
 }
@@ -117,7 +124,8 @@ pub(crate) enum Failure {
 pub(crate) async fn run(front: &mut Front<'_>, head: &mut RequestHead) -> After {
     let service = &front.connection.service;
     service.metrics.requested(head.method());
-    let asked = Asked::of(head);
+    let mut asked = Asked::of(head);
+    asked.notes = Notes::of_sampled(front.connection, head, &front.stream.output);
     front.body = BodyDecoder::new(asked.body);
     let Some(_permit) = service.core.flight.try_acquire() else {
         service.metrics.shed(Refusal::IN_FLIGHT.reason);
@@ -140,6 +148,9 @@ pub(crate) async fn run(front: &mut Front<'_>, head: &mut RequestHead) -> After 
             Err(refusal) => return refuse(front, &asked, Refusal::no_lane(refusal)).await,
         };
         let host = routed.host.as_deref().unwrap_or(head.authority());
+        if let Some(notes) = &mut asked.notes {
+            notes.note_endpoint(routed.upstream.settings(), &lane);
+        }
         lane.stream().output.with(|into| encode::request(head, host, asked.body, into));
         let mut attempt = Attempt {
             asked: &asked,
@@ -290,21 +301,10 @@ impl Connection {
         let flushed = Time::now();
         let timing = Timing { arrived: asked.arrived, sent, replied: turn::now() };
         self.service.metrics.answered(status, &timing, flushed);
-        if self.service.samples_access() {
-            self.service.log_access(AccessRecord {
-                at: flushed,
-                listener: self.service.name().clone(),
-                peer: self.peer,
-                connection: self.id(),
-                command: asked.method,
-                upstream: sent.map(|_| upstream.into()),
-                duration_nanos: flushed.nanos_since(asked.arrived),
-                upstream_nanos: sent.map_or(0, |sent| timing.replied.nanos_since(sent)),
-                request_bytes: 0,
-                reply_bytes: 0,
-                outcome,
-            });
+        if let Some(route) = asked.route.get() {
+            route.answered(status, flushed.nanos_since(asked.arrived));
         }
+        self.log_request(asked, &timing, flushed, &Outcome { status, upstream, reason: outcome });
     }
 }
 
@@ -366,6 +366,7 @@ impl Attempt<'_> {
             })
             .await
         } else {
+            let room = self.routed.action.policies.as_ref().and_then(|it| it.body_bytes_max).unwrap_or(u64::MAX);
             let mut flow = Flow {
                 reader: &mut stream.reader,
                 input,
@@ -375,7 +376,7 @@ impl Attempt<'_> {
                 deadline,
                 idle_timeout: self.settings.body_idle_timeout,
                 received: 0,
-                room: self.routed.action.policies.as_ref().and_then(|it| it.body_bytes_max).unwrap_or(u64::MAX),
+                room,
             };
             let ended = {
                 let mut upload = pin!(flow.run());
@@ -404,6 +405,9 @@ impl Attempt<'_> {
                 .await
             };
             metrics.read_bytes.add(flow.received);
+            if let Some(notes) = &self.asked.notes {
+                notes.body_bytes.set(room - flow.room);
+            }
             ended
         };
         let (is_begun, received) = (answer.is_begun, answer.received);

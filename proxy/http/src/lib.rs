@@ -17,10 +17,13 @@
 //! | `relay` | bodies, both ways at once |
 //! | `refusal` | every way to say no, in HTTP's words |
 //! | `probe` | whether an origin answers |
+//! | `access` | what the access log and the metrics of routes say of a request |
+//! | `trace` | request id and trace context |
 //! | `metrics` | the cells this room writes |
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod answer;
 mod connection;
 mod exchange;
@@ -36,6 +39,7 @@ pub mod routes;
 mod routing;
 mod service;
 pub mod settings;
+mod trace;
 
 pub use connection::{Arrived, serve};
 pub use probe::HttpProbe;

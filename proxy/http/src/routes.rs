@@ -23,6 +23,8 @@ pub struct Routes {
     pub upstreams: Vec<Arc<str>>,
     /// Names of fields by which origins are told who asks: what clients say under them is taken away, on every route.
     pub identity_fields: Vec<Box<str>>,
+    /// Names of routes, each once; what [`Action::number`] counts in.
+    pub names: Vec<Box<str>>,
 }
 
 /// What happens to a request of a route.
@@ -42,6 +44,8 @@ pub struct Action {
     pub response_timeout: Option<Duration>,
     /// What is asked of its requests. `None`: nothing.
     pub policies: Option<Box<Policies>>,
+    /// Position of the route's name among the names of its listener.
+    pub number: usize,
 }
 
 impl Action {
@@ -49,7 +53,7 @@ impl Action {
     pub fn plain(target: Target) -> Self {
         let (request_fields, response_fields) = (Vec::new(), Vec::new());
         let (path, host, response_timeout, policies) = (None, None, None, None);
-        Self { target, path, host, request_fields, response_fields, response_timeout, policies }
+        Self { target, path, host, request_fields, response_fields, response_timeout, policies, number: 0 }
     }
 }
 

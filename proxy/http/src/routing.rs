@@ -16,6 +16,7 @@ use crate::{
     routes::{self, Action, DirectResponse, Target, Variables},
     service::Routing,
     settings::ForwardedFields,
+    trace,
 };
 
 /// Where a request goes.
@@ -72,6 +73,13 @@ fn choose<'a>(
     let facts = Facts::of(head).map_err(Local::Refused)?;
     let route = routing.routes.table.find(&facts).ok_or(Local::Refused(Refusal::NO_ROUTE))?;
     let action = &route.action;
+    if let Some(metrics) = routing.metrics.get(action.number) {
+        // Set already if it is asked again after a slow check.
+        let _ = asked.route.set(metrics.clone());
+    }
+    if let Some(notes) = &asked.notes {
+        notes.note_route(&route.name);
+    }
     let admitted = match &action.policies {
         Some(policies) => Some(policies.judge(connection, head, asked)?),
         None => None,
@@ -110,6 +118,14 @@ fn choose<'a>(
     }
     let routed = Routed { name: &route.name, action, upstream, host };
     forward::request(head, forwarded, &connection.peer_name, connection.is_tls);
+    let settings = connection.service.http();
+    if settings.request_id {
+        trace::request_id(&mut head.fields, forwarded, || connection.service.chance());
+    }
+    trace::trace(&mut head.fields, settings.trace_context, || connection.service.chance());
+    if let Some(notes) = &asked.notes {
+        notes.note_fields(&head.fields);
+    }
     // After what the client named in Connection has gone: who asks must not go with it.
     if let (Some(policies), Some(admitted)) = (&action.policies, &admitted) {
         policies.tell(admitted, head);

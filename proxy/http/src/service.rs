@@ -21,7 +21,7 @@ use weir_policy::http::{SeenCredentials, TokenCache};
 use weir_upstream::ExclusiveUpstream;
 
 use crate::{
-    connection::Connection, metrics::ListenerMetrics, policies, routes::Routes, settings::HttpListenerSettings,
+    access::RouteMetrics, connection::Connection, metrics::ListenerMetrics, policies, routes::Routes, settings::HttpListenerSettings,
 };
 
 /// Where requests of a listener go, on one worker.
@@ -30,6 +30,8 @@ pub(crate) struct Routing {
     pub(crate) routes: Routes,
     /// In the order of [`Routes::upstreams`].
     pub(crate) upstreams: Vec<Rc<ExclusiveUpstream>>,
+    /// In the order of [`Routes::names`]; empty for a listener without routes of its own.
+    pub(crate) metrics: Vec<Rc<RouteMetrics>>,
 }
 
 /// One listener on one worker.
@@ -59,13 +61,14 @@ impl Service {
         http: HttpListenerSettings,
         upstreams: Vec<Rc<ExclusiveUpstream>>,
     ) -> Rc<Self> {
+        let listener_name = listener.name.clone();
         let mut rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
         Rc::new(Self {
             metrics: ListenerMetrics::new(&core.metrics, &listener.name),
             name: listener.name.clone(),
             access: RefCell::new(Share::new(listener.access_log_sample, rng.fork())),
             listener: RefCell::new(Rc::new(listener)),
-            routing: RefCell::new(Rc::new(Routing { routes: (*http.routes).clone(), upstreams })),
+            routing: RefCell::new(routing(&core, &listener_name, (*http.routes).clone(), upstreams)),
             seen: RefCell::default(),
             tokens: RefCell::default(),
             http: RefCell::new(Rc::new(http)),
@@ -88,7 +91,7 @@ impl Service {
         *self.listener.borrow_mut() = Rc::new(listener);
         let mut routes = (*http.routes).clone();
         policies::keep_limits(&self.routing.borrow().routes, &mut routes);
-        *self.routing.borrow_mut() = Rc::new(Routing { routes, upstreams });
+        *self.routing.borrow_mut() = routing(&self.core, &self.name, routes, upstreams);
         *self.http.borrow_mut() = Rc::new(http);
     }
 
@@ -183,6 +186,11 @@ impl Service {
             }));
         }
     }
+}
+
+fn routing(core: &CoreShare, listener: &str, routes: Routes, upstreams: Vec<Rc<ExclusiveUpstream>>) -> Rc<Routing> {
+    let metrics = RouteMetrics::all(&core.metrics, listener, &routes.names);
+    Rc::new(Routing { routes, upstreams, metrics })
 }
 
 /// A place in the list of a service's connections.

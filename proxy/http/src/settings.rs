@@ -55,6 +55,18 @@ impl ForwardedFields {
     }
 }
 
+/// What becomes of `traceparent` and `tracestate` (W3C Trace Context).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TraceContext {
+    /// They go on as they came.
+    #[default]
+    Pass,
+    /// The gateway is a step of the trace: it has a span of its own. What is no trace is taken away.
+    Child,
+    /// The same, and a request without a trace begins one.
+    Start,
+}
+
 /// An HTTP listener.
 #[derive(Clone, Debug)]
 pub struct HttpListenerSettings {
@@ -70,6 +82,10 @@ pub struct HttpListenerSettings {
     pub forwarded: ForwardedFields,
     /// Who the client of a request is, behind trusted proxies.
     pub forwarded_for: ForwardedFor,
+    /// Requests go on with an X-Request-Id: the one of a trusted proxy in front, else one that is made.
+    pub request_id: bool,
+    /// See [`TraceContext`].
+    pub trace_context: TraceContext,
 }
 
 impl HttpListenerSettings {
@@ -82,6 +98,8 @@ impl HttpListenerSettings {
             body_idle_timeout: BODY_IDLE_TIMEOUT,
             forwarded: ForwardedFields::default(),
             forwarded_for: ForwardedFor::default(),
+            request_id: false,
+            trace_context: TraceContext::default(),
         }
     }
 }

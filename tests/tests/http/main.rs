@@ -2,8 +2,10 @@
 //! `WEIR_TEST_DRIVER` names.
 #![forbid(unsafe_code)]
 
+mod access;
 mod messages;
 mod origins;
+mod policies;
 mod refusals;
 mod routes;
 mod service;

@@ -115,7 +115,14 @@ pub(super) fn of_listener(
     }
     identity_fields.sort_unstable();
     identity_fields.dedup();
-    Routes { table: RouteTable::new(routes), upstreams, identity_fields }
+    let mut names: Vec<Box<str>> = Vec::new();
+    for route in &mut routes {
+        route.action.number = names.iter().position(|name| *name == route.name).unwrap_or_else(|| {
+            names.push(route.name.clone());
+            names.len() - 1
+        });
+    }
+    Routes { table: RouteTable::new(routes), upstreams, identity_fields, names }
 }
 
 fn check_listener(file: &FileSection, wanted: &At<Name>, path: &str, reader: &mut Reader<'_>) {
