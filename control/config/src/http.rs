@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use weir_base::ByteSize;
 use weir_http::{
     HttpProbe,
     routes::Routes,
     settings::{self as http, ForwardedFields, HttpListenerSettings, TraceContext},
 };
-use weir_base::ByteSize;
 use weir_policy::http::{ForwardedFor, HOPS_MAX};
 use weir_upstream::Balance;
 use weir_upstream::settings::{self as upstreams, ExclusiveSettings};
@@ -15,7 +15,9 @@ use weir_upstream::settings::{self as upstreams, ExclusiveSettings};
 use crate::checks::error_at;
 use crate::document::At;
 use crate::numbers::Period;
-use crate::policy::{ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written};
+use crate::policy::{
+    ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written,
+};
 use crate::reader::Reader;
 use crate::section::section;
 use crate::snapshot::HttpUpstreamSettings;

@@ -150,7 +150,7 @@ section! {
         optional issuer: Text;
         /// One of these must be in `aud` of a token. Absent: anything.
         optional audiences: Vec<At<Text>>;
-        /// Algorithms of signatures that are accepted. `HS256` stands alone.
+        /// Algorithms of signatures that are accepted. `HS256` stands alone. Absent: `RS256` and `ES256`.
         optional algorithms: Vec<At<Algorithm>>;
         /// Its keys: a file with a JWKS document (RFC 7517), read again at a reload. One with a secret (`oct`) must not be
         /// readable for others. A relative path starts at this file's directory.

@@ -5,7 +5,9 @@ use weir_route::{host::Labels, text::Operator};
 
 use crate::document::At;
 use crate::numbers::Period;
-use crate::policy::{ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written};
+use crate::policy::{
+    ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written,
+};
 use crate::section::section;
 use crate::texts::{Choice, Name, Text, Word};
 

@@ -15,12 +15,7 @@ use weir_telemetry::{
 
 use weir_upstream::{ExclusiveLane, settings::UpstreamSettings};
 
-use crate::{
-    connection::Connection,
-    exchange::Asked,
-    metrics::Timing,
-    policies::Identity,
-};
+use crate::{connection::Connection, exchange::Asked, metrics::Timing, policies::Identity};
 
 /// Routes that have labels of their own; further ones of a listener are counted as `other`. Default 256: six counters and a
 /// histogram each, about 8 KiB of cells per worker.
@@ -144,8 +139,7 @@ const CLASSES: [&str; 6] = ["broken", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl RouteMetrics {
     fn new(core: &CoreMetrics, listener: &str, route: &str) -> Rc<Self> {
-        let responses =
-            CLASSES.map(|class| core.counter(&catalog::HTTP_ROUTE_RESPONSES, &[listener, route, class]));
+        let responses = CLASSES.map(|class| core.counter(&catalog::HTTP_ROUTE_RESPONSES, &[listener, route, class]));
         let request = core.histogram(&catalog::HTTP_ROUTE_DURATION, &[listener, route]);
         Rc::new(Self { responses, request })
     }

@@ -203,6 +203,9 @@ async fn after(
         }
         Ended::Failed(Failure::Client(refusal)) => {
             lane.ends();
+            if refusal.reason == Refusal::BODY_TOO_LONG.reason {
+                front.connection.service.metrics.denied(refusal.reason);
+            }
             front.connection.report(refusal);
             refusal
         }

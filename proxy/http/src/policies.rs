@@ -133,7 +133,7 @@ impl Policies {
         if let Some(cors) = &self.cors {
             head.fields.all(Known::Origin).for_each(|origin| answer.origin.push(b"Origin", origin));
             if let Some(preflight) = cors.preflight(head) {
-                // An address that is denied learns nothing, not even who may read.
+                // An address that is denied is told so here as for the request that would follow.
                 let refusal = match self.check_address(connection, head) {
                     Ok(_) if preflight.is_allowed => return Err(Local::no_content(preflight.fields)),
                     Ok(_) => {
@@ -315,7 +315,8 @@ impl Connection {
 /// one.
 pub(crate) fn clean(names: &[Box<str>], fields: &mut Fields) {
     let folded = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    let is_same = |name: &str, own: &[u8]| name.len() == own.len() && name.bytes().map(|b| folded(&b)).eq(own.iter().map(folded));
+    let is_same =
+        |name: &str, own: &[u8]| name.len() == own.len() && name.bytes().map(|b| folded(&b)).eq(own.iter().map(folded));
     fields.retain(|field| !names.iter().any(|name| is_same(name, field.name)));
 }
 
@@ -358,8 +359,7 @@ mod tests {
             fields.push(name.as_bytes(), b"root");
         }
         clean(&["x-user".into()], &mut fields);
-        let left: Vec<String> =
-            fields.iter().map(|field| String::from_utf8_lossy(field.name).into_owned()).collect();
+        let left: Vec<String> = fields.iter().map(|field| String::from_utf8_lossy(field.name).into_owned()).collect();
         assert_eq!(left, ["X-Users", "x-other"]);
     }
 }

@@ -13,15 +13,16 @@ use weir_base::{
     violation::Violation,
 };
 use weir_listener::{CoreShare, Drain, settings::ListenerSettings};
+use weir_policy::http::{SeenCredentials, TokenCache};
 use weir_telemetry::{
     log::{AccessRecord, DefensiveClose, LogEvent, Peer},
     sample::{OncePerSecond, Share, Verdict},
 };
-use weir_policy::http::{SeenCredentials, TokenCache};
 use weir_upstream::ExclusiveUpstream;
 
 use crate::{
-    access::RouteMetrics, connection::Connection, metrics::ListenerMetrics, policies, routes::Routes, settings::HttpListenerSettings,
+    access::RouteMetrics, connection::Connection, metrics::ListenerMetrics, policies, routes::Routes,
+    settings::HttpListenerSettings,
 };
 
 /// Where requests of a listener go, on one worker.

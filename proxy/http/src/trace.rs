@@ -153,7 +153,10 @@ mod tests {
     fn a_child_keeps_the_trace_and_has_a_span_of_its_own() {
         let child = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-abcdef0123456789-01\r\n";
         for context in [TraceContext::Child, TraceContext::Start] {
-            assert_eq!(traced(context, &[("traceparent", PARENT), ("tracestate", "a=b")]), format!("tracestate: a=b\r\n{child}"));
+            assert_eq!(
+                traced(context, &[("traceparent", PARENT), ("tracestate", "a=b")]),
+                format!("tracestate: a=b\r\n{child}")
+            );
         }
         let later = format!("cc-{}-what-comes-later", &PARENT[3..]);
         assert_eq!(traced(TraceContext::Child, &[("traceparent", &later)]), child);

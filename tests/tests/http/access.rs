@@ -57,7 +57,8 @@ fn a_line_says_what_was_asked_where_it_went_and_how_it_ended() {
     let fields = format!(
         "X-Request-Id: id-1\r\nUser-Agent: tests/1 \"x\"\u{e9}\r\nX-Forwarded-For: 192.0.2.1\r\ntraceparent: 00-{TRACE}-b7ad6b7169203331-01\r\n"
     );
-    let request = format!("POST /api/x?token=secret HTTP/1.1\r\nHost: a.example:81\r\n{fields}Content-Length: 5\r\n\r\nhello");
+    let request =
+        format!("POST /api/x?token=secret HTTP/1.1\r\nHost: a.example:81\r\n{fields}Content-Length: 5\r\n\r\nhello");
     let answered = ask(&gateway, &request);
     let refused = ask(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 21\r\n\r\n");
     assert_eq!((answered.status, refused.status), (200, 413));
@@ -146,9 +147,8 @@ fn routes_have_metrics_of_their_own() {
         ask(&gateway, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
     }
     let metrics = gateway.metrics();
-    let count = |route, class| {
-        metrics.sum_where("weir_http_route_responses_total", &[("route", route), ("class", class)])
-    };
+    let count =
+        |route, class| metrics.sum_where("weir_http_route_responses_total", &[("route", route), ("class", class)]);
     assert_eq!((count("api", "2xx"), count("gone", "4xx"), count("default", "2xx")), (2.0, 1.0, 1.0));
     assert_eq!(metrics.sum("weir_http_route_responses_total"), 4.0, "what has no route has no label");
     assert_eq!(metrics.sum("weir_http_route_request_duration_seconds_count"), 4.0);

@@ -320,9 +320,10 @@ impl Maker<'_, '_> {
 
     fn provider(&mut self, section: &JwtProviderSection, index: usize) -> Option<Provider> {
         let file = section.jwks_file.as_ref()?;
-        let algorithms = section.algorithms.as_ref().map_or(vec![Algorithm::Rs256, Algorithm::Es256], |list| {
-            list.value.iter().map(|one| one.value).collect()
-        });
+        let algorithms = section
+            .algorithms
+            .as_ref()
+            .map_or(vec![Algorithm::Rs256, Algorithm::Es256], |list| list.value.iter().map(|one| one.value).collect());
         let made = KeySet::from_jwks(file.value.text(), &algorithms);
         let keys = self.told(&file.span, &format!("jwt.provider[{index}].jwks_file"), made)?;
         let audiences = section.audiences.iter().flat_map(|list| &list.value);

@@ -83,7 +83,8 @@ pub(super) fn of_listener(
     };
     for checked in all.iter().filter(is_here) {
         if checked.rules.wants_authorization_twice(rules) {
-            let what = format!("would ask for two kinds of credentials in one Authorization field, with those of \"{name}\"");
+            let what =
+                format!("would ask for two kinds of credentials in one Authorization field, with those of \"{name}\"");
             let help = "turn one off on the route (basic_auth = { enabled = false }), or give it a header of its own";
             error_at(&checked.name, &checked.path, "name", &what, help, reader);
         }
