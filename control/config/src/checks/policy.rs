@@ -320,6 +320,10 @@ impl Maker<'_, '_> {
 
     fn provider(&mut self, section: &JwtProviderSection, index: usize) -> Option<Provider> {
         let file = section.jwks_file.as_ref()?;
+        // Without them what is in the file says nothing.
+        if self.reader.problems.is_known_wrong(&format!("{}.jwt.provider[{index}].algorithms", self.path)) {
+            return None;
+        }
         let algorithms = section
             .algorithms
             .as_ref()
