@@ -1,6 +1,9 @@
 //! Work that takes milliseconds, on a thread that serves no connections.
 
-use std::io;
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 /// Runs `work` on a thread of the runtime's pool and waits for it, while the worker serves others.
 ///
@@ -10,11 +13,13 @@ use std::io;
 /// # Errors
 /// The work panicked.
 pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    // The pool does not say when its thread panics: who waits would wait for ever.
     let run = move || {
         leave_core();
-        work()
+        catch_unwind(AssertUnwindSafe(work))
     };
-    compio::runtime::spawn_blocking(run).await.map_err(|_| io::Error::other("the work panicked"))
+    let panicked = || io::Error::other("the work panicked");
+    compio::runtime::spawn_blocking(run).await.map_err(|_| panicked())?.map_err(|_| panicked())
 }
 
 /// Lets the calling thread run wherever the process may. That it may not is no error: it only is slower.
@@ -41,6 +46,7 @@ mod tests {
         let here = std::thread::current().id();
         let there = runtime.block_on(run_blocking(|| std::thread::current().id())).expect("it ran");
         assert_ne!(here, there);
-        assert!(runtime.block_on(run_blocking(|| panic!("on purpose"))).map(|()| ()).is_err());
+        let broken: io::Result<()> = runtime.block_on(run_blocking(|| panic!("on purpose")));
+        assert!(broken.is_err());
     }
 }
