@@ -18,12 +18,14 @@
 //! | `poll_face` | the same two queues as tokio's `AsyncRead`/`AsyncWrite` |
 //! | `tls` | rustls between the wire and the two queues |
 //! | `wheel` | coarse deadlines |
+//! | `blocking` | work that takes milliseconds, on other threads |
 //!
 //! It is the only crate of the workspace that may use `unsafe`; each use says why it is sound.
 
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 pub mod accept;
+pub mod blocking;
 pub mod chunk;
 pub mod driver;
 pub mod handover;
@@ -40,6 +42,7 @@ pub mod tls;
 pub mod wheel;
 pub mod worker;
 
+pub use blocking::run_blocking;
 pub use chunk::Chunk;
 pub use compio::{
     runtime::{JoinHandle, spawn},

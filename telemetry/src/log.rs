@@ -1,7 +1,8 @@
 //! Typed events from a worker to the control thread, which formats and writes them.
 //!
 //! The ring is bounded and never blocks: when it is full the event is dropped and counted. Redaction happens here, by
-//! type: no event has a field that could hold a key, a value, an argument or a secret.
+//! type: no event has a field that could hold a key, a value, an argument or a secret of a database. Of an HTTP request
+//! there are its path without the query and some fields, cut and made printable: see [`HttpAccess`].
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -55,6 +56,48 @@ pub struct AccessRecord {
     pub reply_bytes: u64,
     /// `ok`, `error`, or the reason the gateway refused.
     pub outcome: &'static str,
+    /// Of an HTTP request. Its `request_bytes` are those of its body, its `reply_bytes` all that the client was sent.
+    pub http: Option<Box<HttpAccess>>,
+}
+
+/// Bytes of one text of a client in the access log. Default 1,024; the rest is cut off.
+pub const TEXT_BYTES_MAX: usize = 1_024;
+
+/// What the access log says of an HTTP request besides. What a client wrote has gone through [`printable`].
+#[derive(Clone, Debug)]
+pub struct HttpAccess {
+    /// Status of the answer; 0 if it broke off.
+    pub status: u16,
+    /// Method.
+    pub method: Box<str>,
+    /// Path as it came, without the query.
+    pub path: Box<str>,
+    /// `HTTP/1.1`.
+    pub protocol: &'static str,
+    /// Host and port that were asked for.
+    pub authority: Box<str>,
+    /// Name of the route.
+    pub route: Option<Box<str>>,
+    /// Address of the endpoint that was asked last, as configured.
+    pub endpoint: Option<Box<str>>,
+    /// Who authentication found.
+    pub user: Option<Box<str>>,
+    /// User-Agent.
+    pub user_agent: Option<Box<str>>,
+    /// X-Forwarded-For as it came.
+    pub forwarded_for: Option<Box<str>>,
+    /// X-Request-Id as it went on.
+    pub request_id: Option<Box<str>>,
+    /// Trace of the W3C trace context as it went on.
+    pub trace_id: Option<Box<str>>,
+}
+
+/// A text of a client for a log: at most so many bytes, and everything but printable ASCII as `?`, so that nobody writes
+/// lines of others or moves a terminal's cursor.
+#[must_use]
+pub fn printable(text: &[u8], bytes_max: usize) -> Box<str> {
+    let shown = |byte: &u8| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '?' };
+    text.iter().take(bytes_max).map(shown).collect::<String>().into()
 }
 
 /// The gateway closed a connection to defend itself.

@@ -5,6 +5,7 @@
 mod binds;
 mod knee;
 mod listener;
+mod policy;
 mod route;
 mod tls;
 mod upstream;

@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 
+use weir_base::ByteSize;
 use weir_http::{
     HttpProbe,
     routes::Routes,
-    settings::{self as http, ForwardedFields, HttpListenerSettings},
+    settings::{self as http, ForwardedFields, HttpListenerSettings, TraceContext},
 };
+use weir_policy::http::{ForwardedFor, HOPS_MAX};
 use weir_upstream::Balance;
 use weir_upstream::settings::{self as upstreams, ExclusiveSettings};
 
 use crate::checks::error_at;
 use crate::document::At;
 use crate::numbers::Period;
+use crate::policy::{
+    ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written,
+};
 use crate::reader::Reader;
 use crate::section::section;
 use crate::snapshot::HttpUpstreamSettings;
@@ -39,6 +44,29 @@ section! {
         default forwarded: ForwardedFields = ForwardedFields::Replace;
         /// Streams that a client may have open on one HTTP/2 connection.
         default http2_streams_max: u32 = http::HTTP2_STREAMS_MAX => 1..=COUNT_MAX;
+        /// Trusted proxies in front that append to X-Forwarded-For: the entry that the first of them wrote is the client, for
+        /// `ip_filter` and `rate_limit`. 0: the client is the other end of the connection.
+        default trusted_hops: u32 = 0 => 0..=HOPS_MAX as u32;
+        /// Give requests an X-Request-Id: the one of a proxy in front if `forwarded` is `append` and it is a sensible one, else a
+        /// new UUID. It is in the access log too.
+        default request_id: bool = false;
+        /// What becomes of the trace context of W3C (`traceparent`): `pass` it as it came, make a `child` of it, so that the
+        /// gateway is a step of the trace, or also `start` one for requests without.
+        default trace_context: TraceContext = TraceContext::Pass;
+        /// Bytes of a request body; a longer one is answered 413. 0 or absent: any length.
+        optional request_body_bytes_max: ByteSize => ByteSize::new(0)..=ByteSize::mib(1 << 20);
+        /// Where requests may come from.
+        optional_table ip_filter: IpFilterSection;
+        /// Which pages of other origins may read answers.
+        optional_table cors: CorsSection;
+        /// Users with passwords.
+        optional_table basic_auth: BasicAuthSection;
+        /// Keys of programs.
+        optional_table api_key: ApiKeySection;
+        /// JSON Web Tokens.
+        optional_table jwt: JwtSection;
+        /// How often clients may ask; all limits count.
+        tables rate_limit: RateLimitSection;
     }
 }
 
@@ -64,6 +92,21 @@ section! {
     }
 }
 
+impl ListenerHttpSection {
+    /// The policies that stand here.
+    pub(crate) fn policies(&self) -> Written<'_> {
+        Written {
+            ip_filter: self.ip_filter.as_ref(),
+            cors: self.cors.as_ref(),
+            basic_auth: self.basic_auth.as_ref(),
+            api_key: self.api_key.as_ref(),
+            jwt: self.jwt.as_ref(),
+            rate_limit: &self.rate_limit,
+            request_body_bytes_max: self.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
+        }
+    }
+}
+
 /// Settings of a listener.
 pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes) -> HttpListenerSettings {
     HttpListenerSettings {
@@ -73,6 +116,10 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes) -> HttpLis
         body_idle_timeout: section.body_idle_timeout.value.0,
         forwarded: section.forwarded.value,
         http2_streams_max: section.http2_streams_max.value,
+        // The range of the key is that of the type.
+        request_id: section.request_id.value,
+        trace_context: section.trace_context.value,
+        forwarded_for: ForwardedFor::new(section.trusted_hops.value as u8).unwrap_or_default(),
     }
 }
 
@@ -114,6 +161,11 @@ pub(crate) fn upstream(
 impl Choice for Balance {
     const WORDS: &'static [(&'static str, Self)] =
         &[("round_robin", Self::RoundRobin), ("least_request", Self::LeastRequest), ("random", Self::Random)];
+}
+
+impl Choice for TraceContext {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("pass", Self::Pass), ("child", Self::Child), ("start", Self::Start)];
 }
 
 impl Choice for ForwardedFields {

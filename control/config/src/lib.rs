@@ -38,6 +38,7 @@ mod knee;
 mod load;
 mod numbers;
 mod pem;
+mod policy;
 mod reader;
 mod reference;
 mod route;

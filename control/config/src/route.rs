@@ -1,9 +1,13 @@
 //! `[[route]]`: which requests go where.
 
+use weir_base::ByteSize;
 use weir_route::{host::Labels, text::Operator};
 
 use crate::document::At;
 use crate::numbers::Period;
+use crate::policy::{
+    ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written,
+};
 use crate::section::section;
 use crate::texts::{Choice, Name, Text, Word};
 
@@ -61,6 +65,20 @@ section! {
         tables response_header: FieldSection;
         /// From the end of a request to the head of its answer. Absent: as the listener's `http.response_timeout`.
         optional response_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+        /// Bytes of a request body; a longer one is answered 413. 0: any length. Absent: as the listener's.
+        optional request_body_bytes_max: ByteSize => ByteSize::new(0)..=ByteSize::mib(1 << 20);
+        /// Where requests may come from.
+        optional_table ip_filter: IpFilterSection;
+        /// Which pages of other origins may read answers.
+        optional_table cors: CorsSection;
+        /// Users with passwords.
+        optional_table basic_auth: BasicAuthSection;
+        /// Keys of programs.
+        optional_table api_key: ApiKeySection;
+        /// JSON Web Tokens.
+        optional_table jwt: JwtSection;
+        /// How often clients may ask; all limits count.
+        tables rate_limit: RateLimitSection;
     }
 }
 
@@ -171,6 +189,21 @@ impl RouteSection {
     /// The upstreams that it names.
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &At<Name>> {
         self.upstream.iter().chain(self.split.iter().filter_map(|share| share.upstream.as_ref()))
+    }
+}
+
+impl RouteSection {
+    /// The policies that stand here.
+    pub(crate) fn policies(&self) -> Written<'_> {
+        Written {
+            ip_filter: self.ip_filter.as_ref(),
+            cors: self.cors.as_ref(),
+            basic_auth: self.basic_auth.as_ref(),
+            api_key: self.api_key.as_ref(),
+            jwt: self.jwt.as_ref(),
+            rate_limit: &self.rate_limit,
+            request_body_bytes_max: self.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
+        }
     }
 }
 

@@ -26,6 +26,13 @@ fn furnished(name: &str) -> (TempDir, PathBuf) {
     }
     private(&certs.join("redis-password"), "from a file\n");
     private(&directory.path().join("users.acl"), "user writer on >canary-user ~report:* +@write\n");
+    // Made with the crypt of glibc; the key is that of RFC 8037 appendix A.2.
+    private(
+        &directory.path().join("users.htpasswd"),
+        "alice:$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n",
+    );
+    let jwks = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    fs::write(directory.path().join("jwks.json"), jwks).expect("keys");
     let results = directory.path().join("results");
     fs::create_dir(&results).expect("results");
     // Measured as the example runs: with TLS.
@@ -47,6 +54,7 @@ fn env(name: &str) -> Option<String> {
         "REDIS_CLIENT_PASSWORD" => "canary-client",
         "REDIS_USER_PASSWORD" => "canary-user",
         "REDIS_SERVER_PASSWORD" => "canary-server",
+        "REPORTS_API_KEY" => "canary-key",
         "WEIR_ADMIN_TOKEN" => "canary-0123456789abcdef",
         _ => return None,
     };

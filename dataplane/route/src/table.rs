@@ -80,6 +80,11 @@ impl<T> RouteTable<T> {
         table
     }
 
+    /// The routes that a change of what is done with their requests may be made to; their order and conditions stay.
+    pub fn actions_mut(&mut self) -> impl Iterator<Item = (&str, &mut T)> {
+        self.routes.iter_mut().map(|route| (&*route.name, &mut route.action))
+    }
+
     /// Says where the host is that is added next.
     fn add_host(&mut self, host: &HostMatch) {
         let number = self.hosts.len();

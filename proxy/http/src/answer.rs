@@ -117,6 +117,9 @@ impl<R: Replies> Answer<'_, R> {
     fn pass_head(&mut self, head: &mut ResponseHead, length: BodyLength) -> bool {
         self.is_begun = true;
         strip_hop_by_hop(&mut head.fields);
+        if let Some(answer) = self.asked.answer_fields.get() {
+            answer.apply(self.routed.action.policies.as_deref(), &mut head.fields);
+        }
         let changes = &self.routed.action.response_fields;
         if !changes.is_empty() {
             routes::change(&mut head.fields, changes, &self.connection.known(self.routed, None, self.asked));

@@ -31,9 +31,15 @@ pub(crate) trait Client {
     /// What an attempt to have the request answered needs of it.
     fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Self::Body<'a>, Self::Replies<'a>>;
 
+    /// Tells how many bytes the client has been sent so far, on its connection or on its stream.
+    fn sent_bytes(&self) -> SentBytes;
+
     /// Sends a whole answer of the gateway's own. `closes`: no further request can be told from what is left of this one.
     fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After;
 }
+
+/// See [`Client::sent_bytes`].
+pub(crate) type SentBytes = Box<dyn Fn() -> u64>;
 
 /// Both directions of a client, and what is kept for the origin's.
 pub(crate) struct Sides<'a, B, R> {

@@ -1,20 +1,28 @@
 //! One request and its answer.
 
-use std::{cell::Cell, future::poll_fn, pin::pin, task::Poll, time::Duration};
+use std::{
+    cell::{Cell, OnceCell},
+    future::poll_fn,
+    pin::pin,
+    rc::Rc,
+    task::Poll,
+    time::Duration,
+};
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Known, RequestHead, Version, encode, token};
-use weir_telemetry::log::AccessRecord;
 use weir_upstream::{ExclusiveLane, LossCause};
 
 use crate::{
+    access::{Notes, Outcome, RouteMetrics},
     answer::Answer,
     client::{Client, Sides},
     connection::Connection,
     grpc,
     metrics::Timing,
+    policies::AnswerFields,
     refusal::Refusal,
-    relay::{Broken, RequestBody as _, relay},
+    relay::{Broken, Limited, RequestBody as _, relay},
     routing::{Local, Routed, route},
     settings::HttpListenerSettings,
     wire::{Framing, WireSink},
@@ -42,6 +50,12 @@ pub(crate) struct Asked {
     pub(crate) wants_trailers: bool,
     pub(crate) is_grpc: bool,
     pub(crate) body: BodyLength,
+    /// What policies put into its answer. Empty without policies.
+    pub(crate) answer_fields: OnceCell<Box<AnswerFields>>,
+    /// If it was chosen for the access log.
+    pub(crate) notes: Option<Box<Notes>>,
+    /// Cells of its route, if routes are counted.
+    pub(crate) route: OnceCell<Rc<RouteMetrics>>,
 }
 
 impl Asked {
@@ -60,6 +74,9 @@ impl Asked {
             wants_trailers: head.fields.all(Known::Te).any(wants_trailers),
             is_grpc: head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc),
             body: head.body(),
+            answer_fields: OnceCell::new(),
+            notes: None,
+            route: OnceCell::new(),
         }
     }
 }
@@ -111,7 +128,8 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     let connection = client.connection().clone();
     let service = &connection.service;
     service.metrics.requested(head.method());
-    let asked = Asked::of(head);
+    let mut asked = Asked::of(head);
+    asked.notes = Notes::of_sampled(&connection, head, || client.sent_bytes());
     let Some(_permit) = service.core.flight.try_acquire() else {
         service.metrics.shed(Refusal::IN_FLIGHT.reason);
         return refuse(client, &asked, Refusal::IN_FLIGHT);
@@ -121,14 +139,15 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         return refuse(client, &asked, Refusal::GRPC_NEEDS_HTTP2);
     }
     let (settings, routing) = (service.http(), service.routing());
-    let routed = match route(&connection, &routing, head, &asked, settings.forwarded) {
+    let routed = match route(&connection, &routing, head, &asked, settings.forwarded).await {
         Ok(routed) => routed,
         Err(Local::Refused(refusal)) => return refuse(client, &asked, refusal),
         Err(Local::Direct(response, fields)) => {
-            let answer = response.answer(&fields);
+            let after = client.reply(&asked, &response.answer(&fields), false, "answered");
             connection.answered(&asked, response.status, None, "", "ok");
-            return client.reply(&asked, &answer, false, "answered");
+            return after;
         }
+        Err(Local::Slow(_)) => return refuse(client, &asked, Refusal::POLICY_FAILED),
     };
     loop {
         let mut lane = match routed.upstream.acquire(None).await {
@@ -136,6 +155,9 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             Err(refusal) => return refuse(client, &asked, Refusal::no_lane(refusal)),
         };
         let host = routed.host.as_deref().unwrap_or(head.authority());
+        if let Some(notes) = &mut asked.notes {
+            notes.note_endpoint(routed.upstream.settings(), &lane);
+        }
         lane.stream().output.with(|into| encode::request(head, host, asked.body, into));
         let mut attempt = Attempt {
             connection: &connection,
@@ -160,10 +182,12 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
 
 /// Answers in the gateway's own name.
 fn refuse(client: &mut impl Client, asked: &Asked, refusal: Refusal) -> After {
-    let connection = client.connection();
+    let connection = client.connection().clone();
+    let own = asked.answer_fields.get().map(|answer| answer.own());
+    let answer = refusal.answer(own, connection.service.chance());
+    let after = client.reply(asked, &answer, refusal.closes, refusal.reason);
     connection.answered(asked, refusal.status, None, "", refusal.reason);
-    let answer = refusal.answer(connection.service.chance());
-    client.reply(asked, &answer, refusal.closes, refusal.reason)
+    after
 }
 
 impl Connection {
@@ -172,21 +196,10 @@ impl Connection {
         let flushed = Time::now();
         let timing = Timing { arrived: asked.arrived, sent, replied: turn::now() };
         self.service.metrics.answered(status, &timing, flushed);
-        if self.service.samples_access() {
-            self.service.log_access(AccessRecord {
-                at: flushed,
-                listener: self.service.name().clone(),
-                peer: self.peer,
-                connection: self.id(),
-                command: asked.method,
-                upstream: sent.map(|_| upstream.into()),
-                duration_nanos: flushed.nanos_since(asked.arrived),
-                upstream_nanos: sent.map_or(0, |sent| timing.replied.nanos_since(sent)),
-                request_bytes: 0,
-                reply_bytes: 0,
-                outcome,
-            });
+        if let Some(route) = asked.route.get() {
+            route.answered(status, flushed.nanos_since(asked.arrived));
         }
+        self.log_request(asked, &timing, flushed, &Outcome { status, upstream, reason: outcome });
     }
 }
 
@@ -231,29 +244,37 @@ impl Attempt<'_> {
                 true => None,
                 false => {
                     let framing = Framing::of(self.asked.body, true, true);
-                    let mut sink = WireSink { output: &origin.output, framing, deadline };
-                    let mut upload = pin!(relay(&mut body, &mut sink));
-                    let mut is_over = false;
-                    let ended = poll_fn(|context| {
-                        if C::poll_ended(self.connection, context) {
-                            return Poll::Ready(Some(Ended::Failed(Failure::ClientGone)));
-                        }
-                        if !is_over && let Poll::Ready(sent) = upload.as_mut().poll(context) {
-                            is_over = true;
-                            match sent {
-                                Ok(()) => self.is_uploaded.set(true),
-                                // The origin may have said why before it stopped reading.
-                                Err(Broken::Untaken) => {}
-                                Err(broken) => return Poll::Ready(Some(Ended::Failed(Failure::of_client(broken)))),
+                    let policies = self.routed.action.policies.as_ref();
+                    let room = policies.and_then(|policies| policies.body_bytes_max).unwrap_or(u64::MAX);
+                    let mut sink = Limited::new(WireSink { output: &origin.output, framing, deadline }, room);
+                    let ended = {
+                        let mut upload = pin!(relay(&mut body, &mut sink));
+                        let mut is_over = false;
+                        poll_fn(|context| {
+                            if C::poll_ended(self.connection, context) {
+                                return Poll::Ready(Some(Ended::Failed(Failure::ClientGone)));
                             }
-                        }
-                        match download.as_mut().poll(context) {
-                            Poll::Ready(ended) => Poll::Ready(Some(ended)),
-                            Poll::Pending if is_over => Poll::Ready(None),
-                            Poll::Pending => Poll::Pending,
-                        }
-                    });
-                    ended.await
+                            if !is_over && let Poll::Ready(sent) = upload.as_mut().poll(context) {
+                                is_over = true;
+                                match sent {
+                                    Ok(()) => self.is_uploaded.set(true),
+                                    // The origin may have said why before it stopped reading.
+                                    Err(Broken::Untaken) => {}
+                                    Err(broken) => return Poll::Ready(Some(Ended::Failed(Failure::of_client(broken)))),
+                                }
+                            }
+                            match download.as_mut().poll(context) {
+                                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                                Poll::Pending if is_over => Poll::Ready(None),
+                                Poll::Pending => Poll::Pending,
+                            }
+                        })
+                        .await
+                    };
+                    if let Some(notes) = &self.asked.notes {
+                        notes.body_bytes.set(room - sink.room);
+                    }
+                    ended
                 }
             };
             match early {
@@ -310,6 +331,9 @@ impl Attempt<'_> {
             }
             Ended::Failed(Failure::Client(refusal)) => {
                 lane.ends();
+                if refusal.reason == Refusal::BODY_TOO_LONG.reason {
+                    self.connection.service.metrics.denied(refusal.reason);
+                }
                 self.connection.report(refusal.reason, refusal.text);
                 Err(refusal)
             }
@@ -336,6 +360,7 @@ impl Failure {
         match broken {
             Broken::Malformed(error) => Self::Client(Refusal::malformed(error)),
             Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),
+            Broken::TooLong => Self::Client(Refusal::BODY_TOO_LONG.closing()),
             Broken::Cut => Self::Client(Refusal::BODY_CUT),
             Broken::Untaken | Broken::Cancelled => Self::ClientGone,
         }
@@ -343,7 +368,7 @@ impl Failure {
 
     pub(crate) fn of_origin(broken: Broken) -> Self {
         match broken {
-            Broken::Malformed(_) => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
+            Broken::Malformed(_) | Broken::TooLong => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
             Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
             Broken::Cut | Broken::Cancelled => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
             Broken::Untaken => Self::ClientGone,

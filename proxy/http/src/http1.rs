@@ -17,7 +17,7 @@ use weir_http_codec::{
 };
 
 use crate::{
-    client::{Client, OwnAnswer, Replies, Sides},
+    client::{Client, OwnAnswer, Replies, SentBytes, Sides},
     connection::Connection,
     exchange::{self, After, Asked},
     http2::Preface,
@@ -71,7 +71,7 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
             Ok(head) => head,
             Err(End::Refused(refusal)) => {
                 connection.report(refusal.reason, refusal.text);
-                let answer = refusal.answer(connection.service.chance());
+                let answer = refusal.answer(None, connection.service.chance());
                 front.stream.output.with(|into| write(&answer, false, true, into));
                 return End::Refused(refusal);
             }
@@ -227,6 +227,11 @@ impl Client for Front<'_> {
             origin_deadline,
             parser: answers,
         }
+    }
+
+    fn sent_bytes(&self) -> SentBytes {
+        let output = self.stream.output.clone();
+        Box::new(move || output.appended())
     }
 
     fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After {

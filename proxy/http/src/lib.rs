@@ -15,14 +15,18 @@
 //! | `grpc` | what gRPC adds |
 //! | `routing` | from a request to its route |
 //! | `facts` / `routes` | what a request tells the routes / what they do with it |
+//! | `policies` | what is asked of a request before it goes anywhere |
 //! | `forward` | what the gateway changes in a head |
 //! | `relay` / `wire` | bodies, both ways at once; how HTTP/1.1 frames them |
 //! | `refusal` | every way to say no, in HTTP's words |
 //! | `probe` | whether an origin answers |
+//! | `access` | what the access log and the metrics of routes say of a request |
+//! | `trace` | request id and trace context |
 //! | `metrics` | the cells this room writes |
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod answer;
 mod client;
 mod connection;
@@ -34,6 +38,7 @@ mod http1;
 mod http2;
 mod input;
 mod metrics;
+pub mod policies;
 mod probe;
 mod refusal;
 mod relay;
@@ -41,6 +46,7 @@ pub mod routes;
 mod routing;
 mod service;
 pub mod settings;
+mod trace;
 mod wire;
 
 pub use connection::{Arrived, serve};

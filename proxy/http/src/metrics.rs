@@ -93,6 +93,16 @@ impl ListenerMetrics {
         self.core.counter(&catalog::SHED, &[&self.listener, reason]).inc();
     }
 
+    /// A policy said no.
+    pub(crate) fn denied(&self, reason: &'static str) {
+        self.core.counter(&catalog::HTTP_DENIED, &[&self.listener, reason]).inc();
+        let is_login = ["basic_", "api_key_", "jwt_"].iter().any(|kind| reason.starts_with(kind));
+        // Who shows nothing has not failed, and a browser asks so before it asks its user.
+        if is_login && !reason.ends_with("_missing") && reason != "basic_busy" {
+            self.core.counter(&catalog::AUTH_FAILURES, &[&self.listener]).inc();
+        }
+    }
+
     pub(crate) fn violation(&self, violation: &Violation) {
         let labels = [&*self.listener, violation.reason, violation.culprit.as_str()];
         self.core.counter(&catalog::VIOLATIONS, &labels).inc();

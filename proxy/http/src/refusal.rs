@@ -1,6 +1,6 @@
 //! Every way to say no, in HTTP's words.
 
-use weir_http_codec::WireError;
+use weir_http_codec::{Fields, Known, WireError};
 use weir_upstream::Refusal as LaneRefusal;
 
 use crate::client::OwnAnswer;
@@ -27,7 +27,7 @@ impl Refusal {
         Self { status, reason, text, closes: false }
     }
 
-    const fn closing(self) -> Self {
+    pub(crate) const fn closing(self) -> Self {
         Self { closes: true, ..self }
     }
 
@@ -41,6 +41,10 @@ impl Refusal {
     pub(crate) const NO_ROUTE: Self = Self::new(404, "no_route", "no route for this request");
     /// As many exchanges are under way as may be.
     pub(crate) const IN_FLIGHT: Self = Self::new(503, "in_flight", "the gateway is at its limit of requests");
+    /// The body is longer than its route takes.
+    pub(crate) const BODY_TOO_LONG: Self = Self::new(413, "body_too_long", "the request body is too long");
+    /// A check of credentials broke down.
+    pub(crate) const POLICY_FAILED: Self = Self::new(503, "policy_failed", "the credentials cannot be checked now");
     /// The head took longer than its deadline.
     pub(crate) const HEAD_TIMEOUT: Self =
         Self::new(408, "head_timeout", "the request took too long to arrive").closing();
@@ -62,6 +66,18 @@ impl Refusal {
         Self::new(error.status(), error.reason(), error.text()).closing()
     }
 
+    /// Of a policy; its fields go into the answer apart.
+    pub(crate) fn of_policy(refusal: &weir_policy::http::Refusal) -> Self {
+        let text = match refusal.status {
+            401 => "credentials are needed",
+            403 => "not allowed",
+            413 => Self::BODY_TOO_LONG.text,
+            503 if refusal.reason == "basic_busy" => "too many logins at once",
+            _ => "too many requests",
+        };
+        Self::new(refusal.status, refusal.reason, text)
+    }
+
     /// No lane could be had.
     pub(crate) const fn no_lane(refusal: LaneRefusal) -> Self {
         match refusal {
@@ -72,12 +88,15 @@ impl Refusal {
         }
     }
 
-    /// In HTTP's words.
-    pub(crate) fn answer(&self, chance: u64) -> OwnAnswer {
+    /// In HTTP's words; `fields` stand in its head besides its own.
+    pub(crate) fn answer(&self, own: Option<&Fields>, chance: u64) -> OwnAnswer {
         let mut answer = OwnAnswer::new(self.status, b"text/plain; charset=utf-8", format!("{}\n", self.text).into());
         let fields = &mut answer.head.fields;
+        own.into_iter().flat_map(Fields::iter).for_each(|field| fields.push(field.name, field.value));
         match self.status {
-            503 => fields.push(b"Retry-After", itoa::Buffer::new().format(RETRY_AFTER + chance % 5).as_bytes()),
+            503 if !fields.has(Known::RetryAfter) => {
+                fields.push(b"Retry-After", itoa::Buffer::new().format(RETRY_AFTER + chance % 5).as_bytes());
+            }
             405 => fields.push(b"Allow", b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"),
             426 => fields.push(b"Upgrade", b"h2c"),
             _ => {}

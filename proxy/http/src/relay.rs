@@ -20,6 +20,8 @@ pub(crate) enum Broken {
     Cancelled,
     /// Who sends it paused for too long.
     Idle,
+    /// It is longer than it may be.
+    TooLong,
     /// Who takes it is gone, or takes nothing for too long.
     Untaken,
 }
@@ -52,6 +54,53 @@ pub(crate) trait Sink {
 
     /// Waits until it has room for more.
     async fn relieved(&mut self) -> Result<(), Broken>;
+}
+
+/// A place of which only so much is taken. What is past it goes nowhere, and the body has no end there.
+pub(crate) struct Limited<S> {
+    pub(crate) sink: S,
+    /// Bytes that may still come.
+    pub(crate) room: u64,
+    is_too_long: bool,
+}
+
+impl<S: Sink> Limited<S> {
+    pub(crate) fn new(sink: S, room: u64) -> Self {
+        Self { sink, room, is_too_long: false }
+    }
+
+    /// Whether these bytes may pass.
+    fn takes(&mut self, data: &[u8]) -> bool {
+        match self.room.checked_sub(data.len() as u64) {
+            Some(room) if !self.is_too_long => self.room = room,
+            _ => self.is_too_long = true,
+        }
+        !self.is_too_long
+    }
+}
+
+impl<S: Sink> Sink for Limited<S> {
+    fn data(&mut self, data: &[u8]) {
+        if self.takes(data) {
+            self.sink.data(data);
+        }
+    }
+
+    fn end(&mut self, trailers: Option<&Fields>) {
+        if !self.is_too_long {
+            self.sink.end(trailers);
+        }
+    }
+
+    fn last(&mut self, data: &[u8]) {
+        if self.takes(data) {
+            self.sink.last(data);
+        }
+    }
+
+    async fn relieved(&mut self) -> Result<(), Broken> {
+        if self.is_too_long { Err(Broken::TooLong) } else { self.sink.relieved().await }
+    }
 }
 
 /// The body of a request, and who sends it.

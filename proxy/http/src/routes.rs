@@ -12,7 +12,7 @@ use weir_route::{
 };
 use weir_telemetry::log::Peer;
 
-use crate::client::OwnAnswer;
+use crate::{client::OwnAnswer, policies::Policies};
 
 /// The routes of one listener, in front of the upstreams that they name.
 #[derive(Clone, Debug)]
@@ -21,6 +21,10 @@ pub struct Routes {
     pub table: RouteTable<Action>,
     /// What [`Target::Upstream`] counts in.
     pub upstreams: Vec<Arc<str>>,
+    /// Names of fields by which origins are told who asks: what clients say under them is taken away, on every route.
+    pub identity_fields: Vec<Box<str>>,
+    /// Names of routes, each once; what [`Action::number`] counts in.
+    pub names: Vec<Box<str>>,
 }
 
 /// What happens to a request of a route.
@@ -38,13 +42,18 @@ pub struct Action {
     pub response_fields: Vec<FieldChange>,
     /// Instead of the listener's.
     pub response_timeout: Option<Duration>,
+    /// What is asked of its requests. `None`: nothing.
+    pub policies: Option<Box<Policies>>,
+    /// Position of the route's name among the names of its listener.
+    pub number: usize,
 }
 
 impl Action {
     /// Requests go to `target` as they are.
     pub fn plain(target: Target) -> Self {
         let (request_fields, response_fields) = (Vec::new(), Vec::new());
-        Self { target, path: None, host: None, request_fields, response_fields, response_timeout: None }
+        let (path, host, response_timeout, policies) = (None, None, None, None);
+        Self { target, path, host, request_fields, response_fields, response_timeout, policies, number: 0 }
     }
 }
 

@@ -11,10 +11,12 @@ use crate::{
     exchange::Asked,
     facts::Facts,
     forward,
+    policies::{self, Slow},
     refusal::Refusal,
     routes::{self, Action, DirectResponse, Target, Variables},
     service::Routing,
     settings::ForwardedFields,
+    trace,
 };
 
 /// Where a request goes.
@@ -30,24 +32,63 @@ pub(crate) struct Routed<'a> {
 pub(crate) enum Local {
     Refused(Refusal),
     Direct(Arc<DirectResponse>, Fields),
+    /// Nothing yet: it depends on a check that takes milliseconds.
+    Slow(Box<Slow>),
 }
 
-/// Chooses the route, and makes the head ready to go on.
-pub(crate) fn route<'a>(
+impl Local {
+    /// 204 with these fields.
+    pub(crate) fn no_content(fields: Fields) -> Self {
+        Self::Direct(Arc::new(DirectResponse { status: 204, content_type: String::new(), body: Vec::new() }), fields)
+    }
+}
+
+/// Chooses the route, asks its policies, and makes the head ready to go on.
+pub(crate) async fn route<'a>(
     connection: &Connection,
     routing: &'a Routing,
     head: &mut RequestHead,
     asked: &Asked,
     forwarded: ForwardedFields,
 ) -> Result<Routed<'a>, Local> {
+    loop {
+        match choose(connection, routing, head, asked, forwarded) {
+            // Rare, so it has a box of its own: every connection pays for the size of this future.
+            Err(Local::Slow(slow)) => Box::pin(policies::find_out(connection, *slow)).await.map_err(Local::Refused)?,
+            chosen => return chosen,
+        }
+    }
+}
+
+fn choose<'a>(
+    connection: &Connection,
+    routing: &'a Routing,
+    head: &mut RequestHead,
+    asked: &Asked,
+    forwarded: ForwardedFields,
+) -> Result<Routed<'a>, Local> {
+    if !routing.routes.identity_fields.is_empty() {
+        policies::clean(&routing.routes.identity_fields, &mut head.fields);
+    }
     let facts = Facts::of(head).map_err(Local::Refused)?;
     let route = routing.routes.table.find(&facts).ok_or(Local::Refused(Refusal::NO_ROUTE))?;
     let action = &route.action;
+    if let Some(metrics) = routing.metrics.get(action.number) {
+        // Set already if it is asked again after a slow check.
+        let _ = asked.route.set(metrics.clone());
+    }
+    if let Some(notes) = &asked.notes {
+        notes.note_route(&route.name);
+    }
+    let admitted = match &action.policies {
+        Some(policies) => Some(policies.judge(connection, head, asked)?),
+        None => None,
+    };
     let upstream = match &action.target {
         Target::Upstream(split) if split.targets().len() == 1 => &routing.upstreams[*split.choose(0)],
         Target::Upstream(split) => &routing.upstreams[*split.choose(connection.service.chance())],
         Target::Response(response) => {
-            let mut fields = Fields::new();
+            let mut fields = own_fields(asked);
             let known = connection.variables(&route.name, Some(head), asked);
             routes::change(&mut fields, &action.response_fields, &known);
             return Err(Local::Direct(response.clone(), fields));
@@ -57,7 +98,7 @@ pub(crate) fn route<'a>(
             let Facts { host, port, path, query, .. } = &facts;
             let target = redirect::Target { scheme, host, port: *port, path, query: *query };
             let location = redirect.location(&target).map_err(|_| Local::Refused(Refusal::REWRITE))?;
-            let mut fields = Fields::new();
+            let mut fields = own_fields(asked);
             fields.push(b"Location", &location);
             let (status, content_type, body) = (redirect.status().code(), String::new(), Vec::new());
             return Err(Local::Direct(Arc::new(DirectResponse { status, content_type, body }), fields));
@@ -77,12 +118,29 @@ pub(crate) fn route<'a>(
     }
     let routed = Routed { name: &route.name, action, upstream, host };
     forward::request(head, forwarded, &connection.peer_name, connection.is_tls);
+    let settings = connection.service.http();
+    if settings.request_id {
+        trace::request_id(&mut head.fields, forwarded, || connection.service.chance());
+    }
+    trace::trace(&mut head.fields, settings.trace_context, || connection.service.chance());
+    if let Some(notes) = &asked.notes {
+        notes.note_fields(&head.fields);
+    }
+    // After what the client named in Connection has gone: who asks must not go with it.
+    if let (Some(policies), Some(admitted)) = (&action.policies, &admitted) {
+        policies.tell(admitted, head);
+    }
     if !action.request_fields.is_empty() {
         let before = head.clone();
         let known = connection.known(&routed, Some(&before), asked);
         routes::change(&mut head.fields, &action.request_fields, &known);
     }
     Ok(routed)
+}
+
+/// What the gateway's own answers carry because of policies.
+fn own_fields(asked: &Asked) -> Fields {
+    asked.answer_fields.get().map(|answer| answer.own().clone()).unwrap_or_default()
 }
 
 impl Connection {

@@ -14,13 +14,17 @@ use weir_base::{
     violation::Violation,
 };
 use weir_listener::{CoreShare, Drain, settings::ListenerSettings};
+use weir_policy::http::{SeenCredentials, TokenCache};
 use weir_telemetry::{
     log::{AccessRecord, DefensiveClose, LogEvent, Peer},
     sample::{OncePerSecond, Share, Verdict},
 };
 use weir_upstream::ExclusiveUpstream;
 
-use crate::{connection::Connection, metrics::ListenerMetrics, routes::Routes, settings::HttpListenerSettings};
+use crate::{
+    access::RouteMetrics, connection::Connection, metrics::ListenerMetrics, policies, routes::Routes,
+    settings::HttpListenerSettings,
+};
 
 /// Where requests of a listener go, on one worker.
 pub(crate) struct Routing {
@@ -28,6 +32,8 @@ pub(crate) struct Routing {
     pub(crate) routes: Routes,
     /// In the order of [`Routes::upstreams`].
     pub(crate) upstreams: Vec<Rc<ExclusiveUpstream>>,
+    /// In the order of [`Routes::names`]; empty for a listener without routes of its own.
+    pub(crate) metrics: Vec<Rc<RouteMetrics>>,
 }
 
 /// One listener on one worker.
@@ -38,6 +44,10 @@ pub struct Service {
     listener: RefCell<Rc<ListenerSettings>>,
     http: RefCell<Rc<HttpListenerSettings>>,
     routing: RefCell<Rc<Routing>>,
+    /// Passwords that were checked lately, of all policies: their digests have keys of their own.
+    pub(crate) seen: RefCell<SeenCredentials>,
+    /// Tokens likewise.
+    pub(crate) tokens: RefCell<TokenCache>,
     connections: RefCell<Slab<Weak<Connection>>>,
     drain: Cell<Drain>,
     sampler: RefCell<OncePerSecond>,
@@ -53,13 +63,16 @@ impl Service {
         http: HttpListenerSettings,
         upstreams: Vec<Rc<ExclusiveUpstream>>,
     ) -> Rc<Self> {
+        let listener_name = listener.name.clone();
         let mut rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
         Rc::new(Self {
             metrics: ListenerMetrics::new(&core.metrics, &listener.name),
             name: listener.name.clone(),
             access: RefCell::new(Share::new(listener.access_log_sample, rng.fork())),
             listener: RefCell::new(Rc::new(listener)),
-            routing: RefCell::new(routing(&http, upstreams)),
+            routing: RefCell::new(routing(&core, &listener_name, (*http.routes).clone(), upstreams)),
+            seen: RefCell::default(),
+            tokens: RefCell::default(),
             http: RefCell::new(Rc::new(http)),
             connections: RefCell::default(),
             drain: Cell::new(Drain::Off),
@@ -78,7 +91,9 @@ impl Service {
     ) {
         *self.access.borrow_mut() = Share::new(listener.access_log_sample, self.rng.borrow_mut().fork());
         *self.listener.borrow_mut() = Rc::new(listener);
-        *self.routing.borrow_mut() = routing(&http, upstreams);
+        let mut routes = (*http.routes).clone();
+        policies::keep_limits(&self.routing.borrow().routes, &mut routes);
+        *self.routing.borrow_mut() = routing(&self.core, &self.name, routes, upstreams);
         *self.http.borrow_mut() = Rc::new(http);
     }
 
@@ -180,8 +195,9 @@ impl Service {
     }
 }
 
-fn routing(http: &HttpListenerSettings, upstreams: Vec<Rc<ExclusiveUpstream>>) -> Rc<Routing> {
-    Rc::new(Routing { routes: (*http.routes).clone(), upstreams })
+fn routing(core: &CoreShare, listener: &str, routes: Routes, upstreams: Vec<Rc<ExclusiveUpstream>>) -> Rc<Routing> {
+    let metrics = RouteMetrics::all(&core.metrics, listener, &routes.names);
+    Rc::new(Routing { routes, upstreams, metrics })
 }
 
 /// A place in the list of a service's connections.

@@ -2,6 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use weir_policy::http::ForwardedFor;
+
 use crate::routes::Routes;
 
 /// How long a client connection may stay without a request. Default 75 s, as nginx's `keepalive_timeout`: above the 60 s after
@@ -65,6 +67,18 @@ impl ForwardedFields {
     }
 }
 
+/// What becomes of `traceparent` and `tracestate` (W3C Trace Context).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TraceContext {
+    /// They go on as they came.
+    #[default]
+    Pass,
+    /// The gateway is a step of the trace: it has a span of its own. What is no trace is taken away.
+    Child,
+    /// The same, and a request without a trace begins one.
+    Start,
+}
+
 /// An HTTP listener.
 #[derive(Clone, Debug)]
 pub struct HttpListenerSettings {
@@ -80,6 +94,12 @@ pub struct HttpListenerSettings {
     pub forwarded: ForwardedFields,
     /// See [`HTTP2_STREAMS_MAX`].
     pub http2_streams_max: u32,
+    /// Who the client of a request is, behind trusted proxies.
+    pub forwarded_for: ForwardedFor,
+    /// Requests go on with an X-Request-Id: the one of a trusted proxy in front, else one that is made.
+    pub request_id: bool,
+    /// See [`TraceContext`].
+    pub trace_context: TraceContext,
 }
 
 impl HttpListenerSettings {
@@ -92,6 +112,9 @@ impl HttpListenerSettings {
             body_idle_timeout: BODY_IDLE_TIMEOUT,
             forwarded: ForwardedFields::default(),
             http2_streams_max: HTTP2_STREAMS_MAX,
+            forwarded_for: ForwardedFor::default(),
+            request_id: false,
+            trace_context: TraceContext::default(),
         }
     }
 }

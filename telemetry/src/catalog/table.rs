@@ -46,6 +46,8 @@ catalog! {
         REQUESTS_TOTAL = counter "weir_requests_total" ["listener", "class"] "Requests received, by class of command, refused ones too but those that are wrong in themselves; what is queued between MULTI and EXEC is a part of its EXEC.";
         COMMAND_CALLS = counter "weir_command_calls_total" ["listener", "command"] "Requests by command; unknown commands are `unknown`.";
         HTTP_RESPONSES = counter "weir_http_responses_total" ["listener", "code"] "Answers to clients by status, the gateway's own too; 0 for those that broke off.";
+        HTTP_ROUTE_RESPONSES = counter "weir_http_route_responses_total" ["listener", "route", "class"] "Answers by route and class of status (`2xx`; `broken` for those that broke off), of listeners with routes; past 256 routes of a listener the rest is `other`.";
+        HTTP_ROUTE_DURATION = histogram "weir_http_route_request_duration_seconds" ["listener", "route"] "As weir_request_duration_seconds, by route.", buckets(Buckets::REQUEST);
         REPLY_ERRORS = counter "weir_reply_errors_total" ["listener", "kind"] "Error replies sent to clients, by the first word of the error.";
         REQUEST_DURATION = histogram "weir_request_duration_seconds" ["listener"] "From the last byte of a request's head to its last reply byte handed to the socket.", buckets(Buckets::REQUEST);
         REQUEST_UPSTREAM_DURATION = histogram "weir_request_upstream_duration_seconds" ["listener"] "The part of a request spent waiting for the upstream.", buckets(Buckets::REQUEST);
@@ -55,6 +57,7 @@ catalog! {
     }
     "Limits and refusals" {
         SHED = counter "weir_shed_total" ["listener", "reason"] "Requests refused before any work was done, by the limit that said no.";
+        HTTP_DENIED = counter "weir_http_denied_total" ["listener", "reason"] "HTTP requests that a policy of their listener or route refused, by the reason of the refusal.";
         VIOLATIONS = counter "weir_violations_total" ["listener", "reason", "culprit"] "Rules and limits broken by a peer.";
         DEFENSIVE_CLOSES = counter "weir_defensive_closes_total" ["listener", "reason"] "Connections the gateway closed to defend itself.";
         BUFFERED_BYTES = gauge "weir_buffered_bytes" [] "Bytes buffered under the aggregate budget.";

@@ -2,10 +2,12 @@
 //! `WEIR_TEST_DRIVER` names.
 #![forbid(unsafe_code)]
 
+mod access;
 mod conformance;
 mod http2;
 mod messages;
 mod origins;
+mod policies;
 mod refusals;
 mod routes;
 mod service;

@@ -10,7 +10,7 @@ use std::{
 
 use weir_base::time::Time;
 use weir_config::{AccessLogFormat, AccessLogSettings, LogTarget};
-use weir_telemetry::log::{AccessRecord, LogEvent, LogReader, UpstreamChange};
+use weir_telemetry::log::{AccessRecord, HttpAccess, LogEvent, LogReader, UpstreamChange};
 
 use super::Reloaded;
 
@@ -93,23 +93,71 @@ fn line(record: &AccessRecord, format: AccessLogFormat) -> String {
     let (took, upstream_took) = (record.duration_nanos / 1_000, record.upstream_nanos / 1_000);
     match format {
         AccessLogFormat::Text => format!(
-            "{at:.3} {} {} {} {} {upstream} {took}us {upstream_took}us {}B {}B {}",
+            "{at:.3} {} {} {} {} {upstream} {took}us {upstream_took}us {}B {}B {}{}",
             record.listener,
             record.peer,
             record.connection,
             record.command,
             record.request_bytes,
             record.reply_bytes,
-            record.outcome
+            record.outcome,
+            record.http.as_deref().map(http_text).unwrap_or_default()
         ),
-        AccessLogFormat::Json => serde_json::json!({
+        AccessLogFormat::Json => {
+            let mut shown = serde_json::json!({
             "time": at, "listener": &*record.listener, "peer": record.peer.to_string(),
             "connection": record.connection, "command": record.command, "upstream": upstream,
             "duration_us": took, "upstream_us": upstream_took,
             "request_bytes": record.request_bytes, "reply_bytes": record.reply_bytes, "outcome": record.outcome,
-        })
-        .to_string(),
+            });
+            if let (Some(http), Some(shown)) = (&record.http, shown.as_object_mut()) {
+                shown.extend(http_json(http));
+            }
+            shown.to_string()
+        }
     }
+}
+
+/// What a line of text says of an HTTP request: status, "method path protocol", authority, route, endpoint, "user",
+/// "user agent", "X-Forwarded-For", "request id", trace id.
+fn http_text(http: &HttpAccess) -> String {
+    let or_dash = |text: &Option<Box<str>>| text.as_deref().unwrap_or("-").to_owned();
+    // A quote of the client's ends nothing.
+    let quoted = |text: &str| format!("\"{}\"", text.replace('"', "'"));
+    format!(
+        " {} {} {} {} {} {} {} {} {} {}",
+        http.status,
+        quoted(&format!("{} {} {}", http.method, http.path, http.protocol)),
+        http.authority,
+        or_dash(&http.route),
+        or_dash(&http.endpoint),
+        quoted(&or_dash(&http.user)),
+        quoted(&or_dash(&http.user_agent)),
+        quoted(&or_dash(&http.forwarded_for)),
+        quoted(&or_dash(&http.request_id)),
+        or_dash(&http.trace_id)
+    )
+}
+
+/// The same as pairs; what there is not is left out.
+fn http_json(http: &HttpAccess) -> serde_json::Map<String, serde_json::Value> {
+    let texts = [
+        ("method", Some(&http.method)),
+        ("path", Some(&http.path)),
+        ("authority", Some(&http.authority)),
+        ("route", http.route.as_ref()),
+        ("endpoint", http.endpoint.as_ref()),
+        ("user", http.user.as_ref()),
+        ("user_agent", http.user_agent.as_ref()),
+        ("forwarded_for", http.forwarded_for.as_ref()),
+        ("request_id", http.request_id.as_ref()),
+        ("trace_id", http.trace_id.as_ref()),
+    ];
+    let mut shown: serde_json::Map<_, _> =
+        texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), (**text?).into()))).collect();
+    shown.insert("status".to_owned(), http.status.into());
+    shown.insert("protocol".to_owned(), http.protocol.into());
+    shown
 }
 
 /// Says what became of a reload.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use weir_base::ByteSize;
+use weir_http::settings::ForwardedFields;
 use weir_listener::settings::{
     LimitSettings, ListenerSettings, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, Protocol, ProxyProtocol,
 };
 use weir_redis::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, CacheSettings, RedisListenerSettings};
 
-use crate::checks::{Lowest, error_at, is_public, knee, route, table_header, tls, users};
+use crate::checks::{Lowest, error_at, is_public, knee, policy, route, table_header, tls, users};
 use crate::document::At;
-use crate::http;
+use crate::http::{self, ListenerHttpSection};
 use crate::reader::Reader;
 use crate::sections::{FileSection, ListenerRedisSection, ListenerSection, UpstreamSection};
 use crate::snapshot::{Listener, ListenerProtocol};
@@ -85,7 +86,15 @@ fn listener(
     let protocol = match settings.protocol {
         Protocol::Redis => ListenerProtocol::Redis(Arc::new(redis)),
         Protocol::Http => {
-            let routes = route::of_listener(routes, &settings.name, upstream.clone());
+            let http_path = format!("{path}.http");
+            check_hops(&section.http, &http_path, reader);
+            let rules = policy::rules(&section.http.policies(), &http_path, reader);
+            let name = section.name.as_ref()?;
+            if policy::Rules::default().wants_authorization_twice(&rules) {
+                let what = "asks for two kinds of credentials in one Authorization field";
+                error_at(name, &path, "name", what, "give one of them a header of its own", reader);
+            }
+            let routes = route::of_listener(routes, &name.value.0, upstream.clone(), &rules, reader);
             ListenerProtocol::Http(Arc::new(http::listener(&section.http, routes)))
         }
     };
@@ -172,6 +181,15 @@ fn check_proxy(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
     if trusted.value.is_empty() {
         let help = "name the balancers' networks; leave the key out to believe every peer";
         error_at(trusted, path, "proxy_trusted", "is empty, so nobody could connect", help, reader);
+    }
+}
+
+/// Proxies in front are believed by one key and replaced by another.
+fn check_hops(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>) {
+    let hops = &section.trusted_hops;
+    if hops.value > 0 && section.forwarded.value == ForwardedFields::Replace {
+        let what = "believes proxies in front, and forwarded = \"replace\" takes away what they say";
+        error_at(hops, path, "trusted_hops", what, "write forwarded = \"append\"", reader);
     }
 }
 

@@ -17,7 +17,7 @@ use weir_route::{
     variables::{Side, Template},
 };
 
-use crate::checks::error_at;
+use crate::checks::{error_at, policy};
 use crate::document::At;
 use crate::reader::Reader;
 use crate::route::{
@@ -57,19 +57,39 @@ pub(super) struct Checked {
     is_online: bool,
     routes: Vec<Route<Action>>,
     upstreams: Vec<Share>,
+    rules: policy::Rules,
+    name: At<Name>,
+    path: String,
 }
 
 /// An upstream and its weight.
 type Share = (Arc<str>, Option<u32>);
 
 /// The routes of the listener called `name`, whose requests that nobody else takes go to `upstream`.
-pub(super) fn of_listener(all: &[Checked], name: &str, upstream: Arc<str>) -> Routes {
+///
+/// `rules` are the listener's own, which hold where a route says nothing else.
+pub(super) fn of_listener(
+    all: &[Checked],
+    name: &str,
+    upstream: Arc<str>,
+    rules: &policy::Rules,
+    reader: &mut Reader<'_>,
+) -> Routes {
+    let mut identity_fields = rules.identity_fields().to_vec();
     let mut upstreams = vec![upstream];
     let mut routes = Vec::new();
     let is_here = |one: &&Checked| {
         one.is_online && one.listeners.as_ref().is_none_or(|names| names.iter().any(|own| **own == *name))
     };
     for checked in all.iter().filter(is_here) {
+        if checked.rules.wants_authorization_twice(rules) {
+            let what =
+                format!("would ask for two kinds of credentials in one Authorization field, with those of \"{name}\"");
+            let help = "turn one off on the route (basic_auth = { enabled = false }), or give it a header of its own";
+            error_at(&checked.name, &checked.path, "name", &what, help, reader);
+        }
+        let policies = checked.rules.over(rules);
+        identity_fields.extend(checked.rules.identity_fields().iter().cloned());
         let mut number = |upstream: &Arc<str>| match upstreams.iter().position(|known| known == upstream) {
             Some(at) => at,
             None => {
@@ -80,6 +100,7 @@ pub(super) fn of_listener(all: &[Checked], name: &str, upstream: Arc<str>) -> Ro
         let targets = checked.upstreams.iter().map(|(upstream, weight)| (number(upstream), *weight)).collect();
         let split = Split::new(targets).ok();
         routes.extend(checked.routes.iter().cloned().map(|mut route| {
+            route.action.policies.clone_from(&policies);
             if let (Target::Upstream(target), Some(split)) = (&mut route.action.target, &split) {
                 *target = split.clone();
             }
@@ -89,10 +110,20 @@ pub(super) fn of_listener(all: &[Checked], name: &str, upstream: Arc<str>) -> Ro
     let all_paths = PathMatch::segments("/", &PathRules::default());
     if let (Ok(path), Ok(split)) = (all_paths, Split::new(vec![(0, None)])) {
         let mut last = Route::new("default", HostMatch::Any, path, Action::plain(Target::Upstream(split)));
+        last.action.policies = policy::Rules::default().over(rules);
         last.priority = i32::MAX;
         routes.push(last);
     }
-    Routes { table: RouteTable::new(routes), upstreams }
+    identity_fields.sort_unstable();
+    identity_fields.dedup();
+    let mut names: Vec<Box<str>> = Vec::new();
+    for route in &mut routes {
+        route.action.number = names.iter().position(|name| *name == route.name).unwrap_or_else(|| {
+            names.push(route.name.clone());
+            names.len() - 1
+        });
+    }
+    Routes { table: RouteTable::new(routes), upstreams, identity_fields, names }
 }
 
 fn check_listener(file: &FileSection, wanted: &At<Name>, path: &str, reader: &mut Reader<'_>) {
@@ -157,6 +188,9 @@ impl Maker<'_, '_, '_> {
             is_online: section.state.value == RouteState::Online,
             routes: hosts.into_iter().map(route).collect(),
             upstreams,
+            rules: policy::rules(&section.policies(), self.path, self.reader),
+            name: name.clone(),
+            path: self.path.to_owned(),
         })
     }
 

@@ -50,6 +50,16 @@ impl Memory {
                     "users-wrong.acl",
                     file("# no comments\nuser\nuser a +nope\nuser a on\nuser b >canary ~* ~x\nuser c (+get\n", 0o600),
                 ),
+                ("users.htpasswd", file("alice:$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW\n", 0o600)),
+                ("wrong.htpasswd", file("# comment\nalice\nbob:$apr1$canary$x\ncarol:canary\n", 0o600)),
+                (
+                    "jwks.json",
+                    file(
+                        r#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#,
+                        0o644,
+                    ),
+                ),
+                ("secret-jwks.json", file(r#"{"keys":[{"kty":"oct","k":"canary"}]}"#, 0o644)),
                 ("knee.json", file(&knee(|_| ()), 0o644)),
                 (
                     "knee-quick.json",

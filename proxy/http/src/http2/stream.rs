@@ -1,7 +1,7 @@
 //! One stream of HTTP/2: one exchange.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     future::poll_fn,
     panic::AssertUnwindSafe,
     rc::Rc,
@@ -18,7 +18,7 @@ use weir_http_codec::{BodyLength, Fields, ResponseHead, ResponseParser};
 
 use super::message;
 use crate::{
-    client::{Client, OwnAnswer, Replies, Sides},
+    client::{Client, OwnAnswer, Replies, SentBytes, Sides},
     connection::Connection,
     exchange::{self, After, Asked},
     grpc,
@@ -29,7 +29,7 @@ use crate::{
 
 /// Answers one stream.
 pub(super) async fn serve(connection: &Rc<Connection>, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
-    let out = RefCell::new(Out::Silent(respond));
+    let out = RefCell::new(Out { stage: Stage::Silent(respond), sent: Rc::default() });
     let exchange = AssertUnwindSafe(exchange(connection, request, &out));
     let after = futures_util::FutureExt::catch_unwind(exchange).await;
     match after {
@@ -85,7 +85,7 @@ async fn exchange(connection: &Rc<Connection>, request: Request<RecvStream>, out
         Err(error) => {
             let refusal = Refusal::malformed(error);
             connection.report(refusal.reason, refusal.text);
-            let answer = refusal.answer(connection.service.chance());
+            let answer = refusal.answer(None, connection.service.chance());
             out.borrow_mut().whole(&answer.head, answer.length(), answer.body(false));
             After::Another
         }
@@ -162,6 +162,11 @@ impl Client for Front<'_> {
         }
     }
 
+    fn sent_bytes(&self) -> SentBytes {
+        let sent = self.out.borrow().sent.clone();
+        Box::new(move || sent.get())
+    }
+
     fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, _: bool, _: &'static str) -> After {
         let mut out = self.out.borrow_mut();
         match asked.is_grpc {
@@ -173,7 +178,13 @@ impl Client for Front<'_> {
 }
 
 /// The answer's way to the client.
-enum Out {
+struct Out {
+    stage: Stage,
+    /// Bytes of its body.
+    sent: Rc<Cell<u64>>,
+}
+
+enum Stage {
     /// Nothing of the final answer was sent.
     Silent(SendResponse<Bytes>),
     /// Its head was.
@@ -185,14 +196,14 @@ enum Out {
 impl Out {
     /// The final head. What cannot be sent any more is not: the client is gone then, which is seen elsewhere.
     fn head(&mut self, head: &ResponseHead, length: Option<BodyLength>, is_whole: bool) {
-        let Self::Silent(respond) = self else { return };
+        let Stage::Silent(respond) = &mut self.stage else { return };
         let mut response = message::response(head);
         if let Some(BodyLength::Exact(length)) = length {
             response.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
         }
-        *self = match respond.send_response(response, is_whole) {
-            Ok(stream) if !is_whole => Self::Begun(stream),
-            _ => Self::Over,
+        self.stage = match respond.send_response(response, is_whole) {
+            Ok(stream) if !is_whole => Stage::Begun(stream),
+            _ => Stage::Over,
         };
     }
 
@@ -204,40 +215,41 @@ impl Out {
     }
 
     fn data(&mut self, data: &[u8], is_last: bool) {
-        let Self::Begun(stream) = self else { return };
+        let Stage::Begun(stream) = &mut self.stage else { return };
+        self.sent.set(self.sent.get() + data.len() as u64);
         // An error says that the stream is over; see `head`.
         let _ = stream.send_data(Bytes::copy_from_slice(data), is_last);
         if is_last {
-            *self = Self::Over;
+            self.stage = Stage::Over;
         }
     }
 
     fn trailers(&mut self, trailers: HeaderMap) {
-        let Self::Begun(stream) = self else { return };
+        let Stage::Begun(stream) = &mut self.stage else { return };
         let _ = stream.send_trailers(trailers);
-        *self = Self::Over;
+        self.stage = Stage::Over;
     }
 
     fn reset(&mut self, reason: Reason) {
-        match self {
-            Self::Silent(respond) => respond.send_reset(reason),
-            Self::Begun(stream) => stream.send_reset(reason),
-            Self::Over => {}
+        match &mut self.stage {
+            Stage::Silent(respond) => respond.send_reset(reason),
+            Stage::Begun(stream) => stream.send_reset(reason),
+            Stage::Over => {}
         }
     }
 
     /// Ready once the client has reset the stream, or is gone.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match self {
-            Self::Silent(respond) => respond.poll_reset(context).map(drop),
-            Self::Begun(stream) => stream.poll_reset(context).map(drop),
-            Self::Over => Poll::Pending,
+        match &mut self.stage {
+            Stage::Silent(respond) => respond.poll_reset(context).map(drop),
+            Stage::Begun(stream) => stream.poll_reset(context).map(drop),
+            Stage::Over => Poll::Pending,
         }
     }
 
     /// Ready when the client takes more: true, or false if it takes nothing any more.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        let Self::Begun(stream) = self else { return Poll::Ready(true) };
+        let Stage::Begun(stream) = &mut self.stage else { return Poll::Ready(true) };
         stream.reserve_capacity(1);
         while stream.capacity() == 0 {
             match ready!(stream.poll_capacity(context)) {
@@ -343,7 +355,7 @@ struct StreamReplies<'a> {
 
 impl Replies for StreamReplies<'_> {
     fn interim(&mut self, head: &ResponseHead) {
-        if let Out::Silent(respond) = &mut *self.out.borrow_mut() {
+        if let Stage::Silent(respond) = &mut self.out.borrow_mut().stage {
             // See `Out::head`.
             let _ = respond.send_informational(message::response(head));
         }

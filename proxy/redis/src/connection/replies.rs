@@ -102,6 +102,7 @@ impl Connection {
             request_bytes: sample.request_bytes,
             reply_bytes: sample.reply_bytes,
             outcome: if is_error { "error" } else { "ok" },
+            http: None,
         });
     }
 

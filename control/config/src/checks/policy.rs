@@ -1,0 +1,379 @@
+//! Policies: from tables to what is asked of a route's requests.
+
+use std::sync::Arc;
+
+use weir_http::policies::{Policies, Told};
+use weir_policy::http::{
+    AddressRules, Algorithm, ApiKey, ApiKeys, Basic, ClaimHeader, Cors, CorsSettings, Effect, Jwt, KeyHash, KeyPlace,
+    KeySet, OriginRule, Provider, RateKey, RateLimit, RateSettings,
+};
+
+use crate::checks::error_at;
+use crate::diagnostic::Span;
+use crate::document::At;
+use crate::policy::{
+    ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtProviderSection, JwtSection, RateKeyChoice,
+    RateLimitSection, Written,
+};
+use crate::reader::Reader;
+use crate::texts::{Text, Word};
+
+/// The policies that one table of listeners or routes writes.
+#[derive(Clone, Default)]
+pub(super) struct Rules {
+    address: Ruled<Arc<AddressRules>>,
+    cors: Ruled<Cors>,
+    basic: Ruled<Arc<Told<Basic>>>,
+    api_keys: Ruled<Arc<Told<ApiKeys>>>,
+    jwt: Ruled<Arc<Jwt>>,
+    rates: Ruled<Vec<Arc<RateLimit>>>,
+    body_bytes_max: Ruled<u64>,
+    /// Which of `basic_auth`, `api_key` and `jwt` look into Authorization.
+    uses_authorization: [bool; 3],
+    identity_fields: Vec<Box<str>>,
+}
+
+/// What a table says of one policy.
+#[derive(Clone, Default)]
+enum Ruled<T> {
+    /// Nothing.
+    #[default]
+    Inherited,
+    /// It does not hold.
+    Off,
+    /// This.
+    Own(T),
+}
+
+impl<T: Clone> Ruled<T> {
+    fn over(&self, listener: &Self) -> Option<T> {
+        match (self, listener) {
+            (Self::Own(own), _) | (Self::Inherited, Self::Own(own)) => Some(own.clone()),
+            _ => None,
+        }
+    }
+
+    fn is_inherited(&self) -> bool {
+        matches!(self, Self::Inherited)
+    }
+}
+
+impl Rules {
+    /// What a route asks whose listener has these; `None`: nothing.
+    pub(super) fn over(&self, listener: &Self) -> Option<Box<Policies>> {
+        let policies = Policies {
+            address: self.address.over(&listener.address),
+            cors: self.cors.over(&listener.cors),
+            basic: self.basic.over(&listener.basic),
+            api_keys: self.api_keys.over(&listener.api_keys),
+            jwt: self.jwt.over(&listener.jwt),
+            rates: self.rates.over(&listener.rates).unwrap_or_default(),
+            // As with nginx, 0 is no limit: it takes that of the listener away.
+            body_bytes_max: self.body_bytes_max.over(&listener.body_bytes_max).filter(|most| *most > 0),
+        };
+        let asks = policies.address.is_some()
+            || policies.cors.is_some()
+            || policies.basic.is_some()
+            || policies.api_keys.is_some()
+            || policies.jwt.is_some()
+            || !policies.rates.is_empty()
+            || policies.body_bytes_max.is_some();
+        asks.then(|| Box::new(policies))
+    }
+
+    /// Two kinds of credentials in one Authorization field: nobody could have both.
+    pub(super) fn wants_authorization_twice(&self, listener: &Self) -> bool {
+        let is_inherited = [self.basic.is_inherited(), self.api_keys.is_inherited(), self.jwt.is_inherited()];
+        let uses = (0..3).filter(|&kind| match is_inherited[kind] {
+            true => listener.uses_authorization[kind],
+            false => self.uses_authorization[kind],
+        });
+        uses.count() > 1
+    }
+
+    /// Names of fields by which the origin is told who asks.
+    pub(super) fn identity_fields(&self) -> &[Box<str>] {
+        &self.identity_fields
+    }
+}
+
+/// Makes policies out of what stands at `path`; mistakes are reported.
+pub(super) fn rules(written: &Written<'_>, path: &str, reader: &mut Reader<'_>) -> Rules {
+    let mut maker = Maker { path, reader, rules: Rules::default() };
+    if let Some(section) = written.ip_filter {
+        maker.rules.address = ruled(section.enabled.value, maker.address(section));
+    }
+    if let Some(section) = written.cors {
+        maker.rules.cors = ruled(section.enabled.value, maker.cors(section));
+    }
+    if let Some(section) = written.basic_auth {
+        maker.rules.basic = ruled(section.enabled.value, maker.basic(section));
+    }
+    if let Some(section) = written.api_key {
+        maker.rules.api_keys = ruled(section.enabled.value, maker.api_keys(section));
+    }
+    if let Some(section) = written.jwt {
+        maker.rules.jwt = ruled(section.enabled.value, maker.jwt(section));
+    }
+    if !written.rate_limit.is_empty() {
+        let limits = written.rate_limit.iter().enumerate().filter(|(_, limit)| limit.enabled.value);
+        let made: Vec<_> = limits.filter_map(|(index, limit)| maker.rate(limit, index)).map(Arc::new).collect();
+        maker.rules.rates = Ruled::Own(made);
+    }
+    if let Some(most) = written.request_body_bytes_max {
+        maker.rules.body_bytes_max = Ruled::Own(most);
+    }
+    maker.rules
+}
+
+/// A table that is wrong was reported: the file is refused, whatever stands here.
+fn ruled<T>(is_enabled: bool, made: Option<T>) -> Ruled<T> {
+    match made.filter(|_| is_enabled) {
+        Some(made) => Ruled::Own(made),
+        None => Ruled::Off,
+    }
+}
+
+struct Maker<'m, 'r> {
+    path: &'m str,
+    reader: &'m mut Reader<'r>,
+    rules: Rules,
+}
+
+impl Maker<'_, '_> {
+    fn wrong<V>(&mut self, at: &At<V>, key: &str, what: &str, help: &str) {
+        error_at(at, self.path, key, what, help, self.reader);
+    }
+
+    /// Something about a table as a whole.
+    fn wrong_table(&mut self, span: &Span, table: &str, what: &str, help: &str) {
+        let path = format!("{}.{table}", self.path);
+        self.reader.problems.error(span, &path, format!("`{path}` {what}"), help);
+    }
+
+    /// What was made of a table, or a report of why not.
+    fn told<T, E: std::fmt::Display>(&mut self, span: &Span, table: &str, made: Result<T, E>) -> Option<T> {
+        let what = |error: E| format!("cannot be used: {error}");
+        made.map_err(|error| self.wrong_table(span, table, &what(error), "see the page on HTTP in the guide")).ok()
+    }
+
+    fn address(&mut self, section: &IpFilterSection) -> Option<Arc<AddressRules>> {
+        let (effect, nets) = match (&section.allow, &section.deny) {
+            (Some(_), Some(deny)) => {
+                self.wrong(deny, "ip_filter.deny", "stands beside allow", "keep one of them");
+                return None;
+            }
+            (Some(allow), None) => (Effect::Allow, allow),
+            (None, Some(deny)) => (Effect::Deny, deny),
+            (None, None) if !section.enabled.value => return None,
+            (None, None) => {
+                self.wrong_table(&section.place.0, "ip_filter", "names no networks", "add allow = [\"10.0.0.0/8\"]");
+                return None;
+            }
+        };
+        let nets: Vec<_> = nets.value.iter().map(|net| net.value).collect();
+        let made = AddressRules::new(effect, section.source.value, &nets);
+        self.told(&section.place.0, "ip_filter", made).map(Arc::new)
+    }
+
+    fn cors(&mut self, section: &CorsSection) -> Option<Cors> {
+        if !section.enabled.value {
+            return None;
+        }
+        let words = |list: &Option<At<Vec<At<Word>>>>| {
+            list.iter().flat_map(|list| &list.value).map(|one| one.value.0.clone()).collect()
+        };
+        let exact = section.allow_origins.iter().flat_map(|list| &list.value).map(|word| match &*word.value.0 {
+            "*" => OriginRule::Any,
+            origin => OriginRule::Exact(origin.to_owned()),
+        });
+        let regexes = section.allow_origin_regexes.iter().flat_map(|list| &list.value);
+        let settings = CorsSettings {
+            origins: exact.chain(regexes.map(|word| OriginRule::Regex(word.value.0.clone()))).collect(),
+            methods: words(&section.allow_methods),
+            headers: words(&section.allow_headers),
+            expose: words(&section.expose_headers),
+            max_age: section.max_age.as_ref().map(|age| age.value.0.as_secs() as u32),
+            credentials: section.allow_credentials.value,
+            private_network: section.allow_private_network.value,
+        };
+        self.told(&section.place.0, "cors", Cors::new(&settings))
+    }
+
+    fn basic(&mut self, section: &BasicAuthSection) -> Option<Arc<Told<Basic>>> {
+        if !section.enabled.value {
+            return None;
+        }
+        let Some(file) = &section.users_file else {
+            let path = format!("{}.basic_auth.users_file", self.path);
+            if !self.reader.problems.is_known_wrong(&path) {
+                let help = "add users_file = \"users.htpasswd\", which `htpasswd -B` writes";
+                self.wrong_table(&section.place.0, "basic_auth", "has no users_file", help);
+            }
+            return None;
+        };
+        self.rules.uses_authorization[0] = true;
+        let made = Basic::new(file.value.users.clone(), &section.realm.value.0, !section.forward.value);
+        let policy = self.told(&file.span, "basic_auth", made)?;
+        let user_field = self.user_field(section.user_header.as_ref(), "basic_auth.user_header")?;
+        Some(Arc::new(Told { policy, user_field }))
+    }
+
+    fn api_keys(&mut self, section: &ApiKeySection) -> Option<Arc<Told<ApiKeys>>> {
+        if !section.enabled.value {
+            return None;
+        }
+        let place = &section.place.0;
+        let mut keys = Vec::new();
+        for (index, entry) in section.key.iter().enumerate() {
+            let name = entry.name.as_ref()?;
+            let key = format!("api_key.key[{index}]");
+            let hash = match (&entry.sha256, &entry.key) {
+                (Some(hex), None) => match KeyHash::from_hex(&hex.value.0) {
+                    Some(hash) => hash,
+                    None => {
+                        let help = "write 64 hexadecimal digits: printf %s KEY | sha256sum";
+                        self.wrong(hex, &format!("{key}.sha256"), "is no SHA-256", help);
+                        return None;
+                    }
+                },
+                (None, Some(secret)) => KeyHash::of(secret.value.secret.expose()),
+                _ => {
+                    let help = "write sha256, or key = { env = \"NAME\" }";
+                    self.wrong(name, &format!("{key}.name"), "needs one of `sha256` and `key`", help);
+                    return None;
+                }
+            };
+            keys.push(ApiKey { name: name.value.0.as_str().into(), hash });
+        }
+        let (header, scheme) = (section.header.as_ref(), section.scheme.as_ref());
+        let places = self.places(header, scheme, section.query.as_ref(), section.cookie.as_ref(), "x-api-key", 1);
+        let policy = self.told(place, "api_key", ApiKeys::new(&keys, places, !section.forward.value))?;
+        let user_field = self.user_field(section.user_header.as_ref(), "api_key.user_header")?;
+        Some(Arc::new(Told { policy, user_field }))
+    }
+
+    /// Where credentials may be; without a word of it in a header called `default`.
+    fn places(
+        &mut self,
+        header: Option<&At<Word>>,
+        scheme: Option<&At<Word>>,
+        query: Option<&At<Word>>,
+        cookie: Option<&At<Word>>,
+        default: &str,
+        kind: usize,
+    ) -> Vec<KeyPlace> {
+        let mut places = Vec::new();
+        let is_default = header.is_none() && query.is_none() && cookie.is_none();
+        if let Some(name) = header.map(|word| word.value.0.as_str()).or(is_default.then_some(default)) {
+            let is_authorization = name.eq_ignore_ascii_case("authorization");
+            let bearer = if is_authorization && kind == 2 { "Bearer" } else { "" };
+            let scheme = scheme.map_or(bearer, |word| word.value.0.as_str());
+            self.rules.uses_authorization[kind] |= is_authorization;
+            places.push(KeyPlace::Header { name: name.to_owned(), scheme: scheme.to_owned() });
+        } else if let Some(scheme) = scheme {
+            let key = if kind == 2 { "jwt.scheme" } else { "api_key.scheme" };
+            self.wrong(scheme, key, "stands without header", "add header, or remove it");
+        }
+        places.extend(query.map(|word| KeyPlace::Query(word.value.0.clone())));
+        places.extend(cookie.map(|word| KeyPlace::Cookie(word.value.0.clone())));
+        places
+    }
+
+    /// The field by which the origin is told who asks: `None` if it is none, which was reported.
+    fn user_field(&mut self, word: Option<&At<Word>>, key: &str) -> Option<Option<Box<str>>> {
+        let Some(word) = word else { return Some(None) };
+        let name = word.value.0.as_str();
+        let is_free = weir_http_codec::Known::of(name.as_bytes()) == weir_http_codec::Known::Other;
+        if !is_free || !weir_http_codec::token::is_token(name.as_bytes()) {
+            self.wrong(word, key, "cannot tell who asks", "choose a name of its own, such as \"X-Remote-User\"");
+            return None;
+        }
+        self.rules.identity_fields.push(name.into());
+        Some(Some(name.into()))
+    }
+
+    fn jwt(&mut self, section: &JwtSection) -> Option<Arc<Jwt>> {
+        if !section.enabled.value {
+            return None;
+        }
+        let sections = section.provider.iter().enumerate();
+        let providers: Vec<Provider> = sections.filter_map(|(index, one)| self.provider(one, index)).collect();
+        if providers.len() < section.provider.len() {
+            return None;
+        }
+        let mut claim_headers = Vec::new();
+        for one in &section.claim_header {
+            let (header, claim) = (one.header.as_ref()?, one.claim.as_ref()?);
+            claim_headers.push(ClaimHeader {
+                header: header.value.0.clone(),
+                claim: claim.value.iter().map(|name: &At<Text>| name.value.0.clone()).collect(),
+            });
+        }
+        let (header, scheme) = (section.header.as_ref(), section.scheme.as_ref());
+        let places = self.places(header, scheme, section.query.as_ref(), section.cookie.as_ref(), "authorization", 2);
+        let names = claim_headers.iter().map(|one| one.header.as_str().into());
+        self.rules.identity_fields.extend(names);
+        let made = Jwt::new(providers, places, claim_headers, section.forward.value, &section.realm.value.0);
+        self.told(&section.place.0, "jwt", made).map(Arc::new)
+    }
+
+    fn provider(&mut self, section: &JwtProviderSection, index: usize) -> Option<Provider> {
+        let file = section.jwks_file.as_ref()?;
+        // Without them what is in the file says nothing.
+        if self.reader.problems.is_known_wrong(&format!("{}.jwt.provider[{index}].algorithms", self.path)) {
+            return None;
+        }
+        let algorithms = section
+            .algorithms
+            .as_ref()
+            .map_or(vec![Algorithm::Rs256, Algorithm::Es256], |list| list.value.iter().map(|one| one.value).collect());
+        let made = KeySet::from_jwks(file.value.text(), &algorithms);
+        let keys = self.told(&file.span, &format!("jwt.provider[{index}].jwks_file"), made)?;
+        let audiences = section.audiences.iter().flat_map(|list| &list.value);
+        Some(Provider {
+            issuer: section.issuer.as_ref().map(|issuer| issuer.value.0.clone()),
+            audiences: audiences.map(|one| one.value.0.clone()).collect(),
+            requires_exp: section.require_exp.value,
+            keys,
+        })
+    }
+
+    fn rate(&mut self, section: &RateLimitSection, index: usize) -> Option<RateLimit> {
+        let name = section.name.as_ref()?;
+        let table = format!("rate_limit[{index}]");
+        let Some(requests) = &section.requests else {
+            let path = format!("{}.{table}.requests", self.path);
+            if !self.reader.problems.is_known_wrong(&path) {
+                self.wrong(name, &format!("{table}.name"), "has no requests", "add requests = 100 and per = \"1m\"");
+            }
+            return None;
+        };
+        let missing = section.missing.value;
+        let key = match (section.key.value, &section.header) {
+            (RateKeyChoice::Header, Some(header)) => RateKey::Header { name: header.value.0.clone(), missing },
+            (RateKeyChoice::Header, None) => {
+                self.wrong(&section.key, &format!("{table}.key"), "needs a header", "add header = \"x-tenant\"");
+                return None;
+            }
+            (_, Some(header)) => {
+                let help = "write key = \"header\", or remove it";
+                self.wrong(header, &format!("{table}.header"), "is not what is counted by", help);
+                return None;
+            }
+            (RateKeyChoice::Client, None) => RateKey::Client { ipv6_prefix: section.ipv6_prefix.value as u8 },
+            (RateKeyChoice::Identity, None) => RateKey::Identity { missing },
+            (RateKeyChoice::All, None) => RateKey::All,
+        };
+        let settings = RateSettings {
+            name: name.value.0.to_string(),
+            requests: requests.value,
+            unit: section.per.value.0,
+            burst: section.burst.as_ref().map(|burst| burst.value),
+            key,
+            status: section.status.value as u16,
+            fields: section.fields.value,
+        };
+        self.told(&section.place.0, &table, RateLimit::new(settings, None))
+    }
+}

@@ -1,0 +1,181 @@
+//! By which names a request is found again: X-Request-Id and the trace context of W3C.
+
+use weir_http_codec::{Fields, Known};
+
+use crate::settings::{ForwardedFields, TraceContext};
+
+/// Bytes of a request id that is kept. Default 128, as long as Heroku and Rails let one be.
+const REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// Bytes of `traceparent` in version 00: `00-`, 32 digits, `-`, 16 digits, `-`, 2 digits.
+const TRACEPARENT_BYTES: usize = 55;
+
+/// Gives a request an id, unless a trusted proxy has.
+pub(crate) fn request_id(fields: &mut Fields, forwarded: ForwardedFields, mut chance: impl FnMut() -> u64) {
+    if forwarded == ForwardedFields::Append && is_one_id(fields) {
+        return;
+    }
+    let (mut id, mut at) = ([0; 36], 0);
+    // A UUID of version 4 (RFC 9562 section 5.4): four digits of it are not by chance.
+    let bits = [(chance() & !0xf000) | 0x4000, (chance() & !(0b11 << 62)) | (0b10 << 62)];
+    for (number, digit) in digits(&bits).enumerate() {
+        if matches!(number, 8 | 12 | 16 | 20) {
+            id[at] = b'-';
+            at += 1;
+        }
+        id[at] = digit;
+        at += 1;
+    }
+    fields.set(Known::XRequestId, &id);
+}
+
+fn is_one_id(fields: &Fields) -> bool {
+    let mut lines = fields.all(Known::XRequestId);
+    let is_id = |id: &[u8]| (1..=REQUEST_ID_BYTES_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic);
+    lines.next().is_some_and(is_id) && lines.next().is_none()
+}
+
+/// Makes the trace context of a request that of its child, as the settings say.
+pub(crate) fn trace(fields: &mut Fields, context: TraceContext, mut chance: impl FnMut() -> u64) {
+    if context == TraceContext::Pass {
+        return;
+    }
+    let parent = one(fields).and_then(Parent::of);
+    if parent.is_none() {
+        // Without a parent that can be read nobody may read the state (W3C Trace Context section 4.3).
+        fields.remove(Known::Traceparent);
+        fields.remove(Known::Tracestate);
+        if context == TraceContext::Child {
+            return;
+        }
+    }
+    let mut line = *b"00-00000000000000000000000000000000-0000000000000000-00";
+    match parent {
+        Some(Parent { trace, is_sampled }) => {
+            line[3..35].copy_from_slice(&trace);
+            line[54] += u8::from(is_sampled);
+        }
+        None => {
+            digits(&[chance() | 1, chance()]).zip(&mut line[3..35]).for_each(|(digit, place)| *place = digit);
+            line[54] = b'1';
+        }
+    }
+    // Never all zeros, which would be no span.
+    digits(&[chance() | 1]).zip(&mut line[36..52]).for_each(|(digit, place)| *place = digit);
+    fields.set(Known::Traceparent, &line);
+}
+
+/// The trace of a `traceparent`, if it is one.
+pub(crate) fn trace_id(line: &[u8]) -> Option<&str> {
+    Parent::of(line)?;
+    std::str::from_utf8(&line[3..35]).ok()
+}
+
+fn one(fields: &Fields) -> Option<&[u8]> {
+    let mut lines = fields.all(Known::Traceparent);
+    let first = lines.next()?;
+    lines.next().is_none().then_some(first)
+}
+
+struct Parent {
+    trace: [u8; 32],
+    is_sampled: bool,
+}
+
+impl Parent {
+    /// Of any version but ff; what a later version has behind these fields is not known here.
+    fn of(line: &[u8]) -> Option<Self> {
+        let is_hex = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let (known, rest) = line.split_at_checked(TRACEPARENT_BYTES)?;
+        let (version, trace, span, flags) = (&known[..2], &known[3..35], &known[36..52], &known[53..]);
+        let has_dashes = [2, 35, 52].iter().all(|&at| known[at] == b'-');
+        let is_whole = rest.is_empty() || (version != b"00" && rest[0] == b'-');
+        let has_digits = [version, trace, span, flags].into_iter().all(is_hex);
+        let is_zero = |part: &[u8]| part.iter().all(|byte| *byte == b'0');
+        if !has_dashes || !is_whole || !has_digits || version == b"ff" || is_zero(trace) || is_zero(span) {
+            return None;
+        }
+        let low = char::from(flags[1]).to_digit(16)?;
+        Some(Self { trace: trace.try_into().ok()?, is_sampled: low & 1 == 1 })
+    }
+}
+
+/// In hexadecimal, the upper digits first.
+fn digits(numbers: &[u64]) -> impl Iterator<Item = u8> {
+    let digit = |number: u64, at: u32| b"0123456789abcdef"[(number >> (60 - 4 * at) & 0xf) as usize];
+    numbers.iter().flat_map(move |&number| (0..16).map(move |at| digit(number, at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    fn fields(lines: &[(&str, &str)]) -> Fields {
+        let mut fields = Fields::new();
+        lines.iter().for_each(|(name, value)| fields.push(name.as_bytes(), value.as_bytes()));
+        fields
+    }
+
+    fn written(fields: &Fields) -> String {
+        let mut bytes = Vec::new();
+        fields.write(&mut bytes);
+        String::from_utf8(bytes).expect("ASCII")
+    }
+
+    fn traced(context: TraceContext, lines: &[(&str, &str)]) -> String {
+        let mut fields = fields(lines);
+        trace(&mut fields, context, || 0xabcd_ef01_2345_6788);
+        written(&fields)
+    }
+
+    #[test]
+    fn an_id_is_made_unless_a_trusted_proxy_made_one() {
+        use ForwardedFields::*;
+        let id = |forwarded, lines: &[(&str, &str)]| {
+            let mut fields = fields(lines);
+            let mut chance = [u64::MAX, 0].into_iter();
+            request_id(&mut fields, forwarded, || chance.next().expect("two"));
+            written(&fields)
+        };
+        let made = "x-request-id: ffffffff-ffff-4fff-8000-000000000000\r\n";
+        assert_eq!(id(Replace, &[("X-Request-Id", "theirs")]), made);
+        assert_eq!(id(Append, &[]), made);
+        assert_eq!(id(Append, &[("X-Request-Id", "theirs")]), "X-Request-Id: theirs\r\n");
+        assert_eq!(id(Append, &[("X-Request-Id", "a"), ("X-Request-Id", "b")]), made);
+        for bad in ["", "a b", &"x".repeat(129)] {
+            assert_eq!(id(Append, &[("X-Request-Id", bad)]), made, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_child_keeps_the_trace_and_has_a_span_of_its_own() {
+        let child = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-abcdef0123456789-01\r\n";
+        for context in [TraceContext::Child, TraceContext::Start] {
+            assert_eq!(
+                traced(context, &[("traceparent", PARENT), ("tracestate", "a=b")]),
+                format!("tracestate: a=b\r\n{child}")
+            );
+        }
+        let later = format!("cc-{}-what-comes-later", &PARENT[3..]);
+        assert_eq!(traced(TraceContext::Child, &[("traceparent", &later)]), child);
+        assert_eq!(traced(TraceContext::Pass, &[("traceparent", "x")]), "traceparent: x\r\n");
+        assert_eq!(trace_id(PARENT.as_bytes()), Some("0af7651916cd43dd8448eb211c80319c"));
+    }
+
+    #[test]
+    fn what_is_no_trace_is_not_passed_on() {
+        let zero_trace = PARENT.replace("0af7651916cd43dd8448eb211c80319c", &"0".repeat(32));
+        let zero_span = PARENT.replace("b7ad6b7169203331", &"0".repeat(16));
+        let (upper, long) = (PARENT.to_uppercase(), format!("{PARENT}-x"));
+        let version = PARENT.replacen("00", "ff", 1);
+        for bad in ["", "x", &PARENT[..54], &zero_trace, &zero_span, &upper, &long, &version] {
+            let lines = [("traceparent", bad), ("tracestate", "a=b")];
+            assert_eq!(traced(TraceContext::Child, &lines), "", "{bad}");
+            let begun = "traceparent: 00-abcdef0123456789abcdef0123456788-abcdef0123456789-01\r\n";
+            assert_eq!(traced(TraceContext::Start, &lines), begun, "{bad}");
+        }
+        assert_eq!(traced(TraceContext::Child, &[("traceparent", PARENT), ("traceparent", PARENT)]), "");
+    }
+}

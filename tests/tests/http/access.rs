@@ -1,0 +1,156 @@
+//! What is left of a request: lines of the access log, its id, its trace, the metrics of its route.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+use weir_tests::deadline::WAIT;
+use weir_tests::faulty::{Act, Faulty};
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::http::{HttpClient, Response, field};
+
+/// Answers with the head it got.
+fn origin() -> Faulty {
+    Faulty::http(|request| {
+        let body = String::from_utf8_lossy(&request[0]).into_owned();
+        Act::Reply(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
+    })
+}
+
+fn logged_to(file: &Path, format: &str) -> String {
+    let target = file.display();
+    format!("[telemetry.access_log]\ntarget = \"file:{target}\"\nformat = \"{format}\"\nsample = 1.0\n")
+}
+
+/// The lines of a log, once there are so many.
+fn lines(file: &Path, count: usize) -> Vec<String> {
+    let begun = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        if text.lines().count() >= count {
+            return text.lines().map(str::to_owned).collect();
+        }
+        assert!(begun.elapsed() < WAIT, "{count} lines are expected:\n{text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn ask(gateway: &Gateway, request: &str) -> Response {
+    let mut client = HttpClient::connect(&gateway.address);
+    client.send(request);
+    client.response()
+}
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+#[test]
+fn a_line_says_what_was_asked_where_it_went_and_how_it_ended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("access.log");
+    let origin = origin();
+    let gateway = Gateway::start(
+        Config::http(&origin.address)
+            .listener("[listener.http]\nforwarded = \"append\"\nrequest_id = true\nrequest_body_bytes_max = 20")
+            .tables(&logged_to(&file, "json"))
+            .tables("[[route]]\nname = \"api\"\npath_prefix = \"/api\"\nrewrite = { path_prefix = \"/v2\" }\nupstream = \"server\""),
+    );
+    let fields = format!(
+        "X-Request-Id: id-1\r\nUser-Agent: tests/1 \"x\"\u{e9}\r\nX-Forwarded-For: 192.0.2.1\r\ntraceparent: 00-{TRACE}-b7ad6b7169203331-01\r\n"
+    );
+    let request =
+        format!("POST /api/x?token=secret HTTP/1.1\r\nHost: a.example:81\r\n{fields}Content-Length: 5\r\n\r\nhello");
+    let answered = ask(&gateway, &request);
+    let refused = ask(&gateway, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 21\r\n\r\n");
+    assert_eq!((answered.status, refused.status), (200, 413));
+    let text = lines(&file, 2);
+    assert!(!text.concat().contains("secret"), "the query is in no log: {text:?}");
+    let [first, second]: [Json; 2] = [&text[0], &text[1]].map(|line| serde_json::from_str(line).expect("JSON"));
+    for (key, expected) in [
+        ("status", Json::from(200)),
+        ("method", "POST".into()),
+        ("path", "/api/x".into()),
+        ("protocol", "HTTP/1.1".into()),
+        ("authority", "a.example:81".into()),
+        ("route", "api".into()),
+        ("upstream", "server".into()),
+        ("endpoint", origin.address.text().into()),
+        ("outcome", "ok".into()),
+        ("user_agent", "tests/1 \"x\"??".into()),
+        ("forwarded_for", "192.0.2.1".into()),
+        ("request_id", "id-1".into()),
+        ("trace_id", TRACE.into()),
+        ("request_bytes", 5.into()),
+        ("reply_bytes", (answered.head.len() + answered.body.len()).into()),
+    ] {
+        assert_eq!(first[key], expected, "{key}: {first}");
+    }
+    assert_eq!((&second["status"], &second["outcome"]), (&413.into(), &"body_too_long".into()), "{second}");
+    assert_eq!((&second["route"], &second["upstream"]), (&"default".into(), &"-".into()), "{second}");
+    gateway.finish();
+}
+
+#[test]
+fn lines_of_text_cannot_be_forged_by_a_client() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("access.log");
+    let origin = origin();
+    let gateway = Gateway::start(Config::http(&origin.address).tables(&logged_to(&file, "text")));
+    ask(&gateway, "GET /a?b HTTP/1.1\r\nHost: h\r\nUser-Agent: x\" 200 \"y\r\n\r\n");
+    let line = lines(&file, 1).remove(0);
+    assert!(line.contains(" 200 \"GET /a HTTP/1.1\" h default "), "{line}");
+    assert!(line.ends_with(" \"-\" \"x' 200 'y\" \"-\" \"-\" -"), "{line}");
+    gateway.finish();
+}
+
+#[test]
+fn an_id_is_made_at_the_edge_and_kept_behind_proxies() {
+    let origin = origin();
+    let sent = |how: &str| {
+        let lines = format!("[listener.http]\nrequest_id = true\nforwarded = \"{how}\"");
+        let gateway = Gateway::start(Config::http(&origin.address).listener(&lines));
+        let request = "GET / HTTP/1.1\r\nHost: a\r\nX-Request-Id: theirs\r\n\r\n";
+        let ids = [(); 2].map(|()| field(&ask(&gateway, request).body, "x-request-id").expect("an id"));
+        gateway.finish();
+        ids
+    };
+    assert_eq!(sent("append"), ["theirs", "theirs"]);
+    let [one, two] = sent("replace");
+    assert!(one != two && one.len() == 36 && one.as_bytes()[14] == b'4', "{one} {two}");
+}
+
+#[test]
+fn the_gateway_is_a_step_of_the_trace_if_it_is_told_to_be() {
+    let origin = origin();
+    let parent = format!("00-{TRACE}-b7ad6b7169203331-01");
+    let sent = |how: &str, lines: &str| {
+        let config = format!("[listener.http]\ntrace_context = \"{how}\"");
+        let gateway = Gateway::start(Config::http(&origin.address).listener(&config));
+        let response = ask(&gateway, &format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
+        gateway.finish();
+        field(&response.body, "traceparent")
+    };
+    let line = format!("traceparent: {parent}\r\n");
+    assert_eq!(sent("pass", &line), Some(parent.clone()));
+    let child = sent("child", &line).expect("a child");
+    assert!(child.starts_with(&parent[..36]) && child.ends_with("-01") && child != parent, "{child}");
+    assert_eq!(sent("child", ""), None);
+    assert_eq!(sent("start", "").map(|line| line.len()), Some(55));
+}
+
+#[test]
+fn routes_have_metrics_of_their_own() {
+    let origin = origin();
+    let gateway = Gateway::start(Config::http(&origin.address).tables(
+        "[[route]]\nname = \"api\"\nhosts = [\"a\", \"b\"]\npath_prefix = \"/api\"\nupstream = \"server\"\n[[route]]\nname = \"gone\"\npath = \"/gone\"\nresponse = { status = 410 }",
+    ));
+    for (host, path) in [("a", "/api"), ("b", "/api"), ("c", "/gone"), ("c", "/"), ("a", "/none")] {
+        ask(&gateway, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    }
+    let metrics = gateway.metrics();
+    let count =
+        |route, class| metrics.sum_where("weir_http_route_responses_total", &[("route", route), ("class", class)]);
+    assert_eq!((count("api", "2xx"), count("gone", "4xx"), count("default", "2xx")), (2.0, 1.0, 1.0));
+    assert_eq!(metrics.sum("weir_http_route_responses_total"), 4.0, "what has no route has no label");
+    assert_eq!(metrics.sum("weir_http_route_request_duration_seconds_count"), 4.0);
+    gateway.finish();
+}
