@@ -8,11 +8,13 @@ mod differential;
 mod reply;
 mod request;
 mod session;
+mod websocket;
 
 pub use differential::differential_reply;
 pub use reply::reply_framer;
 pub use request::{request_parser, split_invariance};
 pub use session::session;
+pub use websocket::websocket;
 
 /// A target: any bytes, panics on a broken invariant.
 pub type Target = fn(&[u8]);
@@ -24,4 +26,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("differential_reply", differential_reply),
     ("split_invariance", split_invariance),
     ("session", session),
+    ("websocket", websocket),
 ];

@@ -22,9 +22,10 @@ pub use config::{Config, secret_file};
 
 /// Gauges that are zero when no client is there: what was taken is given back, to the last permit.
 /// A test of the crate holds the names against the catalog.
-pub const GAUGES_AT_REST: [&str; 11] = [
+pub const GAUGES_AT_REST: [&str; 12] = [
     "weir_connections_open",
     "weir_requests_in_flight",
+    "weir_http_tunnels_open",
     "weir_buffered_bytes",
     "weir_pinned_sessions",
     "weir_lane_requests_in_flight",

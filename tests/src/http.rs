@@ -199,6 +199,19 @@ impl HttpClient {
         }
     }
 
+    /// The next bytes, as many as asked for.
+    ///
+    /// # Panics
+    /// If they do not come.
+    pub fn exactly(&mut self, count: usize) -> Vec<u8> {
+        let begun = Instant::now();
+        while self.buffer.len() < count {
+            let left = WAIT.saturating_sub(begun.elapsed());
+            assert!(!left.is_zero() && self.receive(left), "{count} bytes expected; so far: {:x?}", self.seen());
+        }
+        self.buffer.drain(..count).collect()
+    }
+
     /// All that comes until the gateway closes.
     ///
     /// # Panics

@@ -28,4 +28,5 @@ pub mod server;
 pub mod stream;
 pub mod suite;
 pub mod victim;
+pub mod websocket;
 pub mod wire;

@@ -6,10 +6,12 @@ use weir_base::ByteSize;
 use weir_http::{
     HttpProbe,
     routes::Routes,
-    settings::{self as http, ForwardedFields, HttpListenerSettings, TraceContext},
+    settings::{self as http, ForwardedFields, HttpListenerSettings, TraceContext, Upgrades, WebSocketSettings},
 };
+use weir_base::ByteSize;
 use weir_policy::http::{ForwardedFor, HOPS_MAX};
 use weir_upstream::Balance;
+use weir_websocket_codec::limits as websocket;
 use weir_upstream::settings::{self as upstreams, ExclusiveSettings};
 
 use crate::checks::error_at;
@@ -42,6 +44,10 @@ section! {
         /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
         /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
         default forwarded: ForwardedFields = ForwardedFields::Replace;
+        /// What client connections may become if the origin agrees: `["websocket"]`. Of routes that do not say; absent: nothing.
+        optional upgrades: Vec<At<Upgrade>>;
+        /// What WebSockets may do.
+        table websocket: WebSocketSection;
         /// Streams that a client may have open on one HTTP/2 connection.
         default http2_streams_max: u32 = http::HTTP2_STREAMS_MAX => 1..=COUNT_MAX;
         /// Trusted proxies in front that append to X-Forwarded-For: the entry that the first of them wrote is the client, for
@@ -67,6 +73,22 @@ section! {
         optional_table jwt: JwtSection;
         /// How often clients may ask; all limits count.
         tables rate_limit: RateLimitSection;
+    }
+}
+
+section! {
+    /// What WebSockets may do. Their payload goes through as it is, and only the headers of their frames are read.
+    pub(crate) struct WebSocketSection {
+        /// How long one may be silent in both directions; then both ends are told 1001.
+        default idle_timeout: Period = Period(http::WEBSOCKET_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// From the first byte of a frame to its last; then who sends it is told 1008.
+        default frame_timeout: Period = Period(http::WEBSOCKET_FRAME_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// Payload of a message, all its frames together; then who sends it is told 1009.
+        default message_max: ByteSize = ByteSize::new(websocket::MESSAGE_BYTES_MAX) => ByteSize::new(125)..=ByteSize::mib(1 << 20);
+        /// Frames of a message; then 1009.
+        default fragments_max: u32 = websocket::FRAGMENTS_MAX => 1..=COUNT_MAX;
+        /// Pings within 10 s, from either end; then 1008.
+        default pings_max: u32 = websocket::PINGS_MAX => 1..=COUNT_MAX;
     }
 }
 
@@ -115,12 +137,27 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes) -> HttpLis
         response_timeout: section.response_timeout.value.0,
         body_idle_timeout: section.body_idle_timeout.value.0,
         forwarded: section.forwarded.value,
+        upgrades: section.upgrades.as_ref().map(upgrades).unwrap_or_default(),
+        websocket: WebSocketSettings {
+            limits: websocket::Limits {
+                message_bytes: section.websocket.message_max.value.bytes(),
+                fragments: section.websocket.fragments_max.value,
+                pings: section.websocket.pings_max.value,
+            },
+            idle_timeout: section.websocket.idle_timeout.value.0,
+            frame_timeout: section.websocket.frame_timeout.value.0,
+        },
         http2_streams_max: section.http2_streams_max.value,
         // The range of the key is that of the type.
         request_id: section.request_id.value,
         trace_context: section.trace_context.value,
         forwarded_for: ForwardedFor::new(section.trusted_hops.value as u8).unwrap_or_default(),
     }
+}
+
+/// What the connections of a listener or a route may become.
+pub(crate) fn upgrades(written: &At<Vec<At<Upgrade>>>) -> Upgrades {
+    Upgrades { websocket: written.value.iter().any(|upgrade| upgrade.value == Upgrade::WebSocket) }
 }
 
 /// Settings of an upstream with these endpoints.
@@ -156,6 +193,16 @@ pub(crate) fn upstream(
             host: section.health_host.as_ref().map_or(first, |host| host.value.0.clone()),
         },
     })
+}
+
+/// What a connection may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upgrade {
+    WebSocket,
+}
+
+impl Choice for Upgrade {
+    const WORDS: &'static [(&'static str, Self)] = &[("websocket", Self::WebSocket)];
 }
 
 impl Choice for Balance {

@@ -4,6 +4,7 @@ use weir_base::ByteSize;
 use weir_route::{host::Labels, text::Operator};
 
 use crate::document::At;
+use crate::http::Upgrade;
 use crate::numbers::Period;
 use crate::policy::{
     ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written,
@@ -79,6 +80,9 @@ section! {
         optional_table jwt: JwtSection;
         /// How often clients may ask; all limits count.
         tables rate_limit: RateLimitSection;
+        /// What client connections may become if the origin agrees: `["websocket"]`, or `[]` for nothing. Absent: as the
+        /// listener's `http.upgrades`.
+        optional upgrades: Vec<At<Upgrade>>;
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     routes,
     routing::Routed,
     settings::{HttpListenerSettings, INTERIM_RESPONSES_MAX},
+    tunnel::Switched,
     wire::{WireSource, receive},
 };
 
@@ -36,6 +37,8 @@ pub(crate) struct Answer<'a, R> {
     pub(crate) is_begun: bool,
     /// Bytes that the origin sent.
     pub(crate) received: u64,
+    /// The connection is a tunnel from here on, and the client has nothing of it yet.
+    pub(crate) switched: Option<Box<Switched>>,
 }
 
 impl<R: Replies> Answer<'_, R> {
@@ -52,6 +55,10 @@ impl<R: Replies> Answer<'_, R> {
             };
             if !head.is_interim() {
                 break head;
+            }
+            if head.status() == 101 && self.asked.wish.is_granted(&head) {
+                self.switched = Some(Box::new(Switched { head, input }));
+                return Ended::Answered { status: 101, keeps_client: false, keeps_lane: false };
             }
             interim += 1;
             // It has nothing to switch to that it was asked for.

@@ -9,6 +9,7 @@ use crate::{
     connection::Connection,
     exchange::{After, Asked},
     relay::{RequestBody, Sink},
+    tunnel::Wire,
 };
 
 /// The client of one exchange.
@@ -33,6 +34,9 @@ pub(crate) trait Client {
 
     /// Tells how many bytes the client has been sent so far, on its connection or on its stream.
     fn sent_bytes(&self) -> SentBytes;
+
+    /// Its connection, if that is its own: a tunnel takes all of it.
+    fn wire(&mut self) -> Option<Wire<'_>>;
 
     /// Sends a whole answer of the gateway's own. `closes`: no further request can be told from what is left of this one.
     fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After;

@@ -25,6 +25,7 @@ use crate::{
     relay::{Broken, Limited, RequestBody as _, relay},
     routing::{Local, Routed, route},
     settings::HttpListenerSettings,
+    tunnel::{self, Switched, Wish},
     wire::{Framing, WireSink},
 };
 
@@ -56,6 +57,7 @@ pub(crate) struct Asked {
     pub(crate) notes: Option<Box<Notes>>,
     /// Cells of its route, if routes are counted.
     pub(crate) route: OnceCell<Rc<RouteMetrics>>,
+    pub(crate) wish: Wish,
 }
 
 impl Asked {
@@ -77,6 +79,7 @@ impl Asked {
             answer_fields: OnceCell::new(),
             notes: None,
             route: OnceCell::new(),
+            wish: Wish::of(head),
         }
     }
 }
@@ -149,6 +152,13 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         }
         Err(Local::Slow(_)) => return refuse(client, &asked, Refusal::POLICY_FAILED),
     };
+    match asked.wish {
+        Wish::Malformed if routed.upgrades(&settings).websocket => {
+            return refuse(client, &asked, Refusal::WEBSOCKET_HANDSHAKE);
+        }
+        Wish::WebSocket(_) if routed.upgrades(&settings).websocket => asked.wish.ask(head),
+        _ => asked.wish = Wish::None,
+    }
     loop {
         let mut lane = match routed.upstream.acquire(None).await {
             Ok(lane) => lane,
@@ -166,12 +176,18 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             routed: &routed,
             sent: turn::now(),
             is_uploaded: Cell::new(asked.body == BodyLength::Exact(0)),
+            switched: None,
         };
         let ended = attempt.run(client, &mut lane).await;
         let is_stale = lane.is_reused() && asked.is_safe_to_repeat;
         if matches!(ended, Ended::Failed(Failure::Silent)) && is_stale {
             // The origin had closed the idle connection when the request was on its way: nobody has seen it.
             continue;
+        }
+        if let (Some(switched), Some(wire)) = (attempt.switched.take(), client.wire()) {
+            let upstream = &routed.upstream.settings().name;
+            connection.answered(&asked, 101, Some(attempt.sent), upstream, "ok");
+            return Box::pin(tunnel::run(wire, &connection, &asked, &routed, lane, *switched)).await;
         }
         return match attempt.after(lane, ended) {
             Ok(after) => after,
@@ -212,6 +228,8 @@ struct Attempt<'a> {
     sent: Time,
     /// The request has been sent to its end.
     is_uploaded: Cell<bool>,
+    /// The origin has agreed to a tunnel.
+    switched: Option<Box<Switched>>,
 }
 
 impl Attempt<'_> {
@@ -233,6 +251,7 @@ impl Attempt<'_> {
             is_uploaded: &self.is_uploaded,
             is_begun: false,
             received: 0,
+            switched: None,
         };
         match self.is_uploaded.get() {
             true => origin_deadline.set(turn::now().saturating_add(response_timeout)),
@@ -294,6 +313,7 @@ impl Attempt<'_> {
         };
         self.connection.service.metrics.read_bytes.add(body.received());
         let (is_begun, received) = (answer.is_begun, answer.received);
+        self.switched = answer.switched.take();
         let written = origin.output.appended() - appended + unsent as u64;
         lane.count_bytes(received as usize, written as usize);
         match ended {

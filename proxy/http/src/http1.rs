@@ -25,6 +25,7 @@ use crate::{
     refusal::Refusal,
     relay::{Broken, RequestBody, Sink, relieved},
     settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
+    tunnel::Wire,
     wire::{Framing, WireSink, WireSource, receive},
 };
 
@@ -232,6 +233,12 @@ impl Client for Front<'_> {
     fn sent_bytes(&self) -> SentBytes {
         let output = self.stream.output.clone();
         Box::new(move || output.appended())
+    }
+
+    fn wire(&mut self) -> Option<Wire<'_>> {
+        let Front { stream, input, deadline, origin_deadline, .. } = self;
+        let Stream { reader, output, .. } = &mut **stream;
+        Some(Wire { reader, output, input, deadline, origin_deadline })
     }
 
     fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After {

@@ -18,6 +18,7 @@
 //! | `policies` | what is asked of a request before it goes anywhere |
 //! | `forward` | what the gateway changes in a head |
 //! | `relay` / `wire` | bodies, both ways at once; how HTTP/1.1 frames them |
+//! | `tunnel` | WebSocket: frames both ways behind a 101 |
 //! | `refusal` | every way to say no, in HTTP's words |
 //! | `probe` | whether an origin answers |
 //! | `access` | what the access log and the metrics of routes say of a request |
@@ -47,6 +48,7 @@ mod routing;
 mod service;
 pub mod settings;
 mod trace;
+mod tunnel;
 mod wire;
 
 pub use connection::{Arrived, serve};

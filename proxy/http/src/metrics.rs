@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use weir_base::{time::Time, violation::Violation};
-use weir_telemetry::{CoreMetrics, Counter, Gauge, Histogram, catalog};
+use weir_telemetry::{CoreMetrics, Counter, Gauge, Histogram, catalog, cells::GaugeGuard};
+use weir_websocket_codec::Sender;
 
 /// Methods that have a label of their own; everything else is `other`.
 const METHODS: [&str; 7] = ["get", "head", "post", "put", "delete", "patch", "options"];
@@ -33,6 +34,9 @@ pub(crate) struct ListenerMetrics {
     /// By status, as they are met.
     responses: RefCell<Vec<(u16, Counter)>>,
     request: Histogram,
+    tunnels: Gauge,
+    /// Of clients and of origins.
+    frames: [Counter; 2],
     upstream: Histogram,
     overhead: Histogram,
 }
@@ -50,6 +54,8 @@ impl ListenerMetrics {
             written_bytes: core.counter(&catalog::CLIENT_WRITTEN_BYTES, &[listener]),
             requests: [get, head, post, put, delete, patch, options, of_method("other")],
             responses: RefCell::default(),
+            tunnels: core.gauge(&catalog::HTTP_TUNNELS_OPEN, &[listener]),
+            frames: ["client", "origin"].map(|end| core.counter(&catalog::WEBSOCKET_FRAMES, &[listener, end])),
             request: core.histogram(&catalog::REQUEST_DURATION, &[listener]),
             upstream: core.histogram(&catalog::REQUEST_UPSTREAM_DURATION, &[listener]),
             overhead: core.histogram(&catalog::REQUEST_OVERHEAD_DURATION, &[listener]),
@@ -87,6 +93,19 @@ impl ListenerMetrics {
 
     pub(crate) fn closed(&self, reason: &str) {
         self.core.counter(&catalog::CONNECTIONS_CLOSED, &[&self.listener, reason]).inc();
+    }
+
+    /// A tunnel, until the result is dropped.
+    pub(crate) fn tunnel(&self) -> GaugeGuard {
+        self.tunnels.guard()
+    }
+
+    pub(crate) fn tunnel_frames(&self, sender: Sender, count: u32) {
+        self.frames[usize::from(sender == Sender::Server)].add(u64::from(count));
+    }
+
+    pub(crate) fn tunnel_closed(&self, reason: &str) {
+        self.core.counter(&catalog::HTTP_TUNNELS_CLOSED, &[&self.listener, reason]).inc();
     }
 
     pub(crate) fn shed(&self, reason: &'static str) {

@@ -61,6 +61,10 @@ impl Refusal {
     /// A gRPC call over HTTP/1.1, which cannot carry its status.
     pub(crate) const GRPC_NEEDS_HTTP2: Self = Self::new(426, "grpc_needs_http2", "gRPC needs HTTP/2");
 
+    /// A wish for a WebSocket that is not as RFC 6455 section 4.1 has it.
+    pub(crate) const WEBSOCKET_HANDSHAKE: Self =
+        Self::new(426, "websocket_handshake", "WebSocket needs GET, a key of 16 bytes and version 13");
+
     /// Of a request that breaks a rule.
     pub(crate) const fn malformed(error: WireError) -> Self {
         Self::new(error.status(), error.reason(), error.text()).closing()
@@ -98,6 +102,10 @@ impl Refusal {
                 fields.push(b"Retry-After", itoa::Buffer::new().format(RETRY_AFTER + chance % 5).as_bytes());
             }
             405 => fields.push(b"Allow", b"GET, HEAD, POST, PUT, DELETE, PATCH, OPTIONS"),
+            426 if *self == Self::WEBSOCKET_HANDSHAKE => {
+                fields.push(b"Upgrade", b"websocket");
+                fields.push(b"Sec-WebSocket-Version", b"13");
+            }
             426 => fields.push(b"Upgrade", b"h2c"),
             _ => {}
         }

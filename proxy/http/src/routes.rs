@@ -12,7 +12,7 @@ use weir_route::{
 };
 use weir_telemetry::log::Peer;
 
-use crate::{client::OwnAnswer, policies::Policies};
+use crate::{client::OwnAnswer, policies::Policies, settings::Upgrades};
 
 /// The routes of one listener, in front of the upstreams that they name.
 #[derive(Clone, Debug)]
@@ -46,14 +46,16 @@ pub struct Action {
     pub policies: Option<Box<Policies>>,
     /// Position of the route's name among the names of its listener.
     pub number: usize,
+    /// Instead of the listener's.
+    pub upgrades: Option<Upgrades>,
 }
 
 impl Action {
     /// Requests go to `target` as they are.
     pub fn plain(target: Target) -> Self {
         let (request_fields, response_fields) = (Vec::new(), Vec::new());
-        let (path, host, response_timeout, policies) = (None, None, None, None);
-        Self { target, path, host, request_fields, response_fields, response_timeout, policies, number: 0 }
+        let (path, host, response_timeout, policies, upgrades) = (None, None, None, None, None);
+        Self { target, path, host, request_fields, response_fields, response_timeout, policies, number: 0, upgrades }
     }
 }
 

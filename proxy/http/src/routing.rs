@@ -15,7 +15,7 @@ use crate::{
     refusal::Refusal,
     routes::{self, Action, DirectResponse, Target, Variables},
     service::Routing,
-    settings::ForwardedFields,
+    settings::{ForwardedFields, HttpListenerSettings, Upgrades},
     trace,
 };
 
@@ -26,6 +26,13 @@ pub(crate) struct Routed<'a> {
     pub(crate) upstream: &'a Rc<ExclusiveUpstream>,
     /// Of the request that goes on, if it is another one.
     pub(crate) host: Option<Vec<u8>>,
+}
+
+impl Routed<'_> {
+    /// What the connection may become.
+    pub(crate) fn upgrades(&self, settings: &HttpListenerSettings) -> Upgrades {
+        self.action.upgrades.unwrap_or(settings.upgrades)
+    }
 }
 
 /// What is answered without an origin.

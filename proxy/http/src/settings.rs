@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use weir_policy::http::ForwardedFor;
+use weir_websocket_codec::Limits;
 
 use crate::routes::Routes;
 
@@ -40,6 +41,32 @@ pub const HTTP2_SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// Interim answers (1xx) to one request; an origin that sends more is broken.
 pub const INTERIM_RESPONSES_MAX: u32 = 8;
+
+/// How long a WebSocket may be silent in both directions. Default 60 s, as ExpressGateway and nginx's `proxy_read_timeout`; pings
+/// count as life.
+pub const WEBSOCKET_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// From the first byte of a WebSocket frame to its last, but for the time in which its receiver takes nothing. Default 30 s, as
+/// ExpressGateway.
+pub const WEBSOCKET_FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Limits of the WebSockets of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WebSocketSettings {
+    /// Of each direction.
+    pub limits: Limits,
+    /// See [`WEBSOCKET_IDLE_TIMEOUT`].
+    pub idle_timeout: Duration,
+    /// See [`WEBSOCKET_FRAME_TIMEOUT`].
+    pub frame_timeout: Duration,
+}
+
+/// What the connection of a client may become, if the origin agrees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Upgrades {
+    /// A WebSocket (RFC 6455).
+    pub websocket: bool,
+}
 
 /// What a client may know of the gateway and of whom else it asked through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -92,6 +119,10 @@ pub struct HttpListenerSettings {
     pub body_idle_timeout: Duration,
     /// X-Forwarded-For, -Proto and -Host.
     pub forwarded: ForwardedFields,
+    /// Of routes that do not say.
+    pub upgrades: Upgrades,
+    /// What WebSockets may do.
+    pub websocket: WebSocketSettings,
     /// See [`HTTP2_STREAMS_MAX`].
     pub http2_streams_max: u32,
     /// Who the client of a request is, behind trusted proxies.
@@ -111,6 +142,8 @@ impl HttpListenerSettings {
             response_timeout: RESPONSE_TIMEOUT,
             body_idle_timeout: BODY_IDLE_TIMEOUT,
             forwarded: ForwardedFields::default(),
+            upgrades: Upgrades::default(),
+            websocket: WebSocketSettings::default(),
             http2_streams_max: HTTP2_STREAMS_MAX,
             forwarded_for: ForwardedFor::default(),
             request_id: false,

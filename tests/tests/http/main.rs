@@ -11,3 +11,4 @@ mod policies;
 mod refusals;
 mod routes;
 mod service;
+mod websocket;

@@ -19,6 +19,7 @@ use weir_route::{
 
 use crate::checks::{error_at, policy};
 use crate::document::At;
+use crate::http::upgrades;
 use crate::reader::Reader;
 use crate::route::{
     ChangeKind, FieldSection, HeaderMatchSection, QueryMatchSection, RedirectSection, ResponseSection, RewriteSection,
@@ -169,6 +170,7 @@ impl Maker<'_, '_, '_> {
         action.request_fields = self.changes(&section.request_header, "request_header", Side::Request);
         action.response_fields = self.changes(&section.response_header, "response_header", Side::Response);
         action.response_timeout = section.response_timeout.as_ref().map(|timeout| timeout.value.0);
+        action.upgrades = section.upgrades.as_ref().map(upgrades);
         let methods = section.methods.iter().flat_map(|list| &list.value);
         let methods: Vec<Method> =
             methods.filter_map(|word| self.told(word, "methods", Method::new(&word.value.0))).collect();

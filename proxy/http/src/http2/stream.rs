@@ -25,6 +25,7 @@ use crate::{
     refusal::Refusal,
     relay::{Broken, RequestBody, Sink, Source},
     settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
+    tunnel::Wire,
 };
 
 /// Answers one stream.
@@ -165,6 +166,10 @@ impl Client for Front<'_> {
     fn sent_bytes(&self) -> SentBytes {
         let sent = self.out.borrow().sent.clone();
         Box::new(move || sent.get())
+    }
+
+    fn wire(&mut self) -> Option<Wire<'_>> {
+        None
     }
 
     fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, _: bool, _: &'static str) -> After {

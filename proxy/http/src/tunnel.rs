@@ -1,0 +1,434 @@
+//! WebSocket through the gateway: from the wish to upgrade to the last frame.
+//!
+//! The handshake is an exchange like any other. Behind the origin's 101 the connection is a tunnel of two directions. Each
+//! follows its frames by their headers: payloads go on as they came, in the turn in which they came, and are not read from who
+//! sends them while who takes them is slow. A header goes on only when it is whole and judged, so that a close frame of the
+//! gateway's own always has a place between two frames.
+
+use std::{cell::Cell, future::poll_fn, pin::pin, task::Poll, time::Duration};
+
+use weir_base::{
+    error::Culprit,
+    time::{Time, turn},
+};
+use weir_engine::{Deadline, Output, Reader, Stream, timeout};
+use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version, encode, strip_hop_by_hop, token};
+use weir_listener::Drain;
+use weir_upstream::{ExclusiveLane, LossCause};
+use weir_websocket_codec::{CloseCode, Limits, Reserved, Sender, Watch, WireError, close_frame, handshake};
+
+use crate::{
+    connection::Connection,
+    exchange::{After, Asked},
+    input::Input,
+    relay::relieved,
+    routes,
+    routing::Routed,
+    settings::{LINGER_TIMEOUT, WebSocketSettings},
+    wire::receive,
+};
+
+/// How long the answer to a close frame may take. Default 10 s: the messages before it may have to be read first.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Over how long a drain spreads its close frames: clients that were all told at once would all come again at once. Default
+/// 2 s; a drain that has become firm waits no longer.
+const DRAIN_SPREAD: Duration = Duration::from_secs(2);
+
+/// What a request wants its connection to become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Nothing that the gateway knows.
+    None,
+    /// A WebSocket, with this key.
+    WebSocket(Box<[u8]>),
+    /// A WebSocket, but not as RFC 6455 section 4.1 has it.
+    Malformed,
+}
+
+impl Wish {
+    /// That of a request as it came.
+    pub(crate) fn of(head: &RequestHead) -> Self {
+        let is_websocket = |value| token::list(value).any(|name| name.eq_ignore_ascii_case(b"websocket"));
+        let is_wanted = head.version() == Version::Http11
+            && head.options().upgrade
+            && head.fields.all(Known::Upgrade).any(is_websocket);
+        if !is_wanted {
+            return Self::None;
+        }
+        let only = |known| {
+            let mut values = head.fields.all(known);
+            values.next().filter(|_| values.next().is_none())
+        };
+        let key = only(Known::SecWebsocketKey).filter(|key| handshake::is_key(key));
+        let is_version = only(Known::SecWebsocketVersion) == Some(handshake::VERSION);
+        match key {
+            Some(key) if is_version && head.method() == b"GET" && head.body() == BodyLength::Exact(0) => {
+                Self::WebSocket(key.into())
+            }
+            _ => Self::Malformed,
+        }
+    }
+
+    /// The origin is asked for the same.
+    pub(crate) fn ask(&self, head: &mut RequestHead) {
+        if let Self::WebSocket(_) = self {
+            head.fields.push(b"Connection", b"Upgrade");
+            head.fields.push(b"Upgrade", b"websocket");
+        }
+    }
+
+    /// A 101 fulfils it: the origin has seen the key, and speaks WebSocket (RFC 6455 section 4.1).
+    pub(crate) fn is_granted(&self, head: &ResponseHead) -> bool {
+        let Self::WebSocket(key) = self else { return false };
+        let mut accepts = head.fields.all(Known::SecWebsocketAccept);
+        let is_websocket = |value: &[u8]| value.eq_ignore_ascii_case(b"websocket");
+        head.options().upgrade
+            && head.fields.get(Known::Upgrade).is_some_and(is_websocket)
+            && accepts.next() == Some(handshake::accept(key).as_bytes())
+            && accepts.next().is_none()
+    }
+}
+
+/// The origin has agreed.
+pub(crate) struct Switched {
+    pub(crate) head: ResponseHead,
+    /// What came behind its head.
+    pub(crate) input: Input,
+}
+
+/// The connection of a client that has it for itself.
+pub(crate) struct Wire<'a> {
+    pub(crate) reader: &'a mut Reader,
+    pub(crate) output: &'a Output,
+    pub(crate) input: &'a mut Input,
+    pub(crate) deadline: &'a Deadline,
+    pub(crate) origin_deadline: &'a Deadline,
+}
+
+/// What both directions know of each other.
+struct Shared<'a> {
+    settings: &'a WebSocketSettings,
+    /// When something last moved.
+    active: Cell<Time>,
+    /// Directions that wait for who takes their frames: silence is not the sender's fault then.
+    blocked: Cell<u32>,
+}
+
+/// One direction.
+struct Direction<'a> {
+    shared: &'a Shared<'a>,
+    connection: &'a Connection,
+    sender: Sender,
+    watch: Watch,
+    reader: &'a mut Reader,
+    input: &'a mut Input,
+    output: &'a Output,
+    deadline: &'a Deadline,
+    is_between_frames: &'a Cell<bool>,
+    received: u64,
+}
+
+/// Why a direction stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Its close frame has gone on.
+    Closed,
+    /// Its sender is gone without one.
+    Gone,
+    /// Its sender broke a rule or a limit.
+    Broken(WireError),
+    /// Its sender began a frame and did not end it.
+    Unfinished,
+    /// Who takes it takes nothing.
+    Untaken,
+    /// Nothing moved in either direction.
+    Idle,
+    /// The other end did not answer its close frame.
+    Unanswered,
+    /// The gateway goes down.
+    Drained,
+    /// The connection was told to end.
+    Cut,
+}
+
+impl Direction<'_> {
+    async fn run(&mut self) -> Stop {
+        let (idle, whole) = (self.shared.settings.idle_timeout, self.shared.settings.frame_timeout);
+        // When the frame under way began, without the time in which nobody took it.
+        let mut begun: Option<Time> = None;
+        loop {
+            let followed = self.watch.follow(self.input.bytes(), turn::now());
+            if followed.passes > 0 {
+                self.output.append(&self.input.bytes()[..followed.passes]);
+                self.input.spend(followed.passes);
+            }
+            self.is_between_frames.set(self.watch.is_between_frames());
+            self.connection.service.metrics.tunnel_frames(self.sender, followed.frames);
+            if let Some(error) = followed.broken {
+                return Stop::Broken(error);
+            }
+            if self.watch.is_closed() {
+                return Stop::Closed;
+            }
+            let waited = match self.output.is_congested() || self.output.is_closed() {
+                true => match self.relieved().await {
+                    Some(waited) => waited,
+                    None => return Stop::Untaken,
+                },
+                false => Duration::ZERO,
+            };
+            let is_within = !self.watch.is_between_frames() || !self.input.bytes().is_empty();
+            begun = match begun.filter(|_| followed.frames == 0) {
+                _ if !is_within => None,
+                Some(at) => Some(at.saturating_add(waited)),
+                None => Some(turn::now()),
+            };
+            self.input.keep();
+            loop {
+                let idle_at = self.shared.active.get().saturating_add(idle);
+                let whole_at = begun.map_or(idle_at, |at| at.saturating_add(whole));
+                self.deadline.set(idle_at.min(whole_at));
+                match receive(self.reader, self.input, self.deadline).await {
+                    Some(Ok(count)) if count > 0 => {
+                        self.received += count as u64;
+                        self.shared.active.set(turn::now());
+                        break;
+                    }
+                    Some(_) => return Stop::Gone,
+                    None => {}
+                }
+                let now = turn::now();
+                if begun.is_some() && now >= whole_at {
+                    return Stop::Unfinished;
+                }
+                if self.shared.blocked.get() > 0 {
+                    self.shared.active.set(now);
+                } else if now >= self.shared.active.get().saturating_add(idle) {
+                    return Stop::Idle;
+                }
+            }
+        }
+    }
+
+    /// Waits for who takes the frames; for how long, or `None` if that is for ever.
+    async fn relieved(&mut self) -> Option<Duration> {
+        let since = turn::now();
+        self.shared.blocked.set(self.shared.blocked.get() + 1);
+        let outcome = relieved(self.output, self.deadline).await;
+        self.shared.blocked.set(self.shared.blocked.get() - 1);
+        self.shared.active.set(turn::now());
+        outcome.ok().map(|()| turn::now().since(since))
+    }
+}
+
+/// Passes the origin's agreement on, and then frames both ways until both have closed or one cannot go on.
+pub(crate) async fn run(
+    wire: Wire<'_>,
+    connection: &Connection,
+    asked: &Asked,
+    routed: &Routed<'_>,
+    mut lane: ExclusiveLane,
+    switched: Switched,
+) -> After {
+    let service = &connection.service;
+    let (settings, listener) = (&service.http().websocket, service.metrics.tunnel());
+    let Switched { mut head, input: mut answered } = switched;
+    let chosen = head.fields.all(Known::SecWebsocketExtensions);
+    let reserved = chosen.fold(Reserved::None, |known, extensions| known.with(extensions));
+    pass_head(&mut head, wire.output, connection, asked, routed);
+    let shared = Shared { settings, active: Cell::new(turn::now()), blocked: Cell::new(0) };
+    let (client_is_between, origin_is_between) = (Cell::new(true), Cell::new(true));
+    let origin = lane.stream();
+    let (to_client, to_origin) = (wire.output, origin.output.clone());
+    let written = to_origin.appended();
+    let direction = |sender, reader, input, output, deadline, is_between_frames| Direction {
+        shared: &shared,
+        connection,
+        sender,
+        watch: Watch::new(sender, reserved, settings.limits),
+        reader,
+        input,
+        output,
+        deadline,
+        is_between_frames,
+        received: 0,
+    };
+    let mut up = direction(Sender::Client, wire.reader, wire.input, &to_origin, wire.deadline, &client_is_between);
+    let mut down =
+        direction(Sender::Server, &mut origin.reader, &mut answered, to_client, wire.origin_deadline, &origin_is_between);
+    let is_quiet = || client_is_between.get() && origin_is_between.get();
+    let (sender, stop) = both(connection, &mut up, &mut down, is_quiet).await;
+    let (sent, received) = (up.received, down.received);
+    service.metrics.read_bytes.add(sent);
+    // Who is at fault hears of it; the other only that there is no more.
+    for (end, output, is_between) in
+        [(Sender::Client, to_client, &origin_is_between), (Sender::Server, &to_origin, &client_is_between)]
+    {
+        if let Some((code, text)) = stop.told(end == sender)
+            && is_between.get()
+        {
+            let own = if end == Sender::Client { Sender::Server } else { Sender::Client };
+            output.with(|into| close_frame(own, code, text, into));
+        }
+    }
+    to_client.finish();
+    let reason = stop.reason(sender);
+    if stop != Stop::Cut {
+        farewell(lane.stream()).await;
+    }
+    lane.count_bytes(received as usize, (to_origin.appended() - written) as usize);
+    match (stop, sender) {
+        (Stop::Broken(error), Sender::Client) => drop(connection.report(error.reason(), error.text())),
+        (Stop::Unfinished | Stop::Untaken, _) => drop(connection.report(reason, "a WebSocket stood still")),
+        (Stop::Broken(error), Sender::Server) => service.metrics.violation(&error.violation(Culprit::Upstream)),
+        _ => {}
+    }
+    match (stop, sender) {
+        (Stop::Broken(_) | Stop::Unfinished, Sender::Server) => lane.failed(LossCause::Violation),
+        _ => lane.ends(),
+    }
+    drop(listener);
+    service.metrics.tunnel_closed(reason);
+    After::Close(connection.ending().unwrap_or(reason))
+}
+
+/// Both directions until the tunnel is over; whose doing that was, and what.
+async fn both(
+    connection: &Connection,
+    up: &mut Direction<'_>,
+    down: &mut Direction<'_>,
+    is_quiet: impl Fn() -> bool,
+) -> (Sender, Stop) {
+    let (mut up, mut down) = (pin!(up.run()), pin!(down.run()));
+    let (mut up_closed, mut down_closed) = (false, false);
+    // Of the answer to a close frame, or of the drain.
+    let ending = weir_engine::deadline();
+    let mut is_leaving = false;
+    poll_fn(|context| {
+        if connection.poll_ended(context) {
+            return Poll::Ready((Sender::Client, Stop::Cut));
+        }
+        let was_closed = up_closed || down_closed;
+        if !up_closed && let Poll::Ready(stop) = up.as_mut().poll(context) {
+            match stop {
+                Stop::Closed => up_closed = true,
+                stop => return Poll::Ready((Sender::Client, stop)),
+            }
+        }
+        if !down_closed && let Poll::Ready(stop) = down.as_mut().poll(context) {
+            match stop {
+                Stop::Closed => down_closed = true,
+                stop => return Poll::Ready((Sender::Server, stop)),
+            }
+        }
+        match (up_closed, down_closed) {
+            (true, true) => return Poll::Ready((Sender::Client, Stop::Closed)),
+            (false, false) if !is_leaving => {
+                let now = turn::now();
+                match connection.service.drain_state() {
+                    Drain::Off => {}
+                    Drain::Gentle => {
+                        is_leaving = true;
+                        let chance = connection.service.chance() % DRAIN_SPREAD.as_nanos() as u64;
+                        ending.set(now.saturating_add(Duration::from_nanos(chance)));
+                    }
+                    Drain::Firm => {
+                        is_leaving = true;
+                        ending.set(now);
+                    }
+                }
+            }
+            (false, false) => {
+                if connection.service.drain_state() == Drain::Firm {
+                    ending.set(turn::now());
+                }
+            }
+            _ if !was_closed => ending.set(turn::now().saturating_add(CLOSE_TIMEOUT)),
+            _ => {}
+        }
+        if !up_closed && !down_closed && !is_leaving {
+            return Poll::Pending;
+        }
+        match ending.poll_expired(context) {
+            Poll::Pending => Poll::Pending,
+            // Who has to answer is the one that has not closed.
+            Poll::Ready(()) if up_closed => Poll::Ready((Sender::Server, Stop::Unanswered)),
+            Poll::Ready(()) if down_closed => Poll::Ready((Sender::Client, Stop::Unanswered)),
+            // In the middle of a frame it could not be told: the end of the frame wakes this task.
+            Poll::Ready(()) if is_quiet() || connection.service.drain_state() == Drain::Firm => {
+                Poll::Ready((Sender::Client, Stop::Drained))
+            }
+            Poll::Ready(()) => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// The 101, with all that the two ends agreed on.
+fn pass_head(head: &mut ResponseHead, output: &Output, connection: &Connection, asked: &Asked, routed: &Routed<'_>) {
+    strip_hop_by_hop(&mut head.fields);
+    if let Some(answer) = asked.answer_fields.get() {
+        answer.apply(routed.action.policies.as_deref(), &mut head.fields);
+    }
+    let changes = &routed.action.response_fields;
+    if !changes.is_empty() {
+        routes::change(&mut head.fields, changes, &connection.known(routed, None, asked));
+    }
+    output.with(|into| {
+        encode::response(head, into);
+        encode::field(b"Connection", b"Upgrade", into);
+        encode::field(b"Upgrade", b"websocket", into);
+        encode::end_of_head(into);
+    });
+}
+
+/// Sends what is left for the origin, and gives it a moment to close: dropping its lane at once would lose the last frames.
+async fn farewell(origin: &mut Stream) {
+    origin.finish();
+    let rest = async { while let Ok(Some(_)) = origin.reader.receive().await {} };
+    // An origin that does not close in time has had its chance.
+    let _ = timeout(LINGER_TIMEOUT, rest).await;
+}
+
+impl Stop {
+    /// What an end is told; `is_at_fault`: it was its doing.
+    fn told(self, is_at_fault: bool) -> Option<(CloseCode, &'static str)> {
+        Some(match self {
+            Self::Broken(error) if is_at_fault => (error.close_code(), error.text()),
+            Self::Unfinished if is_at_fault => (CloseCode::POLICY_VIOLATION, "frame not finished in time"),
+            Self::Idle => (CloseCode::GOING_AWAY, "idle"),
+            Self::Drained => (CloseCode::GOING_AWAY, "going down"),
+            Self::Broken(_) | Self::Unfinished => (CloseCode::GOING_AWAY, "the other end broke off"),
+            // Without a close frame of the one, the other sees what it would see without a gateway: an end without a word.
+            Self::Closed | Self::Gone | Self::Untaken | Self::Unanswered | Self::Cut => return None,
+        })
+    }
+
+    /// The word for counters and logs.
+    const fn reason(self, sender: Sender) -> &'static str {
+        match (self, sender) {
+            (Self::Closed, _) => "websocket_closed",
+            (Self::Gone, Sender::Client) => "client_closed",
+            (Self::Gone, Sender::Server) => "origin_closed",
+            (Self::Broken(error), _) => error.reason(),
+            (Self::Unfinished, _) => "websocket_frame_timeout",
+            (Self::Untaken, Sender::Client) => "origin_stalled",
+            (Self::Untaken, Sender::Server) => "client_stalled",
+            (Self::Idle, _) => "websocket_idle",
+            (Self::Unanswered, _) => "websocket_close_timeout",
+            (Self::Drained, _) => "drained",
+            (Self::Cut, _) => "client_reset",
+        }
+    }
+}
+
+impl Default for WebSocketSettings {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            idle_timeout: crate::settings::WEBSOCKET_IDLE_TIMEOUT,
+            frame_timeout: crate::settings::WEBSOCKET_FRAME_TIMEOUT,
+        }
+    }
+}
