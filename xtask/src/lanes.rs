@@ -79,14 +79,14 @@ const LANES: &[Lane] = &[
     Lane {
         name: "http:io_uring",
         about: "HTTP against scripted and real origins, io_uring driver",
-        needs: &[Part::Servers, Part::Peers, Part::Http2],
+        needs: &[Part::Servers, Part::Peers, Part::Http2, Part::Node, Part::Python],
         body: |workspace| end_to_end(workspace, "http", "io_uring"),
         beside: false,
     },
     Lane {
         name: "http:polling",
         about: "HTTP against scripted and real origins, polling driver",
-        needs: &[Part::Servers, Part::Peers, Part::Http2],
+        needs: &[Part::Servers, Part::Peers, Part::Http2, Part::Node, Part::Python],
         body: |workspace| end_to_end(workspace, "http", "polling"),
         beside: false,
     },
@@ -289,6 +289,7 @@ fn gateway_environment(workspace: &Workspace, driver: &str) -> Result<Vec<(Strin
         ("WEIR_BIN".into(), gateway.to_string_lossy().into_owned()),
         ("WEIR_TEST_DRIVER".into(), driver.into()),
         ("WEIR_TEST_VALKEY_SERVER".into(), valkey.to_string_lossy().into_owned()),
+        ("WEIR_TEST_PYTHON".into(), setup::python(workspace).to_string_lossy().into_owned()),
     ])
 }
 

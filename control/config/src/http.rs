@@ -8,7 +8,6 @@ use weir_http::{
     routes::Routes,
     settings::{self as http, ForwardedFields, HttpListenerSettings, TraceContext, Upgrades, WebSocketSettings},
 };
-use weir_base::ByteSize;
 use weir_policy::http::{ForwardedFor, HOPS_MAX};
 use weir_upstream::Balance;
 use weir_websocket_codec::limits as websocket;

@@ -12,3 +12,4 @@ mod refusals;
 mod routes;
 mod service;
 mod websocket;
+mod websocket_clients;

@@ -33,9 +33,9 @@ pub enum Part {
     Peers,
     /// nghttp and h2load (system packages), h2spec (a Go module).
     Http2,
-    /// redis-py and pytest.
+    /// redis-py, websockets and pytest.
     Python,
-    /// ioredis.
+    /// ioredis and ws.
     Node,
     /// go-redis.
     Go,
