@@ -10,8 +10,8 @@ use weir_http::{
 };
 use weir_policy::http::{ForwardedFor, HOPS_MAX};
 use weir_upstream::Balance;
-use weir_websocket_codec::limits as websocket;
 use weir_upstream::settings::{self as upstreams, ExclusiveSettings};
+use weir_websocket_codec::limits as websocket;
 
 use crate::checks::error_at;
 use crate::document::At;

@@ -61,6 +61,12 @@ pub struct WebSocketSettings {
     pub frame_timeout: Duration,
 }
 
+impl Default for WebSocketSettings {
+    fn default() -> Self {
+        Self { limits: Limits::default(), idle_timeout: WEBSOCKET_IDLE_TIMEOUT, frame_timeout: WEBSOCKET_FRAME_TIMEOUT }
+    }
+}
+
 /// What the connection of a client may become, if the origin agrees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upgrades {

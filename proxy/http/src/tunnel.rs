@@ -15,7 +15,7 @@ use weir_engine::{Deadline, Output, Reader, Stream, timeout};
 use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version, encode, strip_hop_by_hop, token};
 use weir_listener::Drain;
 use weir_upstream::{ExclusiveLane, LossCause};
-use weir_websocket_codec::{CloseCode, Limits, Reserved, Sender, Watch, WireError, close_frame, handshake};
+use weir_websocket_codec::{CloseCode, Reserved, Sender, Watch, WireError, close_frame, handshake};
 
 use crate::{
     connection::Connection,
@@ -232,7 +232,8 @@ pub(crate) async fn run(
     switched: Switched,
 ) -> After {
     let service = &connection.service;
-    let (settings, listener) = (&service.http().websocket, service.metrics.tunnel());
+    let (http, _open) = (service.http(), service.metrics.tunnel());
+    let settings = &http.websocket;
     let Switched { mut head, input: mut answered } = switched;
     let chosen = head.fields.all(Known::SecWebsocketExtensions);
     let reserved = chosen.fold(Reserved::None, |known, extensions| known.with(extensions));
@@ -255,8 +256,14 @@ pub(crate) async fn run(
         received: 0,
     };
     let mut up = direction(Sender::Client, wire.reader, wire.input, &to_origin, wire.deadline, &client_is_between);
-    let mut down =
-        direction(Sender::Server, &mut origin.reader, &mut answered, to_client, wire.origin_deadline, &origin_is_between);
+    let mut down = direction(
+        Sender::Server,
+        &mut origin.reader,
+        &mut answered,
+        to_client,
+        wire.origin_deadline,
+        &origin_is_between,
+    );
     let is_quiet = || client_is_between.get() && origin_is_between.get();
     let (sender, stop) = both(connection, &mut up, &mut down, is_quiet).await;
     let (sent, received) = (up.received, down.received);
@@ -279,8 +286,12 @@ pub(crate) async fn run(
     }
     lane.count_bytes(received as usize, (to_origin.appended() - written) as usize);
     match (stop, sender) {
-        (Stop::Broken(error), Sender::Client) => drop(connection.report(error.reason(), error.text())),
-        (Stop::Unfinished | Stop::Untaken, _) => drop(connection.report(reason, "a WebSocket stood still")),
+        (Stop::Broken(error), Sender::Client) => {
+            connection.report(reason, error.text());
+        }
+        (Stop::Unfinished, Sender::Client) | (Stop::Untaken, Sender::Server) => {
+            connection.report(reason, "the client of a WebSocket stood still");
+        }
         (Stop::Broken(error), Sender::Server) => service.metrics.violation(&error.violation(Culprit::Upstream)),
         _ => {}
     }
@@ -288,7 +299,6 @@ pub(crate) async fn run(
         (Stop::Broken(_) | Stop::Unfinished, Sender::Server) => lane.failed(LossCause::Violation),
         _ => lane.ends(),
     }
-    drop(listener);
     service.metrics.tunnel_closed(reason);
     After::Close(connection.ending().unwrap_or(reason))
 }
@@ -419,16 +429,6 @@ impl Stop {
             (Self::Unanswered, _) => "websocket_close_timeout",
             (Self::Drained, _) => "drained",
             (Self::Cut, _) => "client_reset",
-        }
-    }
-}
-
-impl Default for WebSocketSettings {
-    fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            idle_timeout: crate::settings::WEBSOCKET_IDLE_TIMEOUT,
-            frame_timeout: crate::settings::WEBSOCKET_FRAME_TIMEOUT,
         }
     }
 }

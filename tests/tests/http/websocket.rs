@@ -70,9 +70,12 @@ fn frames_of_all_sizes_go_both_ways_as_they_are() {
     assert_eq!(metrics.sum_where("weir_websocket_frames_total", &[("sender", "client")]), 10.0);
     assert_eq!(metrics.sum_where("weir_websocket_frames_total", &[("sender", "origin")]), 10.0);
     let seen = &origin.seen()[0];
-    for line in
-        [&*format!("Sec-WebSocket-Key: {KEY}"), "Sec-WebSocket-Protocol: chat.1, chat.2", "Connection: Upgrade", "Upgrade: websocket"]
-    {
+    for line in [
+        &*format!("Sec-WebSocket-Key: {KEY}"),
+        "Sec-WebSocket-Protocol: chat.1, chat.2",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+    ] {
         assert_eq!(seen.head.matches(&format!("{line}\r\n")).count(), 1, "{line}: {}", seen.head);
     }
     drop(client);
@@ -201,7 +204,8 @@ fn w1_w2_w3_frames_against_the_rules_end_both_sides_in_the_words_of_the_protocol
         assert_eq!(told, code, "{reason}");
         assert!(client.rest().is_empty());
         gateway.wait_metric("weir_http_tunnels_closed_total", &[("reason", reason)], before + 1.0);
-        let culprit = gateway.metrics().sum_where("weir_violations_total", &[("reason", reason), ("culprit", "client")]);
+        let culprit =
+            gateway.metrics().sum_where("weir_violations_total", &[("reason", reason), ("culprit", "client")]);
         assert!(culprit >= 1.0, "{reason}");
         until_true("the origin's connection ends", || origin.seen()[number].is_ended);
         let frames = origin.seen()[number].frames.clone();

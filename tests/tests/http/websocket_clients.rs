@@ -63,10 +63,14 @@ fn real_clients_talk_to_real_origins() {
         let gateway = Gateway::start(config);
         for client in [Library::Ws, Library::Websockets] {
             let direct = client.command(&["client", &format!("ws://{}/", address.text())]).output().expect("runs");
-            let through = client.command(&["client", &format!("ws://{}/", gateway.address.text())]).output().expect("runs");
+            let through =
+                client.command(&["client", &format!("ws://{}/", gateway.address.text())]).output().expect("runs");
             for (way, output) in [("directly", direct), ("through the gateway", through)] {
                 let errors = String::from_utf8_lossy(&output.stderr);
-                assert!(output.status.success() && output.stdout == b"ok\n", "{client:?} to {origin:?} {way}: {errors}");
+                assert!(
+                    output.status.success() && output.stdout == b"ok\n",
+                    "{client:?} to {origin:?} {way}: {errors}"
+                );
             }
         }
         gateway.wait_metric("weir_http_tunnels_closed_total", &[("reason", "websocket_closed")], 2.0);
