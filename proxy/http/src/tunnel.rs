@@ -334,31 +334,18 @@ async fn both(
         }
         match (up_closed, down_closed) {
             (true, true) => return Poll::Ready((Sender::Client, Stop::Closed)),
-            (false, false) if !is_leaving => {
-                let now = turn::now();
-                match connection.service.drain_state() {
-                    Drain::Off => {}
-                    Drain::Gentle => {
-                        is_leaving = true;
-                        let chance = connection.service.chance() % DRAIN_SPREAD.as_nanos() as u64;
-                        ending.set(now.saturating_add(Duration::from_nanos(chance)));
-                    }
-                    Drain::Firm => {
-                        is_leaving = true;
-                        ending.set(now);
-                    }
+            (false, false) => match connection.service.drain_state() {
+                Drain::Off => return Poll::Pending,
+                Drain::Firm => return Poll::Ready((Sender::Client, Stop::Drained)),
+                Drain::Gentle if !is_leaving => {
+                    is_leaving = true;
+                    let chance = connection.service.chance() % DRAIN_SPREAD.as_nanos() as u64;
+                    ending.set(turn::now().saturating_add(Duration::from_nanos(chance)));
                 }
-            }
-            (false, false) => {
-                if connection.service.drain_state() == Drain::Firm {
-                    ending.set(turn::now());
-                }
-            }
+                Drain::Gentle => {}
+            },
             _ if !was_closed => ending.set(turn::now().saturating_add(CLOSE_TIMEOUT)),
             _ => {}
-        }
-        if !up_closed && !down_closed && !is_leaving {
-            return Poll::Pending;
         }
         match ending.poll_expired(context) {
             Poll::Pending => Poll::Pending,
@@ -366,9 +353,7 @@ async fn both(
             Poll::Ready(()) if up_closed => Poll::Ready((Sender::Server, Stop::Unanswered)),
             Poll::Ready(()) if down_closed => Poll::Ready((Sender::Client, Stop::Unanswered)),
             // In the middle of a frame it could not be told: the end of the frame wakes this task.
-            Poll::Ready(()) if is_quiet() || connection.service.drain_state() == Drain::Firm => {
-                Poll::Ready((Sender::Client, Stop::Drained))
-            }
+            Poll::Ready(()) if is_quiet() => Poll::Ready((Sender::Client, Stop::Drained)),
             Poll::Ready(()) => Poll::Pending,
         }
     })
