@@ -168,6 +168,14 @@ impl HttpClient {
         }
     }
 
+    /// Something of an answer is there.
+    pub fn has_answer(&mut self) -> bool {
+        if self.buffer.is_empty() {
+            self.receive(Duration::from_millis(1));
+        }
+        !self.buffer.is_empty()
+    }
+
     /// The beginning of what was received and not taken.
     fn seen(&self) -> String {
         String::from_utf8_lossy(&self.buffer[..self.buffer.len().min(2_000)]).into_owned()

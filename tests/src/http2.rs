@@ -137,7 +137,7 @@ impl Http2Client {
     ///
     /// # Panics
     /// If nothing comes in time.
-    pub fn next(&mut self) -> Option<Frame> {
+    pub fn next_frame(&mut self) -> Option<Frame> {
         match self.receive(WAIT) {
             Received::Frame(frame) => Some(frame),
             Received::End => None,
@@ -188,7 +188,7 @@ impl Http2Client {
     /// If the gateway closes before.
     pub fn next_of(&mut self, kind: u8) -> Frame {
         loop {
-            let frame = self.next().unwrap_or_else(|| panic!("closed before a frame of kind {kind}"));
+            let frame = self.next_frame().unwrap_or_else(|| panic!("closed before a frame of kind {kind}"));
             if frame.kind == kind {
                 return frame;
             }
@@ -198,7 +198,7 @@ impl Http2Client {
     /// The first of GOAWAY with an error and RST_STREAM that comes, if one comes before the gateway closes.
     pub fn refusal(&mut self) -> Option<Frame> {
         loop {
-            let frame = self.next()?;
+            let frame = self.next_frame()?;
             if frame.kind == kind::RST_STREAM || (frame.kind == kind::GOAWAY && frame.code() != code::NO_ERROR) {
                 return Some(frame);
             }
@@ -207,6 +207,6 @@ impl Http2Client {
 
     /// Everything until the gateway closes.
     pub fn rest(&mut self) -> Vec<Frame> {
-        std::iter::from_fn(|| self.next()).collect()
+        std::iter::from_fn(|| self.next_frame()).collect()
     }
 }

@@ -244,6 +244,10 @@ impl Driver<'_> {
 }
 
 /// What comes next on a connection.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one lives at a time, and the large one is the usual one: a box would cost more"
+)]
 enum Event {
     Stream(Request<RecvStream>, SendResponse<Bytes>),
     /// The client closed it, or both sides have said all.

@@ -40,7 +40,9 @@ impl Origin {
         );
         let config = folder.path().join("nginx.conf");
         std::fs::write(&config, text).expect("written");
-        let mut nginx = Command::new("nginx");
+        // Debian keeps servers where only root's PATH may lead.
+        let program = PathBuf::from("/usr/sbin/nginx");
+        let mut nginx = Command::new(if program.is_file() { program.as_os_str() } else { "nginx".as_ref() });
         nginx.arg("-c").arg(&config).arg("-p").arg(folder.path()).stderr(Stdio::null());
         let child = nginx.spawn().expect("nginx starts: `cargo xtask setup peers` installs it");
         let socket = std::net::SocketAddr::from(([127, 0, 0, 1], port));

@@ -294,7 +294,7 @@ fn h2_11_to_h2_13_malformed_messages_reach_no_origin() {
         let mut client = scene.client();
         client.request(1, &block(&fields));
         let answer = loop {
-            let frame = client.next().unwrap_or_else(|| panic!("{case}: closed without a word"));
+            let frame = client.next_frame().unwrap_or_else(|| panic!("{case}: closed without a word"));
             if matches!(frame.kind, kind::HEADERS | kind::RST_STREAM | kind::GOAWAY) {
                 break frame;
             }
