@@ -173,8 +173,9 @@ pub const LABELS: &[(&str, &str)] = &[
     ("state", "`up`, `down`"),
     ("cut", "`connection`, `request`"),
     ("family", "metric names"),
-    ("route", "route patterns of the admin API"),
+    ("route", "route patterns of the admin API; names of the routes of HTTP listeners, and `other`"),
     ("code", "HTTP status codes"),
+    ("sender", "who sent a WebSocket frame: `client`, `origin`"),
     ("version", "version of the build"),
     ("revision", "commit of the build"),
 ];

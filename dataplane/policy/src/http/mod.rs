@@ -44,3 +44,13 @@ pub use rate::{
     RateKey, RateLimit, RateSettings, WAYS,
 };
 pub use refusal::Refusal;
+
+/// A request for tests.
+#[cfg(test)]
+fn request(method: &str, target: &str, fields: &[(&str, &str)]) -> weir_http_codec::RequestHead {
+    use weir_http_codec::{Fields, HeadLimits, RequestHead, Version};
+    let mut own = Fields::new();
+    fields.iter().for_each(|(name, value)| own.push(name.as_bytes(), value.as_bytes()));
+    let line = (method.as_bytes(), target.as_bytes(), &b"a.example"[..]);
+    RequestHead::from_parts(Version::Http11, line, own, true, &HeadLimits::default()).expect("a request")
+}

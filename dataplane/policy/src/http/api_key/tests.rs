@@ -1,9 +1,9 @@
 //! Keys in all places, and what is left of a request behind them.
 
 use proptest::prelude::*;
-use weir_http_codec::{BodyLength, Version};
 
 use super::*;
+use crate::http::request;
 
 fn header(name: &str, scheme: &str) -> KeyPlace {
     KeyPlace::Header { name: name.into(), scheme: scheme.into() }
@@ -19,12 +19,7 @@ fn policy(places: Vec<KeyPlace>) -> ApiKeys {
 }
 
 fn head(target: &str, fields: &[(&str, &str)]) -> RequestHead {
-    let mut head =
-        RequestHead::from_parts(Version::Http11, b"GET", target.as_bytes(), b"a.example", BodyLength::Exact(0));
-    for (name, value) in fields {
-        head.fields.push(name.as_bytes(), value.as_bytes());
-    }
-    head
+    request(if target == "*" { "OPTIONS" } else { "GET" }, target, fields)
 }
 
 fn told<'a>(keys: &'a ApiKeys, head: &RequestHead) -> Result<&'a str, &'static str> {

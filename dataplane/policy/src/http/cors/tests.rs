@@ -1,8 +1,7 @@
 //! Preflights and answers as browsers see them.
 
-use weir_http_codec::{BodyLength, Version};
-
 use super::*;
+use crate::http::request;
 
 fn settings(origins: &[&str]) -> CorsSettings {
     let origins = origins.iter().map(|text| match *text {
@@ -15,12 +14,7 @@ fn settings(origins: &[&str]) -> CorsSettings {
 }
 
 fn head(method: &str, fields: &[(&str, &str)]) -> RequestHead {
-    let mut head =
-        RequestHead::from_parts(Version::Http11, method.as_bytes(), b"/", b"api.example", BodyLength::Exact(0));
-    for (name, value) in fields {
-        head.fields.push(name.as_bytes(), value.as_bytes());
-    }
-    head
+    request(method, "/", fields)
 }
 
 fn text(fields: &Fields) -> String {

@@ -7,9 +7,9 @@ use aws_lc_rs::{
 };
 use proptest::prelude::*;
 use serde_json::json;
-use weir_http_codec::{BodyLength, Version};
 
 use super::*;
+use crate::http::request;
 
 /// RFC 7515 A.1: `{"iss":"joe","exp":1300819380,"http://example.com/is_root":true}`.
 const PAYLOAD: &str = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
@@ -37,9 +37,7 @@ fn policy(provider: Provider) -> Jwt {
 }
 
 fn head(token: &str) -> RequestHead {
-    let mut head = RequestHead::from_parts(Version::Http11, b"GET", b"/", b"a.example", BodyLength::Exact(0));
-    head.fields.push(b"Authorization", format!("Bearer {token}").as_bytes());
-    head
+    request("GET", "/", &[("Authorization", &format!("Bearer {token}"))])
 }
 
 fn reason(jwt: &Jwt, token: &str, now: u64) -> &'static str {
