@@ -29,6 +29,9 @@ fn echo() -> Faulty {
     })
 }
 
+/// Makes the frames of one step of a flood, by its number.
+type Make = Box<dyn Fn(u32) -> Vec<u8>>;
+
 struct Scene {
     origin: Faulty,
     gateway: Gateway,
@@ -212,7 +215,7 @@ fn an_answer_waits_for_the_window_and_loses_nothing() {
 #[test]
 fn floods_end_the_connection_and_nobody_else_notices() {
     let reset = || [frame(kind::HEADERS, 5, 0, &get("/")), frame(kind::RST_STREAM, 0, 0, &[0, 0, 0, 8])];
-    let floods: [(&str, Box<dyn Fn(u32) -> Vec<u8>>); 7] = [
+    let floods: [(&str, Make); 7] = [
         (
             "http2_reset_flood",
             Box::new(move |number| {

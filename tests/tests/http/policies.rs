@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use rcgen::{KeyPair, PKCS_ED25519, SigningKey as _};
 use serde_json::{Value as Json, json};
