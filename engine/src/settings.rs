@@ -108,6 +108,8 @@ pub struct TlsClientSettings {
     pub insecure_skip_verify: bool,
     /// From the connected socket to the finished handshake. See [`TLS_HANDSHAKE_TIMEOUT`].
     pub handshake_timeout: Duration,
+    /// Protocols to agree on (RFC 7301), the most wanted first. Empty: none is named.
+    pub alpn: Vec<String>,
     /// As [`TlsServerSettings::files_digest`].
     pub files_digest: u64,
 }
@@ -121,6 +123,7 @@ impl Default for TlsClientSettings {
             server_name: None,
             insecure_skip_verify: false,
             handshake_timeout: TLS_HANDSHAKE_TIMEOUT,
+            alpn: Vec::new(),
             files_digest: 0,
         }
     }

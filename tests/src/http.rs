@@ -93,9 +93,17 @@ impl Response {
         field(&self.head, name)
     }
 
-    /// The body as text.
+    /// The body as text, chunks and all.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as text, without its chunks.
+    pub fn content(&self) -> String {
+        match self.field("transfer-encoding") {
+            Some(_) => String::from_utf8_lossy(&unchunked(&self.body)).into_owned(),
+            None => self.text(),
+        }
     }
 }
 

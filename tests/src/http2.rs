@@ -2,6 +2,9 @@
 //! not the library under test.
 
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::deadline::WAIT;
@@ -38,6 +41,7 @@ pub mod code {
     pub const NO_ERROR: u32 = 0;
     pub const PROTOCOL_ERROR: u32 = 1;
     pub const INTERNAL_ERROR: u32 = 2;
+    pub const REFUSED_STREAM: u32 = 7;
     pub const CANCEL: u32 = 8;
     pub const ENHANCE_YOUR_CALM: u32 = 11;
 }
@@ -66,6 +70,45 @@ impl Frame {
     pub fn status(&self) -> Option<u16> {
         let known = [200, 204, 206, 304, 400, 404, 500];
         known.into_iter().zip(0x88..).find_map(|(status, byte)| (self.payload.first() == Some(&byte)).then_some(status))
+    }
+}
+
+/// An origin on a free port, which treats every connection as its script says. Its threads end with the gateway's connections.
+pub struct Http2Origin {
+    /// Where it listens.
+    pub address: Address,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Http2Origin {
+    /// Starts; `script` is given the number of a connection, from 0 on, and the connection.
+    ///
+    /// # Panics
+    /// If no port can be bound.
+    pub fn start(script: impl Fn(usize, &mut Http2Peer) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = Address::Tcp(listener.local_addr().expect("an address"));
+        let (connections, script) = (Arc::<AtomicUsize>::default(), Arc::new(script));
+        let counted = connections.clone();
+        // It ends with the process of the test.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let script = script.clone();
+                let mut first = [0];
+                // A health check says nothing.
+                if !matches!(stream.peek(&mut first), Ok(1)) {
+                    continue;
+                }
+                let number = counted.fetch_add(1, Ordering::SeqCst);
+                std::thread::spawn(move || script(number, &mut Http2Peer::accept(stream)));
+            }
+        });
+        Self { address, connections }
+    }
+
+    /// Connections that said something.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
     }
 }
 
@@ -104,13 +147,13 @@ enum Received {
     Nothing,
 }
 
-/// A raw client: it sends what it is told.
-pub struct Http2Client {
+/// A raw end of a connection: it sends what it is told.
+pub struct Http2Peer {
     stream: Stream,
     buffer: Vec<u8>,
 }
 
-impl Http2Client {
+impl Http2Peer {
     /// Connects, with the preface and empty settings.
     ///
     /// # Panics
@@ -121,6 +164,37 @@ impl Http2Client {
         client.send(PREFACE);
         client.send(frame(kind::SETTINGS, 0, 0, b""));
         client
+    }
+
+    /// The server's end of a connection: hears the preface, and sends empty settings.
+    ///
+    /// # Panics
+    /// If something else is said.
+    pub fn accept(stream: TcpStream) -> Self {
+        let mut server = Self { stream: Stream::Tcp(stream), buffer: Vec::new() };
+        server.stream.set_write_timeout(WAIT).expect("a time limit can be set");
+        server.stream.set_read_timeout(WAIT).expect("a time limit can be set");
+        let mut preface = [0; PREFACE.len()];
+        server.stream.read_exact(&mut preface).expect("a preface");
+        assert_eq!(preface, PREFACE);
+        server.send(frame(kind::SETTINGS, 0, 0, b""));
+        server
+    }
+
+    /// The stream of the next request, whose body has been read; `None` once the gateway has closed. Settings and pings are
+    /// answered.
+    pub fn next_request(&mut self) -> Option<u32> {
+        loop {
+            let received = self.next_frame()?;
+            match received.kind {
+                kind::SETTINGS | kind::PING if received.flags & flag::ACK == 0 => {
+                    let echoed = if received.kind == kind::PING { &received.payload[..] } else { b"" };
+                    self.send(frame(received.kind, flag::ACK, 0, echoed));
+                }
+                kind::HEADERS | kind::DATA if received.flags & flag::END_STREAM != 0 => return Some(received.stream),
+                _ => {}
+            }
+        }
     }
 
     /// Sends bytes; false if they cannot be sent any more.
@@ -203,6 +277,14 @@ impl Http2Client {
                 return Some(frame);
             }
         }
+    }
+
+    /// Ends its direction.
+    ///
+    /// # Panics
+    /// If the connection is gone.
+    pub fn finish(&mut self) {
+        self.stream.half_close().expect("the connection stands");
     }
 
     /// Everything until the gateway closes.

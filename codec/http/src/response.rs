@@ -1,7 +1,7 @@
 //! Response heads.
 
 use crate::{
-    body::{BodyLength, length_of_response},
+    body::{BodyLength, content_length, length_of_response},
     connection::ConnectionOptions,
     error::WireError,
     fields::Fields,
@@ -28,6 +28,19 @@ impl ResponseHead {
     /// A head that the gateway or another version of HTTP makes; `length` is that of a body if there is one.
     pub fn from_parts(version: Version, status: u16, length: BodyLength) -> Self {
         Self { version, status, length, ..Self::default() }
+    }
+
+    /// A head as another version of HTTP carries it; `is_whole`: no body follows.
+    ///
+    /// # Errors
+    /// Its Content-Length is none, or there are several.
+    pub fn from_message(version: Version, status: u16, fields: Fields, is_whole: bool) -> Result<Self, WireError> {
+        let length = match content_length(&fields)? {
+            Some(length) => BodyLength::Exact(length),
+            None if is_whole => BodyLength::Exact(0),
+            None => BodyLength::Chunked,
+        };
+        Ok(Self { version, status, length, fields, ..Self::default() })
     }
 
     /// The status code, 100 to 599.

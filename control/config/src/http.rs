@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_base::ByteSize;
 use weir_http::{
-    HttpProbe,
+    Http2Origins, HttpProbe, Question,
     routes::Routes,
     settings::{self as http, ForwardedFields, HttpListenerSettings, TraceContext, Upgrades, WebSocketSettings},
 };
@@ -22,7 +22,7 @@ use crate::policy::{
 use crate::reader::Reader;
 use crate::section::section;
 use crate::snapshot::HttpUpstreamSettings;
-use crate::texts::{Choice, Endpoint, Word};
+use crate::texts::{Choice, Endpoint, Text, Word};
 
 /// Highest count of connections.
 const COUNT_MAX: u32 = 16_777_216;
@@ -40,6 +40,9 @@ section! {
         default response_timeout: Period = Period(http::RESPONSE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
         /// How long a body may pause, in either direction.
         default body_idle_timeout: Period = Period(http::BODY_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// How long a gRPC call may be silent in either direction, in place of `body_idle_timeout` and `response_timeout`. How long
+        /// it may take in all, the client says (`grpc-timeout`).
+        default grpc_idle_timeout: Period = Period(http::GRPC_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
         /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
         /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
         default forwarded: ForwardedFields = ForwardedFields::Replace;
@@ -94,6 +97,11 @@ section! {
 section! {
     /// What only HTTP upstreams have.
     pub(crate) struct UpstreamHttpSection {
+        /// The version of HTTP that the endpoints are spoken to in: `1.1`, or `2`, which gRPC needs: by ALPN with TLS, else by
+        /// prior knowledge.
+        default version: OriginVersion = OriginVersion::Http1;
+        /// Streams on one connection of HTTP/2; a further connection is made when all have as many, or as the endpoint takes.
+        default streams_max: u32 = http::ORIGIN_STREAMS_MAX => 1..=COUNT_MAX;
         /// How one of several endpoints is chosen: in turn (`round_robin`), the one of two random ones with fewer requests under
         /// way (`least_request`), or at `random`.
         default balance: Balance = Balance::RoundRobin;
@@ -108,6 +116,9 @@ section! {
         /// Path of the active health check, which expects a status from 200 to 399. Absent: that the origin takes a connection
         /// is enough.
         optional health_path: Word;
+        /// Service that the active health check asks for in gRPC (`grpc.health.v1.Health/Check`), in place of a path; `""` asks for
+        /// the server as a whole. Needs `version = "2"`.
+        optional health_grpc_service: Text;
         /// Host of the active health check. Absent: the host of the first endpoint.
         optional health_host: Word;
     }
@@ -135,6 +146,7 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes) -> HttpLis
         keep_alive_timeout: section.keep_alive_timeout.value.0,
         response_timeout: section.response_timeout.value.0,
         body_idle_timeout: section.body_idle_timeout.value.0,
+        grpc_idle_timeout: section.grpc_idle_timeout.value.0,
         forwarded: section.forwarded.value,
         upgrades: section.upgrades.as_ref().map(upgrades).unwrap_or_default(),
         websocket: WebSocketSettings {
@@ -178,6 +190,20 @@ pub(crate) fn upstream(
     if let Some(path_of_check) = check.filter(|check| !check.value.0.starts_with('/')) {
         error_at(path_of_check, path, "health_path", "is no path", "begin it with a slash: \"/healthz\"", reader);
     }
+    let is_http2 = section.version.value == OriginVersion::Http2;
+    let service = section.health_grpc_service.as_ref();
+    if let Some(service) = service.filter(|_| !is_http2) {
+        let help = "add version = \"2\", or check a path";
+        error_at(service, path, "health_grpc_service", "needs HTTP/2", help, reader);
+    }
+    if let (Some(service), Some(_)) = (service, check) {
+        error_at(service, path, "health_grpc_service", "stands beside health_path", "remove one of them", reader);
+    }
+    let question = match (service, check) {
+        (Some(service), _) => Question::Grpc(service.value.0.clone()),
+        (None, Some(check)) => Question::Path(check.value.0.clone()),
+        (None, None) => Question::Connection,
+    };
     let first = endpoints.first().map(|endpoint| endpoint.value.0.to_string()).unwrap_or_default();
     Arc::new(HttpUpstreamSettings {
         lanes: ExclusiveSettings {
@@ -187,11 +213,33 @@ pub(crate) fn upstream(
             idle_max: section.idle_connections_max.value,
             idle_timeout: section.idle_timeout.value.0,
         },
+        http2: is_http2.then_some(Http2Origins { streams_max: section.streams_max.value }),
         probe: HttpProbe {
-            path: check.map(|check| check.value.0.clone()),
+            question,
+            is_http2,
             host: section.health_host.as_ref().map_or(first, |host| host.value.0.clone()),
         },
     })
+}
+
+/// What an upstream with TLS is to agree on.
+pub(crate) fn alpn(section: &UpstreamHttpSection) -> Vec<String> {
+    match section.version.value {
+        // What a server takes for granted without a word.
+        OriginVersion::Http1 => Vec::new(),
+        OriginVersion::Http2 => vec!["h2".to_owned()],
+    }
+}
+
+/// The version of HTTP that an upstream speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OriginVersion {
+    Http1,
+    Http2,
+}
+
+impl Choice for OriginVersion {
+    const WORDS: &'static [(&'static str, Self)] = &[("1.1", Self::Http1), ("2", Self::Http2)];
 }
 
 /// What a connection may become.

@@ -55,6 +55,15 @@ impl Connector {
         Ok(stream)
     }
 
+    /// What `begin` makes of a stream to the endpoint, within as much time as a connect has.
+    pub(crate) async fn connect_and<T>(
+        &self,
+        begin: impl AsyncFnOnce(Stream) -> io::Result<T>,
+    ) -> Result<T, ConnectError> {
+        let stream = self.connect().await?;
+        bounded(timeout(self.connect_timeout, begin(stream)).await, "greeting")
+    }
+
     /// A stream to the endpoint, greeted for `key`.
     pub(crate) async fn open<P: LaneProtocol>(
         &self,

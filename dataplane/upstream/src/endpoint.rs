@@ -102,6 +102,18 @@ impl Endpoint {
         opened
     }
 
+    /// As [`Endpoint::connect`], and then what `begin` makes of the stream, within the same time again.
+    pub(crate) async fn connect_and<T>(
+        &self,
+        kind: LaneKind,
+        begin: impl AsyncFnOnce(Stream) -> io::Result<T>,
+    ) -> Result<T, ConnectError> {
+        let begun = turn::now();
+        let opened = self.connector.connect_and(begin).await;
+        self.note_opened(kind, begun, opened.as_ref().err(), true);
+        opened
+    }
+
     fn note_opened(&self, kind: LaneKind, begun: Time, error: Option<&ConnectError>, is_greeting_ours: bool) {
         match error {
             None => {
@@ -132,6 +144,11 @@ impl Endpoint {
     /// all at once: the first is no failure, the second is one.
     pub(crate) fn lane_lost(&self, cause: LossCause, lost: usize) {
         self.metrics.lane_closed(cause);
+        self.exchanges_lost(cause, lost);
+    }
+
+    /// As [`Endpoint::lane_lost`], of a lane that goes on.
+    pub(crate) fn exchanges_lost(&self, cause: LossCause, lost: usize) {
         let is_failure = match cause {
             LossCause::Timeout | LossCause::Violation => true,
             LossCause::Closed => lost > 0,

@@ -1,7 +1,8 @@
-//! Upstreams whose lanes serve one exchange at a time: HTTP/1.1.
+//! Upstreams whose lanes serve one exchange at a time: the connections of HTTP/1.1, and the streams of HTTP/2.
 //!
-//! An exchange chooses an endpoint ([`crate::balance`]), takes an idle lane of it or a new one, and gives it back if it is
-//! certainly clean. A lane that is dropped is closed.
+//! An exchange chooses an endpoint ([`crate::balance`]). Of HTTP/1.1 it takes an idle connection or a new one, and gives it back
+//! if it is certainly clean; one that is dropped is closed. Of HTTP/2 it takes a place on a connection that has room
+//! ([`crate::carrier`]), and a further connection is made only when all are full.
 
 use std::{
     cell::{Cell, RefCell},
@@ -24,9 +25,12 @@ use weir_telemetry::cells::GaugeGuard;
 use crate::{
     balance::{Balancer, Candidate},
     breaker::BreakerState,
+    carrier::{Carrier, Meter, Multiplexer, Slot},
+    connect::ConnectError,
     endpoint::Endpoint,
     health::{EndpointState, Health, Probe, probe_loop},
-    metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
+    lent::{ExclusiveLane, Held},
+    metrics::{LaneKind, UpstreamMetrics},
     protocol::{LossCause, Refusal},
     settings::{ExclusiveSettings, UpstreamSettings},
 };
@@ -45,13 +49,19 @@ struct Idle {
 }
 
 /// One endpoint with its lanes.
-struct Member {
-    endpoint: Rc<Endpoint>,
+pub(crate) struct Member<C: Carrier> {
+    pub(crate) endpoint: Rc<Endpoint>,
     weight: u32,
     /// The one used last is the next one taken: the others can grow old.
     idle: RefCell<Vec<Idle>>,
-    /// Lanes lent, idle or being connected.
+    /// The first with room is the next one taken, for the same reason.
+    carriers: RefCell<Vec<Rc<Slot<C>>>>,
+    /// Connections lent, idle or being made.
     open: Cell<u32>,
+    /// Those of them that are being made.
+    promised: Cell<u32>,
+    /// How many could not be made, and why the last one could not.
+    refused: Cell<(u64, Refusal)>,
     /// Exchanges that have a lane of it.
     lent: Cell<u64>,
     /// Exchanges that wait for room.
@@ -59,38 +69,44 @@ struct Member {
 }
 
 /// One named upstream on one worker.
-pub struct ExclusiveUpstream {
+pub struct ExclusiveUpstream<M: Multiplexer> {
     settings: UpstreamSettings,
     lanes: ExclusiveSettings,
-    members: Vec<Member>,
+    /// `None`: a connection carries one exchange at a time.
+    multiplexer: Option<M>,
+    members: Vec<Rc<Member<M::Carrier>>>,
     balancer: RefCell<Balancer>,
     is_retired: Cell<bool>,
     me: Weak<Self>,
     tasks: RefCell<Vec<JoinHandle<()>>>,
 }
 
-impl ExclusiveUpstream {
+impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// Prepares an upstream; connects nothing. `health` has one entry per endpoint; `probe` is given on the one worker that
-    /// probes for all.
+    /// probes for all. Without a `multiplexer` a connection carries one exchange at a time.
     ///
     /// # Errors
     /// No endpoint, or TLS files that cannot be read.
     pub fn new(
         settings: UpstreamSettings,
         lanes: ExclusiveSettings,
+        multiplexer: Option<M>,
         health: &[Arc<Health>],
         metrics: &UpstreamMetrics,
         probe: Option<impl Probe + 'static>,
     ) -> io::Result<Rc<Self>> {
         let member = |(number, (address, health)): (usize, (&_, &Arc<Health>))| {
-            io::Result::Ok(Member {
+            io::Result::Ok(Rc::new(Member {
                 endpoint: Rc::new(Endpoint::new(address, &settings, health.clone(), metrics)?),
                 weight: lanes.weights.get(number).copied().unwrap_or(1),
                 idle: RefCell::default(),
+                carriers: RefCell::default(),
                 open: Cell::new(0),
+                promised: Cell::new(0),
+                refused: Cell::new((0, Refusal::Unreachable)),
                 lent: Cell::new(0),
                 waiting: RefCell::default(),
-            })
+            }))
         };
         let members = settings.endpoints.iter().zip(health).enumerate();
         let members = members.map(member).collect::<io::Result<Vec<_>>>()?;
@@ -102,6 +118,7 @@ impl ExclusiveUpstream {
         let upstream = Rc::new_cyclic(|me| Self {
             settings,
             lanes,
+            multiplexer,
             members,
             balancer: RefCell::new(balancer),
             is_retired: Cell::new(false),
@@ -135,7 +152,7 @@ impl ExclusiveUpstream {
     }
 
     /// Closes what is too old, and lets go of what the server has closed.
-    fn tidy(&self, member: &Member) {
+    fn tidy(&self, member: &Member<M::Carrier>) {
         let now = turn::now();
         let mut gone = Vec::new();
         let mut idle = member.idle.borrow_mut();
@@ -155,12 +172,22 @@ impl ExclusiveUpstream {
             drop(lane);
             member.closed();
         }
+        let is_old = |since: Time| now.since(since) > self.lanes.idle_timeout;
+        let is_spent = |slot: &mut Rc<Slot<_>>| slot.is_over() || slot.idle_since().is_some_and(is_old);
+        let spent: Vec<_> = member.carriers.borrow_mut().extract_if(.., is_spent).collect();
+        spent.iter().for_each(|slot| slot.retire());
+        drop(spent);
         member.endpoint.publish_breaker();
     }
 
     /// What it was made with.
     pub fn settings(&self) -> &UpstreamSettings {
         &self.settings
+    }
+
+    /// Its connections carry several exchanges at once.
+    pub fn is_multiplexed(&self) -> bool {
+        self.multiplexer.is_some()
     }
 
     /// Address, health and breaker of every endpoint.
@@ -175,9 +202,9 @@ impl ExclusiveUpstream {
     ///
     /// # Errors
     /// No lane can be had; nothing was sent.
-    pub async fn acquire(&self, avoid: Option<usize>) -> Result<ExclusiveLane, Refusal> {
+    pub async fn acquire(&self, avoid: Option<usize>) -> Result<ExclusiveLane<M>, Refusal> {
         let number = self.choose(avoid).ok_or(Refusal::BreakerOpen)?;
-        match self.take_idle(number) {
+        match self.take(number) {
             Some(lane) => Ok(lane),
             None => Box::pin(self.connect(number)).await,
         }
@@ -188,7 +215,7 @@ impl ExclusiveUpstream {
         if let [only] = &self.members[..] {
             return (only.endpoint.breaker_state() != BreakerState::Open).then_some(0);
         }
-        let is_up = |member: &Member| member.endpoint.health().state() != EndpointState::Down;
+        let is_up = |member: &Member<M::Carrier>| member.endpoint.health().state() != EndpointState::Down;
         let up = self.members.iter().filter(|member| is_up(member)).count();
         let is_panic = up * 100 < self.members.len() * PANIC_PERCENT;
         let mut candidates: Vec<Candidate> = Vec::with_capacity(self.members.len());
@@ -204,12 +231,20 @@ impl ExclusiveUpstream {
         self.balancer.borrow_mut().choose(&candidates)
     }
 
-    fn take_idle(&self, number: usize) -> Option<ExclusiveLane> {
+    /// What is there already.
+    fn take(&self, number: usize) -> Option<ExclusiveLane<M>> {
+        match self.multiplexer {
+            Some(_) => self.board(number),
+            None => self.take_idle(number),
+        }
+    }
+
+    fn take_idle(&self, number: usize) -> Option<ExclusiveLane<M>> {
         let member = &self.members[number];
         loop {
             let Idle { mut stream, open, .. } = member.idle.borrow_mut().pop()?;
             if is_clean(&mut stream) {
-                return Some(self.lend(number, stream, open, true));
+                return Some(self.lend(number, Held::Connection(stream, open), true));
             }
             member.endpoint.lane_lost(LossCause::Closed, 0);
             drop((stream, open));
@@ -217,37 +252,89 @@ impl ExclusiveUpstream {
         }
     }
 
-    async fn connect(&self, number: usize) -> Result<ExclusiveLane, Refusal> {
-        let member = &self.members[number];
-        if member.open.get() >= self.lanes.connections_max {
-            if let Some(lane) = self.wait(number).await? {
-                return Ok(lane);
-            }
-        } else {
-            member.open.set(member.open.get() + 1);
-        }
-        let mut promised = Promised { member, is_kept: false };
-        let stream = member.endpoint.connect(LaneKind::Exclusive).await.map_err(|error| error.refusal)?;
-        promised.is_kept = true;
-        let open = member.endpoint.metrics().lane_opened(LaneKind::Exclusive);
-        Ok(self.lend(number, stream, open, false))
+    /// A place on a connection that carries several exchanges.
+    fn board(&self, number: usize) -> Option<ExclusiveLane<M>> {
+        let mut carriers = self.members[number].carriers.borrow_mut();
+        let over: Vec<_> = carriers.extract_if(.., |slot| slot.is_over()).collect();
+        let slot = carriers.iter().find(|slot| slot.has_room()).cloned();
+        // The end of one takes a look at the lists.
+        drop((carriers, over));
+        slot.map(|slot| self.lend_place(number, slot))
     }
 
-    /// Waits for an idle lane, or for the right to connect one (`None`).
-    async fn wait(&self, number: usize) -> Result<Option<ExclusiveLane>, Refusal> {
+    fn lend_place(&self, number: usize, slot: Rc<Slot<M::Carrier>>) -> ExclusiveLane<M> {
+        slot.lent.set(slot.lent.get() + 1);
+        let has_served = slot.has_served.get();
+        self.lend(number, Held::Place(slot), has_served)
+    }
+
+    /// A further connection may be made to it now. Connections that carry several exchanges are made one by one: the first may
+    /// be enough for all who wait.
+    fn may_connect(&self, member: &Member<M::Carrier>) -> bool {
+        let is_made = self.multiplexer.is_some() && member.promised.get() > 0;
+        member.open.get() < self.lanes.connections_max && !is_made
+    }
+
+    async fn connect(&self, number: usize) -> Result<ExclusiveLane<M>, Refusal> {
+        let member = &self.members[number];
+        let promise = match self.may_connect(member) {
+            true => Promise::new(member),
+            false => match self.wait(number).await? {
+                Granted::Lane(lane) => return Ok(lane),
+                Granted::Promise(promise) => promise,
+            },
+        };
+        match self.open(member).await {
+            Ok(held) => {
+                promise.keep();
+                Ok(match held {
+                    Held::Place(slot) => {
+                        member.carriers.borrow_mut().push(slot.clone());
+                        let lane = self.lend_place(number, slot);
+                        member.wake_all();
+                        lane
+                    }
+                    held => self.lend(number, held, false),
+                })
+            }
+            Err(error) => {
+                member.refused.set((member.refused.get().0 + 1, error.refusal));
+                Err(error.refusal)
+            }
+        }
+    }
+
+    async fn open(&self, member: &Rc<Member<M::Carrier>>) -> Result<Held<M::Carrier>, ConnectError> {
+        let metrics = member.endpoint.metrics();
+        let Some(multiplexer) = &self.multiplexer else {
+            let stream = member.endpoint.connect(LaneKind::Exclusive).await?;
+            return Ok(Held::Connection(stream, metrics.lane_opened(LaneKind::Exclusive)));
+        };
+        let begin = async |stream| multiplexer.begin(stream, Meter(metrics.clone())).await;
+        let carrier = member.endpoint.connect_and(LaneKind::Shared, begin).await?;
+        Ok(Held::Place(Slot::new(carrier, member, metrics.lane_opened(LaneKind::Shared))))
+    }
+
+    /// Waits for a lane, or for the right to connect one.
+    async fn wait(&self, number: usize) -> Result<Granted<'_, M>, Refusal> {
         let member = &self.members[number];
         if member.waiting.borrow().len() >= self.settings.lane_waiters_max as usize {
             return Err(Refusal::QueueFull);
         }
         let metrics = member.endpoint.metrics();
         let begun = turn::now();
+        let (refused, _) = member.refused.get();
         let room = poll_fn(|context| {
-            if let Some(lane) = self.take_idle(number) {
-                return Poll::Ready(Some(lane));
+            if let Some(lane) = self.take(number) {
+                return Poll::Ready(Ok(Granted::Lane(lane)));
             }
-            if member.open.get() < self.lanes.connections_max {
-                member.open.set(member.open.get() + 1);
-                return Poll::Ready(None);
+            match member.refused.get() {
+                // Who waited for the same connection need not find out one after the other.
+                (count, refusal) if count != refused && self.multiplexer.is_some() => return Poll::Ready(Err(refusal)),
+                _ => {}
+            }
+            if self.may_connect(member) {
+                return Poll::Ready(Ok(Granted::Promise(Promise::new(member))));
             }
             let mut waiting = member.waiting.borrow_mut();
             if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
@@ -258,38 +345,46 @@ impl ExclusiveUpstream {
         let _waiting = Waiting::new(member);
         let waited = timeout(self.settings.lane_wait_timeout, room).await;
         metrics.waited(turn::now().since(begun), 1);
-        waited.map_err(|_| Refusal::QueueTimeout)
+        waited.map_err(|_| Refusal::QueueTimeout)?
     }
 
-    fn lend(&self, number: usize, stream: Stream, open: GaugeGuard, is_reused: bool) -> ExclusiveLane {
+    fn lend(&self, number: usize, held: Held<M::Carrier>, is_reused: bool) -> ExclusiveLane<M> {
         let member = &self.members[number];
         member.lent.set(member.lent.get() + 1);
         let metrics = member.endpoint.metrics().clone();
         metrics.requests_sent(1);
-        ExclusiveLane {
-            held: Some((stream, open)),
-            number,
-            is_reused,
-            cause: LossCause::Closed,
-            failed: None,
-            metrics,
-            upstream: self.me.clone(),
-        }
+        ExclusiveLane::new(held, number, is_reused, metrics, self.me.clone())
     }
 
-    fn returned(&self, lane: &mut ExclusiveLane, is_clean: bool) {
-        let Some(member) = self.members.get(lane.number) else { return };
+    /// A lane comes back from its exchange; `is_clean`: another may have it. `failed`: the exchange did, for a fault of the server.
+    pub(crate) fn returned(
+        &self,
+        number: usize,
+        held: Held<M::Carrier>,
+        is_clean: bool,
+        cause: LossCause,
+        has_failed: bool,
+    ) {
+        let Some(member) = self.members.get(number) else { return };
         member.lent.set(member.lent.get() - 1);
-        lane.metrics.requests_over(1);
-        let Some((stream, open)) = lane.held.take() else { return };
+        member.endpoint.metrics().requests_over(1);
+        let (stream, open) = match held {
+            Held::Connection(stream, open) => (stream, open),
+            Held::Place(slot) => {
+                slot.left();
+                member.endpoint.exchanges_lost(cause, usize::from(has_failed));
+                drop(slot);
+                return member.wake();
+            }
+        };
         let has_room = member.idle.borrow().len() < self.lanes.idle_max as usize;
         if is_clean && has_room && !self.is_retired.get() {
             member.idle.borrow_mut().push(Idle { stream, since: turn::now(), open });
             member.wake();
             return;
         }
-        let cause = if is_clean { LossCause::Retired } else { lane.cause };
-        member.endpoint.lane_lost(cause, usize::from(lane.failed.is_some()));
+        let cause = if is_clean { LossCause::Retired } else { cause };
+        member.endpoint.lane_lost(cause, usize::from(has_failed));
         drop((stream, open));
         member.closed();
     }
@@ -301,13 +396,14 @@ impl ExclusiveUpstream {
             let idle = member.idle.take();
             idle.iter().for_each(|_| member.endpoint.lane_lost(LossCause::Retired, 0));
             member.open.set(member.open.get() - idle.len() as u32);
+            member.carriers.take().iter().for_each(|slot| slot.retire());
         }
     }
 }
 
-impl Member {
-    /// A lane is gone: another may be opened.
-    fn closed(&self) {
+impl<C: Carrier> Member<C> {
+    /// A connection is gone: another may be opened.
+    pub(crate) fn closed(&self) {
         self.open.set(self.open.get() - 1);
         self.wake();
     }
@@ -317,33 +413,59 @@ impl Member {
             waker.wake();
         }
     }
+
+    fn wake_all(&self) {
+        self.waiting.take().into_iter().for_each(Waker::wake);
+    }
 }
 
-/// A lane that is being connected, and counted as open already.
-struct Promised<'a> {
-    member: &'a Member,
+/// What ends a wait.
+enum Granted<'a, M: Multiplexer> {
+    Lane(ExclusiveLane<M>),
+    /// A connection may be made.
+    Promise(Promise<'a, M::Carrier>),
+}
+
+/// A connection that is being made, and counted as open already.
+struct Promise<'a, C: Carrier> {
+    member: &'a Member<C>,
     is_kept: bool,
 }
 
-impl Drop for Promised<'_> {
+impl<'a, C: Carrier> Promise<'a, C> {
+    fn new(member: &'a Member<C>) -> Self {
+        member.open.set(member.open.get() + 1);
+        member.promised.set(member.promised.get() + 1);
+        Self { member, is_kept: false }
+    }
+
+    fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl<C: Carrier> Drop for Promise<'_, C> {
     fn drop(&mut self) {
+        let member = self.member;
+        member.promised.set(member.promised.get() - 1);
         if !self.is_kept {
-            self.member.closed();
+            member.open.set(member.open.get() - 1);
+            member.wake_all();
         }
     }
 }
 
 /// An exchange that waits for room.
-struct Waiting<'a>(&'a Member);
+struct Waiting<'a, C: Carrier>(&'a Member<C>);
 
-impl<'a> Waiting<'a> {
-    fn new(member: &'a Member) -> Self {
+impl<'a, C: Carrier> Waiting<'a, C> {
+    fn new(member: &'a Member<C>) -> Self {
         member.endpoint.metrics().waiters(1);
         Self(member)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl<C: Carrier> Drop for Waiting<'_, C> {
     fn drop(&mut self) {
         self.0.endpoint.metrics().waiters(-1);
         // Who gave up in the moment in which it was woken has been told of room that it leaves to the next.
@@ -355,72 +477,4 @@ impl Drop for Waiting<'_> {
 fn is_clean(stream: &mut Stream) -> bool {
     let polled = stream.reader.poll_receive(&mut Context::from_waker(Waker::noop()));
     polled.is_pending() && !stream.output.is_closed()
-}
-
-/// One upstream connection, lent to one exchange. Dropped, it is closed.
-pub struct ExclusiveLane {
-    held: Option<(Stream, GaugeGuard)>,
-    number: usize,
-    is_reused: bool,
-    cause: LossCause,
-    /// The exchange on it failed.
-    failed: Option<&'static str>,
-    metrics: Rc<EndpointMetrics>,
-    upstream: Weak<ExclusiveUpstream>,
-}
-
-impl ExclusiveLane {
-    /// The connection.
-    pub fn stream(&mut self) -> &mut Stream {
-        // It is taken by `give_back` and `drop` only, which end the lane.
-        &mut self.held.as_mut().expect("a lane has its connection until it ends").0
-    }
-
-    /// Position of the endpoint in the settings.
-    pub fn number(&self) -> usize {
-        self.number
-    }
-
-    /// It has served an exchange before: the server may have closed it meanwhile.
-    pub fn is_reused(&self) -> bool {
-        self.is_reused
-    }
-
-    /// Counts bytes received and written.
-    pub fn count_bytes(&self, received: usize, written: usize) {
-        self.metrics.received(received);
-        self.metrics.written(written as u64);
-    }
-
-    /// The exchange failed for a fault of the server: counted, and a reason for the breaker.
-    pub fn failed(&mut self, cause: LossCause) {
-        self.cause = cause;
-        self.failed = Some(cause.name());
-        self.metrics.request_failed(cause.name());
-    }
-
-    /// The connection ends after this exchange as agreed: that is no fault.
-    pub fn ends(&mut self) {
-        self.cause = LossCause::Retired;
-    }
-
-    /// The exchange is over and nothing of it is left on the connection: another may have it.
-    pub fn give_back(mut self) {
-        self.end(true);
-    }
-
-    fn end(&mut self, is_clean: bool) {
-        match self.upstream.upgrade() {
-            Some(upstream) => upstream.returned(self, is_clean),
-            None => self.metrics.requests_over(1),
-        }
-    }
-}
-
-impl Drop for ExclusiveLane {
-    fn drop(&mut self) {
-        if self.held.is_some() {
-            self.end(false);
-        }
-    }
 }

@@ -90,20 +90,11 @@ impl Streak {
 
 /// How to find out whether a server answers.
 pub trait Probe {
-    /// Asks once; `stream` is the connection of the last probe, if it may be used again.
+    /// Asks once; gives the connection back if it may carry another probe.
     ///
     /// # Errors
     /// It does not answer, or not well; its words are shown to the operator.
-    fn ask(&self, stream: &mut Stream) -> impl Future<Output = io::Result<Reuse>>;
-}
-
-/// Whether a connection may carry another probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reuse {
-    /// It may.
-    Yes,
-    /// It is to be closed.
-    No,
+    fn ask(&self, stream: Stream) -> impl Future<Output = io::Result<Option<Stream>>>;
 }
 
 /// Probes `endpoint` until the task is dropped, on a connection of its own that `open` makes.
@@ -137,13 +128,11 @@ async fn probe_once(
     kept: &mut Option<Stream>,
 ) -> io::Result<()> {
     let ask = async {
-        let mut stream = match kept.take() {
+        let stream = match kept.take() {
             Some(stream) => stream,
             None => open().await.map_err(|error| io::Error::other(error.text))?,
         };
-        if probe.ask(&mut stream).await? == Reuse::Yes {
-            *kept = Some(stream);
-        }
+        *kept = probe.ask(stream).await?;
         Ok(())
     };
     let result = timeout(settings.timeout, ask).await;

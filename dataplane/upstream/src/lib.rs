@@ -14,7 +14,9 @@
 //! | `shared` | one shared lane over its reconnections, and the backlog that waits for it |
 //! | `pinned` | the pool of pinned lanes and its waiters |
 //! | `subscription` | lanes on which the server speaks unasked, to all clients of a worker |
-//! | `exclusive` / `balance` | lanes that serve one exchange at a time; which endpoint is next |
+//! | `exclusive` / `lent` | lanes that serve one exchange at a time; such a lane in the hands of its exchange |
+//! | `carrier` | connections that have room for several such lanes |
+//! | `balance` | which endpoint is next |
 //! | `breaker` | when to stop trying |
 //! | `health` | the active probe |
 //! | `endpoint` | one server: how it is reached and what is known of it |
@@ -28,12 +30,14 @@
 
 mod balance;
 mod breaker;
+mod carrier;
 mod connect;
 mod discovery;
 mod endpoint;
 mod exclusive;
 mod health;
 mod lane;
+mod lent;
 mod metrics;
 mod pinned;
 pub mod placement;
@@ -49,10 +53,12 @@ mod zones;
 
 pub use balance::Balance;
 pub use breaker::{Breaker, BreakerState};
+pub use carrier::{Carrier, Meter, Multiplexer};
 pub use discovery::{Node, Range, View};
-pub use exclusive::{ExclusiveLane, ExclusiveUpstream};
-pub use health::{EndpointState, Health, Probe, Reuse};
+pub use exclusive::ExclusiveUpstream;
+pub use health::{EndpointState, Health, Probe};
 pub use lane::Lane;
+pub use lent::{ExclusiveLane, Link};
 pub use metrics::UpstreamMetrics;
 pub use protocol::{Frame, FrameKind, LaneProtocol, LossCause, Refusal, Reply, Scan, Timing, Waiter};
 pub use replicas::NOBODY;

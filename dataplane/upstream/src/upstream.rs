@@ -17,7 +17,7 @@ use crate::{
     connect::ConnectError,
     discovery::{Node, Schedule, View, discovery_loop},
     endpoint::Endpoint,
-    health::{Health, Probe, Reuse, probe_loop},
+    health::{Health, Probe, probe_loop},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
     pinned::PinnedPool,
     placement::{Place, Placement},
@@ -468,7 +468,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
 struct LaneProbe<'a, P>(&'a P);
 
 impl<P: LaneProtocol> Probe for LaneProbe<'_, P> {
-    async fn ask(&self, stream: &mut Stream) -> io::Result<Reuse> {
-        self.0.probe(stream).await.map(|()| Reuse::Yes)
+    async fn ask(&self, mut stream: Stream) -> io::Result<Option<Stream>> {
+        self.0.probe(&mut stream).await.map(|()| Some(stream))
     }
 }

@@ -154,6 +154,7 @@ pub fn client_config(settings: &TlsClientSettings) -> Result<TlsClient, TlsConfi
             return Err(incomplete("key_file", file, "set cert_file, the certificate of it, as well"));
         }
     };
+    config.alpn_protocols = alpn(&settings.alpn)?;
     config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(CLIENT_SESSIONS_MAX)));
     Ok(TlsClient { config: Arc::new(config), server_name: name })
 }

@@ -12,9 +12,11 @@ use weir_telemetry::{
     log::{AccessRecord, HttpAccess, TEXT_BYTES_MAX, printable},
 };
 
-use weir_upstream::{ExclusiveLane, settings::UpstreamSettings};
+use weir_upstream::settings::UpstreamSettings;
 
-use crate::{client::SentBytes, connection::Connection, exchange::Asked, metrics::Timing, policies::Identity};
+use crate::{
+    client::SentBytes, connection::Connection, exchange::Asked, metrics::Timing, policies::Identity, service::HttpLane,
+};
 
 /// Routes that have labels of their own; further ones of a listener are counted as `other`. Default 256: six counters and a
 /// histogram each, about 8 KiB of cells per worker.
@@ -74,7 +76,7 @@ impl Notes {
     }
 
     /// This origin was asked last.
-    pub(crate) fn note_endpoint(&mut self, upstream: &UpstreamSettings, lane: &ExclusiveLane) {
+    pub(crate) fn note_endpoint(&mut self, upstream: &UpstreamSettings, lane: &HttpLane) {
         self.endpoint = upstream.endpoints.get(lane.number()).map(|address| address.to_string().into());
     }
 

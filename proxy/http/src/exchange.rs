@@ -5,13 +5,13 @@ use std::{
     future::poll_fn,
     pin::pin,
     rc::Rc,
-    task::Poll,
+    task::{Context, Poll},
     time::Duration,
 };
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Known, RequestHead, Version, encode, token};
-use weir_upstream::{ExclusiveLane, LossCause};
+use weir_upstream::{Link, LossCause};
 
 use crate::{
     access::{Notes, Outcome, RouteMetrics},
@@ -20,14 +20,19 @@ use crate::{
     connection::Connection,
     grpc,
     metrics::Timing,
+    origin::{Download as _, Means, Origin, WireOrigin},
     policies::AnswerFields,
     refusal::Refusal,
     relay::{Broken, Limited, RequestBody as _, relay},
     routing::{Local, Routed, route},
+    service::HttpLane,
     settings::HttpListenerSettings,
     tunnel::{self, Switched, Wish},
-    wire::{Framing, WireSink},
+    wire::Framing,
 };
+
+/// Connections that may turn a request away unseen, one after the other, before the client is told.
+const UNSEEN_MAX: u32 = 3;
 
 /// What happens to the connection after an exchange.
 pub(crate) enum After {
@@ -55,13 +60,18 @@ pub(crate) struct Asked {
     pub(crate) answer_fields: OnceCell<Box<AnswerFields>>,
     /// If it was chosen for the access log.
     pub(crate) notes: Option<Box<Notes>>,
+    /// How long a body may pause, in either direction.
+    pub(crate) body_idle_timeout: Duration,
+    /// How long all of it may take, as the client says.
+    pub(crate) call_timeout: Option<Duration>,
     /// Cells of its route, if routes are counted.
     pub(crate) route: OnceCell<Rc<RouteMetrics>>,
     pub(crate) wish: Wish,
 }
 
 impl Asked {
-    fn of(head: &RequestHead) -> Self {
+    fn of(head: &RequestHead, settings: &HttpListenerSettings) -> Self {
+        let is_grpc = head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc);
         let wants_trailers = |value| token::list(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
         Self {
             arrived: turn::now(),
@@ -74,7 +84,9 @@ impl Asked {
             is_persistent: head.is_persistent(),
             expects_continue: head.expects_continue(),
             wants_trailers: head.fields.all(Known::Te).any(wants_trailers),
-            is_grpc: head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc),
+            is_grpc,
+            body_idle_timeout: if is_grpc { settings.grpc_idle_timeout } else { settings.body_idle_timeout },
+            call_timeout: if is_grpc { grpc::timeout(&head.fields) } else { None },
             body: head.body(),
             answer_fields: OnceCell::new(),
             notes: None,
@@ -118,6 +130,10 @@ pub(crate) enum Ended {
 pub(crate) enum Failure {
     /// The origin closed before it said anything.
     Silent,
+    /// The origin has certainly not begun with it.
+    Unseen,
+    /// It took longer than the client was ready to wait.
+    Expired,
     /// The origin did not answer as it should.
     Origin(Refusal, LossCause),
     /// The client is at fault.
@@ -131,7 +147,8 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     let connection = client.connection().clone();
     let service = &connection.service;
     service.metrics.requested(head.method());
-    let mut asked = Asked::of(head);
+    let (settings, routing) = (service.http(), service.routing());
+    let mut asked = Asked::of(head, &settings);
     asked.notes = Notes::of_sampled(&connection, head, || client.sent_bytes());
     let Some(_permit) = service.core.flight.try_acquire() else {
         service.metrics.shed(Refusal::IN_FLIGHT.reason);
@@ -141,7 +158,6 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     if asked.is_grpc && asked.version != Version::Http2 {
         return refuse(client, &asked, Refusal::GRPC_NEEDS_HTTP2);
     }
-    let (settings, routing) = (service.http(), service.routing());
     let routed = match route(&connection, &routing, head, &asked, settings.forwarded).await {
         Ok(routed) => routed,
         Err(Local::Refused(refusal)) => return refuse(client, &asked, refusal),
@@ -152,6 +168,10 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         }
         Err(Local::Slow(_)) => return refuse(client, &asked, Refusal::POLICY_FAILED),
     };
+    if routed.upstream.is_multiplexed() {
+        // What a connection may become, a stream cannot.
+        asked.wish = Wish::None;
+    }
     match asked.wish {
         Wish::Malformed if routed.upgrades(&settings).websocket => {
             return refuse(client, &asked, Refusal::WEBSOCKET_HANDSHAKE);
@@ -159,7 +179,9 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         Wish::WebSocket(_) if routed.upgrades(&settings).websocket => asked.wish.ask(head),
         _ => asked.wish = Wish::None,
     }
+    let mut attempts = 0;
     loop {
+        attempts += 1;
         let mut lane = match routed.upstream.acquire(None).await {
             Ok(lane) => lane,
             Err(refusal) => return refuse(client, &asked, Refusal::no_lane(refusal)),
@@ -168,7 +190,6 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         if let Some(notes) = &mut asked.notes {
             notes.note_endpoint(routed.upstream.settings(), &lane);
         }
-        lane.stream().output.with(|into| encode::request(head, host, asked.body, into));
         let mut attempt = Attempt {
             connection: &connection,
             asked: &asked,
@@ -177,11 +198,32 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             sent: turn::now(),
             is_uploaded: Cell::new(asked.body == BodyLength::Exact(0)),
             switched: None,
+            received: 0,
         };
-        let ended = attempt.run(client, &mut lane).await;
-        let is_stale = lane.is_reused() && asked.is_safe_to_repeat;
-        if matches!(ended, Ended::Failed(Failure::Silent)) && is_stale {
+        let is_reused = lane.is_reused();
+        let ended = match lane.link() {
+            Link::Connection(stream) => {
+                let output = stream.output.clone();
+                let before = output.appended();
+                output.with(|into| encode::request(head, host, asked.body, into));
+                let ended = attempt.run(client, WireOrigin::new(stream)).await;
+                lane.count_bytes(attempt.received as usize, (output.appended() - before) as usize);
+                ended
+            }
+            Link::Carrier(carrier) => match carrier.ask(head, host, attempt.is_uploaded.get()) {
+                // Every connection pays for the size of this future, and few for this branch.
+                Ok(origin) => Box::pin(attempt.run(client, origin)).await,
+                Err(failure) => Ended::Failed(failure),
+            },
+        };
+        let is_repeated = match ended {
             // The origin had closed the idle connection when the request was on its way: nobody has seen it.
+            Ended::Failed(Failure::Silent) => is_reused && asked.is_safe_to_repeat,
+            Ended::Failed(Failure::Unseen) => asked.body == BodyLength::Exact(0) && attempts < UNSEEN_MAX,
+            _ => false,
+        };
+        if is_repeated {
+            lane.ends();
             continue;
         }
         if let (Some(switched), Some(wire)) = (attempt.switched.take(), client.wire()) {
@@ -230,27 +272,45 @@ struct Attempt<'a> {
     is_uploaded: Cell<bool>,
     /// The origin has agreed to a tunnel.
     switched: Option<Box<Switched>>,
+    /// Bytes of the answer, on a connection of its own.
+    received: u64,
 }
 
 impl Attempt<'_> {
     /// Both directions at once, until the answer is over or one of them breaks.
-    async fn run<C: Client>(&mut self, client: &mut C, lane: &mut ExclusiveLane) -> Ended {
+    async fn run<C: Client>(&mut self, client: &mut C, mut origin: impl Origin) -> Ended {
         let Sides { mut body, replies, deadline, origin_deadline, parser } = client.sides(self.asked);
-        let (origin, response_timeout) = (lane.stream(), self.response_timeout());
-        // The head of the request is in it already.
-        let unsent = origin.output.unsent();
-        let appended = origin.output.appended();
+        let response_timeout = self.response_timeout();
+        let (upload, download) = origin.sides(Means {
+            connection: self.connection,
+            deadline,
+            origin_deadline,
+            parser,
+            framing: Framing::of(self.asked.body, true, true),
+            body_idle_timeout: self.asked.body_idle_timeout,
+        });
+        let call = self.asked.call_timeout.map(|timeout| {
+            let call = weir_engine::deadline();
+            call.set(self.asked.arrived.saturating_add(timeout));
+            call
+        });
+        let poll_cut = |context: &mut Context<'_>| {
+            if C::poll_ended(self.connection, context) {
+                return Poll::Ready(Ended::Failed(Failure::ClientGone));
+            }
+            match &call {
+                Some(call) => call.poll_expired(context).map(|()| Ended::Failed(Failure::Expired)),
+                None => Poll::Pending,
+            }
+        };
         let mut answer = Answer {
             asked: self.asked,
             connection: self.connection,
-            settings: self.settings,
             routed: self.routed,
             replies,
-            parser,
-            deadline: origin_deadline,
+            origin: download,
             is_uploaded: &self.is_uploaded,
             is_begun: false,
-            received: 0,
             switched: None,
         };
         match self.is_uploaded.get() {
@@ -258,20 +318,19 @@ impl Attempt<'_> {
             false => origin_deadline.clear(),
         }
         let ended = {
-            let mut download = pin!(answer.run(&mut origin.reader));
+            let mut download = pin!(answer.run());
             let early = match self.is_uploaded.get() {
                 true => None,
                 false => {
-                    let framing = Framing::of(self.asked.body, true, true);
                     let policies = self.routed.action.policies.as_ref();
                     let room = policies.and_then(|policies| policies.body_bytes_max).unwrap_or(u64::MAX);
-                    let mut sink = Limited::new(WireSink { output: &origin.output, framing, deadline }, room);
+                    let mut sink = Limited::new(upload, room);
                     let ended = {
                         let mut upload = pin!(relay(&mut body, &mut sink));
                         let mut is_over = false;
                         poll_fn(|context| {
-                            if C::poll_ended(self.connection, context) {
-                                return Poll::Ready(Some(Ended::Failed(Failure::ClientGone)));
+                            if let Poll::Ready(ended) = poll_cut(context) {
+                                return Poll::Ready(Some(ended));
                             }
                             if !is_over && let Poll::Ready(sent) = upload.as_mut().poll(context) {
                                 is_over = true;
@@ -302,7 +361,10 @@ impl Attempt<'_> {
                     self.sent = turn::now();
                     origin_deadline.set(turn::now().saturating_add(response_timeout));
                     poll_fn(|context| {
-                        if C::poll_ended(self.connection, context) || body.poll_gone(context).is_ready() {
+                        if let Poll::Ready(ended) = poll_cut(context) {
+                            return Poll::Ready(ended);
+                        }
+                        if body.poll_gone(context).is_ready() {
                             return Poll::Ready(Ended::Failed(Failure::ClientGone));
                         }
                         download.as_mut().poll(context)
@@ -312,10 +374,9 @@ impl Attempt<'_> {
             }
         };
         self.connection.service.metrics.read_bytes.add(body.received());
-        let (is_begun, received) = (answer.is_begun, answer.received);
+        let (is_begun, received) = (answer.is_begun, answer.origin.received());
         self.switched = answer.switched.take();
-        let written = origin.output.appended() - appended + unsent as u64;
-        lane.count_bytes(received as usize, written as usize);
+        self.received = received;
         match ended {
             Ended::Failed(failure) if is_begun => Ended::BrokenOff(failure.reason()),
             ended => ended,
@@ -323,14 +384,16 @@ impl Attempt<'_> {
     }
 
     fn response_timeout(&self) -> Duration {
-        self.routed.action.response_timeout.unwrap_or(self.settings.response_timeout)
+        // A call's answer may begin with its first message, and a call says itself how long it may take.
+        let usual = if self.asked.is_grpc { self.settings.grpc_idle_timeout } else { self.settings.response_timeout };
+        self.routed.action.response_timeout.unwrap_or(usual)
     }
 
     /// What the end of the attempt means for the lane, and for the connection of the client.
     ///
     /// # Errors
     /// The client has had no answer: this one is for it.
-    fn after(&self, mut lane: ExclusiveLane, ended: Ended) -> Result<After, Refusal> {
+    fn after(&self, mut lane: HttpLane, ended: Ended) -> Result<After, Refusal> {
         let upstream = &self.routed.upstream.settings().name;
         match ended {
             Ended::Answered { status, keeps_client, keeps_lane } => {
@@ -341,9 +404,13 @@ impl Attempt<'_> {
                 self.connection.answered(self.asked, status, Some(self.sent), upstream, "ok");
                 Ok(if keeps_client { After::Another } else { After::Close("answered") })
             }
-            Ended::Failed(Failure::Silent) => {
+            Ended::Failed(Failure::Silent | Failure::Unseen) => {
                 lane.failed(LossCause::Closed);
                 Err(Refusal::ORIGIN_CLOSED)
+            }
+            Ended::Failed(Failure::Expired) => {
+                lane.ends();
+                Err(Refusal::RESPONSE_TIMEOUT)
             }
             Ended::Failed(Failure::Origin(refusal, cause)) => {
                 lane.failed(cause);
@@ -397,7 +464,8 @@ impl Failure {
 
     const fn reason(self) -> &'static str {
         match self {
-            Self::Silent => "origin_closed",
+            Self::Silent | Self::Unseen => "origin_closed",
+            Self::Expired => "call_expired",
             Self::Origin(refusal, _) | Self::Client(refusal) => refusal.reason,
             Self::ClientGone => "client_reset",
         }

@@ -1,12 +1,32 @@
 //! What gRPC adds to HTTP/2: calls end with a status of their own.
 
-use weir_http_codec::{BodyLength, ResponseHead, Version};
+use std::time::Duration;
+
+use weir_http_codec::{BodyLength, Fields, ResponseHead, Version};
 
 use crate::client::OwnAnswer;
 
 /// The media type of gRPC, whatever follows it.
 pub(crate) fn is_grpc(content_type: &[u8]) -> bool {
     content_type.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
+}
+
+/// How long the client waits for the whole call, if it says so in at most eight digits and a unit (gRPC over HTTP/2,
+/// "Timeout").
+pub(crate) fn timeout(fields: &Fields) -> Option<Duration> {
+    let (unit, digits) = fields.all_named(b"grpc-timeout").next()?.split_last()?;
+    let is_number = (1..=8).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    let count = digits.iter().filter(|_| is_number).fold(0, |count: u64, digit| count * 10 + u64::from(digit & 15));
+    Some(match unit {
+        _ if !is_number => return None,
+        b'H' => Duration::from_secs(count * 3_600),
+        b'M' => Duration::from_secs(count * 60),
+        b'S' => Duration::from_secs(count),
+        b'm' => Duration::from_millis(count),
+        b'u' => Duration::from_micros(count),
+        b'n' => Duration::from_nanos(count),
+        _ => return None,
+    })
 }
 
 /// An answer of the gateway's own in the words of gRPC: a head that is trailers as well, with the status that belongs to

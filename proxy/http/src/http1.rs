@@ -12,8 +12,8 @@ use weir_base::{
 };
 use weir_engine::{Deadline, Stream};
 use weir_http_codec::{
-    BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, RequestHead, RequestParser, ResponseHead, ResponseParser,
-    Version, encode,
+    BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, Known, RequestHead, RequestParser, ResponseHead,
+    ResponseParser, Version, encode,
 };
 
 use crate::{
@@ -217,7 +217,7 @@ impl Client for Front<'_> {
 
     fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, WireReplies<'a>> {
         let Front { connection, stream, input, body, deadline, origin_deadline, answers } = self;
-        let idle_timeout = connection.service.http().body_idle_timeout;
+        let idle_timeout = asked.body_idle_timeout;
         let Stream { reader, output, .. } = &mut **stream;
         let source = WireSource { reader, input, decoder: body, deadline, idle_timeout, received: 0, is_ended: false };
         let sink = WireSink { output, framing: Framing::Plain, deadline: origin_deadline };
@@ -329,8 +329,13 @@ impl Replies for WireReplies<'_> {
         self.sink.framing = framing;
         self.sink.output.with(|into| {
             encode::response(head, into);
-            if framing != Framing::Plain {
-                encode::framing(BodyLength::Chunked, into);
+            match length {
+                _ if framing != Framing::Plain => encode::framing(BodyLength::Chunked, into),
+                // HTTP/2 needs no words for it.
+                BodyLength::Exact(_) if head.version() == Version::Http2 && is_unsaid(head, asked.is_head) => {
+                    encode::framing(length, into);
+                }
+                _ => {}
             }
             match (keeps, asked.version) {
                 (false, _) => encode::field(b"Connection", b"close", into),
@@ -341,6 +346,11 @@ impl Replies for WireReplies<'_> {
         });
         keeps
     }
+}
+
+/// A body may follow, and no field says how long it is.
+fn is_unsaid(head: &ResponseHead, is_head: bool) -> bool {
+    head.has_body(is_head) && !head.fields.has(Known::ContentLength)
 }
 
 impl Sink for WireReplies<'_> {

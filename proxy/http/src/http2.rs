@@ -3,7 +3,10 @@
 //! Frames, HPACK and flow control are the `h2` crate's, over the poll face of the stream. What floods are is judged before it
 //! sees them ([`weir_http_codec::frames`]).
 
+mod body;
 mod message;
+pub(crate) mod origin;
+pub(crate) mod probe;
 mod stream;
 
 use std::{

@@ -17,6 +17,7 @@
 //! | `facts` / `routes` | what a request tells the routes / what they do with it |
 //! | `policies` | what is asked of a request before it goes anywhere |
 //! | `forward` | what the gateway changes in a head |
+//! | `origin` | the origin's side of an exchange, whatever version of HTTP it speaks |
 //! | `relay` / `wire` | bodies, both ways at once; how HTTP/1.1 frames them |
 //! | `tunnel` | WebSocket: frames both ways behind a 101 |
 //! | `refusal` | every way to say no, in HTTP's words |
@@ -39,6 +40,7 @@ mod http1;
 mod http2;
 mod input;
 mod metrics;
+mod origin;
 pub mod policies;
 mod probe;
 mod refusal;
@@ -52,5 +54,6 @@ mod tunnel;
 mod wire;
 
 pub use connection::{Arrived, serve};
-pub use probe::HttpProbe;
-pub use service::Service;
+pub use http2::origin::{Http2Connection, Http2Origins};
+pub use probe::{HttpProbe, Question};
+pub use service::{HttpUpstream, Service};

@@ -4,7 +4,6 @@ use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 use weir_http_codec::{Fields, RequestHead};
 use weir_route::redirect::{self, Scheme};
-use weir_upstream::ExclusiveUpstream;
 
 use crate::{
     connection::Connection,
@@ -14,7 +13,7 @@ use crate::{
     policies::{self, Slow},
     refusal::Refusal,
     routes::{self, Action, DirectResponse, Target, Variables},
-    service::Routing,
+    service::{HttpUpstream, Routing},
     settings::{ForwardedFields, HttpListenerSettings, Upgrades},
     trace,
 };
@@ -23,7 +22,7 @@ use crate::{
 pub(crate) struct Routed<'a> {
     pub(crate) name: &'a str,
     pub(crate) action: &'a Action,
-    pub(crate) upstream: &'a Rc<ExclusiveUpstream>,
+    pub(crate) upstream: &'a Rc<HttpUpstream>,
     /// Of the request that goes on, if it is another one.
     pub(crate) host: Option<Vec<u8>>,
 }

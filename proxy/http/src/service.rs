@@ -19,19 +19,24 @@ use weir_telemetry::{
     log::{AccessRecord, DefensiveClose, LogEvent, Peer},
     sample::{OncePerSecond, Share, Verdict},
 };
-use weir_upstream::ExclusiveUpstream;
+use weir_upstream::{ExclusiveLane, ExclusiveUpstream};
 
 use crate::{
-    access::RouteMetrics, connection::Connection, metrics::ListenerMetrics, policies, routes::Routes,
-    settings::HttpListenerSettings,
+    access::RouteMetrics, connection::Connection, http2::origin::Http2Origins, metrics::ListenerMetrics, policies,
+    routes::Routes, settings::HttpListenerSettings,
 };
+
+/// An upstream of HTTP on one worker.
+pub type HttpUpstream = ExclusiveUpstream<Http2Origins>;
+/// One of its lanes.
+pub(crate) type HttpLane = ExclusiveLane<Http2Origins>;
 
 /// Where requests of a listener go, on one worker.
 pub(crate) struct Routing {
     /// This worker's own copy: regexes keep scratch memory.
     pub(crate) routes: Routes,
     /// In the order of [`Routes::upstreams`].
-    pub(crate) upstreams: Vec<Rc<ExclusiveUpstream>>,
+    pub(crate) upstreams: Vec<Rc<HttpUpstream>>,
     /// In the order of [`Routes::names`]; empty for a listener without routes of its own.
     pub(crate) metrics: Vec<Rc<RouteMetrics>>,
 }
@@ -61,7 +66,7 @@ impl Service {
         core: CoreShare,
         listener: ListenerSettings,
         http: HttpListenerSettings,
-        upstreams: Vec<Rc<ExclusiveUpstream>>,
+        upstreams: Vec<Rc<HttpUpstream>>,
     ) -> Rc<Self> {
         let listener_name = listener.name.clone();
         let mut rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
@@ -83,12 +88,7 @@ impl Service {
     }
 
     /// New settings; they hold from the next request of each connection on.
-    pub fn update(
-        &self,
-        listener: ListenerSettings,
-        http: HttpListenerSettings,
-        upstreams: Vec<Rc<ExclusiveUpstream>>,
-    ) {
+    pub fn update(&self, listener: ListenerSettings, http: HttpListenerSettings, upstreams: Vec<Rc<HttpUpstream>>) {
         *self.access.borrow_mut() = Share::new(listener.access_log_sample, self.rng.borrow_mut().fork());
         *self.listener.borrow_mut() = Rc::new(listener);
         let mut routes = (*http.routes).clone();
@@ -117,7 +117,7 @@ impl Service {
     }
 
     /// An exchange may still use `upstream`.
-    pub fn uses(&self, upstream: &Rc<ExclusiveUpstream>) -> bool {
+    pub fn uses(&self, upstream: &Rc<HttpUpstream>) -> bool {
         self.routing.borrow().upstreams.iter().any(|own| Rc::ptr_eq(own, upstream))
     }
 
@@ -195,7 +195,7 @@ impl Service {
     }
 }
 
-fn routing(core: &CoreShare, listener: &str, routes: Routes, upstreams: Vec<Rc<ExclusiveUpstream>>) -> Rc<Routing> {
+fn routing(core: &CoreShare, listener: &str, routes: Routes, upstreams: Vec<Rc<HttpUpstream>>) -> Rc<Routing> {
     let metrics = RouteMetrics::all(&core.metrics, listener, &routes.names);
     Rc::new(Routing { routes, upstreams, metrics })
 }

@@ -17,6 +17,13 @@ pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a body may pause, in either direction. Default 30 s.
 pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a gRPC call may be silent, in either direction: of a stream that waits for news that is no fault. Default 5 min, as
+/// Envoy's idle timeout of streams.
+pub const GRPC_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Streams that the gateway has open on one HTTP/2 connection to an origin. Default 100, as many as most origins take.
+pub const ORIGIN_STREAMS_MAX: u32 = 100;
+
 /// What a request body that nobody wants any more may still bring before the connection is closed: reading a little is cheaper
 /// for both than a new connection. Default 64 KiB, and no longer than [`DISCARD_TIMEOUT`].
 pub const DISCARD_BYTES_MAX: u64 = 64 * 1024;
@@ -123,6 +130,8 @@ pub struct HttpListenerSettings {
     pub response_timeout: Duration,
     /// See [`BODY_IDLE_TIMEOUT`].
     pub body_idle_timeout: Duration,
+    /// See [`GRPC_IDLE_TIMEOUT`].
+    pub grpc_idle_timeout: Duration,
     /// X-Forwarded-For, -Proto and -Host.
     pub forwarded: ForwardedFields,
     /// Of routes that do not say.
@@ -147,6 +156,7 @@ impl HttpListenerSettings {
             keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
             response_timeout: RESPONSE_TIMEOUT,
             body_idle_timeout: BODY_IDLE_TIMEOUT,
+            grpc_idle_timeout: GRPC_IDLE_TIMEOUT,
             forwarded: ForwardedFields::default(),
             upgrades: Upgrades::default(),
             websocket: WebSocketSettings::default(),

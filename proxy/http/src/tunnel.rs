@@ -14,7 +14,7 @@ use weir_base::{
 use weir_engine::{Deadline, Output, Reader, Stream, timeout};
 use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version, encode, strip_hop_by_hop, token};
 use weir_listener::Drain;
-use weir_upstream::{ExclusiveLane, LossCause};
+use weir_upstream::{Link, LossCause};
 use weir_websocket_codec::{CloseCode, Reserved, Sender, Watch, WireError, close_frame, handshake};
 
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
     relay::relieved,
     routes,
     routing::Routed,
+    service::HttpLane,
     settings::{LINGER_TIMEOUT, WebSocketSettings},
     wire::receive,
 };
@@ -228,7 +229,7 @@ pub(crate) async fn run(
     connection: &Connection,
     asked: &Asked,
     routed: &Routed<'_>,
-    mut lane: ExclusiveLane,
+    mut lane: HttpLane,
     switched: Switched,
 ) -> After {
     let service = &connection.service;
@@ -240,7 +241,8 @@ pub(crate) async fn run(
     pass_head(&mut head, wire.output, connection, asked, routed);
     let shared = Shared { settings, active: Cell::new(turn::now()), blocked: Cell::new(0) };
     let (client_is_between, origin_is_between) = (Cell::new(true), Cell::new(true));
-    let origin = lane.stream();
+    // A stream of HTTP/2 is asked for no upgrade.
+    let Link::Connection(origin) = lane.link() else { return After::Broken("internal_invariant") };
     let (to_client, to_origin) = (wire.output, origin.output.clone());
     let written = to_origin.appended();
     let direction = |sender, reader, input, output, deadline, is_between_frames| Direction {
@@ -281,8 +283,10 @@ pub(crate) async fn run(
     }
     to_client.finish();
     let reason = stop.reason(sender);
-    if stop != Stop::Cut {
-        farewell(lane.stream()).await;
+    if stop != Stop::Cut
+        && let Link::Connection(origin) = lane.link()
+    {
+        farewell(origin).await;
     }
     lane.count_bytes(received as usize, (to_origin.appended() - written) as usize);
     match (stop, sender) {

@@ -1,13 +1,12 @@
 //! h2spec, the judge of HTTP/2 servers, against the gateway in front of a real nginx. What fails is what the list says, no more
 //! and no less.
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use weir_tests::certificate::Certificates;
-use weir_tests::deadline::until_true;
 use weir_tests::gateway::{Config, Gateway};
-use weir_tests::stream::Address;
+use weir_tests::nginx::Nginx;
+use weir_tests::tools;
 
 /// Cases of the generic, http2 and hpack sections.
 const CASES: usize = 146;
@@ -22,56 +21,15 @@ const FAILS_IN_THE_CLEAR: &[&str] = &[
 const FAILS_OVER_TLS: &[&str] = &[];
 
 /// An nginx that serves one page.
-struct Origin {
-    child: Child,
-    address: Address,
-    _folder: tempfile::TempDir,
-}
-
-impl Origin {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let port = weir_tests::port::free();
-        let text = format!(
-            "daemon off; worker_processes 1; pid {0}/pid; error_log stderr crit; events {{}}\n\
-             http {{ access_log off; client_body_temp_path {0}/body;\n\
-             server {{ listen 127.0.0.1:{port}; location / {{ return 200 \"hello\"; }} }} }}",
-            folder.path().display()
-        );
-        let config = folder.path().join("nginx.conf");
-        std::fs::write(&config, text).expect("written");
-        // Debian keeps servers where only root's PATH may lead.
-        let program = PathBuf::from("/usr/sbin/nginx");
-        let mut nginx = Command::new(if program.is_file() { program.as_os_str() } else { "nginx".as_ref() });
-        nginx.arg("-c").arg(&config).arg("-p").arg(folder.path()).stderr(Stdio::null());
-        let child = nginx.spawn().expect("nginx starts: `cargo xtask setup peers` installs it");
-        let socket = std::net::SocketAddr::from(([127, 0, 0, 1], port));
-        until_true("nginx to listen", || std::net::TcpStream::connect(socket).is_ok());
-        Self { child, address: Address::Tcp(socket), _folder: folder }
-    }
-}
-
-impl Drop for Origin {
-    fn drop(&mut self) {
-        // Its master would leave the worker behind if it were killed.
-        let pid = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        let _ = self.child.wait();
-    }
-}
-
-/// Where `cargo xtask setup http2` puts it.
-fn h2spec() -> PathBuf {
-    let test = std::env::current_exe().expect("the test has a path");
-    let found = test.ancestors().map(|folder| folder.join("tools/go/h2spec")).find(|file| file.is_file());
-    found.expect("no h2spec: run `cargo xtask setup http2`")
+fn page() -> Nginx {
+    Nginx::start("", "location / { return 200 \"hello\"; }")
 }
 
 /// Runs every case; the names of those that failed.
 fn failures(gateway: &Gateway, words: &[&str]) -> Vec<String> {
     let report = gateway.folder().join("report.xml");
     let port = gateway.address.tcp().port().to_string();
-    let mut command = Command::new(h2spec());
+    let mut command = Command::new(tools::go("h2spec"));
     command.args(["-S", "-h", "127.0.0.1", "-p", &port, "-j"]).arg(&report).args(words);
     let output = command.output().expect("h2spec runs");
     let text = std::fs::read_to_string(&report)
@@ -88,7 +46,7 @@ fn failures(gateway: &Gateway, words: &[&str]) -> Vec<String> {
 
 #[test]
 fn h2spec_in_the_clear() {
-    let origin = Origin::start();
+    let origin = page();
     let gateway = Gateway::start(Config::http(&origin.address));
     assert_eq!(failures(&gateway, &[]), FAILS_IN_THE_CLEAR);
     gateway.finish();
@@ -96,7 +54,7 @@ fn h2spec_in_the_clear() {
 
 #[test]
 fn h2spec_over_tls() {
-    let origin = Origin::start();
+    let origin = page();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let files = Certificates::create(folder.path());
     let (certificate, key) = (files.server.display(), files.server_key.display());

@@ -9,7 +9,7 @@ use weir_tests::deadline::until_true;
 use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::{field, unchunked};
-use weir_tests::http2::{Frame, Http2Client, block, code, flag, frame, get, kind};
+use weir_tests::http2::{Frame, Http2Peer, block, code, flag, frame, get, kind};
 use weir_tests::stream::Address;
 
 /// Answers every request with what it brought.
@@ -48,8 +48,8 @@ impl Scene {
         Self { origin, gateway }
     }
 
-    fn client(&self) -> Http2Client {
-        Http2Client::connect(&self.gateway.address)
+    fn client(&self) -> Http2Peer {
+        Http2Peer::connect(&self.gateway.address)
     }
 
     /// What `curl` prints with these words.
@@ -69,7 +69,7 @@ impl Scene {
     }
 
     /// The connection ends in GOAWAY with that code, and the close has its reason.
-    fn gone(&self, client: &mut Http2Client, reason: &str) {
+    fn gone(&self, client: &mut Http2Peer, reason: &str) {
         let last = client.rest().into_iter().rfind(|frame| frame.kind == kind::GOAWAY);
         let last = last.unwrap_or_else(|| panic!("{reason}: no GOAWAY came"));
         assert_eq!(last.code(), code::ENHANCE_YOUR_CALM, "{reason}");
@@ -148,7 +148,7 @@ fn an_upload_stops_where_the_origin_stops_reading() {
     let origin = TcpListener::bind(("127.0.0.1", weir_tests::port::free())).expect("a free port");
     let address = Address::Tcp(origin.local_addr().expect("bound"));
     let gateway = Gateway::start(Config::http(&address));
-    let mut client = Http2Client::connect(&gateway.address);
+    let mut client = Http2Peer::connect(&gateway.address);
     let head = block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]);
     client.send(frame(kind::HEADERS, flag::END_HEADERS, 1, &head));
     // A client that keeps to the windows of its stream and of the connection.
@@ -193,7 +193,7 @@ fn an_answer_waits_for_the_window_and_loses_nothing() {
         Act::Reply(answer)
     });
     let gateway = Gateway::start(Config::http(&origin.address));
-    let mut client = Http2Client::connect(&gateway.address);
+    let mut client = Http2Peer::connect(&gateway.address);
     client.request(1, &get("/"));
     let (mut received, mut allowed) = (Vec::new(), 65_535);
     while received.len() < content.len() {
@@ -335,7 +335,7 @@ fn h2_13_a_body_of_another_length_is_reset_and_its_lane_not_used_again() {
 fn an_answer_that_breaks_off_is_reset() {
     let origin = Faulty::http(|_| Act::ReplyThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec()));
     let gateway = Gateway::start(Config::http(&origin.address));
-    let mut client = Http2Client::connect(&gateway.address);
+    let mut client = Http2Peer::connect(&gateway.address);
     client.request(1, &get("/"));
     assert_eq!(client.next_of(kind::HEADERS).status(), Some(200));
     let reset = client.refusal().expect("told so");
@@ -348,7 +348,7 @@ fn an_answer_that_breaks_off_is_reset() {
 fn a_stream_that_the_client_resets_frees_its_lane_at_once() {
     let origin = Faulty::http(|_| Act::Hang);
     let gateway = Gateway::start(Config::http(&origin.address));
-    let mut client = Http2Client::connect(&gateway.address);
+    let mut client = Http2Peer::connect(&gateway.address);
     client.request(1, &get("/"));
     gateway.wait_metric("weir_requests_in_flight", &[], 1.0);
     client.send(frame(kind::RST_STREAM, 0, 1, &code::CANCEL.to_be_bytes()));
@@ -368,7 +368,7 @@ fn h2_16_a_drain_finishes_what_is_under_way() {
         Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi".to_vec())
     });
     let mut gateway = Gateway::start(Config::http(&origin.address));
-    let mut client = Http2Client::connect(&gateway.address);
+    let mut client = Http2Peer::connect(&gateway.address);
     client.request(1, &get("/"));
     gateway.wait_metric("weir_requests_in_flight", &[], 1.0);
     gateway.process().signal("TERM");

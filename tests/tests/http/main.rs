@@ -4,7 +4,9 @@
 
 mod access;
 mod conformance;
+mod grpc;
 mod http2;
+mod http2_origins;
 mod messages;
 mod origins;
 mod policies;

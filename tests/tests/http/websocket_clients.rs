@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::stream::Address;
+use weir_tests::tools::python;
 
 /// A library, by the program that speaks through it.
 #[derive(Clone, Copy, Debug)]
@@ -25,13 +26,6 @@ impl Library {
         command.arg(clients.join(script)).args(words);
         command
     }
-}
-
-/// The interpreter that has the test's libraries: named by the lane, or the one of the environment that is active.
-fn python() -> PathBuf {
-    let named = std::env::var_os("WEIR_TEST_PYTHON").map(PathBuf::from);
-    let active = || std::env::var_os("VIRTUAL_ENV").map(|folder| Path::new(&folder).join("bin/python"));
-    named.or_else(active).expect("WEIR_TEST_PYTHON or VIRTUAL_ENV says where `websockets` is: cargo xtask setup python")
 }
 
 /// An echo origin; it ends with the test.

@@ -11,10 +11,11 @@ use std::{
 use weir_base::{permit::LocalBudget, time::turn};
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
+use weir_http::HttpUpstream;
 use weir_listener::{CoreShare, Drain};
 use weir_redis::{Notice, RedisShare, RespLane};
 use weir_telemetry::{Counter, Gauge, catalog};
-use weir_upstream::{ExclusiveUpstream, Upstream, UpstreamMetrics};
+use weir_upstream::{Upstream, UpstreamMetrics};
 
 use super::{
     door::Door,
@@ -296,7 +297,8 @@ impl Core {
             }
             UpstreamProtocol::Http(http) => {
                 let probe = probes.then(|| http.probe.clone());
-                ExclusiveUpstream::new(settings, http.lanes.clone(), &health, &metrics, probe).map(AnyUpstream::Http)
+                HttpUpstream::new(settings, http.lanes.clone(), http.http2, &health, &metrics, probe)
+                    .map(AnyUpstream::Http)
             }
         }
     }
@@ -351,7 +353,7 @@ impl Core {
 fn http_upstreams(
     slots: &HashMap<Arc<str>, UpstreamSlot>,
     http: &weir_http::settings::HttpListenerSettings,
-) -> Option<Vec<Rc<ExclusiveUpstream>>> {
+) -> Option<Vec<Rc<HttpUpstream>>> {
     let find = |name| match &slots.get(name)?.upstream {
         AnyUpstream::Http(upstream) => Some(upstream.clone()),
         AnyUpstream::Redis { .. } => None,

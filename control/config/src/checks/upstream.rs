@@ -37,7 +37,10 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     }
     let entries = endpoints.map_or(&[][..], |endpoints| &endpoints.value);
     let tls_path = format!("{path}.tls");
-    let tls = section.tls.as_ref().map(|tls| tls::client(tls, entries, &tls_path, reader));
+    let mut tls = section.tls.as_ref().map(|tls| tls::client(tls, entries, &tls_path, reader));
+    if let (Some(tls), Protocol::Http) = (&mut tls, protocol) {
+        tls.alpn = http::alpn(&section.http);
+    }
     let topology = redis_topology(section, entries.len(), &path, reader);
     let redis = redis(&section.redis, &format!("{path}.redis"), topology, reader);
     warn_clear_password(section, entries, &path, reader);

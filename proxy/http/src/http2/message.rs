@@ -1,8 +1,15 @@
 //! Messages of HTTP/2 as the gateway holds them, and back.
 
 use h2::ext::Protocol;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, request::Parts};
-use weir_http_codec::{Fields, HeadLimits, Known, RequestHead, ResponseHead, Version, WireError, is_trailer};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri,
+    request::Parts,
+    response,
+    uri::{Authority, PathAndQuery, Scheme},
+};
+use weir_http_codec::{
+    BodyLength, Fields, HeadLimits, Known, RequestHead, ResponseHead, Version, WireError, is_trailer,
+};
 
 /// The head of a request; `is_whole`: no body follows.
 pub(super) fn request(parts: &Parts, is_whole: bool) -> Result<RequestHead, WireError> {
@@ -35,7 +42,28 @@ pub(super) fn fields(map: &HeaderMap) -> Fields {
     fields
 }
 
-/// The trailers of a request, without those that none may be.
+/// A request to an origin, for the authority `host`; `None` if that is none.
+pub(super) fn request_to(head: &RequestHead, host: &[u8], scheme: &str) -> Option<Request<()>> {
+    let mut uri = Uri::builder().scheme(Scheme::try_from(scheme).ok()?);
+    // A client of HTTP/1.0 need not say whom it asks, and HTTP/2 has no word for that.
+    uri = uri.authority(Authority::try_from(if host.is_empty() { b"localhost" } else { host }).ok()?);
+    uri = uri.path_and_query(PathAndQuery::try_from(head.target()).ok()?);
+    let mut request = Request::new(());
+    *request.uri_mut() = uri.build().ok()?;
+    *request.method_mut() = Method::from_bytes(head.method()).ok()?;
+    *request.headers_mut() = map(&head.fields);
+    if let BodyLength::Exact(length @ 1..) = head.body() {
+        request.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
+    }
+    Some(request)
+}
+
+/// The head of an origin's response; `is_whole`: no body follows.
+pub(super) fn response_head(parts: &response::Parts, is_whole: bool) -> Result<ResponseHead, WireError> {
+    ResponseHead::from_message(Version::Http2, parts.status.as_u16(), fields(&parts.headers), is_whole)
+}
+
+/// The trailers of a message, without those that none may be.
 pub(super) fn trailers(map: &HeaderMap) -> Fields {
     let mut fields = fields(map);
     fields.retain(is_trailer);

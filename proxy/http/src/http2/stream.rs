@@ -5,8 +5,7 @@ use std::{
     future::poll_fn,
     panic::AssertUnwindSafe,
     rc::Rc,
-    task::{Context, Poll, ready},
-    time::Duration,
+    task::{Context, Poll},
 };
 
 use bytes::Bytes;
@@ -16,7 +15,10 @@ use weir_base::{error::Culprit, limits, time::turn, violation::Violation};
 use weir_engine::Deadline;
 use weir_http_codec::{BodyLength, Fields, ResponseHead, ResponseParser};
 
-use super::message;
+use super::{
+    body::{self, Incoming},
+    message,
+};
 use crate::{
     client::{Client, OwnAnswer, Replies, SentBytes, Sides},
     connection::Connection,
@@ -72,7 +74,7 @@ async fn exchange(connection: &Rc<Connection>, request: Request<RecvStream>, out
             let mut front = Front {
                 connection,
                 out,
-                body: Incoming { body, idle_timeout, current: Bytes::new(), trailers: None, is_over: false },
+                body: Incoming::new(body, idle_timeout),
                 deadline: weir_engine::deadline(),
                 origin_deadline: weir_engine::deadline(),
                 answers: ResponseParser::new(),
@@ -152,8 +154,9 @@ impl Client for Front<'_> {
         connection.ending().is_some()
     }
 
-    fn sides<'a>(&'a mut self, _: &'a Asked) -> Sides<'a, Body<'a>, StreamReplies<'a>> {
+    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, StreamReplies<'a>> {
         let Front { out, body, deadline, origin_deadline, answers, .. } = self;
+        body.idle_timeout = asked.body_idle_timeout;
         Sides {
             body: Body { incoming: body, out, deadline },
             replies: StreamReplies { out, deadline: origin_deadline },
@@ -254,27 +257,11 @@ impl Out {
 
     /// Ready when the client takes more: true, or false if it takes nothing any more.
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        let Stage::Begun(stream) = &mut self.stage else { return Poll::Ready(true) };
-        stream.reserve_capacity(1);
-        while stream.capacity() == 0 {
-            match ready!(stream.poll_capacity(context)) {
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Poll::Ready(false),
-            }
+        match &mut self.stage {
+            Stage::Begun(stream) => body::poll_room(stream, context),
+            Stage::Silent(_) | Stage::Over => Poll::Ready(true),
         }
-        Poll::Ready(true)
     }
-}
-
-/// A request body, as far as it has come.
-struct Incoming {
-    body: RecvStream,
-    /// How long it may pause.
-    idle_timeout: Duration,
-    current: Bytes,
-    trailers: Option<Fields>,
-    /// It is over, but for `current`.
-    is_over: bool,
 }
 
 /// The body of a request.
@@ -286,58 +273,15 @@ struct Body<'a> {
 
 impl Source for Body<'_> {
     fn is_done(&self) -> bool {
-        let Incoming { body, current, is_over, .. } = &*self.incoming;
-        current.is_empty() && (*is_over || body.is_end_stream())
+        self.incoming.is_done()
     }
 
     async fn fill(&mut self) -> Result<(), Broken> {
-        let Incoming { body, idle_timeout, current, trailers, is_over } = &mut *self.incoming;
-        if !current.is_empty() {
-            return Ok(());
-        }
-        self.deadline.set(turn::now().saturating_add(*idle_timeout));
-        poll_fn(|context| {
-            loop {
-                let polled = match body.is_end_stream() {
-                    true => Poll::Ready(None),
-                    false => body.poll_data(context),
-                };
-                match polled {
-                    Poll::Ready(Some(Ok(data))) => *current = data,
-                    Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(Broken::Cancelled)),
-                    Poll::Ready(None) => match body.poll_trailers(context) {
-                        Poll::Ready(Ok(map)) => {
-                            *trailers = map.as_ref().map(message::trailers);
-                            *is_over = true;
-                        }
-                        Poll::Ready(Err(_)) => return Poll::Ready(Err(Broken::Cancelled)),
-                        Poll::Pending => return self.deadline.poll_expired(context).map(|()| Err(Broken::Idle)),
-                    },
-                    Poll::Pending => return self.deadline.poll_expired(context).map(|()| Err(Broken::Idle)),
-                }
-                if !current.is_empty() || *is_over {
-                    return Poll::Ready(Ok(()));
-                }
-            }
-        })
-        .await
+        self.incoming.fill(self.deadline).await
     }
 
     fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
-        let Incoming { body, current, trailers, is_over, .. } = &mut *self.incoming;
-        let data = std::mem::take(current);
-        // A stream that is gone needs no window.
-        let _ = body.flow_control().release_capacity(data.len());
-        *is_over |= body.is_end_stream();
-        match (&*is_over, &*trailers) {
-            (false, _) => sink.data(&data),
-            (true, None) => sink.last(&data),
-            (true, trailers) => {
-                sink.data(&data);
-                sink.end(trailers.as_ref());
-            }
-        }
-        Ok(())
+        self.incoming.pass(sink)
     }
 }
 

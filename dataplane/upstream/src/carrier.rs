@@ -1,0 +1,110 @@
+//! Connections that carry several exchanges at once: HTTP/2.
+
+use std::{
+    cell::Cell,
+    future::Future,
+    io,
+    rc::{Rc, Weak},
+};
+
+use weir_base::time::{Time, turn};
+use weir_engine::Stream;
+use weir_telemetry::cells::GaugeGuard;
+
+use crate::{exclusive::Member, metrics::EndpointMetrics, protocol::LossCause};
+
+/// A connection that carries several exchanges at once. Dropped, it ends once nothing is under way on it.
+pub trait Carrier: 'static {
+    /// Exchanges that it takes at once, as both ends have agreed by now; 0: none any more.
+    fn exchanges_max(&self) -> u32;
+}
+
+/// Speaks a protocol whose connections carry several exchanges at once.
+pub trait Multiplexer: 'static {
+    /// What it makes of a connection.
+    type Carrier: Carrier;
+
+    /// Makes a carrier of a fresh connection; `meter` counts the bytes that it moves.
+    ///
+    /// # Errors
+    /// The server does not speak the protocol.
+    fn begin(&self, stream: Stream, meter: Meter) -> impl Future<Output = io::Result<Self::Carrier>>;
+}
+
+/// Counts the bytes of a carrier.
+pub struct Meter(pub(crate) Rc<EndpointMetrics>);
+
+impl Meter {
+    /// These were received.
+    pub fn received(&self, bytes: usize) {
+        self.0.received(bytes);
+    }
+
+    /// These were handed to the kernel.
+    pub fn written(&self, bytes: u64) {
+        self.0.written(bytes);
+    }
+}
+
+/// A carrier and what is known of it.
+pub(crate) struct Slot<C: Carrier> {
+    pub(crate) carrier: C,
+    /// Exchanges on it.
+    pub(crate) lent: Cell<u32>,
+    /// It has served an exchange before.
+    pub(crate) has_served: Cell<bool>,
+    idle_since: Cell<Time>,
+    cause: Cell<LossCause>,
+    member: Weak<Member<C>>,
+    _open: GaugeGuard,
+}
+
+impl<C: Carrier> Slot<C> {
+    pub(crate) fn new(carrier: C, member: &Rc<Member<C>>, open: GaugeGuard) -> Rc<Self> {
+        Rc::new(Self {
+            carrier,
+            lent: Cell::new(0),
+            has_served: Cell::new(false),
+            idle_since: Cell::new(turn::now()),
+            cause: Cell::new(LossCause::Closed),
+            member: Rc::downgrade(member),
+            _open: open,
+        })
+    }
+
+    /// It takes another exchange.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lent.get() < self.carrier.exchanges_max()
+    }
+
+    /// It takes none any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.carrier.exchanges_max() == 0
+    }
+
+    /// Since when it has carried nothing.
+    pub(crate) fn idle_since(&self) -> Option<Time> {
+        (self.lent.get() == 0).then(|| self.idle_since.get())
+    }
+
+    /// An exchange on it is over.
+    pub(crate) fn left(&self) {
+        self.lent.set(self.lent.get() - 1);
+        self.has_served.set(true);
+        self.idle_since.set(turn::now());
+    }
+
+    /// It is given up by the gateway.
+    pub(crate) fn retire(&self) {
+        self.cause.set(LossCause::Retired);
+    }
+}
+
+impl<C: Carrier> Drop for Slot<C> {
+    fn drop(&mut self) {
+        if let Some(member) = self.member.upgrade() {
+            member.endpoint.lane_lost(self.cause.get(), 0);
+            member.closed();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A lane as an exchange has it.
+
+use std::rc::{Rc, Weak};
+
+use weir_engine::Stream;
+use weir_telemetry::cells::GaugeGuard;
+
+use crate::{
+    carrier::{Carrier, Multiplexer, Slot},
+    exclusive::ExclusiveUpstream,
+    metrics::EndpointMetrics,
+    protocol::LossCause,
+};
+
+/// What is lent.
+pub(crate) enum Held<C: Carrier> {
+    /// A whole connection.
+    Connection(Stream, GaugeGuard),
+    /// A place on one.
+    Place(Rc<Slot<C>>),
+}
+
+/// What carries an exchange.
+pub enum Link<'a, C> {
+    /// A connection of its own.
+    Connection(&'a mut Stream),
+    /// One that it shares.
+    Carrier(&'a C),
+}
+
+/// A lane, lent to one exchange. A connection that is not given back is closed.
+pub struct ExclusiveLane<M: Multiplexer> {
+    /// `None` once it has ended.
+    held: Option<Held<M::Carrier>>,
+    number: usize,
+    is_reused: bool,
+    cause: LossCause,
+    /// The exchange on it failed.
+    has_failed: bool,
+    metrics: Rc<EndpointMetrics>,
+    upstream: Weak<ExclusiveUpstream<M>>,
+}
+
+impl<M: Multiplexer> ExclusiveLane<M> {
+    pub(crate) fn new(
+        held: Held<M::Carrier>,
+        number: usize,
+        is_reused: bool,
+        metrics: Rc<EndpointMetrics>,
+        upstream: Weak<ExclusiveUpstream<M>>,
+    ) -> Self {
+        Self { held: Some(held), number, is_reused, cause: LossCause::Closed, has_failed: false, metrics, upstream }
+    }
+
+    /// What carries the exchange.
+    pub fn link(&mut self) -> Link<'_, M::Carrier> {
+        // It is taken by `end` only, which ends the lane.
+        match self.held.as_mut().expect("a lane has its connection until it ends") {
+            Held::Connection(stream, _) => Link::Connection(stream),
+            Held::Place(slot) => Link::Carrier(&slot.carrier),
+        }
+    }
+
+    /// Position of the endpoint in the settings.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Its connection has served an exchange before: the server may have closed it meanwhile.
+    pub fn is_reused(&self) -> bool {
+        self.is_reused
+    }
+
+    /// Counts bytes received and written on a connection of its own.
+    pub fn count_bytes(&self, received: usize, written: usize) {
+        self.metrics.received(received);
+        self.metrics.written(written as u64);
+    }
+
+    /// The exchange failed for a fault of the server: counted, and a reason for the breaker.
+    pub fn failed(&mut self, cause: LossCause) {
+        self.cause = cause;
+        self.has_failed = true;
+        self.metrics.request_failed(cause.name());
+    }
+
+    /// The connection ends after this exchange as agreed: that is no fault.
+    pub fn ends(&mut self) {
+        self.cause = LossCause::Retired;
+    }
+
+    /// The exchange is over and nothing of it is left on the connection: another may have it.
+    pub fn give_back(mut self) {
+        self.end(true);
+    }
+
+    fn end(&mut self, is_clean: bool) {
+        let Some(held) = self.held.take() else { return };
+        match self.upstream.upgrade() {
+            Some(upstream) => upstream.returned(self.number, held, is_clean, self.cause, self.has_failed),
+            None => self.metrics.requests_over(1),
+        }
+    }
+}
+
+impl<M: Multiplexer> Drop for ExclusiveLane<M> {
+    fn drop(&mut self) {
+        self.end(false);
+    }
+}

@@ -1,0 +1,308 @@
+//! Origins that speak HTTP/2: their connections, and one stream of them as the origin of an exchange.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future as _, poll_fn},
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+use h2::{
+    Reason, SendStream,
+    client::{ResponseFuture, SendRequest},
+};
+use weir_base::{limits, time::turn};
+use weir_engine::{Deadline, Stream, poll_face::PollStream};
+use weir_http_codec::{BodyLength, Fields, HeadLimits, RequestHead, ResponseHead};
+use weir_upstream::{Carrier, LossCause, Meter, Multiplexer};
+
+use super::{
+    body::{Incoming, poll_room},
+    message,
+};
+use crate::{
+    exchange::Failure,
+    input::Input,
+    origin::{Download, Means, Origin},
+    refusal::Refusal,
+    relay::{Broken, Sink, Source},
+    settings::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_SEND_BUFFER_BYTES, HTTP2_STREAM_WINDOW_BYTES, LINGER_TIMEOUT},
+};
+
+/// HTTP/2 towards the origins of one upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Http2Origins {
+    /// Streams that the gateway has open on one connection, if the origin takes as many.
+    pub streams_max: u32,
+}
+
+impl Multiplexer for Http2Origins {
+    type Carrier = Http2Connection;
+
+    async fn begin(&self, stream: Stream, meter: Meter) -> io::Result<Http2Connection> {
+        let is_tls = !stream.is_plain();
+        if is_tls && !stream.has_agreed_on(b"h2") {
+            return Err(io::Error::other("the origin did not agree on HTTP/2 (ALPN \"h2\")"));
+        }
+        let meter = Rc::new(meter);
+        let received = meter.clone();
+        let io = PollStream::new(stream, b"", move |bytes| {
+            received.received(bytes.len());
+            true
+        });
+        let handle = io.handle();
+        let (sender, connection) = builder().handshake::<_, Bytes>(io).await.map_err(io::Error::other)?;
+        let state = Rc::<State>::default();
+        weir_engine::spawn(drive(connection, handle, state.clone(), meter)).detach();
+        Ok(Http2Connection { sender: RefCell::new(sender), streams_max: self.streams_max, is_tls, state })
+    }
+}
+
+pub(crate) fn builder() -> h2::client::Builder {
+    let mut builder = h2::client::Builder::new();
+    builder
+        .enable_push(false)
+        .initial_window_size(HTTP2_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(HeadLimits::default().bytes as u32)
+        .max_send_buffer_size(HTTP2_SEND_BUFFER_BYTES);
+    builder
+}
+
+/// What a connection and the task that moves its frames know of each other.
+#[derive(Default)]
+struct State {
+    /// The connection has ended.
+    is_over: Cell<bool>,
+    /// Nobody has it any more.
+    is_dropped: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// Moves the frames of a connection until it has ended.
+async fn drive(
+    mut connection: h2::client::Connection<PollStream, Bytes>,
+    handle: PollStream,
+    state: Rc<State>,
+    meter: Rc<Meter>,
+) {
+    let deadline = weir_engine::deadline();
+    let mut written = 0;
+    poll_fn(|context| {
+        let moved = Pin::new(&mut connection).poll(context);
+        let appended = handle.appended();
+        meter.written(appended - written);
+        written = appended;
+        if moved.is_ready() {
+            // Why is told to its streams.
+            return Poll::Ready(());
+        }
+        if !state.is_dropped.get() {
+            *state.waker.borrow_mut() = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        if deadline.at().is_none() {
+            deadline.set(turn::now().saturating_add(LINGER_TIMEOUT));
+        }
+        deadline.poll_expired(context)
+    })
+    .await;
+    state.is_over.set(true);
+    drop(connection);
+    if let Some(stream) = handle.into_inner() {
+        stream.close(LINGER_TIMEOUT).await;
+    }
+}
+
+/// One connection to an origin.
+pub struct Http2Connection {
+    sender: RefCell<SendRequest<Bytes>>,
+    streams_max: u32,
+    is_tls: bool,
+    state: Rc<State>,
+}
+
+impl Carrier for Http2Connection {
+    fn exchanges_max(&self) -> u32 {
+        let mut sender = self.sender.borrow_mut();
+        let polled = sender.poll_ready(&mut Context::from_waker(Waker::noop()));
+        match self.state.is_over.get() || matches!(polled, Poll::Ready(Err(_))) {
+            true => 0,
+            // An origin that takes no stream just now may take some later: its connection is full, not over.
+            false => self.streams_max.min(u32::try_from(sender.current_max_send_streams()).unwrap_or(u32::MAX)).max(1),
+        }
+    }
+}
+
+impl Drop for Http2Connection {
+    fn drop(&mut self) {
+        self.state.is_dropped.set(true);
+        if let Some(waker) = self.state.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Http2Connection {
+    /// Sends the head of a request; `host` is the authority that it is for.
+    ///
+    /// # Errors
+    /// The connection takes none any more.
+    pub(crate) fn ask(&self, head: &RequestHead, host: &[u8], is_whole: bool) -> Result<StreamOrigin, Failure> {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        let request = message::request_to(head, host, scheme).ok_or(Failure::Client(Refusal::HOST))?;
+        // Each clone may have one request waiting for a stream.
+        let mut sender = self.sender.borrow().clone();
+        let (response, stream) = sender.send_request(request, is_whole).map_err(|_| Failure::Unseen)?;
+        Ok(StreamOrigin { upload: stream, stage: Stage::Asked(response) })
+    }
+}
+
+/// One stream.
+pub(crate) struct StreamOrigin {
+    upload: SendStream<Bytes>,
+    stage: Stage,
+}
+
+enum Stage {
+    Asked(ResponseFuture),
+    Answered(Incoming),
+}
+
+impl Origin for StreamOrigin {
+    type Upload<'a>
+        = StreamUpload<'a>
+    where
+        Self: 'a;
+    type Download<'a>
+        = StreamDownload<'a>
+    where
+        Self: 'a;
+
+    fn sides<'a>(&'a mut self, means: Means<'a>) -> (StreamUpload<'a>, StreamDownload<'a>) {
+        let Self { upload, stage } = self;
+        (StreamUpload { stream: upload, deadline: means.deadline }, StreamDownload { stage, means })
+    }
+}
+
+/// The body of a request on its way to an origin.
+pub(crate) struct StreamUpload<'a> {
+    stream: &'a mut SendStream<Bytes>,
+    deadline: &'a Deadline,
+}
+
+impl Sink for StreamUpload<'_> {
+    fn data(&mut self, data: &[u8]) {
+        if !data.is_empty() {
+            // An error says that the stream is over, which its answer says too.
+            let _ = self.stream.send_data(Bytes::copy_from_slice(data), false);
+        }
+    }
+
+    fn last(&mut self, data: &[u8]) {
+        let _ = self.stream.send_data(Bytes::copy_from_slice(data), true);
+    }
+
+    fn end(&mut self, trailers: Option<&Fields>) {
+        match trailers {
+            Some(trailers) => drop(self.stream.send_trailers(message::map(trailers))),
+            None => self.last(b""),
+        }
+    }
+
+    async fn relieved(&mut self) -> Result<(), Broken> {
+        self.deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
+        let has_room = poll_fn(|context| match poll_room(self.stream, context) {
+            Poll::Ready(has_room) => Poll::Ready(has_room),
+            Poll::Pending => self.deadline.poll_expired(context).map(|()| false),
+        });
+        if has_room.await { Ok(()) } else { Err(Broken::Untaken) }
+    }
+}
+
+/// An answer on its way in.
+pub(crate) struct StreamDownload<'a> {
+    stage: &'a mut Stage,
+    means: Means<'a>,
+}
+
+impl Source for StreamDownload<'_> {
+    fn is_done(&self) -> bool {
+        matches!(&self.stage, Stage::Answered(body) if body.is_done())
+    }
+
+    async fn fill(&mut self) -> Result<(), Broken> {
+        match &mut self.stage {
+            Stage::Answered(body) => body.fill(self.means.origin_deadline).await,
+            Stage::Asked(_) => Err(Broken::Cut),
+        }
+    }
+
+    fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
+        match &mut self.stage {
+            Stage::Answered(body) => body.pass(sink),
+            Stage::Asked(_) => Err(Broken::Cut),
+        }
+    }
+}
+
+impl Download for StreamDownload<'_> {
+    async fn head(&mut self) -> Result<ResponseHead, Failure> {
+        let Stage::Asked(response) = &mut self.stage else { return Err(MALFORMED) };
+        let deadline = self.means.origin_deadline;
+        let answer = poll_fn(|context| {
+            if let Poll::Ready(Some(interim)) = response.poll_informational(context) {
+                return Poll::Ready(interim.map(|interim| interim.map(|()| None)).map_err(|error| failure(&error)));
+            }
+            match Pin::new(&mut *response).poll(context) {
+                Poll::Ready(answer) => {
+                    Poll::Ready(answer.map(|answer| answer.map(Some)).map_err(|error| failure(&error)))
+                }
+                Poll::Pending => deadline
+                    .poll_expired(context)
+                    .map(|()| Err(Failure::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout))),
+            }
+        });
+        let (parts, body) = answer.await?.into_parts();
+        let is_whole = body.as_ref().is_none_or(h2::RecvStream::is_end_stream);
+        let head = message::response_head(&parts, is_whole).map_err(|_| MALFORMED)?;
+        if let Some(body) = body {
+            *self.stage = Stage::Answered(Incoming::new(body, self.means.body_idle_timeout));
+        }
+        Ok(head)
+    }
+
+    fn begin(&mut self, _: BodyLength) {}
+
+    fn rest(&mut self) -> Input {
+        Input::default()
+    }
+
+    fn is_clean(&self) -> bool {
+        true
+    }
+
+    fn reuse(&mut self, _: ResponseHead) {}
+
+    fn received(&self) -> u64 {
+        // Counted where bytes come from the connection.
+        0
+    }
+}
+
+const MALFORMED: Failure = Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);
+
+/// Why there is no answer.
+fn failure(error: &h2::Error) -> Failure {
+    let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
+    match error.is_remote() {
+        // Neither was begun (RFC 9113 section 8.7).
+        true if is_refused || error.is_go_away() => Failure::Unseen,
+        true => Failure::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
+        false if error.is_io() => Failure::Silent,
+        false => MALFORMED,
+    }
+}

@@ -1,0 +1,60 @@
+//! A real nginx as the origin.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::deadline::until_true;
+use crate::port;
+use crate::stream::Address;
+
+/// A running nginx; it ends with this value.
+pub struct Nginx {
+    /// Where it listens.
+    pub address: Address,
+    child: Child,
+    folder: TempDir,
+}
+
+impl Nginx {
+    /// Starts one with one worker; `options` are those of its `listen`, and `server` the lines of its server block.
+    ///
+    /// # Panics
+    /// If it is not installed, or does not listen.
+    pub fn start(options: &str, server: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let port = port::free();
+        let text = format!(
+            "daemon off; worker_processes 1; pid {0}/pid; error_log stderr crit; events {{}}\n\
+             http {{ access_log off; client_body_temp_path {0}/body;\n\
+             server {{ listen 127.0.0.1:{port} {options}; root {0}; {server} }} }}",
+            folder.path().display()
+        );
+        let config = folder.path().join("nginx.conf");
+        std::fs::write(&config, text).expect("written");
+        // Debian keeps servers where only root's PATH may lead.
+        let program = PathBuf::from("/usr/sbin/nginx");
+        let mut nginx = Command::new(if program.is_file() { program.as_os_str() } else { "nginx".as_ref() });
+        nginx.arg("-c").arg(&config).arg("-p").arg(folder.path()).stderr(Stdio::null());
+        let child = nginx.spawn().expect("nginx starts: `cargo xtask setup peers` installs it");
+        let socket = SocketAddr::from(([127, 0, 0, 1], port));
+        until_true("nginx to listen", || TcpStream::connect(socket).is_ok());
+        Self { address: Address::Tcp(socket), child, folder }
+    }
+
+    /// The folder that it serves files from.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // Its master would leave the worker behind if it were killed.
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = self.child.wait();
+    }
+}

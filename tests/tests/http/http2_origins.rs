@@ -1,0 +1,338 @@
+//! Origins that speak HTTP/2: real ones, and scripted ones that misbehave.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use weir_tests::certificate::Certificates;
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::http::{HttpClient, unchunked};
+use weir_tests::http2::{Http2Origin, Http2Peer, block, code, flag, frame, get, kind};
+use weir_tests::nginx::Nginx;
+use weir_tests::stream::Address;
+
+const HTTP2: &str = "[upstream.http]\nversion = \"2\"";
+
+/// In front of an origin that speaks HTTP/2.
+fn before(origin: &Address) -> Config {
+    Config::http(origin).upstream(HTTP2)
+}
+
+/// A whole answer.
+fn answer(peer: &mut Http2Peer, stream: u32, body: &str) {
+    peer.send(frame(kind::HEADERS, flag::END_HEADERS, stream, &block(&[(":status", "200")])));
+    peer.send(frame(kind::DATA, flag::END_STREAM, stream, body.as_bytes()));
+}
+
+fn reset(peer: &mut Http2Peer, stream: u32, code: u32) {
+    peer.send(frame(kind::RST_STREAM, 0, stream, &code.to_be_bytes()));
+}
+
+fn go_away(peer: &mut Http2Peer, last: u32, code: u32) {
+    peer.send(frame(kind::GOAWAY, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat()));
+}
+
+/// Answers every request with the number of its connection.
+fn serve(number: usize, peer: &mut Http2Peer) {
+    while let Some(stream) = peer.next_request() {
+        answer(peer, stream, &number.to_string());
+    }
+}
+
+fn curl(words: &[&str], url: &str) -> String {
+    let output = Command::new("curl").args(["-sSk", "--max-time", "20"]).args(words).arg(url).output();
+    let output = output.expect("curl runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_real_origin_is_spoken_to_in_http2_whatever_the_client_speaks() {
+    let echo = "location = /echo { return 200 \"$server_protocol $scheme $host $http_x_forwarded_for $http_x_own\"; }";
+    let nginx = Nginx::start("http2", echo);
+    let large: Vec<u8> = (0..3_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    std::fs::write(nginx.folder().join("large"), &large).expect("written");
+    let gateway = Gateway::start(before(&nginx.address));
+    let url = |path: &str| format!("http://{}{path}", gateway.address.text());
+    for version in ["--http1.1", "--http2-prior-knowledge"] {
+        let own = ["-H", "Host: a.example", "-H", "X-Own: 1", version];
+        assert_eq!(curl(&own, &url("/echo")), "HTTP/2.0 http a.example 127.0.0.1 1", "{version}");
+        assert_eq!(curl(&[version, "-I", "-w", "%{http_code}", "-o", "/dev/null"], &url("/large")), "200");
+        let file = gateway.folder().join("got");
+        curl(&[version, "-o", &file.display().to_string()], &url("/large"));
+        assert!(std::fs::read(&file).expect("written") == large, "{version}: the body changed on its way");
+        let tag = curl(&[version, "-o", "/dev/null", "-w", "%header{etag}"], &url("/large"));
+        let unchanged = format!("If-None-Match: {tag}");
+        assert_eq!(curl(&[version, "-H", &unchanged, "-o", "/dev/null", "-w", "%{http_code}"], &url("/large")), "304");
+        assert_eq!(curl(&[version, "-w", "%{http_code}", "-o", "/dev/null"], &url("/none")), "404");
+    }
+    gateway.finish();
+}
+
+#[test]
+fn a_request_from_before_hosts_reaches_the_origin() {
+    let nginx = Nginx::start("http2", "location / { return 200 \"$host\"; }");
+    let gateway = Gateway::start(before(&nginx.address));
+    let mut client = HttpClient::connect(&gateway.address);
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(client.response().content(), "localhost");
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn an_origin_with_tls_must_agree_on_http2() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let files = Certificates::create(folder.path());
+    let (certificate, key) = (files.server.display(), files.server_key.display());
+    let lines = format!(
+        "ssl_certificate {certificate}; ssl_certificate_key {key}; location / {{ return 200 \"$server_protocol $scheme\"; }}"
+    );
+    for (options, status) in [("ssl http2", 200), ("ssl", 502)] {
+        let nginx = Nginx::start(options, &lines);
+        let tls = format!("[upstream.tls]\nca_file = \"{}\"", files.authority.display());
+        let gateway = Gateway::start(before(&nginx.address).upstream(&tls));
+        let answer = HttpClient::connect(&gateway.address).get("/");
+        assert_eq!(answer.status, status, "listen {options}");
+        if status == 200 {
+            assert_eq!(answer.content(), "HTTP/2.0 https");
+        } else {
+            gateway.wait_metric("weir_lane_connect_failures_total", &[], 1.0);
+        }
+        gateway.finish();
+    }
+}
+
+#[test]
+fn many_requests_share_one_connection_and_a_further_one_is_made_when_it_is_full() {
+    let (waits, arrived) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (limit, seen) = (waits.clone(), arrived.clone());
+    waits.store(8, Ordering::SeqCst);
+    let origin = Http2Origin::start(move |number, peer| {
+        let mut open = Vec::new();
+        while let Some(stream) = peer.next_request() {
+            open.push(stream);
+            seen.fetch_add(1, Ordering::SeqCst);
+            // Nothing is answered before so many are there.
+            if open.len() >= limit.load(Ordering::SeqCst) {
+                open.drain(..).for_each(|stream| answer(peer, stream, &number.to_string()));
+            }
+        }
+    });
+    let gateway = Gateway::start(before(&origin.address).upstream("streams_max = 8"));
+    let ask = |count: usize| {
+        let mut clients: Vec<_> = (0..count).map(|_| HttpClient::connect(&gateway.address)).collect();
+        clients.iter_mut().for_each(|client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+        clients.iter_mut().map(|client| client.response().content()).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(8), vec!["0"; 8]);
+    assert_eq!(origin.connections(), 1, "requests that come together wait for one connection");
+    let mut places = ask(16);
+    places.sort();
+    assert_eq!(places, [vec!["0"; 8], vec!["1"; 8]].concat());
+    assert_eq!(origin.connections(), 2);
+    gateway.finish();
+}
+
+#[test]
+fn a_stream_that_the_origin_has_not_begun_is_asked_again_elsewhere() {
+    let origin = Http2Origin::start(|number, peer| {
+        if number > 0 {
+            return serve(number, peer);
+        }
+        let Some(stream) = peer.next_request() else { return };
+        answer(peer, stream, "first");
+        let Some(stream) = peer.next_request() else { return };
+        // It goes down, and has not begun with the last one.
+        go_away(peer, stream - 2, code::NO_ERROR);
+        while peer.next_frame().is_some() {}
+    });
+    let gateway = Gateway::start(before(&origin.address));
+    let mut client = HttpClient::connect(&gateway.address);
+    assert_eq!(client.get("/").content(), "first");
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    let answer = client.response();
+    assert_eq!((answer.status, answer.content().as_str()), (200, "1"), "nobody has seen it, so it may be any method");
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_refused_stream_is_asked_again_and_not_for_ever() {
+    let refused = Arc::<AtomicUsize>::default();
+    let (count, patience) = (refused.clone(), Arc::new(AtomicUsize::new(1)));
+    let left = patience.clone();
+    let origin = Http2Origin::start(move |number, peer| {
+        while let Some(stream) = peer.next_request() {
+            if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+                count.fetch_add(1, Ordering::SeqCst);
+                reset(peer, stream, code::REFUSED_STREAM);
+            } else {
+                answer(peer, stream, &number.to_string());
+            }
+        }
+    });
+    let gateway = Gateway::start(before(&origin.address));
+    let mut client = HttpClient::connect(&gateway.address);
+    assert_eq!(client.get("/").status, 200);
+    assert_eq!(refused.load(Ordering::SeqCst), 1);
+    patience.store(1_000, Ordering::SeqCst);
+    assert_eq!(client.get("/").status, 502);
+    assert_eq!(refused.load(Ordering::SeqCst), 4, "three attempts");
+    // A body that has gone somewhere cannot go again.
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+    assert_eq!(client.response().status, 502);
+    assert_eq!(refused.load(Ordering::SeqCst), 5);
+    patience.store(0, Ordering::SeqCst);
+    assert_eq!(client.get("/").status, 200);
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn an_idle_connection_that_the_origin_closed_costs_no_request() {
+    let origin = Http2Origin::start(|number, peer| {
+        let Some(stream) = peer.next_request() else { return };
+        answer(peer, stream, &number.to_string());
+        // And it goes, without a word.
+        peer.finish();
+        peer.rest();
+    });
+    let gateway = Gateway::start(before(&origin.address));
+    let mut client = HttpClient::connect(&gateway.address);
+    for number in 0..5 {
+        assert_eq!(client.get("/").content(), number.to_string());
+    }
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn malformed_answers_become_502_and_the_rest_of_the_connection_goes_on() {
+    type Reply = fn(&mut Http2Peer, u32);
+    let cases: [(&str, Reply); 5] = [
+        ("reset", |peer, stream| reset(peer, stream, code::INTERNAL_ERROR)),
+        ("no status", |peer, stream| {
+            peer.send(frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &block(&[("a", "b")])));
+        }),
+        ("a field in capitals", |peer, stream| {
+            let head = block(&[(":status", "200"), ("Upper", "b")]);
+            peer.send(frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &head));
+        }),
+        ("a field of the connection", |peer, stream| {
+            let head = block(&[(":status", "200"), ("transfer-encoding", "chunked")]);
+            peer.send(frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &head));
+        }),
+        ("two lengths", |peer, stream| {
+            let head = block(&[(":status", "200"), ("content-length", "0"), ("content-length", "0")]);
+            peer.send(frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &head));
+        }),
+    ];
+    for (name, reply) in cases {
+        let asked = Arc::<AtomicUsize>::default();
+        let origin = Http2Origin::start(move |number, peer| {
+            while let Some(stream) = peer.next_request() {
+                match asked.fetch_add(1, Ordering::SeqCst) % 2 {
+                    0 => answer(peer, stream, &number.to_string()),
+                    _ => reply(peer, stream),
+                }
+            }
+        });
+        let gateway = Gateway::start(before(&origin.address));
+        let mut client = HttpClient::connect(&gateway.address);
+        assert_eq!(client.get("/").content(), "0", "{name}");
+        assert_eq!(client.get("/").status, 502, "{name}");
+        assert_eq!(client.get("/").status, 200, "{name}");
+        drop(client);
+        gateway.finish();
+    }
+}
+
+#[test]
+fn interim_answers_and_trailers_go_on() {
+    let origin = Http2Origin::start(|_, peer| {
+        while let Some(stream) = peer.next_request() {
+            let early = block(&[(":status", "103"), ("link", "</style.css>")]);
+            peer.send(frame(kind::HEADERS, flag::END_HEADERS, stream, &early));
+            peer.send(frame(kind::HEADERS, flag::END_HEADERS, stream, &block(&[(":status", "200")])));
+            peer.send(frame(kind::DATA, 0, stream, b"hello"));
+            let trailers = block(&[("x-digest", "7"), ("content-length", "9")]);
+            peer.send(frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, stream, &trailers));
+        }
+    });
+    let gateway = Gateway::start(before(&origin.address));
+    let mut client = HttpClient::connect(&gateway.address);
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
+    let early = client.response();
+    assert_eq!((early.status, early.field("link").as_deref()), (103, Some("</style.css>")));
+    let answer = client.response();
+    assert_eq!(unchunked(&answer.body), b"hello");
+    let body = answer.text();
+    assert!(body.ends_with("0\r\nx-digest: 7\r\n\r\n"), "a trailer that says a length is none: {body:?}");
+    drop(client);
+    let mut client = Http2Peer::connect(&gateway.address);
+    client.request(1, &get("/"));
+    client.next_of(kind::DATA);
+    let trailers = client.next_of(kind::HEADERS);
+    assert!(trailers.flags & flag::END_STREAM != 0, "{trailers:?}");
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn an_answer_that_breaks_off_does_not_look_complete() {
+    let origin = Http2Origin::start(|number, peer| {
+        while let Some(stream) = peer.next_request() {
+            match number {
+                0 => {
+                    peer.send(frame(kind::HEADERS, flag::END_HEADERS, stream, &block(&[(":status", "200")])));
+                    peer.send(frame(kind::DATA, 0, stream, b"half"));
+                    std::thread::sleep(Duration::from_millis(50));
+                    return;
+                }
+                _ => answer(peer, stream, "whole"),
+            }
+        }
+    });
+    let gateway = Gateway::start(before(&origin.address));
+    let output = Command::new("curl").args(["-sS", &format!("http://{}/", gateway.address.text())]).output();
+    let output = output.expect("curl runs");
+    assert_eq!(output.status.code(), Some(18), "transfer closed with outstanding read data remaining");
+    assert_eq!(HttpClient::connect(&gateway.address).get("/").content(), "whole");
+    gateway.finish();
+}
+
+#[test]
+fn an_origin_that_does_not_answer_is_504_and_one_that_speaks_something_else_502() {
+    let silent = Http2Origin::start(|_, peer| while peer.next_frame().is_some() {});
+    let gateway = Gateway::start(before(&silent.address).listener("[listener.http]\nresponse_timeout = \"300ms\""));
+    assert_eq!(HttpClient::connect(&gateway.address).get("/").status, 504);
+    gateway.finish();
+    let plain = weir_tests::faulty::Faulty::http(|_| unreachable!("a preface is no request"));
+    let gateway = Gateway::start(before(&plain.address).listener("[listener.http]\nresponse_timeout = \"500ms\""));
+    let status = HttpClient::connect(&gateway.address).get("/").status;
+    assert!(matches!(status, 502 | 504), "{status}");
+    gateway.finish();
+}
+
+#[test]
+fn a_client_that_goes_takes_its_stream_back() {
+    let cancelled = Arc::<AtomicUsize>::default();
+    let count = cancelled.clone();
+    let origin = Http2Origin::start(move |_, peer| {
+        while let Some(frame) = peer.next_frame() {
+            if frame.kind == kind::RST_STREAM {
+                count.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(frame.code(), code::CANCEL);
+            }
+        }
+    });
+    let gateway = Gateway::start(before(&origin.address));
+    let mut client = Http2Peer::connect(&gateway.address);
+    client.request(1, &get("/"));
+    gateway.wait_metric("weir_lane_requests_in_flight", &[], 1.0);
+    drop(client);
+    weir_tests::deadline::until_true("the stream to be cancelled", || cancelled.load(Ordering::SeqCst) == 1);
+    gateway.finish();
+}
