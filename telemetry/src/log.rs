@@ -187,6 +187,8 @@ pub enum UpstreamChange {
     ConnectFailed,
     /// The breaker opened.
     BreakerOpened,
+    /// An endpoint that answered badly is left out for a while.
+    Ejected,
     /// The breaker lets trial requests through.
     BreakerHalfOpen,
     /// The breaker closed.
@@ -205,6 +207,7 @@ impl UpstreamChange {
             UpstreamChange::LaneClosed => "lane_closed",
             UpstreamChange::ConnectFailed => "connect_failed",
             UpstreamChange::BreakerOpened => "breaker_opened",
+            UpstreamChange::Ejected => "ejected",
             UpstreamChange::BreakerHalfOpen => "breaker_half_open",
             UpstreamChange::BreakerClosed => "breaker_closed",
             UpstreamChange::SubscriptionGap => "subscription_gap",

@@ -185,7 +185,7 @@ pub(crate) fn error_at<T>(
 }
 
 /// `listener[0].tls` as a header in a remedy.
-fn table_header(path: &str) -> String {
+pub(crate) fn table_header(path: &str) -> String {
     format!("[{}]", header(path))
 }
 

@@ -5,15 +5,18 @@ use std::sync::Arc;
 use weir_base::ByteSize;
 use weir_http::{
     Http2Origins, HttpProbe, Question,
+    retry::Class,
     routes::Routes,
-    settings::{self as http, ForwardedFields, HttpListenerSettings, TraceContext, Upgrades, WebSocketSettings},
+    settings::{
+        self as http, ForwardedFields, HttpListenerSettings, RetrySettings, TraceContext, Upgrades, WebSocketSettings,
+    },
 };
 use weir_policy::http::{ForwardedFor, HOPS_MAX};
 use weir_upstream::Balance;
-use weir_upstream::settings::{self as upstreams, ExclusiveSettings};
+use weir_upstream::settings::{self as upstreams, Affinity, EjectionSettings, ExclusiveSettings};
 use weir_websocket_codec::limits as websocket;
 
-use crate::checks::error_at;
+use crate::checks::{error_at, table_header};
 use crate::document::At;
 use crate::numbers::Period;
 use crate::policy::{
@@ -43,6 +46,14 @@ section! {
         /// How long a gRPC call may be silent in either direction, in place of `body_idle_timeout` and `response_timeout`. How long
         /// it may take in all, the client says (`grpc-timeout`).
         default grpc_idle_timeout: Period = Period(http::GRPC_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// From the head of a request to the end of its answer; then 504, or the answer breaks off. Not of gRPC and WebSockets.
+        /// Absent: as long as it takes.
+        optional request_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
+        /// Bytes a second that the body of a request must bring at least, over 10 s in which it is waited for; then 408. 0: as slow
+        /// as it likes. Not of gRPC.
+        default body_rate_min: u32 = http::BODY_RATE_MIN as u32 => 0..=COUNT_MAX;
+        /// Asking another origin when one fails. Of routes that do not say.
+        table retry: RetrySection;
         /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
         /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
         default forwarded: ForwardedFields = ForwardedFields::Replace;
@@ -102,9 +113,20 @@ section! {
         default version: OriginVersion = OriginVersion::Http1;
         /// Streams on one connection of HTTP/2; a further connection is made when all have as many, or as the endpoint takes.
         default streams_max: u32 = http::ORIGIN_STREAMS_MAX => 1..=COUNT_MAX;
-        /// How one of several endpoints is chosen: in turn (`round_robin`), the one of two random ones with fewer requests under
-        /// way (`least_request`), or at `random`.
+        /// How one of several endpoints is chosen: in turn (`round_robin`), the one with the fewest requests under way
+        /// (`least_request`), of two random ones the one with fewer (`power_of_two`) or the one that is likely to answer sooner
+        /// (`peak_ewma`), or at `random`; or by what `affinity` says, with `ring_hash` or `maglev`. Each worker counts its own.
         default balance: Balance = Balance::RoundRobin;
+        /// What keeps requests together at one endpoint, while that is well.
+        optional_table affinity: AffinitySection;
+        /// How long an endpoint that was down takes to get its whole share again. 0: none.
+        default slow_start: Period = Period::secs(0) => Period::secs(0)..=Period::secs(3_600);
+        /// Below this percentage of endpoints that are well, requests go to all of them. 0: always only to those that are well.
+        default panic_percent: u32 = upstreams::PANIC_PERCENT => 0..=100;
+        /// Retries under way at once, in percent of the requests under way on a worker; three always may be.
+        default retry_budget_percent: u32 = upstreams::RETRY_BUDGET_PERCENT => 0..=100;
+        /// Endpoints that answer badly are left out for a while.
+        table ejection: EjectionSection;
         /// Shares of the endpoints, in their order: `[3, 1]` gives the first three of four requests. 0: none. Absent: all alike.
         optional weights: Vec<At<u32>>;
         /// Connections of each worker to each endpoint; further requests wait for one, no longer than `lane_wait_timeout`.
@@ -124,6 +146,99 @@ section! {
     }
 }
 
+section! {
+    /// What keeps requests together at one endpoint. One of the three.
+    pub(crate) struct AffinitySection {
+        /// The address of the client.
+        default address: bool = false;
+        /// A header field; requests without it go anywhere.
+        optional header: Word;
+        /// A cookie; who has none is given one.
+        optional cookie: Word;
+        /// How long clients keep the cookie. Absent: until the browser ends.
+        optional cookie_max_age: Period => Period::secs(1)..=Period::secs(31_536_000);
+    }
+}
+
+section! {
+    /// Passive health: what an endpoint answers. Each worker counts its own.
+    pub(crate) struct EjectionSection {
+        /// Failures in a row (5xx, no connection, no answer) after which an endpoint is left out. 0: never.
+        default failures: u32 = upstreams::EJECTION_FAILURES => 0..=COUNT_MAX;
+        /// For how long; each further time by as much longer.
+        default duration: Period = Period(upstreams::EJECTION_DURATION) => Period::millis(10)..=DEADLINE_MAX;
+        /// For how long at most.
+        default duration_max: Period = Period(upstreams::EJECTION_DURATION_MAX) => Period::millis(10)..=DEADLINE_MAX;
+        /// The most endpoints that are left out at once, in percent; one always may be if there are others.
+        default percent_max: u32 = upstreams::EJECTION_PERCENT_MAX => 0..=100;
+    }
+}
+
+section! {
+    /// Asking another origin when one fails. Never once anything of an answer has gone to the client.
+    pub(crate) struct RetrySection {
+        /// Attempts after the first one. 0: none.
+        default attempts: u32 = http::RETRY_ATTEMPTS => 0..=10;
+        /// After what: `connect_failure` (nobody has seen the request), `refused_stream` (HTTP/2: the origin has not begun with
+        /// it), `reset` (the connection ended without an answer), `timeout`, `gateway_error` (502, 503, 504), `5xx`. The last four
+        /// only for requests without a body that are idempotent: GET, HEAD, OPTIONS, PUT, DELETE. Absent: the first two.
+        optional on: Vec<At<RetryOn>>;
+        /// Further statuses.
+        optional statuses: Vec<At<u32>>;
+        /// Requests of other methods too, though the origin may have acted on them.
+        default non_idempotent: bool = false;
+        /// From the end of a request to the head of its answer, of all attempts but the last one. Absent: as `response_timeout`.
+        optional try_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
+    }
+}
+
+impl RetrySection {
+    pub(crate) fn settings(&self, path: &str, reader: &mut Reader<'_>) -> RetrySettings {
+        let mut settings = RetrySettings {
+            attempts: self.attempts.value,
+            non_idempotent: self.non_idempotent.value,
+            try_timeout: self.try_timeout.as_ref().map(|timeout| timeout.value.0),
+            ..RetrySettings::default()
+        };
+        if let Some(on) = &self.on {
+            settings.on.clear();
+            for one in &on.value {
+                match one.value {
+                    RetryOn::Class(class) => settings.on.push(class),
+                    RetryOn::GatewayError => settings.on_gateway_error = true,
+                    RetryOn::Any5xx => settings.on_5xx = true,
+                }
+            }
+        }
+        for status in self.statuses.iter().flat_map(|list| &list.value) {
+            match u16::try_from(status.value).ok().filter(|status| (400..=599).contains(status)) {
+                Some(status) => settings.statuses.push(status),
+                None => error_at(status, path, "statuses", "is no failure", "write statuses from 400 to 599", reader),
+            }
+        }
+        settings
+    }
+}
+
+/// What is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RetryOn {
+    Class(Class),
+    GatewayError,
+    Any5xx,
+}
+
+impl Choice for RetryOn {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("connect_failure", Self::Class(Class::ConnectFailure)),
+        ("refused_stream", Self::Class(Class::RefusedStream)),
+        ("reset", Self::Class(Class::Reset)),
+        ("timeout", Self::Class(Class::Timeout)),
+        ("gateway_error", Self::GatewayError),
+        ("5xx", Self::Any5xx),
+    ];
+}
+
 impl ListenerHttpSection {
     /// The policies that stand here.
     pub(crate) fn policies(&self) -> Written<'_> {
@@ -140,13 +255,16 @@ impl ListenerHttpSection {
 }
 
 /// Settings of a listener.
-pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes) -> HttpListenerSettings {
+pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: RetrySettings) -> HttpListenerSettings {
     HttpListenerSettings {
         routes: Arc::new(routes),
         keep_alive_timeout: section.keep_alive_timeout.value.0,
         response_timeout: section.response_timeout.value.0,
         body_idle_timeout: section.body_idle_timeout.value.0,
         grpc_idle_timeout: section.grpc_idle_timeout.value.0,
+        request_timeout: section.request_timeout.as_ref().map(|timeout| timeout.value.0),
+        body_rate_min: u64::from(section.body_rate_min.value),
+        retry,
         forwarded: section.forwarded.value,
         upgrades: section.upgrades.as_ref().map(upgrades).unwrap_or_default(),
         websocket: WebSocketSettings {
@@ -212,6 +330,16 @@ pub(crate) fn upstream(
             connections_max: section.connections_max.value,
             idle_max: section.idle_connections_max.value,
             idle_timeout: section.idle_timeout.value.0,
+            ejection: EjectionSettings {
+                failures: section.ejection.failures.value,
+                duration: section.ejection.duration.value.0,
+                duration_max: section.ejection.duration_max.value.0,
+                percent_max: section.ejection.percent_max.value,
+            },
+            panic_percent: section.panic_percent.value,
+            slow_start: section.slow_start.value.0,
+            affinity: affinity(section, path, reader),
+            retry_budget_percent: section.retry_budget_percent.value,
         },
         http2: is_http2.then_some(Http2Origins { streams_max: section.streams_max.value }),
         probe: HttpProbe {
@@ -220,6 +348,46 @@ pub(crate) fn upstream(
             host: section.health_host.as_ref().map_or(first, |host| host.value.0.clone()),
         },
     })
+}
+
+/// What keeps requests together, which needs a balance that follows from it.
+fn affinity(section: &UpstreamHttpSection, path: &str, reader: &mut Reader<'_>) -> Affinity {
+    let balance = &section.balance;
+    let Some(written) = &section.affinity else {
+        if balance.value.is_hashed() {
+            let header = table_header(&format!("{path}.affinity"));
+            let help = format!("add {header} with address = true, header = \"NAME\" or cookie = \"NAME\"");
+            error_at(balance, path, "balance", "does not say what stays together", &help, reader);
+        }
+        return Affinity::None;
+    };
+    let path = format!("{path}.affinity");
+    let mut error = |what: &str, help: &str| {
+        reader.problems.error(&written.place.0, &path, format!("`{path}` {what}"), help.to_owned());
+    };
+    if !balance.value.is_hashed() {
+        error("needs a balance that follows from it", "write balance = \"ring_hash\" or \"maglev\"");
+    }
+    let cookie_max_age = written.cookie_max_age.as_ref().map(|age| age.value.0);
+    match (written.address.value, &written.header, &written.cookie) {
+        (true, None, None) => Affinity::Address,
+        (false, Some(header), None) => Affinity::Header(header.value.0.as_str().into()),
+        (false, None, Some(cookie)) if is_token(&cookie.value.0) => {
+            Affinity::Cookie { name: cookie.value.0.as_str().into(), max_age: cookie_max_age }
+        }
+        (false, None, Some(_)) => {
+            error("names a cookie that cannot be", "use letters, digits, `-` and `_`");
+            Affinity::None
+        }
+        _ => {
+            error("needs one of `address`, `header` and `cookie`", "keep one of them");
+            Affinity::None
+        }
+    }
+}
+
+fn is_token(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
 /// What an upstream with TLS is to agree on.
@@ -253,8 +421,15 @@ impl Choice for Upgrade {
 }
 
 impl Choice for Balance {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("round_robin", Self::RoundRobin), ("least_request", Self::LeastRequest), ("random", Self::Random)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("round_robin", Self::RoundRobin),
+        ("least_request", Self::LeastRequest),
+        ("power_of_two", Self::PowerOfTwo),
+        ("peak_ewma", Self::PeakEwma),
+        ("random", Self::Random),
+        ("ring_hash", Self::RingHash),
+        ("maglev", Self::Maglev),
+    ];
 }
 
 impl Choice for TraceContext {

@@ -4,7 +4,7 @@ use weir_base::ByteSize;
 use weir_route::{host::Labels, text::Operator};
 
 use crate::document::At;
-use crate::http::Upgrade;
+use crate::http::{RetrySection, Upgrade};
 use crate::numbers::Period;
 use crate::policy::{
     ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written,
@@ -66,6 +66,10 @@ section! {
         tables response_header: FieldSection;
         /// From the end of a request to the head of its answer. Absent: as the listener's `http.response_timeout`.
         optional response_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+        /// From the head of a request to the end of its answer. Absent: as the listener's `http.request_timeout`.
+        optional request_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+        /// Asking another origin when one fails. Absent: as the listener's `http.retry`.
+        optional_table retry: RetrySection;
         /// Bytes of a request body; a longer one is answered 413. 0: any length. Absent: as the listener's.
         optional request_body_bytes_max: ByteSize => ByteSize::new(0)..=ByteSize::mib(1 << 20);
         /// Where requests may come from.

@@ -23,23 +23,39 @@ use weir_engine::{JoinHandle, Stream, timeout};
 use weir_telemetry::cells::GaugeGuard;
 
 use crate::{
-    balance::{Balancer, Candidate},
+    balance::{Balancer, Candidate, Latency},
     breaker::BreakerState,
     carrier::{Carrier, Meter, Multiplexer, Slot},
     connect::ConnectError,
+    ejection::Ejection,
     endpoint::Endpoint,
     health::{EndpointState, Health, Probe, probe_loop},
     lent::{ExclusiveLane, Held},
     metrics::{LaneKind, UpstreamMetrics},
     protocol::{LossCause, Refusal},
-    settings::{ExclusiveSettings, UpstreamSettings},
+    settings::{Affinity, ExclusiveSettings, RETRY_BUDGET_MIN, SLOW_START_PERCENT_MIN, UpstreamSettings},
 };
 
 /// How often idle lanes are looked at: old ones are closed, and those that the server has closed let go.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
-/// Below this share of healthy endpoints, in percent, health no longer decides: those left could not carry the load of all
-/// (Envoy's panic threshold has the same default).
-const PANIC_PERCENT: usize = 50;
+
+/// What an exchange asks of the endpoint that it gets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Preferably not this one, which has just failed.
+    pub avoid: Option<usize>,
+    /// Of what stays together.
+    pub hash: Option<u64>,
+}
+
+/// A retry that is under way.
+pub struct Retry<M: Multiplexer>(Rc<ExclusiveUpstream<M>>);
+
+impl<M: Multiplexer> Drop for Retry<M> {
+    fn drop(&mut self) {
+        self.0.retries.set(self.0.retries.get() - 1);
+    }
+}
 
 /// A lane that nobody has.
 struct Idle {
@@ -64,6 +80,8 @@ pub(crate) struct Member<C: Carrier> {
     refused: Cell<(u64, Refusal)>,
     /// Exchanges that have a lane of it.
     lent: Cell<u64>,
+    latency: Cell<Latency>,
+    ejection: RefCell<Ejection>,
     /// Exchanges that wait for room.
     waiting: RefCell<VecDeque<Waker>>,
 }
@@ -76,6 +94,8 @@ pub struct ExclusiveUpstream<M: Multiplexer> {
     multiplexer: Option<M>,
     members: Vec<Rc<Member<M::Carrier>>>,
     balancer: RefCell<Balancer>,
+    /// Retries under way.
+    retries: Cell<u64>,
     is_retired: Cell<bool>,
     me: Weak<Self>,
     tasks: RefCell<Vec<JoinHandle<()>>>,
@@ -105,6 +125,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 promised: Cell::new(0),
                 refused: Cell::new((0, Refusal::Unreachable)),
                 lent: Cell::new(0),
+                latency: Cell::default(),
+                ejection: RefCell::default(),
                 waiting: RefCell::default(),
             }))
         };
@@ -114,13 +136,15 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             return Err(io::Error::other("an upstream needs an endpoint, and each its health"));
         }
         let rng = Rng::new(Time::now().as_nanos());
-        let balancer = Balancer::new(lanes.balance, members.len(), rng);
+        let named = |member: &Rc<Member<_>>| (member.endpoint.connector().endpoint.to_string(), member.weight);
+        let balancer = Balancer::new(lanes.balance, &members.iter().map(named).collect::<Vec<_>>(), rng);
         let upstream = Rc::new_cyclic(|me| Self {
             settings,
             lanes,
             multiplexer,
             members,
             balancer: RefCell::new(balancer),
+            retries: Cell::new(0),
             is_retired: Cell::new(false),
             me: me.clone(),
             tasks: RefCell::default(),
@@ -198,37 +222,95 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         })
     }
 
-    /// A lane for one exchange, preferably not to the endpoint number `avoid`, which has just failed.
+    /// A lane for one exchange.
     ///
     /// # Errors
-    /// No lane can be had; nothing was sent.
-    pub async fn acquire(&self, avoid: Option<usize>) -> Result<ExclusiveLane<M>, Refusal> {
-        let number = self.choose(avoid).ok_or(Refusal::BreakerOpen)?;
+    /// No lane can be had; nothing was sent. With it the number of the endpoint that could not be reached, if one was chosen.
+    pub async fn acquire(&self, wanted: Wanted) -> Result<ExclusiveLane<M>, (Refusal, Option<usize>)> {
+        let number = self.choose(wanted).ok_or((Refusal::BreakerOpen, None))?;
         match self.take(number) {
             Some(lane) => Ok(lane),
-            None => Box::pin(self.connect(number)).await,
+            None => Box::pin(self.connect(number)).await.map_err(|refusal| (refusal, Some(number))),
+        }
+    }
+
+    /// What stays together.
+    pub fn affinity(&self) -> &Affinity {
+        &self.lanes.affinity
+    }
+
+    /// Another retry may be under way.
+    pub fn may_retry(&self) -> bool {
+        let in_flight: u64 = self.members.iter().map(|member| member.lent.get()).sum();
+        let most = (in_flight * u64::from(self.lanes.retry_budget_percent) / 100).max(RETRY_BUDGET_MIN);
+        self.retries.get() < most
+    }
+
+    /// Counts a retry after `outcome` at endpoint number `number`; it is under way until the result is dropped.
+    pub fn retry(self: &Rc<Self>, number: usize, outcome: &str) -> Retry<M> {
+        if let Some(member) = self.members.get(number) {
+            member.endpoint.metrics().retried_after(outcome);
+        }
+        self.retries.set(self.retries.get() + 1);
+        Retry(self.clone())
+    }
+
+    /// How an exchange with endpoint number `number` ended: whether it was answered well, and how long the answer took to begin.
+    pub fn note(&self, number: usize, is_good: bool, took: Option<Duration>) {
+        let Some(member) = self.members.get(number) else { return };
+        let now = turn::now();
+        if let Some(took) = took {
+            let mut latency = member.latency.get();
+            latency.note(took, now);
+            member.latency.set(latency);
+        }
+        let settings = &self.lanes.ejection;
+        if !member.ejection.borrow_mut().note(is_good, settings, now) {
+            return;
+        }
+        let out = self.members.iter().filter(|member| member.ejection.borrow().is_out(now)).count();
+        let most = (self.members.len() * settings.percent_max as usize / 100).max(1);
+        if out < most && self.members.len() > 1 {
+            let duration = member.ejection.borrow_mut().eject(settings, now);
+            member.endpoint.metrics().ejected(duration);
         }
     }
 
     /// The endpoint that the next exchange goes to; `None` if the breakers of all are open.
-    fn choose(&self, avoid: Option<usize>) -> Option<usize> {
+    fn choose(&self, wanted: Wanted) -> Option<usize> {
         if let [only] = &self.members[..] {
             return (only.endpoint.breaker_state() != BreakerState::Open).then_some(0);
         }
-        let is_up = |member: &Member<M::Carrier>| member.endpoint.health().state() != EndpointState::Down;
+        let now = turn::now();
+        let is_up = |member: &Member<M::Carrier>| {
+            member.endpoint.health().state() != EndpointState::Down && !member.ejection.borrow().is_out(now)
+        };
         let up = self.members.iter().filter(|member| is_up(member)).count();
-        let is_panic = up * 100 < self.members.len() * PANIC_PERCENT;
+        let is_panic = up * 100 < self.members.len() * self.lanes.panic_percent as usize;
         let mut candidates: Vec<Candidate> = Vec::with_capacity(self.members.len());
         for (number, member) in self.members.iter().enumerate() {
             let is_open = member.endpoint.breaker_state() == BreakerState::Open;
             if !is_open && member.weight > 0 && (is_panic || is_up(member)) {
-                candidates.push(Candidate { number, weight: member.weight, in_flight: member.lent.get() });
+                let (in_flight, latency) = (member.lent.get(), member.latency.get().nanos());
+                candidates.push(Candidate { number, weight: self.weight(member, now), in_flight, latency });
             }
         }
         if candidates.len() > 1 {
-            candidates.retain(|candidate| Some(candidate.number) != avoid);
+            candidates.retain(|candidate| Some(candidate.number) != wanted.avoid);
         }
-        self.balancer.borrow_mut().choose(&candidates)
+        self.balancer.borrow_mut().choose(&candidates, wanted.hash)
+    }
+
+    /// What an endpoint counts now: less for a while after it was down.
+    fn weight(&self, member: &Member<M::Carrier>, now: Time) -> u32 {
+        let window = self.lanes.slow_start.as_nanos() as u64;
+        if window == 0 {
+            return member.weight;
+        }
+        let since = member.endpoint.health().up_since().map_or(window, |at| now.nanos_since(at));
+        let percent = (since.min(window) * 100 / window).max(SLOW_START_PERCENT_MIN);
+        // Of a hundred each, so that light ones have steps too.
+        (u64::from(member.weight) * percent).min(u64::from(u32::MAX)) as u32
     }
 
     /// What is there already.

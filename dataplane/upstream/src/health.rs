@@ -5,7 +5,7 @@ use std::{
     io,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
 
@@ -40,6 +40,8 @@ impl EndpointState {
 #[derive(Debug, Default)]
 pub struct Health {
     state: AtomicU8,
+    /// Since when it is up again after it was down, in ns; 0: it never was.
+    up_since: AtomicU64,
     last_error: Mutex<Option<(String, Time)>>,
 }
 
@@ -53,13 +55,22 @@ impl Health {
         }
     }
 
+    /// Since when it is up again, if it was down before.
+    pub(crate) fn up_since(&self) -> Option<Time> {
+        Some(self.up_since.load(Ordering::Relaxed)).filter(|&nanos| nanos > 0).map(Time::from_nanos)
+    }
+
     /// What the last failed probe said, and when; a later good one does not erase it.
     pub fn last_error(&self) -> Option<(String, Time)> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn set(&self, state: EndpointState, error: Option<String>) {
+        let before = self.state();
         self.state.store(state as u8, Ordering::Relaxed);
+        if (before, state) == (EndpointState::Down, EndpointState::Up) {
+            self.up_since.store(Time::now().as_nanos(), Ordering::Relaxed);
+        }
         if let Some(error) = error {
             *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some((error, Time::now()));
         }

@@ -16,7 +16,8 @@
 //! | `subscription` | lanes on which the server speaks unasked, to all clients of a worker |
 //! | `exclusive` / `lent` | lanes that serve one exchange at a time; such a lane in the hands of its exchange |
 //! | `carrier` | connections that have room for several such lanes |
-//! | `balance` | which endpoint is next |
+//! | `balance` / `consistent` | which endpoint is next; which one has what stays together |
+//! | `ejection` | endpoints that answer badly, and are left out for a while |
 //! | `breaker` | when to stop trying |
 //! | `health` | the active probe |
 //! | `endpoint` | one server: how it is reached and what is known of it |
@@ -32,7 +33,9 @@ mod balance;
 mod breaker;
 mod carrier;
 mod connect;
+mod consistent;
 mod discovery;
+mod ejection;
 mod endpoint;
 mod exclusive;
 mod health;
@@ -54,8 +57,9 @@ mod zones;
 pub use balance::Balance;
 pub use breaker::{Breaker, BreakerState};
 pub use carrier::{Carrier, Meter, Multiplexer};
+pub use consistent::affinity_hash;
 pub use discovery::{Node, Range, View};
-pub use exclusive::ExclusiveUpstream;
+pub use exclusive::{ExclusiveUpstream, Retry, Wanted};
 pub use health::{EndpointState, Health, Probe};
 pub use lane::Lane;
 pub use lent::{ExclusiveLane, Link};

@@ -208,6 +208,10 @@ impl EndpointMetrics {
         self.core.counter(&catalog::RETRIES, &[&self.upstream, &self.endpoint, "unsent"]).add(count as u64);
     }
 
+    pub(crate) fn retried_after(&self, outcome: &str) {
+        self.core.counter(&catalog::RETRIES, &[&self.upstream, &self.endpoint, outcome]).inc();
+    }
+
     pub(crate) fn breaker(&self, state: BreakerState) {
         self.breaker.set(state as i64);
     }
@@ -215,6 +219,12 @@ impl EndpointMetrics {
     pub(crate) fn breaker_opened(&self) {
         self.tell(UpstreamChange::BreakerOpened, "failures", None);
         self.core.counter(&catalog::BREAKER_OPENED, &[&self.upstream, &self.endpoint]).inc();
+    }
+
+    /// It is left out for so long.
+    pub(crate) fn ejected(&self, duration: Duration) {
+        self.tell(UpstreamChange::Ejected, "failures", Some(&format!("for {} s", duration.as_secs_f64())));
+        self.core.counter(&catalog::ENDPOINT_EJECTIONS, &[&self.upstream, &self.endpoint]).inc();
     }
 
     pub(crate) fn probed(&self, is_good: bool) {

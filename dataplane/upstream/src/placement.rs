@@ -62,6 +62,31 @@ pub struct Place {
     pub group: u16,
 }
 
+/// A table in which every hash has its place, and the places after it.
+#[derive(Debug)]
+pub(crate) struct Walk(Table);
+
+impl Walk {
+    /// Envoy's ring of points for servers with these names.
+    pub(crate) fn ring_hash(names: &[String]) -> Self {
+        Self(Table::RingHash(ring_hash::ring(names)))
+    }
+
+    /// Maglev's table.
+    pub(crate) fn maglev(names: &[String]) -> Self {
+        Self(Table::Maglev(maglev::Table::new(names)))
+    }
+
+    /// The first place from that of `hash` on that suits.
+    pub(crate) fn find(&self, hash: u64, mut suits: impl FnMut(u16) -> bool) -> Option<u16> {
+        match &self.0 {
+            Table::RingHash(ring) => ring.walk(hash).find(|&place| suits(place)),
+            Table::Maglev(table) => table.walk(hash).find(|&place| suits(place)),
+            Table::Modula(_) | Table::Ketama(_) => None,
+        }
+    }
+}
+
 /// Places keys on the endpoints of one upstream. Immutable: made once for a list of endpoints.
 #[derive(Debug)]
 pub struct Placement {

@@ -137,6 +137,46 @@ pub const EXCLUSIVE_LANES_IDLE_MAX: u32 = 256;
 /// seldom meets a closing one.
 pub const EXCLUSIVE_LANE_IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
+/// Failures in a row after which an endpoint is left out. Default 5, as Envoy.
+pub const EJECTION_FAILURES: u32 = 5;
+/// For how long it is left out the first time. Default 30 s, as Envoy.
+pub const EJECTION_DURATION: Duration = Duration::from_secs(30);
+/// For how long at most. Default 300 s, as Envoy.
+pub const EJECTION_DURATION_MAX: Duration = Duration::from_secs(300);
+/// Share of the endpoints that may be left out at once, in percent; one always may if there are others. Default 10, as Envoy.
+pub const EJECTION_PERCENT_MAX: u32 = 10;
+
+/// When an endpoint that answers badly is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EjectionSettings {
+    /// See [`EJECTION_FAILURES`]. 0: never.
+    pub failures: u32,
+    /// See [`EJECTION_DURATION`].
+    pub duration: Duration,
+    /// See [`EJECTION_DURATION_MAX`].
+    pub duration_max: Duration,
+    /// See [`EJECTION_PERCENT_MAX`].
+    pub percent_max: u32,
+}
+
+impl Default for EjectionSettings {
+    fn default() -> Self {
+        Self {
+            failures: EJECTION_FAILURES,
+            duration: EJECTION_DURATION,
+            duration_max: EJECTION_DURATION_MAX,
+            percent_max: EJECTION_PERCENT_MAX,
+        }
+    }
+}
+
+/// Below this share of endpoints that are well, in percent, it no longer counts who is: those left could not carry the load of
+/// all. Default 50, as Envoy's panic threshold.
+pub const PANIC_PERCENT: u32 = 50;
+
+/// Share of its weight that an endpoint has at the beginning of its slow start, in percent. As Envoy's.
+pub const SLOW_START_PERCENT_MIN: u64 = 10;
+
 /// Lanes that serve one exchange at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExclusiveSettings {
@@ -150,6 +190,40 @@ pub struct ExclusiveSettings {
     pub idle_max: u32,
     /// See [`EXCLUSIVE_LANE_IDLE_TIMEOUT`].
     pub idle_timeout: Duration,
+    /// Passive health.
+    pub ejection: EjectionSettings,
+    /// See [`PANIC_PERCENT`]. 0: health always counts.
+    pub panic_percent: u32,
+    /// How long an endpoint that has become well takes to get its whole share; zero: none.
+    pub slow_start: Duration,
+    /// What stays together, for balances that follow from it.
+    pub affinity: Affinity,
+    /// Retries under way at once, in percent of the exchanges under way. See [`RETRY_BUDGET_PERCENT`].
+    pub retry_budget_percent: u32,
+}
+
+/// Default 20, as Envoy: when many exchanges fail, more would make it worse.
+pub const RETRY_BUDGET_PERCENT: u32 = 20;
+/// Retries of a worker that are always possible, as Envoy's least concurrency.
+pub const RETRY_BUDGET_MIN: u64 = 3;
+
+/// What of an exchange says which others it goes with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Affinity {
+    /// Nothing.
+    #[default]
+    None,
+    /// The address of the client.
+    Address,
+    /// A field of its head, by name.
+    Header(Box<str>),
+    /// A cookie, which is given to who has none.
+    Cookie {
+        /// Its name.
+        name: Box<str>,
+        /// How long it is kept; `None`: until the browser ends.
+        max_age: Option<Duration>,
+    },
 }
 
 impl Default for ExclusiveSettings {
@@ -160,6 +234,11 @@ impl Default for ExclusiveSettings {
             connections_max: EXCLUSIVE_LANES_MAX,
             idle_max: EXCLUSIVE_LANES_IDLE_MAX,
             idle_timeout: EXCLUSIVE_LANE_IDLE_TIMEOUT,
+            ejection: EjectionSettings::default(),
+            panic_percent: PANIC_PERCENT,
+            slow_start: Duration::ZERO,
+            affinity: Affinity::None,
+            retry_budget_percent: RETRY_BUDGET_PERCENT,
         }
     }
 }

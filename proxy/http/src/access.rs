@@ -1,7 +1,7 @@
 //! What the access log says of a request, and how the requests of each route are counted.
 
 use std::{
-    cell::{Cell, OnceCell},
+    cell::{Cell, OnceCell, RefCell},
     rc::Rc,
     sync::Arc,
 };
@@ -33,7 +33,7 @@ pub(crate) struct Notes {
     user_agent: Option<Box<str>>,
     forwarded_for: Option<Box<str>>,
     route: OnceCell<Box<str>>,
-    endpoint: Option<Box<str>>,
+    endpoint: RefCell<Option<Box<str>>>,
     request_id: OnceCell<Box<str>>,
     trace_id: OnceCell<Box<str>>,
     /// Of the request's body.
@@ -63,7 +63,7 @@ impl Notes {
             user_agent: field(Known::UserAgent),
             forwarded_for: field(Known::XForwardedFor),
             route: OnceCell::new(),
-            endpoint: None,
+            endpoint: RefCell::default(),
             request_id: OnceCell::new(),
             trace_id: OnceCell::new(),
             body_bytes: Cell::new(0),
@@ -76,8 +76,8 @@ impl Notes {
     }
 
     /// This origin was asked last.
-    pub(crate) fn note_endpoint(&mut self, upstream: &UpstreamSettings, lane: &HttpLane) {
-        self.endpoint = upstream.endpoints.get(lane.number()).map(|address| address.to_string().into());
+    pub(crate) fn note_endpoint(&self, upstream: &UpstreamSettings, lane: &HttpLane) {
+        *self.endpoint.borrow_mut() = upstream.endpoints.get(lane.number()).map(|address| address.to_string().into());
     }
 
     /// What it goes on with.
@@ -123,7 +123,7 @@ impl Connection {
                 protocol: asked.version.name(),
                 authority: notes.authority.clone(),
                 route: notes.route.get().cloned(),
-                endpoint: notes.endpoint.clone(),
+                endpoint: notes.endpoint.borrow().clone(),
                 user,
                 user_agent: notes.user_agent.clone(),
                 forwarded_for: notes.forwarded_for.clone(),

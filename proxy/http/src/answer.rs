@@ -2,16 +2,19 @@
 
 use std::cell::Cell;
 
+use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, ResponseHead, strip_hop_by_hop};
 use weir_upstream::LossCause;
 
 use crate::{
+    attempt::{Ended, Failure},
     client::Replies,
     connection::Connection,
-    exchange::{Asked, Ended, Failure},
+    exchange::Asked,
     origin::Download,
     refusal::Refusal,
     relay::relay,
+    retry::Retries,
     routes,
     routing::Routed,
     settings::INTERIM_RESPONSES_MAX,
@@ -27,8 +30,10 @@ pub(crate) struct Answer<'a, R, D> {
     pub(crate) origin: D,
     /// The request has been sent to its end.
     pub(crate) is_uploaded: &'a Cell<bool>,
-    /// The client has something of the final answer.
-    pub(crate) is_begun: bool,
+    /// Whether another origin may be asked.
+    pub(crate) retries: &'a Retries<'a>,
+    /// When the client had something of the final answer.
+    pub(crate) begun: Option<Time>,
     /// The connection is a tunnel from here on, and the client has nothing of it yet.
     pub(crate) switched: Option<Box<Switched>>,
 }
@@ -57,6 +62,9 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
             strip_hop_by_hop(&mut head.fields);
             self.replies.interim(&head);
         };
+        if self.retries.wants(head.status(), &head.fields) {
+            return Ended::Failed(Failure::Status(head.status()));
+        }
         let length = head.body(self.asked.is_head);
         let is_persistent = head.is_persistent();
         let keeps_client = self.pass_head(&mut head, length);
@@ -71,7 +79,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
 
     /// Passes the final head on; whether the connection of the client may bring another request.
     fn pass_head(&mut self, head: &mut ResponseHead, length: BodyLength) -> bool {
-        self.is_begun = true;
+        self.begun = Some(turn::now());
         strip_hop_by_hop(&mut head.fields);
         if let Some(answer) = self.asked.answer_fields.get() {
             answer.apply(self.routed.action.policies.as_deref(), &mut head.fields);
@@ -79,6 +87,9 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         let changes = &self.routed.action.response_fields;
         if !changes.is_empty() {
             routes::change(&mut head.fields, changes, &self.connection.known(self.routed, None, self.asked));
+        }
+        if let Some(cookie) = self.asked.affinity_cookie.get() {
+            head.fields.push(b"Set-Cookie", cookie);
         }
         self.replies.head(head, length, self.is_uploaded.get())
     }

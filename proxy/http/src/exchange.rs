@@ -1,38 +1,27 @@
 //! One request and its answer.
 
-use std::{
-    cell::{Cell, OnceCell},
-    future::poll_fn,
-    pin::pin,
-    rc::Rc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{cell::OnceCell, rc::Rc, time::Duration};
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Known, RequestHead, Version, encode, token};
-use weir_upstream::{Link, LossCause};
+use weir_upstream::{Link, Refusal as LaneRefusal, Wanted};
 
 use crate::{
     access::{Notes, Outcome, RouteMetrics},
-    answer::Answer,
-    client::{Client, Sides},
+    affinity,
+    attempt::{Attempt, Ended, Failure},
+    client::Client,
     connection::Connection,
     grpc,
     metrics::Timing,
-    origin::{Download as _, Means, Origin, WireOrigin},
+    origin::WireOrigin,
     policies::AnswerFields,
     refusal::Refusal,
-    relay::{Broken, Limited, RequestBody as _, relay},
-    routing::{Local, Routed, route},
-    service::HttpLane,
+    retry::{Class, Retries},
+    routing::{Local, route},
     settings::HttpListenerSettings,
-    tunnel::{self, Switched, Wish},
-    wire::Framing,
+    tunnel::{self, Wish},
 };
-
-/// Connections that may turn a request away unseen, one after the other, before the client is told.
-const UNSEEN_MAX: u32 = 3;
 
 /// What happens to the connection after an exchange.
 pub(crate) enum After {
@@ -67,6 +56,8 @@ pub(crate) struct Asked {
     /// Cells of its route, if routes are counted.
     pub(crate) route: OnceCell<Rc<RouteMetrics>>,
     pub(crate) wish: Wish,
+    /// A cookie that the client is given, so that it is known again.
+    pub(crate) affinity_cookie: OnceCell<Box<[u8]>>,
 }
 
 impl Asked {
@@ -92,6 +83,7 @@ impl Asked {
             notes: None,
             route: OnceCell::new(),
             wish: Wish::of(head),
+            affinity_cookie: OnceCell::new(),
         }
     }
 }
@@ -107,39 +99,6 @@ fn method_name(method: &[u8]) -> &'static str {
         b"OPTIONS" => "OPTIONS",
         _ => "other",
     }
-}
-
-/// How an attempt to have a request answered ended.
-pub(crate) enum Ended {
-    /// The client has the whole answer.
-    Answered {
-        status: u16,
-        /// The connection may go on, as far as the answer is concerned.
-        keeps_client: bool,
-        /// Nothing is left on the lane.
-        keeps_lane: bool,
-    },
-    /// The client has nothing of an answer yet.
-    Failed(Failure),
-    /// The client has a part of the answer: all that is left is to break it off.
-    BrokenOff(&'static str),
-}
-
-/// Why there is no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// The origin closed before it said anything.
-    Silent,
-    /// The origin has certainly not begun with it.
-    Unseen,
-    /// It took longer than the client was ready to wait.
-    Expired,
-    /// The origin did not answer as it should.
-    Origin(Refusal, LossCause),
-    /// The client is at fault.
-    Client(Refusal),
-    /// The client is gone.
-    ClientGone,
 }
 
 /// Has one request answered.
@@ -179,27 +138,28 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         Wish::WebSocket(_) if routed.upgrades(&settings).websocket => asked.wish.ask(head),
         _ => asked.wish = Wish::None,
     }
-    let mut attempts = 0;
+    let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
+    let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
+    let retries = Retries::new(retry, routed.upstream, &asked, service.chance());
     loop {
-        attempts += 1;
-        let mut lane = match routed.upstream.acquire(None).await {
+        let wanted = Wanted { avoid: retries.avoided(), hash: affinity };
+        let mut lane = match routed.upstream.acquire(wanted).await {
             Ok(lane) => lane,
-            Err(refusal) => return refuse(client, &asked, Refusal::no_lane(refusal)),
+            Err((refusal, number)) => {
+                if let Some(number) = number.filter(|_| refusal == LaneRefusal::Unreachable) {
+                    routed.upstream.note(number, false, None);
+                    if retries.again(number, Class::ConnectFailure).await {
+                        continue;
+                    }
+                }
+                return refuse(client, &asked, Refusal::no_lane(refusal));
+            }
         };
         let host = routed.host.as_deref().unwrap_or(head.authority());
-        if let Some(notes) = &mut asked.notes {
+        if let Some(notes) = &asked.notes {
             notes.note_endpoint(routed.upstream.settings(), &lane);
         }
-        let mut attempt = Attempt {
-            connection: &connection,
-            asked: &asked,
-            settings: &settings,
-            routed: &routed,
-            sent: turn::now(),
-            is_uploaded: Cell::new(asked.body == BodyLength::Exact(0)),
-            switched: None,
-            received: 0,
-        };
+        let mut attempt = Attempt::new(&connection, &asked, &settings, &routed, &retries);
         let is_reused = lane.is_reused();
         let ended = match lane.link() {
             Link::Connection(stream) => {
@@ -210,20 +170,26 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
                 lane.count_bytes(attempt.received as usize, (output.appended() - before) as usize);
                 ended
             }
-            Link::Carrier(carrier) => match carrier.ask(head, host, attempt.is_uploaded.get()) {
+            Link::Carrier(carrier) => match carrier.ask(head, host, asked.body == BodyLength::Exact(0)) {
                 // Every connection pays for the size of this future, and few for this branch.
                 Ok(origin) => Box::pin(attempt.run(client, origin)).await,
                 Err(failure) => Ended::Failed(failure),
             },
         };
-        let is_repeated = match ended {
+        if matches!(ended, Ended::Failed(Failure::Silent)) && is_reused && asked.is_safe_to_repeat {
             // The origin had closed the idle connection when the request was on its way: nobody has seen it.
-            Ended::Failed(Failure::Silent) => is_reused && asked.is_safe_to_repeat,
-            Ended::Failed(Failure::Unseen) => asked.body == BodyLength::Exact(0) && attempts < UNSEEN_MAX,
-            _ => false,
-        };
-        if is_repeated {
-            lane.ends();
+            continue;
+        }
+        let number = lane.number();
+        attempt.note(number, &ended);
+        if let Some(class) = attempt.class(&ended)
+            && retries.again(number, class).await
+        {
+            if let Ended::Failed(Failure::Origin(_, cause)) = ended {
+                lane.failed(cause);
+            } else {
+                lane.ends();
+            }
             continue;
         }
         if let (Some(switched), Some(wire)) = (attempt.switched.take(), client.wire()) {
@@ -250,7 +216,14 @@ fn refuse(client: &mut impl Client, asked: &Asked, refusal: Refusal) -> After {
 
 impl Connection {
     /// Counts an answer, and logs it if it was chosen.
-    fn answered(&self, asked: &Asked, status: u16, sent: Option<Time>, upstream: &str, outcome: &'static str) {
+    pub(crate) fn answered(
+        &self,
+        asked: &Asked,
+        status: u16,
+        sent: Option<Time>,
+        upstream: &str,
+        outcome: &'static str,
+    ) {
         let flushed = Time::now();
         let timing = Timing { arrived: asked.arrived, sent, replied: turn::now() };
         self.service.metrics.answered(status, &timing, flushed);
@@ -258,216 +231,5 @@ impl Connection {
             route.answered(status, flushed.nanos_since(asked.arrived));
         }
         self.log_request(asked, &timing, flushed, &Outcome { status, upstream, reason: outcome });
-    }
-}
-
-/// One attempt to have a request answered by one lane.
-struct Attempt<'a> {
-    connection: &'a Connection,
-    asked: &'a Asked,
-    settings: &'a HttpListenerSettings,
-    routed: &'a Routed<'a>,
-    sent: Time,
-    /// The request has been sent to its end.
-    is_uploaded: Cell<bool>,
-    /// The origin has agreed to a tunnel.
-    switched: Option<Box<Switched>>,
-    /// Bytes of the answer, on a connection of its own.
-    received: u64,
-}
-
-impl Attempt<'_> {
-    /// Both directions at once, until the answer is over or one of them breaks.
-    async fn run<C: Client>(&mut self, client: &mut C, mut origin: impl Origin) -> Ended {
-        let Sides { mut body, replies, deadline, origin_deadline, parser } = client.sides(self.asked);
-        let response_timeout = self.response_timeout();
-        let (upload, download) = origin.sides(Means {
-            connection: self.connection,
-            deadline,
-            origin_deadline,
-            parser,
-            framing: Framing::of(self.asked.body, true, true),
-            body_idle_timeout: self.asked.body_idle_timeout,
-        });
-        let call = self.asked.call_timeout.map(|timeout| {
-            let call = weir_engine::deadline();
-            call.set(self.asked.arrived.saturating_add(timeout));
-            call
-        });
-        let poll_cut = |context: &mut Context<'_>| {
-            if C::poll_ended(self.connection, context) {
-                return Poll::Ready(Ended::Failed(Failure::ClientGone));
-            }
-            match &call {
-                Some(call) => call.poll_expired(context).map(|()| Ended::Failed(Failure::Expired)),
-                None => Poll::Pending,
-            }
-        };
-        let mut answer = Answer {
-            asked: self.asked,
-            connection: self.connection,
-            routed: self.routed,
-            replies,
-            origin: download,
-            is_uploaded: &self.is_uploaded,
-            is_begun: false,
-            switched: None,
-        };
-        match self.is_uploaded.get() {
-            true => origin_deadline.set(turn::now().saturating_add(response_timeout)),
-            false => origin_deadline.clear(),
-        }
-        let ended = {
-            let mut download = pin!(answer.run());
-            let early = match self.is_uploaded.get() {
-                true => None,
-                false => {
-                    let policies = self.routed.action.policies.as_ref();
-                    let room = policies.and_then(|policies| policies.body_bytes_max).unwrap_or(u64::MAX);
-                    let mut sink = Limited::new(upload, room);
-                    let ended = {
-                        let mut upload = pin!(relay(&mut body, &mut sink));
-                        let mut is_over = false;
-                        poll_fn(|context| {
-                            if let Poll::Ready(ended) = poll_cut(context) {
-                                return Poll::Ready(Some(ended));
-                            }
-                            if !is_over && let Poll::Ready(sent) = upload.as_mut().poll(context) {
-                                is_over = true;
-                                match sent {
-                                    Ok(()) => self.is_uploaded.set(true),
-                                    // The origin may have said why before it stopped reading.
-                                    Err(Broken::Untaken) => {}
-                                    Err(broken) => return Poll::Ready(Some(Ended::Failed(Failure::of_client(broken)))),
-                                }
-                            }
-                            match download.as_mut().poll(context) {
-                                Poll::Ready(ended) => Poll::Ready(Some(ended)),
-                                Poll::Pending if is_over => Poll::Ready(None),
-                                Poll::Pending => Poll::Pending,
-                            }
-                        })
-                        .await
-                    };
-                    if let Some(notes) = &self.asked.notes {
-                        notes.body_bytes.set(room - sink.room);
-                    }
-                    ended
-                }
-            };
-            match early {
-                Some(ended) => ended,
-                None => {
-                    self.sent = turn::now();
-                    origin_deadline.set(turn::now().saturating_add(response_timeout));
-                    poll_fn(|context| {
-                        if let Poll::Ready(ended) = poll_cut(context) {
-                            return Poll::Ready(ended);
-                        }
-                        if body.poll_gone(context).is_ready() {
-                            return Poll::Ready(Ended::Failed(Failure::ClientGone));
-                        }
-                        download.as_mut().poll(context)
-                    })
-                    .await
-                }
-            }
-        };
-        self.connection.service.metrics.read_bytes.add(body.received());
-        let (is_begun, received) = (answer.is_begun, answer.origin.received());
-        self.switched = answer.switched.take();
-        self.received = received;
-        match ended {
-            Ended::Failed(failure) if is_begun => Ended::BrokenOff(failure.reason()),
-            ended => ended,
-        }
-    }
-
-    fn response_timeout(&self) -> Duration {
-        // A call's answer may begin with its first message, and a call says itself how long it may take.
-        let usual = if self.asked.is_grpc { self.settings.grpc_idle_timeout } else { self.settings.response_timeout };
-        self.routed.action.response_timeout.unwrap_or(usual)
-    }
-
-    /// What the end of the attempt means for the lane, and for the connection of the client.
-    ///
-    /// # Errors
-    /// The client has had no answer: this one is for it.
-    fn after(&self, mut lane: HttpLane, ended: Ended) -> Result<After, Refusal> {
-        let upstream = &self.routed.upstream.settings().name;
-        match ended {
-            Ended::Answered { status, keeps_client, keeps_lane } => {
-                match keeps_lane && self.is_uploaded.get() {
-                    true => lane.give_back(),
-                    false => lane.ends(),
-                }
-                self.connection.answered(self.asked, status, Some(self.sent), upstream, "ok");
-                Ok(if keeps_client { After::Another } else { After::Close("answered") })
-            }
-            Ended::Failed(Failure::Silent | Failure::Unseen) => {
-                lane.failed(LossCause::Closed);
-                Err(Refusal::ORIGIN_CLOSED)
-            }
-            Ended::Failed(Failure::Expired) => {
-                lane.ends();
-                Err(Refusal::RESPONSE_TIMEOUT)
-            }
-            Ended::Failed(Failure::Origin(refusal, cause)) => {
-                lane.failed(cause);
-                Err(refusal)
-            }
-            Ended::Failed(Failure::Client(refusal)) => {
-                lane.ends();
-                if refusal.reason == Refusal::BODY_TOO_LONG.reason {
-                    self.connection.service.metrics.denied(refusal.reason);
-                }
-                self.connection.report(refusal.reason, refusal.text);
-                Err(refusal)
-            }
-            Ended::Failed(Failure::ClientGone) => {
-                lane.ends();
-                Ok(After::Close("client_reset"))
-            }
-            Ended::BrokenOff(reason) => {
-                if reason.starts_with("origin") {
-                    lane.failed(LossCause::Closed);
-                } else {
-                    lane.ends();
-                }
-                self.connection.answered(self.asked, 0, Some(self.sent), upstream, reason);
-                // Without its last chunk, or short of its length, it does not look complete.
-                Ok(After::Broken(reason))
-            }
-        }
-    }
-}
-
-impl Failure {
-    fn of_client(broken: Broken) -> Self {
-        match broken {
-            Broken::Malformed(error) => Self::Client(Refusal::malformed(error)),
-            Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),
-            Broken::TooLong => Self::Client(Refusal::BODY_TOO_LONG.closing()),
-            Broken::Cut => Self::Client(Refusal::BODY_CUT),
-            Broken::Untaken | Broken::Cancelled => Self::ClientGone,
-        }
-    }
-
-    pub(crate) fn of_origin(broken: Broken) -> Self {
-        match broken {
-            Broken::Malformed(_) | Broken::TooLong => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
-            Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
-            Broken::Cut | Broken::Cancelled => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
-            Broken::Untaken => Self::ClientGone,
-        }
-    }
-
-    const fn reason(self) -> &'static str {
-        match self {
-            Self::Silent | Self::Unseen => "origin_closed",
-            Self::Expired => "call_expired",
-            Self::Origin(refusal, _) | Self::Client(refusal) => refusal.reason,
-            Self::ClientGone => "client_reset",
-        }
     }
 }

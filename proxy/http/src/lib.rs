@@ -17,6 +17,8 @@
 //! | `facts` / `routes` | what a request tells the routes / what they do with it |
 //! | `policies` | what is asked of a request before it goes anywhere |
 //! | `forward` | what the gateway changes in a head |
+//! | `attempt` / `retry` | one try to have a request answered; when another one is made |
+//! | `affinity` | what keeps requests together at one endpoint |
 //! | `origin` | the origin's side of an exchange, whatever version of HTTP it speaks |
 //! | `relay` / `wire` | bodies, both ways at once; how HTTP/1.1 frames them |
 //! | `tunnel` | WebSocket: frames both ways behind a 101 |
@@ -29,7 +31,9 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod affinity;
 mod answer;
+mod attempt;
 mod client;
 mod connection;
 mod exchange;
@@ -45,6 +49,7 @@ pub mod policies;
 mod probe;
 mod refusal;
 mod relay;
+pub mod retry;
 pub mod routes;
 mod routing;
 mod service;

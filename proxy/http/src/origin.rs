@@ -8,8 +8,8 @@ use weir_http_codec::{BodyDecoder, BodyLength, HeadLimits, ResponseHead, Respons
 use weir_upstream::LossCause;
 
 use crate::{
+    attempt::Failure,
     connection::Connection,
-    exchange::Failure,
     input::Input,
     refusal::Refusal,
     relay::{Broken, Sink, Source},

@@ -3,6 +3,7 @@
 use std::{
     future::poll_fn,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use weir_base::{limits, time::turn};
@@ -117,6 +118,33 @@ pub(crate) async fn relay(source: &mut impl Source, sink: &mut impl Sink) -> Res
     while !source.is_done() {
         source.fill().await?;
         source.pass(sink)?;
+        sink.relieved().await?;
+    }
+    Ok(())
+}
+
+/// How long a body may be waited for before its rate counts, and over how long it is taken.
+const RATE_PERIOD: Duration = Duration::from_secs(10);
+
+/// As [`relay`], from a client that must not be slower than `rate` bytes a second, in the time in which it was waited for. 0: as
+/// slow as it likes.
+pub(crate) async fn relay_paced<S: Sink>(
+    source: &mut impl Source,
+    sink: &mut Limited<S>,
+    rate: u64,
+) -> Result<(), Broken> {
+    let (mut waited, mut before) = (Duration::ZERO, sink.room);
+    while !source.is_done() {
+        let since = turn::now();
+        source.fill().await?;
+        waited += turn::now().since(since);
+        source.pass(sink)?;
+        if waited >= RATE_PERIOD && rate > 0 {
+            if before - sink.room < rate * waited.as_secs() {
+                return Err(Broken::Idle);
+            }
+            (waited, before) = (Duration::ZERO, sink.room);
+        }
         sink.relieved().await?;
     }
     Ok(())

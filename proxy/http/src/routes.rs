@@ -12,7 +12,11 @@ use weir_route::{
 };
 use weir_telemetry::log::Peer;
 
-use crate::{client::OwnAnswer, policies::Policies, settings::Upgrades};
+use crate::{
+    client::OwnAnswer,
+    policies::Policies,
+    settings::{RetrySettings, Upgrades},
+};
 
 /// The routes of one listener, in front of the upstreams that they name.
 #[derive(Clone, Debug)]
@@ -42,6 +46,10 @@ pub struct Action {
     pub response_fields: Vec<FieldChange>,
     /// Instead of the listener's.
     pub response_timeout: Option<Duration>,
+    /// Instead of the listener's.
+    pub request_timeout: Option<Duration>,
+    /// Instead of the listener's.
+    pub retry: Option<Box<RetrySettings>>,
     /// What is asked of its requests. `None`: nothing.
     pub policies: Option<Box<Policies>>,
     /// Position of the route's name among the names of its listener.
@@ -54,8 +62,19 @@ impl Action {
     /// Requests go to `target` as they are.
     pub fn plain(target: Target) -> Self {
         let (request_fields, response_fields) = (Vec::new(), Vec::new());
-        let (path, host, response_timeout, policies, upgrades) = (None, None, None, None, None);
-        Self { target, path, host, request_fields, response_fields, response_timeout, policies, number: 0, upgrades }
+        Self {
+            target,
+            path: None,
+            host: None,
+            request_fields,
+            response_fields,
+            response_timeout: None,
+            request_timeout: None,
+            retry: None,
+            policies: None,
+            number: 0,
+            upgrades: None,
+        }
     }
 }
 

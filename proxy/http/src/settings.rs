@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use weir_policy::http::ForwardedFor;
 use weir_websocket_codec::Limits;
 
-use crate::routes::Routes;
+use crate::{retry::Class, routes::Routes};
 
 /// How long a client connection may stay without a request. Default 75 s, as nginx's `keepalive_timeout`: above the 60 s after
 /// which most balancers give up theirs, so that they and not the gateway close first.
@@ -56,6 +56,60 @@ pub const WEBSOCKET_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// From the first byte of a WebSocket frame to its last, but for the time in which its receiver takes nothing. Default 30 s, as
 /// ExpressGateway.
 pub const WEBSOCKET_FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Attempts after the first one. Default 2.
+pub const RETRY_ATTEMPTS: u32 = 2;
+/// The longest pause before the second attempt; each further one may be twice as long. Default 25 ms, as Envoy.
+pub const RETRY_PAUSE: Duration = Duration::from_millis(25);
+/// The longest pause before any attempt. As Envoy's: ten times the first.
+pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(250);
+
+/// Bytes a second that the body of a request must bring at least, over ten seconds in which it is waited for. Default 64: a client
+/// on the worst of lines does better, and one that holds a connection for its own sake does not.
+pub const BODY_RATE_MIN: u64 = 64;
+
+/// When another origin is asked instead of one that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetrySettings {
+    /// See [`RETRY_ATTEMPTS`]. 0: none.
+    pub attempts: u32,
+    /// After these failures.
+    pub on: Vec<Class>,
+    /// After any answer of 500 and more.
+    pub on_5xx: bool,
+    /// After 502, 503 and 504.
+    pub on_gateway_error: bool,
+    /// After these.
+    pub statuses: Vec<u16>,
+    /// Also requests whose methods are not idempotent (RFC 9110 section 9.2.2), though the origin may have acted on them.
+    pub non_idempotent: bool,
+    /// From the end of a request to the head of its answer, of all attempts but the last.
+    pub try_timeout: Option<Duration>,
+}
+
+impl RetrySettings {
+    /// An answer with this status is a failure.
+    pub(crate) fn takes(&self, status: u16) -> bool {
+        (self.on_5xx && status >= 500)
+            || (self.on_gateway_error && matches!(status, 502..=504))
+            || self.statuses.contains(&status)
+    }
+}
+
+impl Default for RetrySettings {
+    /// What nobody has seen is asked again.
+    fn default() -> Self {
+        Self {
+            attempts: RETRY_ATTEMPTS,
+            on: vec![Class::ConnectFailure, Class::RefusedStream],
+            on_5xx: false,
+            on_gateway_error: false,
+            statuses: Vec::new(),
+            non_idempotent: false,
+            try_timeout: None,
+        }
+    }
+}
 
 /// Limits of the WebSockets of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +186,12 @@ pub struct HttpListenerSettings {
     pub body_idle_timeout: Duration,
     /// See [`GRPC_IDLE_TIMEOUT`].
     pub grpc_idle_timeout: Duration,
+    /// From the head of a request to the end of its answer. `None`: as long as it takes. Not of gRPC and WebSockets.
+    pub request_timeout: Option<Duration>,
+    /// See [`BODY_RATE_MIN`]. 0: as slow as it likes.
+    pub body_rate_min: u64,
+    /// Of routes that do not say.
+    pub retry: RetrySettings,
     /// X-Forwarded-For, -Proto and -Host.
     pub forwarded: ForwardedFields,
     /// Of routes that do not say.
@@ -157,6 +217,9 @@ impl HttpListenerSettings {
             response_timeout: RESPONSE_TIMEOUT,
             body_idle_timeout: BODY_IDLE_TIMEOUT,
             grpc_idle_timeout: GRPC_IDLE_TIMEOUT,
+            request_timeout: None,
+            body_rate_min: BODY_RATE_MIN,
+            retry: RetrySettings::default(),
             forwarded: ForwardedFields::default(),
             upgrades: Upgrades::default(),
             websocket: WebSocketSettings::default(),

@@ -92,8 +92,9 @@ catalog! {
         HEALTH_CHECKS = counter "weir_health_checks_total" ["upstream", "endpoint", "outcome"] "Active health checks.";
         BREAKER_STATE = gauge "weir_breaker_state" ["upstream", "endpoint"] "0 closed, 1 half open, 2 open; the worst of the workers.", merged(Merge::Max);
         BREAKER_OPENED = counter "weir_breaker_opened_total" ["upstream", "endpoint"] "Times a breaker opened.";
+        ENDPOINT_EJECTIONS = counter "weir_endpoint_ejections_total" ["upstream", "endpoint"] "Times a worker left out an endpoint that answered badly.";
         REDIRECTS = counter "weir_redirects_total" ["upstream", "kind"] "Requests that a node of a cluster did not answer and that were sent again: moved, ask, later.";
-        RETRIES = counter "weir_retries_total" ["upstream", "endpoint", "outcome"] "Requests sent again because they were provably not executed.";
+        RETRIES = counter "weir_retries_total" ["upstream", "endpoint", "outcome"] "Requests sent again, by what had happened to them; `unsent`: to a connection that was lost before they were sent.";
     }
     "Publish and subscribe" {
         SUBSCRIBERS = gauge "weir_redis_subscribers" ["listener"] "Clients with subscriptions now.";

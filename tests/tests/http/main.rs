@@ -13,5 +13,6 @@ mod policies;
 mod refusals;
 mod routes;
 mod service;
+mod upstreams;
 mod websocket;
 mod websocket_clients;

@@ -95,7 +95,8 @@ fn listener(
                 error_at(name, &path, "name", what, "give one of them a header of its own", reader);
             }
             let routes = route::of_listener(routes, &name.value.0, upstream.clone(), &rules, reader);
-            ListenerProtocol::Http(Arc::new(http::listener(&section.http, routes)))
+            let retry = section.http.retry.settings(&format!("{http_path}.retry"), reader);
+            ListenerProtocol::Http(Arc::new(http::listener(&section.http, routes, retry)))
         }
     };
     Some(Listener { settings: Arc::new(settings), protocol, upstream, knee })

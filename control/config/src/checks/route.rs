@@ -170,6 +170,9 @@ impl Maker<'_, '_, '_> {
         action.request_fields = self.changes(&section.request_header, "request_header", Side::Request);
         action.response_fields = self.changes(&section.response_header, "response_header", Side::Response);
         action.response_timeout = section.response_timeout.as_ref().map(|timeout| timeout.value.0);
+        action.request_timeout = section.request_timeout.as_ref().map(|timeout| timeout.value.0);
+        let retry_path = format!("{}.retry", self.path);
+        action.retry = section.retry.as_ref().map(|retry| Box::new(retry.settings(&retry_path, self.reader)));
         action.upgrades = section.upgrades.as_ref().map(upgrades);
         let methods = section.methods.iter().flat_map(|list| &list.value);
         let methods: Vec<Method> =

@@ -49,4 +49,10 @@ impl Table {
     pub(super) fn place(&self, hash: u64) -> u16 {
         self.entries[(hash % TABLE_SIZE) as usize]
     }
+
+    /// The hosts of all entries from that of `hash` on, once around.
+    pub(super) fn walk(&self, hash: u64) -> impl Iterator<Item = u16> {
+        let at = (hash % TABLE_SIZE) as usize;
+        self.entries[at..].iter().chain(&self.entries[..at]).copied()
+    }
 }

@@ -16,7 +16,12 @@ impl<H: Ord + Copy> Ring<H> {
 
     /// The server of the first point that is not below `hash`; past the last one, of the first.
     pub(super) fn place(&self, hash: H) -> u16 {
+        self.walk(hash).next().unwrap_or(0)
+    }
+
+    /// The servers of all points from there on, once around.
+    pub(super) fn walk(&self, hash: H) -> impl Iterator<Item = u16> {
         let at = self.points.partition_point(|&(value, _)| value < hash);
-        self.points.get(at).or(self.points.first()).map_or(0, |&(_, server)| server)
+        self.points[at..].iter().chain(&self.points[..at]).map(|&(_, server)| server)
     }
 }

@@ -24,7 +24,7 @@ use super::{
     message,
 };
 use crate::{
-    exchange::Failure,
+    attempt::Failure,
     input::Input,
     origin::{Download, Means, Origin},
     refusal::Refusal,

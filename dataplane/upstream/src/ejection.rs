@@ -1,0 +1,93 @@
+//! Endpoints that answer badly and are left out for a while: passive health. Pure: time comes in.
+
+use std::time::Duration;
+
+use weir_base::time::Time;
+
+use crate::settings::EjectionSettings;
+
+/// What one endpoint has answered lately.
+#[derive(Debug, Default)]
+pub(crate) struct Ejection {
+    /// Failures without a success in between.
+    failures: u32,
+    /// Times it was left out lately; each time it is for longer.
+    times: u32,
+    until: Option<Time>,
+}
+
+impl Ejection {
+    /// An exchange ended; true if the endpoint is to be left out for it, should that be possible.
+    pub(crate) fn note(&mut self, is_good: bool, settings: &EjectionSettings, now: Time) -> bool {
+        if is_good {
+            self.failures = 0;
+            // As long as it was out the last time, it has to do well until that is forgotten.
+            if self.until.is_some_and(|until| now.since(until) > settings.duration * self.times) {
+                (self.times, self.until) = (0, None);
+            }
+            return false;
+        }
+        self.failures = self.failures.saturating_add(1);
+        settings.failures > 0 && self.failures >= settings.failures && !self.is_out(now)
+    }
+
+    /// Leaves it out; for how long.
+    pub(crate) fn eject(&mut self, settings: &EjectionSettings, now: Time) -> Duration {
+        (self.failures, self.times) = (0, self.times.saturating_add(1));
+        let duration = (settings.duration * self.times).min(settings.duration_max.max(settings.duration));
+        self.until = Some(now.saturating_add(duration));
+        duration
+    }
+
+    /// It is left out.
+    pub(crate) fn is_out(&self, now: Time) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> EjectionSettings {
+        EjectionSettings {
+            failures: 3,
+            duration: Duration::from_secs(10),
+            duration_max: Duration::from_secs(25),
+            ..Default::default()
+        }
+    }
+
+    fn at(second: u64) -> Time {
+        Time::from_nanos((second + 1) * 1_000_000_000)
+    }
+
+    #[test]
+    fn failures_in_a_row_count_and_a_success_forgives() {
+        let mut ejection = Ejection::default();
+        let noted: Vec<bool> =
+            [false, false, true, false, false, false].map(|good| ejection.note(good, &settings(), at(0))).into();
+        assert_eq!(noted, [false, false, false, false, false, true]);
+    }
+
+    #[test]
+    fn each_time_is_longer_up_to_the_most_and_good_conduct_ends_that() {
+        let mut ejection = Ejection::default();
+        assert_eq!(ejection.eject(&settings(), at(0)), Duration::from_secs(10));
+        assert!(ejection.is_out(at(9)) && !ejection.is_out(at(10)));
+        assert!(!ejection.note(false, &settings(), at(5)), "it is out already");
+        assert_eq!(ejection.eject(&settings(), at(10)), Duration::from_secs(20));
+        assert_eq!(ejection.eject(&settings(), at(30)), Duration::from_secs(25));
+        ejection.note(true, &settings(), at(60));
+        assert_eq!(ejection.eject(&settings(), at(61)), Duration::from_secs(25), "not for long enough");
+        ejection.note(true, &settings(), at(400));
+        assert_eq!(ejection.eject(&settings(), at(401)), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn zero_failures_switch_it_off() {
+        let mut ejection = Ejection::default();
+        let off = EjectionSettings { failures: 0, ..settings() };
+        assert!((0..100).all(|_| !ejection.note(false, &off, at(0))));
+    }
+}

@@ -1,0 +1,335 @@
+//! One attempt to have a request answered: both directions at once, and what their end means.
+
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    pin::pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use weir_base::time::{Time, turn};
+use weir_http_codec::BodyLength;
+use weir_upstream::LossCause;
+
+use crate::{
+    answer::Answer,
+    client::{Client, Sides},
+    connection::Connection,
+    exchange::{After, Asked},
+    origin::{Download as _, Means, Origin},
+    refusal::Refusal,
+    relay::{Broken, Limited, RequestBody as _, relay_paced},
+    retry::{Class, Retries},
+    routing::Routed,
+    service::HttpLane,
+    settings::HttpListenerSettings,
+    tunnel::{Switched, Wish},
+    wire::Framing,
+};
+
+/// How an attempt to have a request answered ended.
+pub(crate) enum Ended {
+    /// The client has the whole answer.
+    Answered {
+        status: u16,
+        /// The connection may go on, as far as the answer is concerned.
+        keeps_client: bool,
+        /// Nothing is left on the lane.
+        keeps_lane: bool,
+    },
+    /// The client has nothing of an answer yet.
+    Failed(Failure),
+    /// The client has a part of the answer: all that is left is to break it off.
+    BrokenOff(&'static str),
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The origin closed before it said anything.
+    Silent,
+    /// The origin has certainly not begun with it.
+    Unseen,
+    /// The origin answered with this status, which is not for the client: it is asked again elsewhere.
+    Status(u16),
+    /// It took longer than the client was ready to wait, or than it may.
+    Expired,
+    /// The origin did not answer as it should.
+    Origin(Refusal, LossCause),
+    /// The client is at fault.
+    Client(Refusal),
+    /// The client is gone.
+    ClientGone,
+}
+
+/// One attempt to have a request answered by one lane.
+pub(crate) struct Attempt<'a> {
+    connection: &'a Connection,
+    asked: &'a Asked,
+    settings: &'a HttpListenerSettings,
+    routed: &'a Routed<'a>,
+    retries: &'a Retries<'a>,
+    pub(crate) sent: Time,
+    /// The request has been sent to its end.
+    is_uploaded: Cell<bool>,
+    /// The origin has agreed to a tunnel.
+    pub(crate) switched: Option<Box<Switched>>,
+    /// Bytes of the answer, on a connection of its own.
+    pub(crate) received: u64,
+    /// When the answer began.
+    begun: Option<Time>,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(
+        connection: &'a Connection,
+        asked: &'a Asked,
+        settings: &'a HttpListenerSettings,
+        routed: &'a Routed<'a>,
+        retries: &'a Retries<'a>,
+    ) -> Self {
+        let is_uploaded = Cell::new(asked.body == BodyLength::Exact(0));
+        let sent = turn::now();
+        Self {
+            connection,
+            asked,
+            settings,
+            routed,
+            retries,
+            sent,
+            is_uploaded,
+            switched: None,
+            received: 0,
+            begun: None,
+        }
+    }
+
+    /// Both directions at once, until the answer is over or one of them breaks.
+    pub(crate) async fn run<C: Client>(&mut self, client: &mut C, mut origin: impl Origin) -> Ended {
+        let Sides { mut body, replies, deadline, origin_deadline, parser } = client.sides(self.asked);
+        let response_timeout = self.response_timeout();
+        let (upload, download) = origin.sides(Means {
+            connection: self.connection,
+            deadline,
+            origin_deadline,
+            parser,
+            framing: Framing::of(self.asked.body, true, true),
+            body_idle_timeout: self.asked.body_idle_timeout,
+        });
+        let call = self.call_timeout().map(|timeout| {
+            let call = weir_engine::deadline();
+            call.set(self.asked.arrived.saturating_add(timeout));
+            call
+        });
+        let poll_cut = |context: &mut Context<'_>| {
+            if C::poll_ended(self.connection, context) {
+                return Poll::Ready(Ended::Failed(Failure::ClientGone));
+            }
+            match &call {
+                Some(call) => call.poll_expired(context).map(|()| Ended::Failed(Failure::Expired)),
+                None => Poll::Pending,
+            }
+        };
+        let mut answer = Answer {
+            asked: self.asked,
+            connection: self.connection,
+            routed: self.routed,
+            replies,
+            origin: download,
+            is_uploaded: &self.is_uploaded,
+            retries: self.retries,
+            begun: None,
+            switched: None,
+        };
+        match self.is_uploaded.get() {
+            true => origin_deadline.set(turn::now().saturating_add(response_timeout)),
+            false => origin_deadline.clear(),
+        }
+        let ended = {
+            let mut download = pin!(answer.run());
+            let early = match self.is_uploaded.get() {
+                true => None,
+                false => {
+                    let policies = self.routed.action.policies.as_ref();
+                    let room = policies.and_then(|policies| policies.body_bytes_max).unwrap_or(u64::MAX);
+                    let mut sink = Limited::new(upload, room);
+                    let ended = {
+                        let rate = if self.asked.is_grpc { 0 } else { self.settings.body_rate_min };
+                        let mut upload = pin!(relay_paced(&mut body, &mut sink, rate));
+                        let mut is_over = false;
+                        poll_fn(|context| {
+                            if let Poll::Ready(ended) = poll_cut(context) {
+                                return Poll::Ready(Some(ended));
+                            }
+                            if !is_over && let Poll::Ready(sent) = upload.as_mut().poll(context) {
+                                is_over = true;
+                                match sent {
+                                    Ok(()) => self.is_uploaded.set(true),
+                                    // The origin may have said why before it stopped reading.
+                                    Err(Broken::Untaken) => {}
+                                    Err(broken) => return Poll::Ready(Some(Ended::Failed(Failure::of_client(broken)))),
+                                }
+                            }
+                            match download.as_mut().poll(context) {
+                                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                                Poll::Pending if is_over => Poll::Ready(None),
+                                Poll::Pending => Poll::Pending,
+                            }
+                        })
+                        .await
+                    };
+                    if let Some(notes) = &self.asked.notes {
+                        notes.body_bytes.set(room - sink.room);
+                    }
+                    ended
+                }
+            };
+            match early {
+                Some(ended) => ended,
+                None => {
+                    self.sent = turn::now();
+                    origin_deadline.set(turn::now().saturating_add(response_timeout));
+                    poll_fn(|context| {
+                        if let Poll::Ready(ended) = poll_cut(context) {
+                            return Poll::Ready(ended);
+                        }
+                        if body.poll_gone(context).is_ready() {
+                            return Poll::Ready(Ended::Failed(Failure::ClientGone));
+                        }
+                        download.as_mut().poll(context)
+                    })
+                    .await
+                }
+            }
+        };
+        self.connection.service.metrics.read_bytes.add(body.received());
+        (self.begun, self.received) = (answer.begun, answer.origin.received());
+        self.switched = answer.switched.take();
+        match ended {
+            Ended::Failed(failure) if self.begun.is_some() => Ended::BrokenOff(failure.reason()),
+            ended => ended,
+        }
+    }
+
+    fn response_timeout(&self) -> Duration {
+        // A call's answer may begin with its first message, and a call says itself how long it may take.
+        let usual = if self.asked.is_grpc { self.settings.grpc_idle_timeout } else { self.settings.response_timeout };
+        let all = self.routed.action.response_timeout.unwrap_or(usual);
+        self.retries.try_timeout().map_or(all, |one| one.min(all))
+    }
+
+    /// How long all of the exchange may take.
+    fn call_timeout(&self) -> Option<Duration> {
+        let may_be_long = self.asked.is_grpc || self.asked.wish != Wish::None;
+        let own = self.routed.action.request_timeout.or(self.settings.request_timeout).filter(|_| !may_be_long);
+        own.or(self.asked.call_timeout)
+    }
+
+    /// Tells the upstream how endpoint number `number` did.
+    pub(crate) fn note(&self, number: usize, ended: &Ended) {
+        let took = self.begun.map(|begun| begun.since(self.sent));
+        match ended {
+            Ended::Answered { status, .. } => self.routed.upstream.note(number, *status < 500, took),
+            Ended::Failed(Failure::Status(_) | Failure::Silent | Failure::Unseen | Failure::Origin(..)) => {
+                self.routed.upstream.note(number, false, took);
+            }
+            // It is no fault of the endpoint, or not certainly one.
+            Ended::Failed(Failure::Expired | Failure::Client(_) | Failure::ClientGone) | Ended::BrokenOff(_) => {}
+        }
+    }
+
+    /// What of this kind might be tried again, as far as the origin is concerned.
+    pub(crate) fn class(&self, ended: &Ended) -> Option<Class> {
+        let Ended::Failed(failure) = ended else { return None };
+        match failure {
+            Failure::Unseen => Some(Class::RefusedStream),
+            Failure::Status(_) => Some(Class::Status),
+            Failure::Origin(_, LossCause::Timeout) => Some(Class::Timeout),
+            Failure::Silent | Failure::Origin(_, LossCause::Closed) => Some(Class::Reset),
+            Failure::Origin(..) | Failure::Expired | Failure::Client(_) | Failure::ClientGone => None,
+        }
+    }
+
+    /// What the end of the attempt means for the lane, and for the connection of the client.
+    ///
+    /// # Errors
+    /// The client has had no answer: this one is for it.
+    pub(crate) fn after(&self, mut lane: HttpLane, ended: Ended) -> Result<After, Refusal> {
+        let upstream = &self.routed.upstream.settings().name;
+        match ended {
+            Ended::Answered { status, keeps_client, keeps_lane } => {
+                match keeps_lane && self.is_uploaded.get() {
+                    true => lane.give_back(),
+                    false => lane.ends(),
+                }
+                self.connection.answered(self.asked, status, Some(self.sent), upstream, "ok");
+                Ok(if keeps_client { After::Another } else { After::Close("answered") })
+            }
+            Ended::Failed(Failure::Silent | Failure::Unseen | Failure::Status(_)) => {
+                lane.failed(LossCause::Closed);
+                Err(Refusal::ORIGIN_CLOSED)
+            }
+            Ended::Failed(Failure::Expired) => {
+                lane.ends();
+                Err(Refusal::RESPONSE_TIMEOUT)
+            }
+            Ended::Failed(Failure::Origin(refusal, cause)) => {
+                lane.failed(cause);
+                Err(refusal)
+            }
+            Ended::Failed(Failure::Client(refusal)) => {
+                lane.ends();
+                if refusal.reason == Refusal::BODY_TOO_LONG.reason {
+                    self.connection.service.metrics.denied(refusal.reason);
+                }
+                self.connection.report(refusal.reason, refusal.text);
+                Err(refusal)
+            }
+            Ended::Failed(Failure::ClientGone) => {
+                lane.ends();
+                Ok(After::Close("client_reset"))
+            }
+            Ended::BrokenOff(reason) => {
+                if reason.starts_with("origin") {
+                    lane.failed(LossCause::Closed);
+                } else {
+                    lane.ends();
+                }
+                self.connection.answered(self.asked, 0, Some(self.sent), upstream, reason);
+                // Without its last chunk, or short of its length, it does not look complete.
+                Ok(After::Broken(reason))
+            }
+        }
+    }
+}
+
+impl Failure {
+    fn of_client(broken: Broken) -> Self {
+        match broken {
+            Broken::Malformed(error) => Self::Client(Refusal::malformed(error)),
+            Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),
+            Broken::TooLong => Self::Client(Refusal::BODY_TOO_LONG.closing()),
+            Broken::Cut => Self::Client(Refusal::BODY_CUT),
+            Broken::Untaken | Broken::Cancelled => Self::ClientGone,
+        }
+    }
+
+    pub(crate) fn of_origin(broken: Broken) -> Self {
+        match broken {
+            Broken::Malformed(_) | Broken::TooLong => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
+            Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
+            Broken::Cut | Broken::Cancelled => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
+            Broken::Untaken => Self::ClientGone,
+        }
+    }
+
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::Silent | Self::Unseen | Self::Status(_) => "origin_closed",
+            Self::Expired => "call_expired",
+            Self::Origin(refusal, _) | Self::Client(refusal) => refusal.reason,
+            Self::ClientGone => "client_reset",
+        }
+    }
+}

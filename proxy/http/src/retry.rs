@@ -1,0 +1,122 @@
+//! Asking again: when an origin failed, and nothing of an answer has gone to the client.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
+
+use weir_http_codec::{BodyLength, Fields, Known};
+use weir_upstream::Retry;
+
+use crate::{
+    exchange::Asked,
+    http2::origin::Http2Origins,
+    service::HttpUpstream,
+    settings::{RETRY_PAUSE, RETRY_PAUSE_MAX, RetrySettings},
+};
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// No connection could be made: nobody has seen the request.
+    ConnectFailure,
+    /// The origin said that it has not begun with it: REFUSED_STREAM, or GOAWAY.
+    RefusedStream,
+    /// The connection ended without an answer.
+    Reset,
+    /// There was no answer in time.
+    Timeout,
+    /// The answer has a status that is asked again for.
+    Status,
+}
+
+impl Class {
+    /// The word in the file and the label value.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ConnectFailure => "connect_failure",
+            Self::RefusedStream => "refused_stream",
+            Self::Reset => "reset",
+            Self::Timeout => "timeout",
+            Self::Status => "status",
+        }
+    }
+
+    /// Nobody has begun with the request: it may be of any method.
+    const fn is_unseen(self) -> bool {
+        matches!(self, Self::ConnectFailure | Self::RefusedStream)
+    }
+}
+
+/// The attempts of one request.
+pub(crate) struct Retries<'a> {
+    settings: &'a RetrySettings,
+    upstream: &'a Rc<HttpUpstream>,
+    asked: &'a Asked,
+    chance: u64,
+    made: Cell<u32>,
+    /// The endpoint that failed last.
+    avoided: Cell<Option<usize>>,
+    under_way: RefCell<Option<Retry<Http2Origins>>>,
+}
+
+impl<'a> Retries<'a> {
+    pub(crate) fn new(
+        settings: &'a RetrySettings,
+        upstream: &'a Rc<HttpUpstream>,
+        asked: &'a Asked,
+        chance: u64,
+    ) -> Self {
+        let (made, avoided, under_way) = (Cell::new(0), Cell::new(None), RefCell::new(None));
+        Self { settings, upstream, asked, chance, made, avoided, under_way }
+    }
+
+    /// The endpoint that failed last.
+    pub(crate) fn avoided(&self) -> Option<usize> {
+        self.avoided.get()
+    }
+
+    /// How long one attempt may take, while it is not the last.
+    pub(crate) fn try_timeout(&self) -> Option<Duration> {
+        self.settings.try_timeout.filter(|_| self.may(Class::Timeout))
+    }
+
+    /// An answer with this status is not for the client: another origin is to be asked. One that says when to come again is.
+    pub(crate) fn wants(&self, status: u16, fields: &Fields) -> bool {
+        self.settings.takes(status) && self.may(Class::Status) && !fields.has(Known::RetryAfter)
+    }
+
+    /// Endpoint number `number` failed so: waits until it is time to ask again; false if that may not be.
+    pub(crate) async fn again(&self, number: usize, class: Class) -> bool {
+        if !self.may(class) {
+            return false;
+        }
+        let made = self.made.get() + 1;
+        self.made.set(made);
+        self.avoided.set(Some(number));
+        // The retry before it is over first.
+        self.under_way.take();
+        *self.under_way.borrow_mut() = Some(self.upstream.retry(number, class.name()));
+        if !class.is_unseen() || self.upstream.settings().endpoints.len() == 1 {
+            // Any part of the whole pause: those that failed together do not come back together.
+            let whole = (RETRY_PAUSE * (1 << (made - 1).min(8))).min(RETRY_PAUSE_MAX);
+            weir_engine::sleep(whole.mul_f64(self.chance.rotate_left(7 * made) as f64 / u64::MAX as f64)).await;
+        }
+        true
+    }
+
+    fn may(&self, class: Class) -> bool {
+        let is_bodiless = self.asked.body == BodyLength::Exact(0);
+        let is_possible = match class {
+            // Nothing of a body has been asked for.
+            Class::ConnectFailure => true,
+            Class::RefusedStream => is_bodiless,
+            Class::Reset | Class::Timeout | Class::Status => {
+                self.asked.is_safe_to_repeat || (is_bodiless && self.settings.non_idempotent)
+            }
+        };
+        let is_wanted = class == Class::Status || self.settings.on.contains(&class);
+        is_possible && is_wanted && self.made.get() < self.settings.attempts && self.upstream.may_retry()
+    }
+}

@@ -1,0 +1,259 @@
+//! Several endpoints: who is chosen, who is left out, and what is asked again elsewhere.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use weir_tests::deadline::until_true;
+use weir_tests::faulty::{Act, Faulty};
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::http::HttpClient;
+use weir_tests::port;
+use weir_tests::stream::Address;
+
+/// Neither health checks nor the breaker decide: what is tested does.
+const NO_OTHER_HELP: &str = "[upstream.health]\nunhealthy_after = 1000\n[upstream.breaker]\nfailures = 1000\n";
+
+fn reply(status: &str, body: &str) -> Act {
+    Act::Reply(format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
+}
+
+/// An origin that answers everything so.
+fn origin(status: &'static str, body: &'static str) -> Faulty {
+    Faulty::http(move |_| reply(status, body))
+}
+
+fn before<'a>(origins: impl IntoIterator<Item = &'a Address>) -> Config {
+    Config { protocol: "http", ..Config::to_all(origins) }
+}
+
+fn post(client: &mut HttpClient) -> u16 {
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+    client.response().status
+}
+
+#[test]
+fn an_endpoint_that_cannot_be_reached_costs_no_request_of_any_method() {
+    let (away, there) = (Address::port(port::free()), origin("200 OK", "there"));
+    let gateway = Gateway::start(before([&away, &there.address]).upstream(NO_OTHER_HELP));
+    let mut client = HttpClient::connect(&gateway.address);
+    for _ in 0..10 {
+        assert_eq!(client.get("/").text(), "there");
+        assert_eq!(post(&mut client), 200);
+    }
+    let retries = gateway.metrics().sum_where("weir_retries_total", &[("outcome", "connect_failure")]);
+    assert!(retries >= 5.0, "{retries}");
+    drop(client);
+    gateway.finish();
+    let none = before([&away, &there.address]).upstream(NO_OTHER_HELP).listener("[listener.http.retry]\nattempts = 0");
+    let gateway = Gateway::start(none);
+    let mut client = HttpClient::connect(&gateway.address);
+    let statuses: BTreeSet<u16> = (0..10).map(|_| client.get("/").status).collect();
+    assert_eq!(statuses, BTreeSet::from([200, 502]));
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn failures_are_asked_again_only_where_that_is_safe_and_wanted() {
+    let (bad, good) = (origin("503 Service Unavailable", "no"), origin("200 OK", "yes"));
+    let off = "[upstream.http.ejection]\nfailures = 0\n";
+    let config = before([&bad.address, &good.address]).upstream(NO_OTHER_HELP).upstream(off);
+    let gateway = Gateway::start(config.listener("[listener.http.retry]\non = [\"gateway_error\"]"));
+    let mut client = HttpClient::connect(&gateway.address);
+    (0..20).for_each(|_| assert_eq!(client.get("/").text(), "yes"));
+    let statuses: BTreeSet<u16> = (0..10).map(|_| post(&mut client)).collect();
+    assert_eq!(statuses, BTreeSet::from([200, 503]), "the origin may have acted on a POST");
+    drop(client);
+    gateway.finish();
+    // All fail: the client has the last answer, not one of the gateway's own.
+    let gateway = Gateway::start(
+        before([&bad.address])
+            .upstream(NO_OTHER_HELP)
+            .listener("[listener.http.retry]\nattempts = 3\nstatuses = [503]"),
+    );
+    let mut client = HttpClient::connect(&gateway.address);
+    let asked = bad.seen().len();
+    assert_eq!(client.get("/").text(), "no");
+    assert_eq!(bad.seen().len() - asked, 4);
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn an_answer_that_says_when_to_come_again_is_the_clients() {
+    let bad = Faulty::http(|_| {
+        Act::Reply(b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n".to_vec())
+    });
+    let gateway = Gateway::start(before([&bad.address]).listener("[listener.http.retry]\non = [\"5xx\"]"));
+    let mut client = HttpClient::connect(&gateway.address);
+    assert_eq!(client.get("/").field("retry-after").as_deref(), Some("7"));
+    assert_eq!(bad.seen().len(), 1);
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn an_attempt_that_takes_too_long_is_made_elsewhere() {
+    let (silent, good) = (Faulty::http(|_| Act::Silence), origin("200 OK", "yes"));
+    let retry = "[listener.http.retry]\non = [\"timeout\"]\ntry_timeout = \"100ms\"";
+    let config = before([&silent.address, &good.address]).upstream(NO_OTHER_HELP).listener(retry);
+    let gateway = Gateway::start(config);
+    let mut client = HttpClient::connect(&gateway.address);
+    let begun = Instant::now();
+    (0..6).for_each(|_| assert_eq!(client.get("/").text(), "yes"));
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn an_endpoint_that_answers_badly_is_left_out_for_a_while() {
+    let is_bad = Arc::new(AtomicBool::new(true));
+    let bad = is_bad.clone();
+    let first = Faulty::http(move |_| match bad.load(Ordering::SeqCst) {
+        true => reply("500 Internal Server Error", "bad"),
+        false => reply("200 OK", "first"),
+    });
+    let second = origin("200 OK", "second");
+    let ejection = "[upstream.http.ejection]\nfailures = 3\nduration = \"1s\"\n";
+    let gateway = Gateway::start(before([&first.address, &second.address]).upstream(ejection));
+    let mut client = HttpClient::connect(&gateway.address);
+    let failed = (0..40).filter(|_| client.get("/").status == 500).count();
+    assert_eq!(failed, 3, "the third in a row was the last");
+    gateway.wait_metric("weir_endpoint_ejections_total", &[], 1.0);
+    gateway.wait_log("ejected");
+    is_bad.store(false, Ordering::SeqCst);
+    until_true("the endpoint to be asked again", || client.get("/").text() == "first");
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn the_last_endpoint_is_never_left_out() {
+    let only = origin("500 Internal Server Error", "bad");
+    let gateway = Gateway::start(before([&only.address]).upstream("[upstream.http.ejection]\nfailures = 1\n"));
+    let mut client = HttpClient::connect(&gateway.address);
+    (0..20).for_each(|_| assert_eq!(client.get("/").text(), "bad"));
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_cookie_keeps_a_client_at_its_endpoint_while_that_is_well() {
+    let mut origins: Vec<Option<Faulty>> =
+        ["one", "two", "three"].map(|name| Some(origin("200 OK", name))).into_iter().collect();
+    let lines = "[upstream.http]\nbalance = \"maglev\"\naffinity = { cookie = \"stay\", cookie_max_age = \"1h\" }\n\
+                 [upstream.health]\ninterval = \"50ms\"\ntimeout = \"50ms\"";
+    let gateway = Gateway::start(before(origins.iter().flatten().map(|origin| &origin.address)).upstream(lines));
+    let ask = |cookie: &str| {
+        let mut client = HttpClient::connect(&gateway.address);
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: x=1; {cookie}\r\n\r\n"));
+        client.response()
+    };
+    let first = ask("y=2");
+    let given = first.field("set-cookie").expect("a cookie");
+    assert!(given.ends_with("; Path=/; HttpOnly; SameSite=Lax; Max-Age=3600"), "{given}");
+    let cookie = given.split(';').next().expect("a pair");
+    for _ in 0..10 {
+        let again = ask(cookie);
+        assert_eq!((again.text(), again.field("set-cookie")), (first.text(), None));
+    }
+    let places: BTreeSet<String> = (0..60).map(|_| ask("").text()).collect();
+    assert_eq!(places.len(), 3, "new clients go everywhere");
+    let at = ["one", "two", "three"].iter().position(|name| *name == first.text()).expect("one of them");
+    origins[at] = None;
+    until_true("the client to be served elsewhere", || ask(cookie).status == 200);
+    let elsewhere = ask(cookie).text();
+    assert!(elsewhere != first.text());
+    (0..10).for_each(|_| assert_eq!(ask(cookie).text(), elsewhere, "and stays there"));
+    gateway.finish();
+}
+
+#[test]
+fn a_header_or_the_address_keeps_requests_together() {
+    let origins = ["one", "two", "three"].map(|name| origin("200 OK", name));
+    let addresses = || origins.iter().map(|origin| &origin.address);
+    let ring = "[upstream.http]\nbalance = \"ring_hash\"\n";
+    let gateway =
+        Gateway::start(before(addresses()).upstream(&format!("{ring}affinity = {{ header = \"X-Tenant\" }}")));
+    let mut client = HttpClient::connect(&gateway.address);
+    let mut ask = |tenant: usize| {
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nX-Tenant: t{tenant}\r\n\r\n"));
+        client.response().text()
+    };
+    let places: Vec<String> = (0..30).map(&mut ask).collect();
+    assert_eq!(places, (0..30).map(&mut ask).collect::<Vec<_>>());
+    assert_eq!(places.into_iter().collect::<BTreeSet<_>>().len(), 3);
+    drop(client);
+    gateway.finish();
+    let gateway = Gateway::start(before(addresses()).upstream(&format!("{ring}affinity = {{ address = true }}")));
+    let places: BTreeSet<String> = (0..20).map(|_| HttpClient::connect(&gateway.address).get("/").text()).collect();
+    assert_eq!(places.len(), 1);
+    gateway.finish();
+}
+
+#[test]
+fn an_endpoint_that_comes_back_begins_with_little() {
+    let back = port::free();
+    let count = Arc::<AtomicUsize>::default();
+    let steady = origin("200 OK", "steady");
+    let lines = "[upstream.http]\nslow_start = \"10m\"\n\
+                 [upstream.health]\ninterval = \"50ms\"\ntimeout = \"50ms\"\nunhealthy_after = 1\nhealthy_after = 1";
+    let gateway = Gateway::start(before([&steady.address, &Address::port(back)]).upstream(lines));
+    gateway.wait_log("down");
+    let listener = std::net::TcpListener::bind(("127.0.0.1", back)).expect("it was free");
+    let counted = count.clone();
+    std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        for mut stream in listener.incoming().flatten() {
+            let counted = counted.clone();
+            std::thread::spawn(move || {
+                let mut chunk = [0; 4096];
+                while let Ok(1..) = stream.read(&mut chunk) {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nback").is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    until_true("both to be up", || gateway.metric("weir_endpoint_up") == 2.0);
+    let mut client = HttpClient::connect(&gateway.address);
+    (0..110).for_each(|_| assert_eq!(client.get("/").status, 200));
+    let own = count.load(Ordering::SeqCst);
+    assert!((8..=14).contains(&own), "a tenth of the other's: {own} of 110");
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_is_refused() {
+    let origin = origin("200 OK", "taken");
+    let gateway = Gateway::start(before([&origin.address]).listener("[listener.http]\nbody_rate_min = 100"));
+    let mut client = HttpClient::connect(&gateway.address);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+    let begun = Instant::now();
+    while !client.has_answer() && client.try_send("x") {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it was never refused");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(client.response().status, 408);
+    assert!(begun.elapsed() >= Duration::from_secs(9), "{:?}", begun.elapsed());
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_request_may_take_only_so_long_in_all() {
+    let silent = Faulty::http(|_| Act::Silence);
+    let gateway = Gateway::start(before([&silent.address]).listener("[listener.http]\nrequest_timeout = \"300ms\""));
+    let mut client = HttpClient::connect(&gateway.address);
+    let begun = Instant::now();
+    assert_eq!(client.get("/").status, 504);
+    assert!((Duration::from_millis(290)..Duration::from_secs(5)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    drop(client);
+    gateway.finish();
+}
