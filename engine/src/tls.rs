@@ -15,6 +15,7 @@
 
 mod config;
 mod error;
+mod hello;
 #[cfg(test)]
 mod hostile_tests;
 mod identity;
@@ -31,5 +32,6 @@ pub use config::{
     server_name,
 };
 pub use error::{TlsError, TlsErrorKind};
+pub use hello::ClientHello;
 pub use identity::PeerIdentity;
 pub use session::{HANDSHAKE_BYTES_MAX, RESIDUE_BYTES_MAX, TlsRole, TlsSession, TlsState};

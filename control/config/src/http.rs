@@ -296,14 +296,7 @@ pub(crate) fn upstream(
     path: &str,
     reader: &mut Reader<'_>,
 ) -> Arc<HttpUpstreamSettings> {
-    let weights = section.weights.as_ref();
-    if let Some(weights) = weights.filter(|weights| weights.value.len() != endpoints.len()) {
-        let what = format!("has {} entries for {} endpoints", weights.value.len(), endpoints.len());
-        error_at(weights, path, "weights", &what, "write one number for each endpoint, in their order", reader);
-    }
-    if let Some(weights) = weights.filter(|weights| weights.value.iter().all(|weight| weight.value == 0)) {
-        error_at(weights, path, "weights", "gives no endpoint anything", "write a number above 0", reader);
-    }
+    let weights = weights(section.weights.as_ref(), endpoints, path, reader);
     let check = section.health_path.as_ref();
     if let Some(path_of_check) = check.filter(|check| !check.value.0.starts_with('/')) {
         error_at(path_of_check, path, "health_path", "is no path", "begin it with a slash: \"/healthz\"", reader);
@@ -326,7 +319,7 @@ pub(crate) fn upstream(
     Arc::new(HttpUpstreamSettings {
         lanes: ExclusiveSettings {
             balance: section.balance.value,
-            weights: weights.iter().flat_map(|list| &list.value).map(|weight| weight.value).collect(),
+            weights,
             connections_max: section.connections_max.value,
             idle_max: section.idle_connections_max.value,
             idle_timeout: section.idle_timeout.value.0,
@@ -348,6 +341,24 @@ pub(crate) fn upstream(
             host: section.health_host.as_ref().map_or(first, |host| host.value.0.clone()),
         },
     })
+}
+
+/// The shares of endpoints; empty if none are written.
+pub(crate) fn weights(
+    written: Option<&At<Vec<At<u32>>>>,
+    endpoints: &[At<Endpoint>],
+    path: &str,
+    reader: &mut Reader<'_>,
+) -> Vec<u32> {
+    let Some(weights) = written else { return Vec::new() };
+    if weights.value.len() != endpoints.len() {
+        let what = format!("has {} entries for {} endpoints", weights.value.len(), endpoints.len());
+        error_at(weights, path, "weights", &what, "write one number for each endpoint, in their order", reader);
+    }
+    if weights.value.iter().all(|weight| weight.value == 0) {
+        error_at(weights, path, "weights", "gives no endpoint anything", "write a number above 0", reader);
+    }
+    weights.value.iter().map(|weight| weight.value).collect()
 }
 
 /// What keeps requests together, which needs a balance that follows from it.

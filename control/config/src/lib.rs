@@ -50,6 +50,7 @@ mod sections;
 mod snapshot;
 mod suggest;
 pub mod surroundings;
+mod tcp;
 mod texts;
 mod value;
 

@@ -30,6 +30,7 @@ use crate::section::section;
 use crate::snapshot::{
     ADMIN_PORT, AccessLogFormat, KNEE_WARN, KneeAction, LogFormat, LogLevel, LogTarget, STAGE_SAMPLE,
 };
+use crate::tcp::{ServerNameSection, UpstreamTcpSection};
 use crate::texts::{AdminBind, Bind, Choice, Endpoint, Name, Tag, Word};
 
 /// Highest number that a count may have; far above every sensible one, far below an overflow.
@@ -222,6 +223,8 @@ section! {
         table redis: ListenerRedisSection;
         /// What only HTTP listeners have.
         table http: ListenerHttpSection;
+        /// Where a TLS listener sends connections by the server name that they ask for.
+        tables server_name: ServerNameSection;
     }
 }
 
@@ -354,6 +357,8 @@ section! {
         table redis: UpstreamRedisSection;
         /// What only HTTP upstreams have.
         table http: UpstreamHttpSection;
+        /// What only upstreams of TCP and TLS listeners have.
+        table tcp: UpstreamTcpSection;
         /// Who says which servers there are. `fixed`: the endpoints are what there is. `cluster`: they are nodes of a Redis
         /// Cluster, from which the gateway learns the others and who of them has which keys. `replicated`: they are a primary
         /// and its replicas, or some of them, and are asked who is what. `sentinel`: they are Redis Sentinels.

@@ -11,6 +11,7 @@ use weir_http::{Http2Origins, HttpProbe, settings::HttpListenerSettings};
 use weir_listener::settings::{DrainSettings, LimitSettings, ListenerSettings, Protocol, UpgradeSettings};
 use weir_redis::insight::settings::InsightSettings;
 use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
+use weir_tcp::settings::TcpListenerSettings;
 use weir_telemetry::Level;
 use weir_upstream::settings::{ExclusiveSettings, UpstreamSettings};
 
@@ -158,6 +159,8 @@ pub enum ListenerProtocol {
     Redis(Arc<RedisListenerSettings>),
     /// `protocol = "http"`.
     Http(Arc<HttpListenerSettings>),
+    /// `protocol = "tcp"` and `protocol = "tls"`.
+    Tcp(Arc<TcpListenerSettings>),
 }
 
 impl ListenerProtocol {
@@ -166,6 +169,8 @@ impl ListenerProtocol {
         match self {
             Self::Redis(_) => Protocol::Redis,
             Self::Http(_) => Protocol::Http,
+            Self::Tcp(tcp) if tcp.names.is_some() => Protocol::Tls,
+            Self::Tcp(_) => Protocol::Tcp,
         }
     }
 }
@@ -186,6 +191,8 @@ pub enum UpstreamProtocol {
     Redis(Arc<RedisUpstreamSettings>),
     /// Referred to by HTTP listeners.
     Http(Arc<HttpUpstreamSettings>),
+    /// Referred to by TCP and TLS listeners.
+    Tcp(Arc<ExclusiveSettings>),
 }
 
 /// Settings of an HTTP upstream besides those that every protocol has.

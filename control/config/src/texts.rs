@@ -224,7 +224,7 @@ text_value!(Net, "a network", "10.0.0.0/8", |text| text.parse::<Self>().map_err(
 });
 
 /// Protocols of the design that this build does not terminate.
-const PROTOCOLS_TO_COME: [&str; 7] = ["postgres", "mongodb", "ai", "flags", "tcp", "udp", "quic"];
+const PROTOCOLS_TO_COME: [&str; 6] = ["postgres", "mongodb", "ai", "flags", "udp", "quic"];
 
 impl Value for Protocol {
     fn shape() -> Shape {

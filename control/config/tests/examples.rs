@@ -116,7 +116,7 @@ fn has(value: &Json, path: &str) -> bool {
 
 #[test]
 fn the_full_examples_have_every_key() {
-    let names = ["redis-full.toml", "http-full.toml"];
+    let names = ["redis-full.toml", "http-full.toml", "tcp.toml"];
     let files = names.map(|name| {
         let text = fs::read_to_string(examples().join(name)).expect("the example");
         (redacted(&loaded(name)), text)

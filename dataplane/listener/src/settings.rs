@@ -64,19 +64,25 @@ pub const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 pub enum Protocol {
     /// RESP2 and RESP3.
     Redis,
-    /// HTTP/1.1.
+    /// HTTP/1.1 and HTTP/2.
     Http,
+    /// Any, as bytes.
+    Tcp,
+    /// TLS, unopened, by its server name.
+    Tls,
 }
 
 impl Protocol {
     /// Every protocol of this build.
-    pub const ALL: &'static [Self] = &[Self::Redis, Self::Http];
+    pub const ALL: &'static [Self] = &[Self::Redis, Self::Http, Self::Tcp, Self::Tls];
 
     /// The name in configuration, metrics and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Redis => "redis",
             Self::Http => "http",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
         }
     }
 }

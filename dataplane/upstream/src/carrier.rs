@@ -31,6 +31,26 @@ pub trait Multiplexer: 'static {
     fn begin(&self, stream: Stream, meter: Meter) -> impl Future<Output = io::Result<Self::Carrier>>;
 }
 
+/// A protocol whose connections carry one exchange at a time.
+pub enum NoMultiplexer {}
+
+impl Multiplexer for NoMultiplexer {
+    type Carrier = NoCarrier;
+
+    async fn begin(&self, _: Stream, _: Meter) -> io::Result<NoCarrier> {
+        match *self {}
+    }
+}
+
+/// There is none.
+pub enum NoCarrier {}
+
+impl Carrier for NoCarrier {
+    fn exchanges_max(&self) -> u32 {
+        match *self {}
+    }
+}
+
 /// Counts the bytes of a carrier.
 pub struct Meter(pub(crate) Rc<EndpointMetrics>);
 

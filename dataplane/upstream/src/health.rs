@@ -108,6 +108,16 @@ pub trait Probe {
     fn ask(&self, stream: Stream) -> impl Future<Output = io::Result<Option<Stream>>>;
 }
 
+/// That a server takes a connection is enough.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionProbe;
+
+impl Probe for ConnectionProbe {
+    async fn ask(&self, _: Stream) -> io::Result<Option<Stream>> {
+        Ok(None)
+    }
+}
+
 /// Probes `endpoint` until the task is dropped, on a connection of its own that `open` makes.
 pub(crate) async fn probe_loop(
     endpoint: &Endpoint,

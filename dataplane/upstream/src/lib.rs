@@ -56,11 +56,11 @@ mod zones;
 
 pub use balance::Balance;
 pub use breaker::{Breaker, BreakerState};
-pub use carrier::{Carrier, Meter, Multiplexer};
+pub use carrier::{Carrier, Meter, Multiplexer, NoCarrier, NoMultiplexer};
 pub use consistent::affinity_hash;
 pub use discovery::{Node, Range, View};
 pub use exclusive::{ExclusiveUpstream, Retry, Wanted};
-pub use health::{EndpointState, Health, Probe};
+pub use health::{ConnectionProbe, EndpointState, Health, Probe};
 pub use lane::Lane;
 pub use lent::{ExclusiveLane, Link};
 pub use metrics::UpstreamMetrics;

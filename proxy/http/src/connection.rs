@@ -62,7 +62,7 @@ pub async fn serve(service: Rc<Service>, stream: Box<Stream>, guard: ConnectionG
         ending: Cell::new(None),
     });
     let metrics = &connection.service.metrics;
-    let _listed = connection.service.enter(&connection);
+    let _listed = connection.service.connections.enter(&connection);
     let accepted = turn::now();
     let open = metrics.open.guard();
     metrics.total.inc();

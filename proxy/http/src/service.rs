@@ -2,18 +2,17 @@
 
 use std::{
     cell::{Cell, RefCell},
-    rc::{Rc, Weak},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
 
-use slab::Slab;
 use weir_base::{
     rng::Rng,
     time::{Time, turn},
     violation::Violation,
 };
-use weir_listener::{CoreShare, Drain, settings::ListenerSettings};
+use weir_listener::{CoreShare, Drain, Roster, settings::ListenerSettings};
 use weir_policy::http::{SeenCredentials, TokenCache};
 use weir_telemetry::{
     log::{AccessRecord, DefensiveClose, LogEvent, Peer},
@@ -53,7 +52,7 @@ pub struct Service {
     pub(crate) seen: RefCell<SeenCredentials>,
     /// Tokens likewise.
     pub(crate) tokens: RefCell<TokenCache>,
-    connections: RefCell<Slab<Weak<Connection>>>,
+    pub(crate) connections: Roster<Connection>,
     drain: Cell<Drain>,
     sampler: RefCell<OncePerSecond>,
     access: RefCell<Share>,
@@ -79,7 +78,7 @@ impl Service {
             seen: RefCell::default(),
             tokens: RefCell::default(),
             http: RefCell::new(Rc::new(http)),
-            connections: RefCell::default(),
+            connections: Roster::default(),
             drain: Cell::new(Drain::Off),
             sampler: RefCell::new(OncePerSecond::new()),
             rng: RefCell::new(rng),
@@ -100,12 +99,12 @@ impl Service {
     /// Begins or hardens a drain: answers say that the connection ends, and those without a request end.
     pub fn drain(&self, drain: Drain) {
         self.drain.set(drain);
-        self.open().iter().for_each(|connection| connection.wake());
+        self.connections.all().iter().for_each(|connection| connection.wake());
     }
 
     /// Ends every connection now; how many connections and requests were cut.
     pub fn cut(&self) -> (usize, u64) {
-        let connections = self.open();
+        let connections = self.connections.all();
         let requests = connections.iter().filter(|connection| connection.is_busy()).count();
         connections.iter().for_each(|connection| connection.end("drain_cut"));
         (connections.len(), requests as u64)
@@ -113,7 +112,11 @@ impl Service {
 
     /// Ends the connections that the admin API named.
     pub fn end_killed(&self) {
-        self.open().iter().filter(|connection| connection.is_killed()).for_each(|connection| connection.end("killed"));
+        self.connections
+            .all()
+            .iter()
+            .filter(|connection| connection.is_killed())
+            .for_each(|connection| connection.end("killed"));
     }
 
     /// An exchange may still use `upstream`.
@@ -123,7 +126,7 @@ impl Service {
 
     /// Connections open on this worker.
     pub fn open_count(&self) -> usize {
-        self.connections.borrow().len()
+        self.connections.len()
     }
 
     /// The name in the configuration.
@@ -157,16 +160,6 @@ impl Service {
         self.rng.borrow_mut().next_u64()
     }
 
-    /// Lists a connection until the result is dropped.
-    pub(crate) fn enter(self: &Rc<Self>, connection: &Rc<Connection>) -> Listed {
-        let key = self.connections.borrow_mut().insert(Rc::downgrade(connection));
-        Listed { service: self.clone(), key }
-    }
-
-    fn open(&self) -> Vec<Rc<Connection>> {
-        self.connections.borrow().iter().filter_map(|(_, connection)| connection.upgrade()).collect()
-    }
-
     /// Whether the next request is written to the access log.
     #[inline]
     pub(crate) fn samples_access(&self) -> bool {
@@ -198,16 +191,4 @@ impl Service {
 fn routing(core: &CoreShare, listener: &str, routes: Routes, upstreams: Vec<Rc<HttpUpstream>>) -> Rc<Routing> {
     let metrics = RouteMetrics::all(&core.metrics, listener, &routes.names);
     Rc::new(Routing { routes, upstreams, metrics })
-}
-
-/// A place in the list of a service's connections.
-pub(crate) struct Listed {
-    service: Rc<Service>,
-    key: usize,
-}
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        self.service.connections.borrow_mut().remove(self.key);
-    }
 }

@@ -13,6 +13,7 @@ mod policies;
 mod refusals;
 mod routes;
 mod service;
+mod tcp;
 mod upstreams;
 mod websocket;
 mod websocket_clients;

@@ -14,8 +14,9 @@ use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
 use weir_http::HttpUpstream;
 use weir_listener::{CoreShare, Drain};
 use weir_redis::{Notice, RedisShare, RespLane};
+use weir_tcp::TcpUpstream;
 use weir_telemetry::{Counter, Gauge, catalog};
-use weir_upstream::{Upstream, UpstreamMetrics};
+use weir_upstream::{ConnectionProbe, Upstream, UpstreamMetrics};
 
 use super::{
     door::Door,
@@ -245,6 +246,10 @@ impl Core {
                 let upstreams = http_upstreams(upstreams, http)?;
                 Some(Serving::Http(weir_http::Service::new(share, settings, (**http).clone(), upstreams)))
             }
+            (ListenerProtocol::Tcp(tcp), _) => {
+                let upstreams = tcp_upstreams(upstreams, tcp)?;
+                Some(Serving::Tcp(weir_tcp::Service::new(share, settings, (**tcp).clone(), upstreams)))
+            }
             // The configuration has an upstream of the listener's protocol, or is refused.
             _ => None,
         }
@@ -300,6 +305,10 @@ impl Core {
                 HttpUpstream::new(settings, http.lanes.clone(), http.http2, &health, &metrics, probe)
                     .map(AnyUpstream::Http)
             }
+            UpstreamProtocol::Tcp(lanes) => {
+                let probe = probes.then_some(ConnectionProbe);
+                TcpUpstream::new(settings, (**lanes).clone(), None, &health, &metrics, probe).map(AnyUpstream::Tcp)
+            }
         }
     }
 
@@ -349,6 +358,18 @@ impl Core {
     }
 }
 
+/// The upstreams of a TCP listener's names, in their order.
+fn tcp_upstreams(
+    slots: &HashMap<Arc<str>, UpstreamSlot>,
+    tcp: &weir_tcp::settings::TcpListenerSettings,
+) -> Option<Vec<Rc<TcpUpstream>>> {
+    let find = |name| match &slots.get(name)?.upstream {
+        AnyUpstream::Tcp(upstream) => Some(upstream.clone()),
+        AnyUpstream::Redis { .. } | AnyUpstream::Http(_) => None,
+    };
+    tcp.upstreams.iter().map(find).collect()
+}
+
 /// The upstreams of an HTTP listener's routes, in their order.
 fn http_upstreams(
     slots: &HashMap<Arc<str>, UpstreamSlot>,
@@ -356,7 +377,7 @@ fn http_upstreams(
 ) -> Option<Vec<Rc<HttpUpstream>>> {
     let find = |name| match &slots.get(name)?.upstream {
         AnyUpstream::Http(upstream) => Some(upstream.clone()),
-        AnyUpstream::Redis { .. } => None,
+        AnyUpstream::Redis { .. } | AnyUpstream::Tcp(_) => None,
     };
     http.routes.upstreams.iter().map(find).collect()
 }
@@ -372,6 +393,11 @@ fn update_service(service: &Serving, listener: &weir_config::Listener, upstreams
         (Serving::Http(service), ListenerProtocol::Http(http), _) => {
             if let Some(upstreams) = http_upstreams(upstreams, http) {
                 service.update(settings, (**http).clone(), upstreams);
+            }
+        }
+        (Serving::Tcp(service), ListenerProtocol::Tcp(tcp), _) => {
+            if let Some(upstreams) = tcp_upstreams(upstreams, tcp) {
+                service.update(settings, (**tcp).clone(), upstreams);
             }
         }
         // A reload that changes the protocol of a listener is refused.

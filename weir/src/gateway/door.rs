@@ -150,6 +150,8 @@ impl Door {
         let words = match &self.service {
             Serving::Redis(_) => REDIS_REFUSAL,
             Serving::Http(_) => HTTP_REFUSAL,
+            // Nobody knows which words they would understand.
+            Serving::Tcp(_) => b"",
         };
         weir_engine::spawn(async move {
             if let Ok(stream) = Stream::new(socket, StreamOptions { marks: Watermarks { high: 1024, low: 0 } }) {
@@ -232,6 +234,7 @@ impl Door {
                 // In a box: it is larger than a Redis connection's, which would pay for it.
                 Box::pin(weir_http::serve(service.clone(), stream, guard, arrived)).await;
             }
+            Serving::Tcp(service) => Box::pin(weir_tcp::serve(service.clone(), stream, guard, address)).await,
         }
     }
 

@@ -5,12 +5,14 @@ use std::{cell::Cell, rc::Rc, sync::Arc};
 use weir_http::HttpUpstream;
 use weir_listener::Drain;
 use weir_redis::RedisUpstream;
+use weir_tcp::TcpUpstream;
 
 /// One listener on one worker.
 #[derive(Clone)]
 pub enum Serving {
     Redis(Rc<weir_redis::Service>),
     Http(Rc<weir_http::Service>),
+    Tcp(Rc<weir_tcp::Service>),
 }
 
 impl Serving {
@@ -18,6 +20,7 @@ impl Serving {
         match self {
             Self::Redis(service) => service.name(),
             Self::Http(service) => service.name(),
+            Self::Tcp(service) => service.name(),
         }
     }
 
@@ -26,6 +29,7 @@ impl Serving {
         match self {
             Self::Redis(service) => service.drain(drain),
             Self::Http(service) => service.drain(drain),
+            Self::Tcp(service) => service.drain(drain),
         }
     }
 
@@ -34,6 +38,7 @@ impl Serving {
         match self {
             Self::Redis(service) => service.cut(),
             Self::Http(service) => service.cut(),
+            Self::Tcp(service) => service.cut(),
         }
     }
 
@@ -42,6 +47,7 @@ impl Serving {
         match self {
             Self::Redis(service) => service.end_killed(),
             Self::Http(service) => service.end_killed(),
+            Self::Tcp(service) => service.end_killed(),
         }
     }
 
@@ -50,6 +56,7 @@ impl Serving {
         match self {
             Self::Redis(service) => service.open_count(),
             Self::Http(service) => service.open_count(),
+            Self::Tcp(service) => service.open_count(),
         }
     }
 
@@ -58,6 +65,7 @@ impl Serving {
         match (self, upstream) {
             (Self::Redis(service), AnyUpstream::Redis { upstream, .. }) => service.uses(upstream),
             (Self::Http(service), AnyUpstream::Http(upstream)) => service.uses(upstream),
+            (Self::Tcp(service), AnyUpstream::Tcp(upstream)) => service.uses(upstream),
             _ => false,
         }
     }
@@ -66,7 +74,7 @@ impl Serving {
     pub fn redis(&self) -> Option<&Rc<weir_redis::Service>> {
         match self {
             Self::Redis(service) => Some(service),
-            Self::Http(_) => None,
+            Self::Http(_) | Self::Tcp(_) => None,
         }
     }
 }
@@ -79,6 +87,7 @@ pub enum AnyUpstream {
         has_primary: Cell<bool>,
     },
     Http(Rc<HttpUpstream>),
+    Tcp(Rc<TcpUpstream>),
 }
 
 impl AnyUpstream {
@@ -87,6 +96,7 @@ impl AnyUpstream {
         match self {
             Self::Redis { upstream, .. } => upstream.retire(),
             Self::Http(upstream) => upstream.retire(),
+            Self::Tcp(upstream) => upstream.retire(),
         }
     }
 
@@ -96,6 +106,7 @@ impl AnyUpstream {
             Self::Redis { upstream, .. } => upstream.end(),
             // Those that are lent end with their exchanges.
             Self::Http(upstream) => upstream.retire(),
+            Self::Tcp(upstream) => upstream.retire(),
         }
     }
 
@@ -103,7 +114,7 @@ impl AnyUpstream {
     pub fn has_found_primary(&self) -> bool {
         match self {
             Self::Redis { upstream, has_primary } => upstream.primary().is_some() && !has_primary.replace(true),
-            Self::Http(_) => false,
+            Self::Http(_) | Self::Tcp(_) => false,
         }
     }
 }

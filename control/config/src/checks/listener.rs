@@ -16,6 +16,8 @@ use crate::reader::Reader;
 use crate::sections::{FileSection, ListenerRedisSection, ListenerSection, UpstreamSection};
 use crate::snapshot::{Listener, ListenerProtocol};
 use crate::suggest;
+use crate::tcp;
+use crate::texts::Name;
 
 /// A low-water mark that is not written is the high one divided by this.
 const HIGH_TO_LOW_WATER: u64 = OUTPUT_HIGH_WATER_BYTES / OUTPUT_LOW_WATER_BYTES;
@@ -41,13 +43,23 @@ fn listener(
     reader: &mut Reader<'_>,
 ) -> Option<Listener> {
     let path = format!("listener[{index}]");
-    let upstream = find_upstream(file, section, &path, reader);
+    let upstream = find_upstream(file, section.upstream.as_ref()?, &path, reader);
+    for (index, one) in section.server_name.iter().enumerate() {
+        if let Some(named) = &one.upstream {
+            find_upstream(file, named, &format!("{path}.server_name[{index}]"), reader);
+        }
+        if section.protocol.as_ref().is_some_and(|protocol| protocol.value != Protocol::Tls) {
+            let message = format!("`{path}.server_name` is for `protocol = \"tls\"`");
+            let help = "write protocol = \"tls\", or, of HTTP listeners, [[route]] with hosts".to_owned();
+            reader.problems.error(&one.place.0, &path, message, help);
+        }
+    }
     check_output(file, section, &path, limits, reader);
     check_proxy(section, &path, reader);
     let tls_path = format!("{path}.tls");
     let protocols: &[&str] = match section.protocol.as_ref().map(|protocol| protocol.value) {
         Some(Protocol::Http) => &["h2", "http/1.1"],
-        Some(Protocol::Redis) | None => &[],
+        Some(Protocol::Redis | Protocol::Tcp | Protocol::Tls) | None => &[],
     };
     let tls = section.tls.as_ref().map(|tls| tls::server(tls, protocols, &tls_path, reader));
     let mut redis = redis(&section.redis, upstream, &format!("{path}.redis"), reader);
@@ -98,6 +110,9 @@ fn listener(
             let retry = section.http.retry.settings(&format!("{http_path}.retry"), reader);
             ListenerProtocol::Http(Arc::new(http::listener(&section.http, routes, retry)))
         }
+        protocol @ (Protocol::Tcp | Protocol::Tls) => {
+            ListenerProtocol::Tcp(Arc::new(tcp::listener(section, protocol, &path, reader)))
+        }
     };
     Some(Listener { settings: Arc::new(settings), protocol, upstream, knee })
 }
@@ -105,11 +120,10 @@ fn listener(
 /// The upstream that the listener names.
 fn find_upstream<'f>(
     file: &'f FileSection,
-    section: &ListenerSection,
+    wanted: &At<Name>,
     path: &str,
     reader: &mut Reader<'_>,
 ) -> Option<&'f UpstreamSection> {
-    let wanted = section.upstream.as_ref()?;
     let named = |one: &&UpstreamSection| one.name.as_ref().is_some_and(|name| name.value == wanted.value);
     let found = file.upstream.iter().find(named);
     // With a nameless upstream around, it may be the one that was meant; that it has no name was reported.

@@ -19,6 +19,7 @@ use crate::sections::{
     UpstreamRedisSection, UpstreamSection,
 };
 use crate::snapshot::{Upstream, UpstreamProtocol};
+use crate::tcp;
 use crate::texts::{Endpoint, Name};
 
 /// Every upstream that can be made; the others were reported.
@@ -89,6 +90,9 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
         Protocol::Http => {
             UpstreamProtocol::Http(http::upstream(&section.http, entries, &format!("{path}.http"), reader))
         }
+        Protocol::Tcp | Protocol::Tls => {
+            UpstreamProtocol::Tcp(tcp::upstream(&section.tcp, entries, &format!("{path}.tcp"), reader))
+        }
     };
     Some(Upstream { settings: Arc::new(settings), protocol })
 }
@@ -96,10 +100,13 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
 /// The protocol of the listeners and routes that name this upstream.
 fn protocol_of(file: &FileSection, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) -> Protocol {
     let Some(name) = &section.name else { return Protocol::Redis };
-    let names_it =
-        |listener: &&ListenerSection| listener.upstream.as_ref().is_some_and(|upstream| upstream.value == name.value);
-    let listeners =
-        file.listener.iter().filter(names_it).filter_map(|listener| Some(listener.protocol.as_ref()?.value));
+    let names_it = |listener: &&ListenerSection| tcp::names_of(listener).any(|upstream| upstream.value == name.value);
+    let of_listener = |listener: &ListenerSection| match listener.protocol.as_ref()?.value {
+        // Both pass bytes on.
+        Protocol::Tls => Some(Protocol::Tcp),
+        protocol => Some(protocol),
+    };
+    let listeners = file.listener.iter().filter(names_it).filter_map(of_listener);
     let routes = file.route.iter().filter(|route| route.upstreams().any(|upstream| upstream.value == name.value));
     let mut protocols = listeners.chain(routes.map(|_| Protocol::Http));
     let Some(first) = protocols.next() else { return Protocol::Redis };
@@ -116,9 +123,9 @@ fn warn_unused(file: &FileSection, section: &UpstreamSection, path: &str, reader
     // While a listener names something that does not exist, it may mean this one.
     let names = file.upstream.iter().filter_map(|one| one.name.as_ref());
     let names: Vec<&Name> = names.map(|name| &name.value).collect();
-    let is_explained = |listener: &ListenerSection| match &listener.upstream {
-        Some(upstream) => upstream.value == name.value || !names.contains(&&upstream.value),
-        None => true,
+    let is_explained = |listener: &ListenerSection| {
+        let mut named = tcp::names_of(listener);
+        listener.upstream.is_none() || named.any(|one| one.value == name.value || !names.contains(&&one.value))
     };
     let is_routed = file.route.iter().any(|route| route.upstreams().any(|upstream| upstream.value == name.value));
     if !file.listener.is_empty() && !is_routed && !file.listener.iter().any(is_explained) {

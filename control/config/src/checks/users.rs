@@ -137,7 +137,7 @@ pub(super) fn give_logins(listeners: &[Listener], upstreams: &mut [Upstream]) {
         let here = listeners.iter().filter(|listener| listener.upstream == upstream.settings.name);
         let users = here.filter_map(|listener| match &listener.protocol {
             ListenerProtocol::Redis(redis) => redis.users.as_ref(),
-            ListenerProtocol::Http(_) => None,
+            ListenerProtocol::Http(_) | ListenerProtocol::Tcp(_) => None,
         });
         let mut logins: Vec<UpstreamLogin> =
             users.flat_map(|users| users.iter()).filter_map(|user| user.upstream.clone()).collect();

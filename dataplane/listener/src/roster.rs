@@ -1,0 +1,54 @@
+//! The open connections of one listener on one worker.
+
+use std::{
+    cell::RefCell,
+    rc::{Rc, Weak},
+};
+
+use slab::Slab;
+
+/// A list from which connections take themselves when they end.
+pub struct Roster<T> {
+    open: Rc<RefCell<Slab<Weak<T>>>>,
+}
+
+impl<T> Default for Roster<T> {
+    fn default() -> Self {
+        Self { open: Rc::default() }
+    }
+}
+
+impl<T> Roster<T> {
+    /// Lists a connection until the result is dropped.
+    pub fn enter(&self, connection: &Rc<T>) -> Listed<T> {
+        let key = self.open.borrow_mut().insert(Rc::downgrade(connection));
+        Listed { open: self.open.clone(), key }
+    }
+
+    /// Those that are open now.
+    pub fn all(&self) -> Vec<Rc<T>> {
+        self.open.borrow().iter().filter_map(|(_, connection)| connection.upgrade()).collect()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.open.borrow().len()
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.open.borrow().is_empty()
+    }
+}
+
+/// A place in a [`Roster`].
+pub struct Listed<T> {
+    open: Rc<RefCell<Slab<Weak<T>>>>,
+    key: usize,
+}
+
+impl<T> Drop for Listed<T> {
+    fn drop(&mut self) {
+        self.open.borrow_mut().remove(self.key);
+    }
+}

@@ -1,0 +1,318 @@
+//! One connection: the hello, the upstream, and bytes both ways.
+
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    panic::AssertUnwindSafe,
+    pin::pin,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use weir_base::{
+    error::Culprit,
+    limits,
+    time::{Time, turn},
+    violation::Violation,
+};
+use weir_engine::{Cutter, Deadline, Output, Reader, Stream, timeout, tls::ClientHello};
+use weir_listener::ConnectionGuard;
+use weir_telemetry::log::{AccessRecord, Peer};
+use weir_upstream::{
+    ExclusiveLane, Link, LossCause, NoMultiplexer, Refusal, Wanted, affinity_hash, settings::Affinity,
+};
+
+use crate::{
+    service::{Routing, Service, TcpUpstream},
+    settings::IDLE_TIMEOUT,
+};
+
+/// Endpoints that are tried for one connection.
+const ATTEMPTS: u32 = 3;
+/// Bytes of a client hello. Those of browsers have about 2,000, and rustls takes no longer ones.
+const HELLO_BYTES_MAX: usize = 16 * 1024;
+/// How long a closed connection may take to let the peer read the last bytes.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// One client connection, as its listener sees it.
+pub(crate) struct Connection {
+    service: Rc<Service>,
+    peer: Peer,
+    guard: ConnectionGuard,
+    cutter: Cutter,
+    waker: RefCell<Option<Waker>>,
+    ending: Cell<Option<&'static str>>,
+}
+
+impl Connection {
+    pub(crate) fn is_killed(&self) -> bool {
+        self.guard.entry().is_killed()
+    }
+
+    /// Ends it now.
+    pub(crate) fn end(&self, reason: &'static str) {
+        if self.ending.get().is_none() {
+            self.ending.set(Some(reason));
+            self.cutter.cut();
+        }
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    fn report(&self, reason: &'static str, text: &'static str) -> &'static str {
+        let violation = Violation::rule(reason, Culprit::Client, text);
+        self.service.report(&violation, self.peer, self.guard.entry().id);
+        reason
+    }
+}
+
+/// Serves one admitted connection until it ends.
+pub async fn serve(service: Rc<Service>, mut stream: Box<Stream>, guard: ConnectionGuard, peer: Peer) {
+    let cutter = stream.cutter();
+    let (waker, ending) = (RefCell::default(), Cell::new(None));
+    let connection = Rc::new(Connection { service, peer, guard, cutter, waker, ending });
+    let service = &connection.service;
+    let _listed = service.connections.enter(&connection);
+    let entry = connection.guard.entry();
+    entry.in_flight.fetch_add(1, Relaxed);
+    let _open = service.metrics.open.guard();
+    service.metrics.total.inc();
+    let mut session = Session { connection: &connection, begun: turn::now(), read: 0, upstream: None, connected: None };
+    let run = AssertUnwindSafe(session.run(&mut stream));
+    let reason = match futures_util::FutureExt::catch_unwind(run).await {
+        Ok(reason) => connection.ending.get().unwrap_or(reason),
+        Err(_) => {
+            let broken =
+                Violation::rule("internal_invariant", Culprit::Gateway, "the session of a connection panicked");
+            service.report(&broken, peer, entry.id);
+            "internal_invariant"
+        }
+    };
+    entry.in_flight.fetch_sub(1, Relaxed);
+    let written = stream.output.appended();
+    service.closed(reason);
+    service.metrics.read_bytes.add(session.read);
+    service.metrics.written_bytes.add(written);
+    let now = turn::now();
+    service.metrics.duration.record(now.nanos_since(session.begun));
+    service.log(|| AccessRecord {
+        at: now,
+        listener: service.name().clone(),
+        peer,
+        connection: entry.id,
+        command: "connection",
+        upstream: session.upstream.clone(),
+        duration_nanos: now.nanos_since(session.begun),
+        upstream_nanos: session.connected.map_or(0, |connected| now.nanos_since(connected)),
+        request_bytes: session.read,
+        reply_bytes: written,
+        outcome: reason,
+        http: None,
+    });
+    if connection.ending.get().is_none() && reason == "ok" {
+        stream.close(LINGER_TIMEOUT).await;
+    }
+}
+
+struct Session<'a> {
+    connection: &'a Connection,
+    begun: Time,
+    /// Bytes of the client.
+    read: u64,
+    upstream: Option<Arc<str>>,
+    connected: Option<Time>,
+}
+
+impl Session<'_> {
+    async fn run(&mut self, stream: &mut Stream) -> &'static str {
+        let (service, routing) = (&self.connection.service, self.connection.service.routing());
+        let (number, first) = match &routing.settings.names {
+            None => (routing.settings.default_upstream, Vec::new()),
+            Some(_) => match Box::pin(self.hello(stream, &routing)).await {
+                Ok(chosen) => chosen,
+                Err(reason) => return reason,
+            },
+        };
+        let upstream = &routing.upstreams[number];
+        self.upstream = Some(upstream.settings().name.clone());
+        let mut lane = match self.connect(upstream).await {
+            Ok(lane) => lane,
+            Err(refusal) => return refusal.name(),
+        };
+        self.connected = Some(turn::now());
+        let idle = service.listener().idle_timeout.unwrap_or(IDLE_TIMEOUT);
+        let half_close = service.listener().half_close_timeout;
+        let Link::Connection(origin) = lane.link() else { return "internal_invariant" };
+        origin.output.append(&first);
+        let active = Cell::new(turn::now());
+        let deadline = weir_engine::deadline();
+        let ((received, sent), ended) = {
+            let (up, down) = (Cell::new(0), Cell::new(0));
+            let ended = {
+                let mut upload = pin!(pass(&mut stream.reader, &origin.output, &active, &up));
+                let mut download = pin!(pass(&mut origin.reader, &stream.output, &active, &down));
+                let (mut is_uploaded, mut is_downloaded) = (false, false);
+                poll_fn(|context| {
+                    if !self.connection.waker.borrow().as_ref().is_some_and(|one| one.will_wake(context.waker())) {
+                        *self.connection.waker.borrow_mut() = Some(context.waker().clone());
+                    }
+                    if let Some(reason) = self.connection.ending.get() {
+                        return Poll::Ready(reason);
+                    }
+                    if !is_uploaded && let Poll::Ready(ended) = upload.as_mut().poll(context) {
+                        match ended {
+                            Ok(()) => is_uploaded = true,
+                            Err(Broken::Source) => return Poll::Ready("client_reset"),
+                            Err(Broken::Sink) => return Poll::Ready("origin_closed"),
+                        }
+                    }
+                    if !is_downloaded && let Poll::Ready(ended) = download.as_mut().poll(context) {
+                        match ended {
+                            Ok(()) => is_downloaded = true,
+                            Err(Broken::Source) => return Poll::Ready("origin_closed"),
+                            Err(Broken::Sink) => return Poll::Ready("client_reset"),
+                        }
+                    }
+                    if is_uploaded && is_downloaded {
+                        return Poll::Ready("ok");
+                    }
+                    let is_half = is_uploaded || is_downloaded;
+                    let limit = if is_half { half_close.min(idle) } else { idle };
+                    deadline.set(active.get().saturating_add(limit));
+                    deadline.poll_expired(context).map(|()| if is_half { "half_close_timeout" } else { "idle_timeout" })
+                })
+                .await
+            };
+            ((down.get(), up.get()), ended)
+        };
+        self.read += sent;
+        let reason = self.connection.ending.get().unwrap_or(ended);
+        if reason == "ok" {
+            // The last bytes are on their way.
+            let _ = timeout(LINGER_TIMEOUT, flushed(&origin.output)).await;
+        }
+        lane.count_bytes(received as usize, (sent as usize) + first.len());
+        match reason {
+            "origin_closed" => lane.failed(LossCause::Closed),
+            _ => lane.ends(),
+        }
+        reason
+    }
+
+    /// Reads the client hello, which is not ours to answer; the upstream of its name, and what was read.
+    async fn hello(&mut self, stream: &mut Stream, routing: &Routing) -> Result<(usize, Vec<u8>), &'static str> {
+        let names = routing.settings.names.as_ref().ok_or("internal_invariant")?;
+        let limit = self.connection.service.listener().head_timeout;
+        let mut received = Vec::new();
+        let read = async {
+            let mut hello = ClientHello::default();
+            loop {
+                match stream.reader.receive().await {
+                    Ok(Some(chunk)) => {
+                        received.extend_from_slice(&chunk);
+                        match hello.read(&chunk) {
+                            Ok(Some(name)) => return Ok(name),
+                            Ok(None) if received.len() < HELLO_BYTES_MAX => {}
+                            Ok(None) | Err(_) => return Err("tls_hello"),
+                        }
+                    }
+                    Ok(None) => return Err("client_closed"),
+                    Err(_) => return Err("client_reset"),
+                }
+            }
+        };
+        let name = match timeout(limit, read).await {
+            Ok(Ok(name)) => name,
+            Ok(Err("tls_hello")) => {
+                return Err(self.connection.report("tls_hello", "the connection does not begin with a TLS hello"));
+            }
+            Ok(Err(reason)) => return Err(reason),
+            Err(_) => return Err(self.connection.report("head_timeout", "the TLS hello took too long to arrive")),
+        };
+        self.read += received.len() as u64;
+        let named = name.as_deref().and_then(|name| names.find(name)).copied();
+        Ok((named.unwrap_or(routing.settings.default_upstream), received))
+    }
+
+    /// A connection to one of the endpoints.
+    async fn connect(&self, upstream: &Rc<TcpUpstream>) -> Result<ExclusiveLane<NoMultiplexer>, Refusal> {
+        let hash = match (upstream.affinity(), self.connection.peer) {
+            (Affinity::Address, Peer::Ip(address)) => {
+                Some(affinity_hash(address.ip().to_canonical().to_string().as_bytes()))
+            }
+            _ => None,
+        };
+        let (mut avoid, mut attempts) = (None, 1);
+        loop {
+            match upstream.acquire(Wanted { avoid, hash }).await {
+                Ok(lane) => {
+                    upstream.note(lane.number(), true, None);
+                    return Ok(lane);
+                }
+                Err((refusal, number)) => {
+                    let Some(number) = number.filter(|_| refusal == Refusal::Unreachable) else { return Err(refusal) };
+                    upstream.note(number, false, None);
+                    if attempts == ATTEMPTS || !upstream.may_retry() {
+                        return Err(refusal);
+                    }
+                    (avoid, attempts) = (Some(number), attempts + 1);
+                    drop(upstream.retry(number, "connect_failure"));
+                }
+            }
+        }
+    }
+}
+
+/// Why a direction broke.
+enum Broken {
+    /// Who sends is gone.
+    Source,
+    /// Who takes is gone, or takes nothing for too long.
+    Sink,
+}
+
+/// Passes bytes on until their sender ends its direction, and ends it there too.
+async fn pass(reader: &mut Reader, output: &Output, active: &Cell<Time>, passed: &Cell<u64>) -> Result<(), Broken> {
+    let deadline = weir_engine::deadline();
+    loop {
+        let Some(chunk) = reader.receive().await.map_err(|_| Broken::Source)? else {
+            output.finish();
+            return Ok(());
+        };
+        active.set(turn::now());
+        passed.set(passed.get() + chunk.len() as u64);
+        output.append(&chunk);
+        drop(chunk);
+        relieved(output, &deadline, active).await?;
+        if output.is_closed() {
+            return Err(Broken::Sink);
+        }
+    }
+}
+
+/// Waits until the output has room; who takes nothing for [`limits::WRITE_IDLE_TIMEOUT`] is given up.
+async fn relieved(output: &Output, deadline: &Deadline, active: &Cell<Time>) -> Result<(), Broken> {
+    while output.is_congested() && !output.is_closed() {
+        let progress = output.progress();
+        deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
+        let is_relieved = poll_fn(|context| match output.poll_relieved(context) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending => deadline.poll_expired(context).map(|()| false),
+        });
+        if !is_relieved.await && output.progress() == progress {
+            return Err(Broken::Sink);
+        }
+        active.set(turn::now());
+    }
+    Ok(())
+}
+
+/// Waits until all is sent.
+async fn flushed(output: &Output) {
+    while output.buffered() > 0 && !output.is_closed() {
+        weir_engine::sleep(Duration::from_millis(1)).await;
+    }
+}
