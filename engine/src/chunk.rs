@@ -8,19 +8,29 @@ use std::{
 /// Bytes of one receive buffer: what one receive or one TLS record delivers. 16 KiB hold one TLS record, or 200 pipelined
 /// small commands.
 pub const CHUNK_BYTES: usize = 16 * 1024;
+/// Bytes of one receive from a peer that has just filled a whole buffer: a quarter of the system calls.
+pub const BULK_BYTES: usize = 64 * 1024;
 /// Receive buffers kept per core: few are ever in hand at once.
 const RECEIVED_KEPT_MAX: usize = 32;
+/// The same of those for bulk.
+const BULK_KEPT_MAX: usize = 8;
 /// Output buffers kept per core, and their bytes. Enough for the connections that are answered in one turn; more would pin
 /// pages of the heap all over after a burst of connections.
 const OUTPUT_KEPT_MAX: usize = 512;
 const OUTPUT_KEPT_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// A larger output buffer is not kept. What a client may have in it before it is not served further, with room to have grown.
+const OUTPUT_BUFFER_KEPT_MAX: usize = 512 * 1024;
 /// A first append is a small reply more often than not.
 const OUTPUT_BYTES_MIN: usize = 512;
+
+const TWO_CHUNKS: usize = 2 * CHUNK_BYTES;
 
 #[derive(Default)]
 struct Spares {
     /// Receive buffers, each of [`CHUNK_BYTES`]. The one used last is the next one taken, so it is warm.
     received: Vec<Vec<u8>>,
+    /// Those of [`BULK_BYTES`].
+    bulk: Vec<Vec<u8>>,
     /// Output buffers of whatever size they grew to.
     output: Vec<Vec<u8>>,
     output_bytes: usize,
@@ -40,6 +50,12 @@ impl Chunk {
     pub(crate) fn take() -> Self {
         let spare = SPARES.with_borrow_mut(|spares| spares.received.pop());
         Self(spare.unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES)))
+    }
+
+    /// An empty buffer of at least [`BULK_BYTES`] capacity.
+    pub(crate) fn take_bulk() -> Self {
+        let spare = SPARES.with_borrow_mut(|spares| spares.bulk.pop());
+        Self(spare.unwrap_or_else(|| Vec::with_capacity(BULK_BYTES)))
     }
 
     /// The bytes, to be filled.
@@ -67,10 +83,10 @@ impl Drop for Chunk {
         let mut vec = std::mem::take(&mut self.0);
         vec.clear();
         SPARES.with_borrow_mut(|spares| {
-            let has_room = spares.received.len() < RECEIVED_KEPT_MAX;
-            let has_the_size = (CHUNK_BYTES..=2 * CHUNK_BYTES).contains(&vec.capacity());
-            if has_room && has_the_size {
-                spares.received.push(vec);
+            match vec.capacity() {
+                CHUNK_BYTES..=TWO_CHUNKS if spares.received.len() < RECEIVED_KEPT_MAX => spares.received.push(vec),
+                BULK_BYTES if spares.bulk.len() < BULK_KEPT_MAX => spares.bulk.push(vec),
+                _ => {}
             }
         });
     }
@@ -92,7 +108,7 @@ pub(crate) fn give_output(mut vec: Vec<u8>) {
     let bytes = vec.capacity();
     SPARES.with_borrow_mut(|spares| {
         let has_room = spares.output.len() < OUTPUT_KEPT_MAX && spares.output_bytes + bytes <= OUTPUT_KEPT_BYTES_MAX;
-        if bytes > 0 && bytes <= 64 * 1024 && has_room {
+        if bytes > 0 && bytes <= OUTPUT_BUFFER_KEPT_MAX && has_room {
             vec.clear();
             spares.output_bytes += bytes;
             spares.output.push(vec);

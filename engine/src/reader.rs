@@ -41,7 +41,7 @@ impl Reader {
             return Poll::Ready(Ok(Some(chunk)));
         }
         while !self.is_eof {
-            match ready!(self.socket.poll_receive(context))? {
+            match ready!(self.socket.poll_receive(context, !self.link.is_tls()))? {
                 None => self.is_eof = true,
                 Some(chunk) if !self.link.is_tls() => return Poll::Ready(Ok(Some(chunk))),
                 Some(mut chunk) => {
@@ -60,7 +60,7 @@ impl Reader {
     /// The peer left, or a TLS violation (its alert is on its way).
     pub fn poll_handshake(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.link.is_handshaking() {
-            let Some(mut chunk) = ready!(self.socket.poll_receive(context))? else {
+            let Some(mut chunk) = ready!(self.socket.poll_receive(context, false))? else {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             };
             self.unread = self.decrypt(&mut chunk)?;

@@ -21,7 +21,7 @@ use slab::Slab;
 use socket2::Socket;
 
 use crate::{
-    chunk::{CHUNK_BYTES, Chunk},
+    chunk::{BULK_BYTES, CHUNK_BYTES, Chunk},
     output::Output,
 };
 
@@ -142,6 +142,8 @@ pub(crate) struct DataSocket {
     writable: Readiness,
     /// The peer has sent its last byte, or the connection is broken: there is no further event to wait for.
     is_ended: Cell<bool>,
+    /// Its last receive filled a buffer: there is more where that came from.
+    sends_much: Cell<bool>,
     /// Room to write is watched from the first send on that found none.
     watches_room: Cell<bool>,
     /// The connection goes on elsewhere.
@@ -167,6 +169,7 @@ impl DataSocket {
             readable: Readiness::default(),
             writable: Readiness::default(),
             is_ended: Cell::new(false),
+            sends_much: Cell::new(false),
             watches_room: Cell::new(false),
             is_released: Cell::new(false),
         });
@@ -192,16 +195,27 @@ impl DataSocket {
     }
 
     /// The next bytes; `None` once the peer has closed its write side.
-    pub(crate) fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
+    ///
+    /// `takes_bulk`: of a peer that sends much it may be as much as [`crate::chunk::BULK_BYTES`].
+    pub(crate) fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        takes_bulk: bool,
+    ) -> Poll<io::Result<Option<Chunk>>> {
         loop {
             ready!(self.readable.poll(context));
-            let mut chunk = Chunk::take();
-            match receive_now(self.socket.as_raw_fd(), chunk.vec()) {
+            let is_bulk = takes_bulk && self.sends_much.get();
+            let (mut chunk, most) = match is_bulk {
+                true => (Chunk::take_bulk(), BULK_BYTES),
+                false => (Chunk::take(), CHUNK_BYTES),
+            };
+            match receive_now(self.socket.as_raw_fd(), chunk.vec(), most) {
                 Ok(0) => return Poll::Ready(Ok(None)),
                 Ok(count) => {
                     // A stream that gave less than was asked for is empty (epoll(7)), and its next bytes are an event. But
                     // its end may have been announced together with these bytes.
-                    self.readable.is_ready.set(count >= CHUNK_BYTES || self.is_ended.get());
+                    self.readable.is_ready.set(count >= most || self.is_ended.get());
+                    self.sends_much.set(count >= CHUNK_BYTES);
                     return Poll::Ready(Ok(Some(chunk)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable.is_ready.set(false),
@@ -265,10 +279,11 @@ impl Drop for DataSocket {
 }
 
 /// A receive that never blocks, into the capacity of an empty vector.
-fn receive_now(socket: RawFd, vec: &mut Vec<u8>) -> io::Result<usize> {
-    debug_assert!(vec.is_empty() && vec.capacity() >= CHUNK_BYTES);
-    // SAFETY: the pointer is valid for CHUNK_BYTES writes, which the capacity guarantees.
-    let count = unsafe { libc::recv(socket, vec.as_mut_ptr().cast(), CHUNK_BYTES, libc::MSG_DONTWAIT) };
+fn receive_now(socket: RawFd, vec: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+    debug_assert!(vec.is_empty());
+    let room = most.min(vec.capacity());
+    // SAFETY: the pointer is valid for `room` writes, which the capacity guarantees.
+    let count = unsafe { libc::recv(socket, vec.as_mut_ptr().cast(), room, libc::MSG_DONTWAIT) };
     if count < 0 {
         return Err(io::Error::last_os_error());
     }
