@@ -13,6 +13,7 @@
 //! | [`limits`] | default of every limit, its worst case and the relations between them |
 //! | [`violation`] | a peer broke a rule or a limit: one value, from which counter, log line and refusal derive |
 //! | [`error`] | whose fault, and whether a retry is safe |
+//! | [`names`] | what belongs to host names, exact ones and wildcards |
 //! | [`net`] | networks in CIDR form |
 //! | [`secret`] | bytes that are never printed and are zeroed on drop |
 //! | [`size`] | byte sizes as people write them: `64KiB` |
@@ -22,6 +23,7 @@
 pub mod error;
 pub mod lease;
 pub mod limits;
+pub mod names;
 pub mod net;
 pub mod permit;
 pub mod rate;
@@ -33,6 +35,7 @@ pub mod time;
 pub mod violation;
 
 pub use error::{Culprit, Retry};
+pub use names::{NameError, Names};
 pub use net::Net;
 pub use permit::{Budget, ByteLease, BytesPermit, LocalBudget, LocalPermit, Permit};
 pub use rate::LocalRate;

@@ -82,12 +82,10 @@ impl Drop for Chunk {
     fn drop(&mut self) {
         let mut vec = std::mem::take(&mut self.0);
         vec.clear();
-        SPARES.with_borrow_mut(|spares| {
-            match vec.capacity() {
-                CHUNK_BYTES..=TWO_CHUNKS if spares.received.len() < RECEIVED_KEPT_MAX => spares.received.push(vec),
-                BULK_BYTES if spares.bulk.len() < BULK_KEPT_MAX => spares.bulk.push(vec),
-                _ => {}
-            }
+        SPARES.with_borrow_mut(|spares| match vec.capacity() {
+            CHUNK_BYTES..=TWO_CHUNKS if spares.received.len() < RECEIVED_KEPT_MAX => spares.received.push(vec),
+            BULK_BYTES if spares.bulk.len() < BULK_KEPT_MAX => spares.bulk.push(vec),
+            _ => {}
         });
     }
 }

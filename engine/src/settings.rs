@@ -86,11 +86,24 @@ pub struct TlsServerSettings {
     pub client_auth: ClientAuth,
     /// See [`TLS_HANDSHAKE_TIMEOUT`].
     pub handshake_timeout: Duration,
+    /// Certificates of clients that ask for one of their names (SNI); others get that of `cert_file`.
+    pub certificates: Vec<NamedCertificate>,
     /// Application protocols offered, most wanted first. Empty: no ALPN, which is what Redis clients expect.
     pub alpn: Vec<String>,
     /// Digest of the files' contents when the settings were made. It differs when a certificate was renewed
     /// under the same name, so comparing two settings is enough to know that a new TLS context is due.
     pub files_digest: u64,
+}
+
+/// A certificate for some names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedCertificate {
+    /// `a.example`, or `*.example`. Empty: the names in the certificate.
+    pub names: Vec<String>,
+    /// PEM: the certificate, then its chain.
+    pub cert_file: PathBuf,
+    /// PEM: the private key that belongs to it.
+    pub key_file: PathBuf,
 }
 
 /// TLS towards an upstream.

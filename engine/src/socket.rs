@@ -197,11 +197,7 @@ impl DataSocket {
     /// The next bytes; `None` once the peer has closed its write side.
     ///
     /// `takes_bulk`: of a peer that sends much it may be as much as [`crate::chunk::BULK_BYTES`].
-    pub(crate) fn poll_receive(
-        &self,
-        context: &mut Context<'_>,
-        takes_bulk: bool,
-    ) -> Poll<io::Result<Option<Chunk>>> {
+    pub(crate) fn poll_receive(&self, context: &mut Context<'_>, takes_bulk: bool) -> Poll<io::Result<Option<Chunk>>> {
         loop {
             ready!(self.readable.poll(context));
             let is_bulk = takes_bulk && self.sends_much.get();

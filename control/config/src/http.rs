@@ -57,6 +57,9 @@ section! {
         /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
         /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
         default forwarded: ForwardedFields = ForwardedFields::Replace;
+        /// Tell origins of the certificate that a client has shown, in X-Forwarded-Client-Cert (hash, subject, DNS names, URIs). What
+        /// clients send under that name goes the way that `forwarded` says.
+        default forwarded_client_cert: bool = false;
         /// What client connections may become if the origin agrees: `["websocket"]`. Of routes that do not say; absent: nothing.
         optional upgrades: Vec<At<Upgrade>>;
         /// What WebSockets may do.
@@ -266,6 +269,7 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
         body_rate_min: u64::from(section.body_rate_min.value),
         retry,
         forwarded: section.forwarded.value,
+        forwarded_client_cert: section.forwarded_client_cert.value,
         upgrades: section.upgrades.as_ref().map(upgrades).unwrap_or_default(),
         websocket: WebSocketSettings {
             limits: websocket::Limits {

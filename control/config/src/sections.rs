@@ -268,9 +268,23 @@ section! {
         optional client_ca_file: PemFile<Certificates>;
         /// From the accepted connection to the finished handshake.
         default handshake_timeout: Period = Period(engine::TLS_HANDSHAKE_TIMEOUT) => Period::millis(100)..=Period::secs(60);
+        /// Certificates for clients that ask for one of their names (SNI). Others get that of `cert_file`.
+        tables certificate: CertificateSection;
         /// Application protocols (ALPN), most wanted first. Absent: `["h2", "http/1.1"]` for HTTP, and none for Redis, which is
         /// what its clients expect.
         optional alpn: Vec<At<Word>>;
+    }
+}
+
+section! {
+    /// A certificate for some names.
+    pub(crate) struct CertificateSection {
+        /// `a.example`, or `*.example` for all names that end so. Absent: the names in the certificate.
+        optional names: Vec<At<Word>>;
+        /// The certificate and then its chain. A relative path starts at this file's directory.
+        required cert_file: PemFile<Certificates>;
+        /// The private key that belongs to it. Others must not be able to read it.
+        required key_file: PemFile<PrivateKey>;
     }
 }
 

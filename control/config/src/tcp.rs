@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use weir_base::Names;
 use weir_listener::settings::Protocol;
-use weir_tcp::{Names, settings::TcpListenerSettings};
+use weir_tcp::settings::TcpListenerSettings;
 use weir_upstream::Balance;
 use weir_upstream::settings::{self as upstreams, Affinity, EjectionSettings, ExclusiveSettings};
 

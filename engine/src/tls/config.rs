@@ -14,14 +14,16 @@ use std::sync::Arc;
 use rustls::client::{ClientSessionMemoryCache, Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoClientAuth, ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::server::{NoClientAuth, ResolvesServerCert, ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, Error, InconsistentKeys, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use weir_base::Secret;
+use weir_base::{Names, Secret};
 
+use super::identity::PeerIdentity;
 use super::verify::AnyCertificate;
-use crate::settings::{ClientAuth, PLATFORM_CA_FILES, TlsClientSettings, TlsServerSettings};
+use crate::settings::{ClientAuth, NamedCertificate, PLATFORM_CA_FILES, TlsClientSettings, TlsServerSettings};
 
 /// Bytes of one PEM file. Default 2 MiB: several times the bundle of public authorities of a distribution.
 pub const PEM_BYTES_MAX: u64 = 2 * 1024 * 1024;
@@ -98,18 +100,75 @@ impl fmt::Debug for TlsClient {
 /// client certificates are asked for without authorities.
 pub fn server_config(settings: &TlsServerSettings) -> Result<Arc<ServerConfig>, TlsConfigError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let (chain, key) = identity(&settings.cert_file, &settings.key_file)?;
+    let resolver = ByName {
+        default: certified(&settings.cert_file, &settings.key_file, &provider)?,
+        named: named_certificates(&settings.certificates, &provider)?,
+    };
     let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| refused("cert_file", &settings.cert_file, &error))?
         .with_client_cert_verifier(client_verifier(settings, &provider)?)
-        .with_single_cert(chain, key)
-        .map_err(|error| key_error(&settings.cert_file, &settings.key_file, &error))?;
+        .with_cert_resolver(Arc::new(resolver));
     config.alpn_protocols = alpn(&settings.alpn)?;
     config.session_storage = ServerSessionMemoryCache::new(SERVER_SESSIONS_MAX);
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(|error| refused("key_file", &settings.key_file, &error))?;
     config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
     Ok(Arc::new(config))
+}
+
+/// Chooses the certificate by the name that a client asks for.
+#[derive(Debug)]
+struct ByName {
+    named: Names<Arc<CertifiedKey>>,
+    default: Arc<CertifiedKey>,
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: rustls::server::ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let named = hello.server_name().and_then(|name| self.named.find(name));
+        Some(named.unwrap_or(&self.default).clone())
+    }
+}
+
+fn certified(
+    cert_file: &Path,
+    key_file: &Path,
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, TlsConfigError> {
+    let (chain, key) = identity(cert_file, key_file)?;
+    let certified = CertifiedKey::from_der(chain, key, provider);
+    certified.map(Arc::new).map_err(|error| key_error(cert_file, key_file, &error))
+}
+
+fn named_certificates(
+    certificates: &[NamedCertificate],
+    provider: &CryptoProvider,
+) -> Result<Names<Arc<CertifiedKey>>, TlsConfigError> {
+    let mut all = Names::default();
+    for NamedCertificate { names, cert_file, key_file } in certificates {
+        let certified = certified(cert_file, key_file, provider)?;
+        let wrong = |what| TlsConfigError {
+            setting: "cert_file",
+            file: Some(cert_file.clone()),
+            what,
+            remedy: "write the names that clients ask for: names = [\"shop.example\", \"*.shop.example\"]",
+        };
+        let own = certified.cert.first().map(|leaf| PeerIdentity::from_der(leaf)).unwrap_or_default();
+        // Addresses and the like are no names that a client can ask for.
+        let from_certificate = own.alt_names.into_iter().filter(|_| names.is_empty());
+        let mut found = false;
+        for name in from_certificate {
+            found |= all.add(&name, certified.clone()).is_ok();
+        }
+        for name in names {
+            all.add(name, certified.clone()).map_err(|error| wrong(format!("the name `{name}` {error}")))?;
+            found = true;
+        }
+        if !found {
+            return Err(wrong("no name in it that another certificate does not have".to_owned()));
+        }
+    }
+    Ok(all)
 }
 
 /// Builds the configuration of an upstream: TLS 1.2 and 1.3, resumption, our certificate if the settings have one.

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use aws_lc_rs::digest::{SHA256, digest};
+
 /// Names kept from one certificate. Default 32: a workload certificate has one to five; a certificate that
 /// serves hundreds of sites still identifies by its first ones.
 const NAMES_MAX: usize = 32;
@@ -44,6 +46,8 @@ pub struct PeerIdentity {
     pub common_name: Option<String>,
     /// Subject alternative names: DNS names, URIs (SPIFFE ids), email addresses and IP addresses, at most 32.
     pub alt_names: Vec<String>,
+    /// SHA-256 of the certificate in DER.
+    pub sha256: [u8; 32],
 }
 
 impl PeerIdentity {
@@ -51,6 +55,7 @@ impl PeerIdentity {
     pub(super) fn from_der(certificate: &[u8]) -> Self {
         let mut identity = Self::default();
         let _ = read_certificate(certificate, &mut identity);
+        identity.sha256.copy_from_slice(digest(&SHA256, certificate).as_ref());
         identity
     }
 
@@ -208,7 +213,7 @@ mod tests {
     #[test]
     fn a_name_with_control_characters_is_left_out() {
         let identity = PeerIdentity::from_der(&certificate(vec![], "app\nlevel=error"));
-        assert_eq!(identity, PeerIdentity::default());
+        assert_eq!(identity, PeerIdentity { sha256: identity.sha256, ..PeerIdentity::default() });
         assert_eq!(identity.to_string(), "unnamed");
     }
 

@@ -61,6 +61,7 @@ impl Files {
             client_ca_file: (client_auth != ClientAuth::Off).then(|| self.path("ca.pem")),
             client_auth,
             handshake_timeout: TLS_HANDSHAKE_TIMEOUT,
+            certificates: Vec::new(),
             alpn: Vec::new(),
             files_digest: 0,
         }

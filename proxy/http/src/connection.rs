@@ -9,12 +9,12 @@ use std::{
 };
 
 use weir_base::{error::Culprit, time::turn, violation::Violation};
-use weir_engine::{Cutter, Deadline, Stream};
+use weir_engine::{Cutter, Deadline, Stream, tls::PeerIdentity};
 use weir_listener::{ConnectionGuard, DRAIN_GAP, Drain};
 use weir_telemetry::log::Peer;
 
 use crate::{
-    forward,
+    forward::{self, Forwarded},
     http1::{self, End},
     http2,
     service::Service,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// What is known of a connection when it is handed over.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Arrived {
     /// The client.
     pub peer: Peer,
@@ -30,6 +30,8 @@ pub struct Arrived {
     pub is_tls: bool,
     /// The client has chosen HTTP/2 in the TLS handshake.
     pub is_http2: bool,
+    /// Who it is by its certificate, if it has shown one.
+    pub identity: Option<PeerIdentity>,
 }
 
 /// One client connection, as its listener sees it.
@@ -39,6 +41,8 @@ pub(crate) struct Connection {
     pub(crate) is_tls: bool,
     /// As origins are told of it.
     pub(crate) peer_name: Box<str>,
+    /// What origins are told of its certificate.
+    pub(crate) client_cert: Option<Box<str>>,
     guard: ConnectionGuard,
     cutter: Cutter,
     waker: RefCell<Option<Waker>>,
@@ -49,13 +53,16 @@ pub(crate) struct Connection {
 ///
 /// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
 pub async fn serve(service: Rc<Service>, stream: Box<Stream>, guard: ConnectionGuard, arrived: Arrived) {
-    let Arrived { peer, is_tls, is_http2 } = arrived;
+    let Arrived { peer, is_tls, is_http2, identity } = arrived;
+    let client_cert =
+        identity.filter(|_| service.http().forwarded_client_cert).map(|identity| forward::client_cert(&identity));
     let cutter = stream.cutter();
     let connection = Rc::new(Connection {
         service,
         peer,
         is_tls,
         peer_name: forward::peer_name(peer),
+        client_cert,
         guard,
         cutter,
         waker: RefCell::default(),
@@ -114,6 +121,11 @@ impl Connection {
     /// Its number.
     pub(crate) fn id(&self) -> u64 {
         self.guard.entry().id
+    }
+
+    /// What origins are told of the client.
+    pub(crate) fn forwarded(&self) -> Forwarded<'_> {
+        Forwarded { peer: &self.peer_name, is_tls: self.is_tls, client_cert: self.client_cert.as_deref() }
     }
 
     /// A request is under way.

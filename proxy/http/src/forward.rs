@@ -1,5 +1,8 @@
 //! What the gateway changes in a head on its way.
 
+use std::net::IpAddr;
+
+use weir_engine::tls::PeerIdentity;
 use weir_http_codec::{Fields, Known, RequestHead, Version, strip_hop_by_hop};
 use weir_telemetry::log::Peer;
 
@@ -7,7 +10,8 @@ use crate::settings::ForwardedFields;
 
 /// Makes the fields of a request ready for the origin: what belongs to the client's connection goes, and who asked is added.
 /// Gives how many protected fields the client tried to have removed.
-pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, peer: &str, is_tls: bool) -> usize {
+pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, client: &Forwarded<'_>) -> usize {
+    let Forwarded { peer, is_tls, client_cert } = *client;
     let refused = strip_hop_by_hop(&mut head.fields);
     let version = head.version();
     let (host, fields) = head.authority_and_fields();
@@ -20,6 +24,7 @@ pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, peer: 
     let proto: &[u8] = if is_tls { b"https" } else { b"http" };
     if forwarded != ForwardedFields::Keep {
         forwarded_for(fields, forwarded, peer);
+        forwarded_client_cert(fields, forwarded, client_cert);
         let keeps = forwarded == ForwardedFields::Append;
         if !(keeps && fields.has(Known::XForwardedProto)) {
             fields.set(Known::XForwardedProto, proto);
@@ -47,6 +52,60 @@ fn forwarded_for(fields: &mut Fields, forwarded: ForwardedFields, peer: &str) {
     fields.set(Known::XForwardedFor, &value);
 }
 
+/// What origins are told of a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forwarded<'a> {
+    pub(crate) peer: &'a str,
+    pub(crate) is_tls: bool,
+    /// See [`client_cert`].
+    pub(crate) client_cert: Option<&'a str>,
+}
+
+/// What a client says of its own certificate is worth nothing; what trusted proxies say is, and ours comes behind it.
+fn forwarded_client_cert(fields: &mut Fields, forwarded: ForwardedFields, client_cert: Option<&str>) {
+    let mut value = Vec::new();
+    if forwarded == ForwardedFields::Append {
+        for line in fields.all(Known::XForwardedClientCert).filter(|line| !line.is_empty()) {
+            value.extend_from_slice(line);
+            value.push(b',');
+        }
+    }
+    value.extend_from_slice(client_cert.unwrap_or_default().as_bytes());
+    let value = value.strip_suffix(b",").unwrap_or(&value);
+    if value.is_empty() {
+        fields.remove(Known::XForwardedClientCert);
+    } else {
+        fields.set(Known::XForwardedClientCert, value);
+    }
+}
+
+/// A certificate as X-Forwarded-Client-Cert tells of it, in Envoy's form: its hash, its common name, and the DNS names and URIs
+/// in it.
+pub(crate) fn client_cert(identity: &PeerIdentity) -> Box<str> {
+    let mut value = String::from("Hash=");
+    identity.sha256.iter().for_each(|byte| value.push_str(&format!("{byte:02x}")));
+    if let Some(name) = &identity.common_name {
+        value.push_str(&format!(";Subject=\"CN={}\"", quoted(name)));
+    }
+    for name in &identity.alt_names {
+        let kind = if name.contains("://") { "URI" } else { "DNS" };
+        if name.contains('@') || name.parse::<IpAddr>().is_ok() {
+            continue;
+        }
+        match name.contains([',', ';', '=', '"']) {
+            true => value.push_str(&format!(";{kind}=\"{}\"", quoted(name))),
+            false => value.push_str(&format!(";{kind}={name}")),
+        }
+    }
+    // A field holds visible ASCII only.
+    value.retain(|letter| letter == ' ' || letter.is_ascii_graphic());
+    value.into()
+}
+
+fn quoted(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
 /// A client as X-Forwarded-For names it.
 pub(crate) fn peer_name(peer: Peer) -> Box<str> {
     match peer {
@@ -67,7 +126,7 @@ mod tests {
         parser.parse(input.as_bytes(), &HeadLimits::default()).expect("valid").expect("whole");
         let mut head = parser.take();
         let peer = peer_name(Peer::Ip("[::ffff:192.0.2.1]:5".parse().expect("an address")));
-        request(&mut head, how, &peer, true);
+        request(&mut head, how, &Forwarded { peer: &peer, is_tls: true, client_cert: Some("Hash=1") });
         let mut bytes = Vec::new();
         head.fields.write(&mut bytes);
         String::from_utf8(bytes).expect("ASCII")
@@ -75,10 +134,10 @@ mod tests {
 
     #[test]
     fn at_the_edge_what_the_client_says_of_others_is_replaced() {
-        let lines = "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-Host: evil\r\nX: y\r\n";
+        let lines = "X-Forwarded-Client-Cert: Hash=2\r\nX-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-Host: evil\r\nX: y\r\n";
         assert_eq!(
             forwarded(lines, ForwardedFields::Replace),
-            "X: y\r\nx-forwarded-for: 192.0.2.1\r\nx-forwarded-proto: https\r\nx-forwarded-host: a.example\r\n"
+            "X: y\r\nx-forwarded-for: 192.0.2.1\r\nx-forwarded-client-cert: Hash=1\r\nx-forwarded-proto: https\r\nx-forwarded-host: a.example\r\n"
         );
     }
 
@@ -87,7 +146,7 @@ mod tests {
         let lines = "X-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: http\r\nx-forwarded-for: 10.0.0.2, 10.0.0.3\r\n";
         assert_eq!(
             forwarded(lines, ForwardedFields::Append),
-            "X-Forwarded-Proto: http\r\nx-forwarded-for: 10.0.0.1, 10.0.0.2, 10.0.0.3, 192.0.2.1\r\nx-forwarded-host: a.example\r\n"
+            "X-Forwarded-Proto: http\r\nx-forwarded-for: 10.0.0.1, 10.0.0.2, 10.0.0.3, 192.0.2.1\r\nx-forwarded-client-cert: Hash=1\r\nx-forwarded-host: a.example\r\n"
         );
         assert_eq!(forwarded("X-Forwarded-For: z\r\n", ForwardedFields::Keep), "X-Forwarded-For: z\r\n");
     }

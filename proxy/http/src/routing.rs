@@ -123,7 +123,7 @@ fn choose<'a>(
         head.set_target(&target);
     }
     let routed = Routed { name: &route.name, action, upstream, host };
-    forward::request(head, forwarded, &connection.peer_name, connection.is_tls);
+    forward::request(head, forwarded, &connection.forwarded());
     let settings = connection.service.http();
     if settings.request_id {
         trace::request_id(&mut head.fields, forwarded, || connection.service.chance());

@@ -194,6 +194,8 @@ pub struct HttpListenerSettings {
     pub retry: RetrySettings,
     /// X-Forwarded-For, -Proto and -Host.
     pub forwarded: ForwardedFields,
+    /// Origins are told of the certificate that a client has shown, in X-Forwarded-Client-Cert.
+    pub forwarded_client_cert: bool,
     /// Of routes that do not say.
     pub upgrades: Upgrades,
     /// What WebSockets may do.
@@ -221,6 +223,7 @@ impl HttpListenerSettings {
             body_rate_min: BODY_RATE_MIN,
             retry: RetrySettings::default(),
             forwarded: ForwardedFields::default(),
+            forwarded_client_cert: false,
             upgrades: Upgrades::default(),
             websocket: WebSocketSettings::default(),
             http2_streams_max: HTTP2_STREAMS_MAX,

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::names::Names;
+use weir_base::Names;
 
 /// How long a connection may be silent in both directions. Default 10 min, as nginx's `proxy_timeout`.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(600);

@@ -14,6 +14,7 @@ mod refusals;
 mod routes;
 mod service;
 mod tcp;
+mod tls;
 mod upstreams;
 mod websocket;
 mod websocket_clients;

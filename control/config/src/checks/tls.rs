@@ -1,6 +1,8 @@
 //! TLS tables. After the relations, the engine builds each context once: what it cannot use is a mistake in the file.
 
-use weir_engine::settings::{Address, ClientAuth, PLATFORM_CA_FILES, TlsClientSettings, TlsServerSettings};
+use weir_engine::settings::{
+    Address, ClientAuth, NamedCertificate, PLATFORM_CA_FILES, TlsClientSettings, TlsServerSettings,
+};
 use weir_engine::tls::TlsConfigError;
 
 use crate::checks::error_at;
@@ -38,14 +40,26 @@ pub(super) fn server(
         Some(list) => list.value.iter().map(|name| name.value.0.clone()).collect(),
         None => protocols.iter().map(|&name| name.to_owned()).collect(),
     };
+    let mut digests = vec![cert.value.digest, key.value.digest, client_ca.map_or(0, |ca| ca.digest)];
+    let mut certificates = Vec::new();
+    for one in &section.certificate {
+        let (Some(cert), Some(key)) = (&one.cert_file, &one.key_file) else { continue };
+        digests.extend([cert.value.digest, key.value.digest]);
+        certificates.push(NamedCertificate {
+            names: one.names.iter().flat_map(|list| &list.value).map(|name| name.value.0.clone()).collect(),
+            cert_file: cert.value.path.clone(),
+            key_file: key.value.path.clone(),
+        });
+    }
     let settings = TlsServerSettings {
+        certificates,
         cert_file: cert.value.path.clone(),
         key_file: key.value.path.clone(),
         client_ca_file: client_ca.map(|ca| ca.path.clone()),
         client_auth: auth.value,
         handshake_timeout: section.handshake_timeout.value.0,
         alpn,
-        files_digest: combined(&[cert.value.digest, key.value.digest, client_ca.map_or(0, |ca| ca.digest)]),
+        files_digest: combined(&digests),
     };
     if let Err(error) = reader.surroundings.tls_server(&settings) {
         let places: [(&str, Option<&Span>); 4] = [
