@@ -5,9 +5,14 @@ use std::{
     future::poll_fn,
     rc::Rc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use crate::chunk::{give_output, take_output};
+
+/// How often it is looked whether an output is empty: at first, and later.
+const DRAIN_PAUSE_MIN: Duration = Duration::from_millis(1);
+const DRAIN_PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// When the other side of an exchange stops being read, in bytes of this output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +142,20 @@ impl Output {
     /// A number that moves only while the peer reads.
     pub fn progress(&self) -> u64 {
         self.0.progress.get()
+    }
+
+    /// Waits until all is handed to the kernel; false if the connection is gone, or its peer has taken nothing for `idle`.
+    pub async fn drained(&self, idle: Duration) -> bool {
+        let (mut pause, mut waited, mut progress) = (DRAIN_PAUSE_MIN, Duration::ZERO, self.progress());
+        while self.buffered() > 0 {
+            if self.is_closed() || waited >= idle {
+                return false;
+            }
+            crate::sleep(pause).await;
+            waited = if self.progress() == progress { waited + pause } else { Duration::ZERO };
+            (pause, progress) = ((pause * 2).min(DRAIN_PAUSE_MAX), self.progress());
+        }
+        true
     }
 
     /// Ready when the output is below its low-water mark or closed.

@@ -149,6 +149,8 @@ pub fn is_trailer(field: Field<'_>) -> bool {
             | Known::Authorization
             | Known::ProxyAuthorization
             | Known::WwwAuthenticate
+            | Known::XRequestId
+            | Known::Traceparent
             | Known::Cookie
             | Known::SetCookie
             | Known::CacheControl

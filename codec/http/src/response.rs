@@ -33,8 +33,11 @@ impl ResponseHead {
     /// A head as another version of HTTP carries it; `is_whole`: no body follows.
     ///
     /// # Errors
-    /// Its Content-Length is none, or there are several.
+    /// Its status or its Content-Length is none, or there are several of the latter.
     pub fn from_message(version: Version, status: u16, fields: Fields, is_whole: bool) -> Result<Self, WireError> {
+        if !(100..=599).contains(&status) {
+            return Err(WireError::StatusLine);
+        }
         let length = match content_length(&fields)? {
             Some(length) => BodyLength::Exact(length),
             None if is_whole => BodyLength::Exact(0),

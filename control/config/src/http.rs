@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_analysis::http::path::{Ambiguous, PathRules};
 use weir_base::ByteSize;
 use weir_http::{
     Http2Origins, HttpProbe, Question,
@@ -54,6 +55,9 @@ section! {
         default body_rate_min: u32 = http::BODY_RATE_MIN as u32 => 0..=COUNT_MAX;
         /// Asking another origin when one fails. Of routes that do not say.
         table retry: RetrySection;
+        /// `;` and what follows it in a segment of a path: `keep` it as a character like any other, or `reject` the request with 400,
+        /// in front of servlet containers, to which `/admin;x` is `/admin`, where some paths are not for everybody.
+        default path_parameters: Ambiguous = Ambiguous::Keep;
         /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
         /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
         default forwarded: ForwardedFields = ForwardedFields::Replace;
@@ -268,6 +272,7 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
         request_timeout: section.request_timeout.as_ref().map(|timeout| timeout.value.0),
         body_rate_min: u64::from(section.body_rate_min.value),
         retry,
+        path_rules: PathRules { parameters: section.path_parameters.value, ..PathRules::default() },
         forwarded: section.forwarded.value,
         forwarded_client_cert: section.forwarded_client_cert.value,
         upgrades: section.upgrades.as_ref().map(upgrades).unwrap_or_default(),
@@ -450,6 +455,10 @@ impl Choice for Balance {
 impl Choice for TraceContext {
     const WORDS: &'static [(&'static str, Self)] =
         &[("pass", Self::Pass), ("child", Self::Child), ("start", Self::Start)];
+}
+
+impl Choice for Ambiguous {
+    const WORDS: &'static [(&'static str, Self)] = &[("keep", Self::Keep), ("reject", Self::Reject)];
 }
 
 impl Choice for ForwardedFields {

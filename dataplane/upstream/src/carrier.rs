@@ -66,6 +66,9 @@ impl Meter {
     }
 }
 
+/// Exchanges in a row without an answer in time after which a carrier gets no further ones: what a firewall has forgotten looks so.
+const TIMEOUTS_MAX: u32 = 2;
+
 /// A carrier and what is known of it.
 pub(crate) struct Slot<C: Carrier> {
     pub(crate) carrier: C,
@@ -74,6 +77,8 @@ pub(crate) struct Slot<C: Carrier> {
     /// It has served an exchange before.
     pub(crate) has_served: Cell<bool>,
     idle_since: Cell<Time>,
+    /// Exchanges in a row that got no answer in time.
+    timeouts: Cell<u32>,
     cause: Cell<LossCause>,
     member: Weak<Member<C>>,
     _open: GaugeGuard,
@@ -86,6 +91,7 @@ impl<C: Carrier> Slot<C> {
             lent: Cell::new(0),
             has_served: Cell::new(false),
             idle_since: Cell::new(turn::now()),
+            timeouts: Cell::new(0),
             cause: Cell::new(LossCause::Closed),
             member: Rc::downgrade(member),
             _open: open,
@@ -107,11 +113,13 @@ impl<C: Carrier> Slot<C> {
         (self.lent.get() == 0).then(|| self.idle_since.get())
     }
 
-    /// An exchange on it is over.
-    pub(crate) fn left(&self) {
+    /// An exchange on it is over; true if so many got no answer in time that it may lead nowhere any more.
+    pub(crate) fn left(&self, has_timed_out: bool) -> bool {
         self.lent.set(self.lent.get() - 1);
         self.has_served.set(true);
         self.idle_since.set(turn::now());
+        self.timeouts.set(if has_timed_out { self.timeouts.get() + 1 } else { 0 });
+        self.timeouts.get() >= TIMEOUTS_MAX
     }
 
     /// It is given up by the gateway.

@@ -82,8 +82,10 @@ pub(crate) struct Member<C: Carrier> {
     lent: Cell<u64>,
     latency: Cell<Latency>,
     ejection: RefCell<Ejection>,
-    /// Exchanges that wait for room.
-    waiting: RefCell<VecDeque<Waker>>,
+    /// Exchanges that wait for room, in their order.
+    waiting: RefCell<VecDeque<(u64, Waker)>>,
+    /// The number of the next one that waits.
+    ticket: Cell<u64>,
 }
 
 /// One named upstream on one worker.
@@ -128,6 +130,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 latency: Cell::default(),
                 ejection: RefCell::default(),
                 waiting: RefCell::default(),
+                ticket: Cell::new(0),
             }))
         };
         let members = settings.endpoints.iter().zip(health).enumerate();
@@ -228,7 +231,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// No lane can be had; nothing was sent. With it the number of the endpoint that could not be reached, if one was chosen.
     pub async fn acquire(&self, wanted: Wanted) -> Result<ExclusiveLane<M>, (Refusal, Option<usize>)> {
         let number = self.choose(wanted).ok_or((Refusal::BreakerOpen, None))?;
-        match self.take(number) {
+        let is_awaited = !self.members[number].waiting.borrow().is_empty();
+        match if is_awaited { None } else { self.take(number) } {
             Some(lane) => Ok(lane),
             None => Box::pin(self.connect(number)).await.map_err(|refusal| (refusal, Some(number))),
         }
@@ -359,7 +363,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
 
     async fn connect(&self, number: usize) -> Result<ExclusiveLane<M>, Refusal> {
         let member = &self.members[number];
-        let promise = match self.may_connect(member) {
+        let promise = match self.may_connect(member) && member.waiting.borrow().is_empty() {
             true => Promise::new(member),
             false => match self.wait(number).await? {
                 Granted::Lane(lane) => return Ok(lane),
@@ -406,25 +410,25 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let metrics = member.endpoint.metrics();
         let begun = turn::now();
         let (refused, _) = member.refused.get();
+        let waiting = Waiting::new(member);
         let room = poll_fn(|context| {
-            if let Some(lane) = self.take(number) {
-                return Poll::Ready(Ok(Granted::Lane(lane)));
-            }
             match member.refused.get() {
                 // Who waited for the same connection need not find out one after the other.
                 (count, refusal) if count != refused && self.multiplexer.is_some() => return Poll::Ready(Err(refusal)),
                 _ => {}
             }
-            if self.may_connect(member) {
+            // Who came first goes first.
+            if waiting.is_next()
+                && let Some(lane) = self.take(number)
+            {
+                return Poll::Ready(Ok(Granted::Lane(lane)));
+            }
+            if waiting.is_next() && self.may_connect(member) {
                 return Poll::Ready(Ok(Granted::Promise(Promise::new(member))));
             }
-            let mut waiting = member.waiting.borrow_mut();
-            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-                waiting.push_back(context.waker().clone());
-            }
+            waiting.register(context.waker());
             Poll::Pending
         });
-        let _waiting = Waiting::new(member);
         let waited = timeout(self.settings.lane_wait_timeout, room).await;
         metrics.waited(turn::now().since(begun), 1);
         waited.map_err(|_| Refusal::QueueTimeout)?
@@ -453,7 +457,9 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let (stream, open) = match held {
             Held::Connection(stream, open) => (stream, open),
             Held::Place(slot) => {
-                slot.left();
+                if slot.left(has_failed && cause == LossCause::Timeout) {
+                    member.carriers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &slot));
+                }
                 member.endpoint.exchanges_lost(cause, usize::from(has_failed));
                 drop(slot);
                 return member.wake();
@@ -490,14 +496,15 @@ impl<C: Carrier> Member<C> {
         self.wake();
     }
 
+    /// There may be room: the next one looks. It stays in the queue until it has some, or gives up.
     fn wake(&self) {
-        if let Some(waker) = self.waiting.borrow_mut().pop_front() {
-            waker.wake();
+        if let Some((_, waker)) = self.waiting.borrow().front() {
+            waker.wake_by_ref();
         }
     }
 
     fn wake_all(&self) {
-        self.waiting.take().into_iter().for_each(Waker::wake);
+        self.waiting.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
     }
 }
 
@@ -538,20 +545,38 @@ impl<C: Carrier> Drop for Promise<'_, C> {
 }
 
 /// An exchange that waits for room.
-struct Waiting<'a, C: Carrier>(&'a Member<C>);
+struct Waiting<'a, C: Carrier> {
+    member: &'a Member<C>,
+    ticket: u64,
+}
 
 impl<'a, C: Carrier> Waiting<'a, C> {
     fn new(member: &'a Member<C>) -> Self {
         member.endpoint.metrics().waiters(1);
-        Self(member)
+        let ticket = member.ticket.replace(member.ticket.get() + 1);
+        // A place in the queue is taken at once, and the waker found when it is polled first.
+        member.waiting.borrow_mut().push_back((ticket, Waker::noop().clone()));
+        Self { member, ticket }
+    }
+
+    fn is_next(&self) -> bool {
+        self.member.waiting.borrow().front().is_some_and(|(first, _)| *first == self.ticket)
+    }
+
+    fn register(&self, waker: &Waker) {
+        let mut waiting = self.member.waiting.borrow_mut();
+        if let Some((_, own)) = waiting.iter_mut().find(|(ticket, _)| *ticket == self.ticket) {
+            own.clone_from(waker);
+        }
     }
 }
 
 impl<C: Carrier> Drop for Waiting<'_, C> {
     fn drop(&mut self) {
-        self.0.endpoint.metrics().waiters(-1);
-        // Who gave up in the moment in which it was woken has been told of room that it leaves to the next.
-        self.0.wake();
+        self.member.endpoint.metrics().waiters(-1);
+        self.member.waiting.borrow_mut().retain(|(ticket, _)| *ticket != self.ticket);
+        // There may be room for the next one too.
+        self.member.wake();
     }
 }
 

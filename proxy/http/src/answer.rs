@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use weir_base::time::{Time, turn};
-use weir_http_codec::{BodyLength, ResponseHead, strip_hop_by_hop};
+use weir_http_codec::{BodyLength, Known, ResponseHead, strip_hop_by_hop};
 use weir_upstream::LossCause;
 
 use crate::{
@@ -33,7 +33,7 @@ pub(crate) struct Answer<'a, R, D> {
     /// Whether another origin may be asked.
     pub(crate) retries: &'a Retries<'a>,
     /// When the client had something of the final answer.
-    pub(crate) begun: Option<Time>,
+    pub(crate) begun: &'a Cell<Option<Time>>,
     /// The connection is a tunnel from here on, and the client has nothing of it yet.
     pub(crate) switched: Option<Box<Switched>>,
 }
@@ -60,6 +60,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
                 return Ended::Failed(Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation));
             }
             strip_hop_by_hop(&mut head.fields);
+            head.fields.remove(Known::ContentLength);
             self.replies.interim(&head);
         };
         if self.retries.wants(head.status(), &head.fields) {
@@ -69,7 +70,10 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         let is_persistent = head.is_persistent();
         let keeps_client = self.pass_head(&mut head, length);
         self.origin.begin(length);
-        if let Err(broken) = relay(&mut self.origin, &mut self.replies).await {
+        // What comes although nothing may is nobody's: it would be taken for the next answer.
+        if length != BodyLength::Exact(0)
+            && let Err(broken) = relay(&mut self.origin, &mut self.replies).await
+        {
             return Ended::Failed(Failure::of_origin(broken));
         }
         let status = head.status();
@@ -79,8 +83,12 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
 
     /// Passes the final head on; whether the connection of the client may bring another request.
     fn pass_head(&mut self, head: &mut ResponseHead, length: BodyLength) -> bool {
-        self.begun = Some(turn::now());
+        self.begun.set(Some(turn::now()));
         strip_hop_by_hop(&mut head.fields);
+        if head.status() == 204 {
+            // RFC 9110 section 8.6.
+            head.fields.remove(Known::ContentLength);
+        }
         if let Some(answer) = self.asked.answer_fields.get() {
             answer.apply(self.routed.action.policies.as_deref(), &mut head.fields);
         }

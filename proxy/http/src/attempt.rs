@@ -70,6 +70,8 @@ pub(crate) struct Attempt<'a> {
     settings: &'a HttpListenerSettings,
     routed: &'a Routed<'a>,
     retries: &'a Retries<'a>,
+    /// Fields that no client may send, in trailers either.
+    identity_fields: &'a [Box<str>],
     pub(crate) sent: Time,
     /// The request has been sent to its end.
     is_uploaded: Cell<bool>,
@@ -78,7 +80,7 @@ pub(crate) struct Attempt<'a> {
     /// Bytes of the answer, on a connection of its own.
     pub(crate) received: u64,
     /// When the answer began.
-    begun: Option<Time>,
+    begun: Cell<Option<Time>>,
 }
 
 impl<'a> Attempt<'a> {
@@ -88,6 +90,7 @@ impl<'a> Attempt<'a> {
         settings: &'a HttpListenerSettings,
         routed: &'a Routed<'a>,
         retries: &'a Retries<'a>,
+        identity_fields: &'a [Box<str>],
     ) -> Self {
         let is_uploaded = Cell::new(asked.body == BodyLength::Exact(0));
         let sent = turn::now();
@@ -97,11 +100,12 @@ impl<'a> Attempt<'a> {
             settings,
             routed,
             retries,
+            identity_fields,
             sent,
             is_uploaded,
             switched: None,
             received: 0,
-            begun: None,
+            begun: Cell::new(None),
         }
     }
 
@@ -139,7 +143,7 @@ impl<'a> Attempt<'a> {
             origin: download,
             is_uploaded: &self.is_uploaded,
             retries: self.retries,
-            begun: None,
+            begun: &self.begun,
             switched: None,
         };
         match self.is_uploaded.get() {
@@ -153,9 +157,9 @@ impl<'a> Attempt<'a> {
                 false => {
                     let policies = self.routed.action.policies.as_ref();
                     let room = policies.and_then(|policies| policies.body_bytes_max).unwrap_or(u64::MAX);
-                    let mut sink = Limited::new(upload, room);
+                    let mut sink = Limited::new(upload, room, self.identity_fields);
                     let ended = {
-                        let rate = if self.asked.is_grpc { 0 } else { self.settings.body_rate_min };
+                        let rate = if self.asked.is_call { 0 } else { self.settings.body_rate_min };
                         let mut upload = pin!(relay_paced(&mut body, &mut sink, rate));
                         let mut is_over = false;
                         poll_fn(|context| {
@@ -188,8 +192,10 @@ impl<'a> Attempt<'a> {
             match early {
                 Some(ended) => ended,
                 None => {
-                    self.sent = turn::now();
-                    origin_deadline.set(turn::now().saturating_add(response_timeout));
+                    if self.begun.get().is_none() {
+                        self.sent = turn::now();
+                        origin_deadline.set(turn::now().saturating_add(response_timeout));
+                    }
                     poll_fn(|context| {
                         if let Poll::Ready(ended) = poll_cut(context) {
                             return Poll::Ready(ended);
@@ -204,31 +210,33 @@ impl<'a> Attempt<'a> {
             }
         };
         self.connection.service.metrics.read_bytes.add(body.received());
-        (self.begun, self.received) = (answer.begun, answer.origin.received());
+        self.received = answer.origin.received();
         self.switched = answer.switched.take();
         match ended {
-            Ended::Failed(failure) if self.begun.is_some() => Ended::BrokenOff(failure.reason()),
+            Ended::Failed(failure) if self.begun.get().is_some() => Ended::BrokenOff(failure.reason()),
             ended => ended,
         }
     }
 
     fn response_timeout(&self) -> Duration {
         // A call's answer may begin with its first message, and a call says itself how long it may take.
-        let usual = if self.asked.is_grpc { self.settings.grpc_idle_timeout } else { self.settings.response_timeout };
+        let usual = if self.asked.is_call { self.settings.grpc_idle_timeout } else { self.settings.response_timeout };
         let all = self.routed.action.response_timeout.unwrap_or(usual);
         self.retries.try_timeout().map_or(all, |one| one.min(all))
     }
 
     /// How long all of the exchange may take.
     fn call_timeout(&self) -> Option<Duration> {
-        let may_be_long = self.asked.is_grpc || self.asked.wish != Wish::None;
-        let own = self.routed.action.request_timeout.or(self.settings.request_timeout).filter(|_| !may_be_long);
-        own.or(self.asked.call_timeout)
+        let may_be_long = self.asked.is_call || self.asked.wish != Wish::None;
+        let usual = self.settings.request_timeout.filter(|_| !may_be_long);
+        // What a route says of its own requests holds for all of them, but for those that end being requests.
+        let own = self.routed.action.request_timeout.filter(|_| self.asked.wish == Wish::None).or(usual);
+        [own, self.asked.call_timeout].into_iter().flatten().min()
     }
 
     /// Tells the upstream how endpoint number `number` did.
     pub(crate) fn note(&self, number: usize, ended: &Ended) {
-        let took = self.begun.map(|begun| begun.since(self.sent));
+        let took = self.begun.get().map(|begun| begun.since(self.sent));
         match ended {
             Ended::Answered { status, .. } => self.routed.upstream.note(number, *status < 500, took),
             Ended::Failed(Failure::Status(_) | Failure::Silent | Failure::Unseen | Failure::Origin(..)) => {

@@ -8,7 +8,7 @@ use std::{
     task::{Context, Waker},
 };
 
-use weir_base::{error::Culprit, time::turn, violation::Violation};
+use weir_base::{error::Culprit, limits, time::turn, violation::Violation};
 use weir_engine::{Cutter, Deadline, Stream, tls::PeerIdentity};
 use weir_listener::{ConnectionGuard, DRAIN_GAP, Drain};
 use weir_telemetry::log::Peer;
@@ -111,6 +111,9 @@ async fn run(connection: &Rc<Connection>, mut stream: Box<Stream>, is_http2: boo
 /// the connection.
 async fn linger(mut stream: Stream) {
     stream.finish();
+    if !stream.output.drained(limits::WRITE_IDLE_TIMEOUT).await {
+        return;
+    }
     let rest = async { while let Ok(Some(_)) = stream.reader.receive().await {} };
     // A client that does not close in time has had its chance.
     let _ = weir_engine::timeout(LINGER_TIMEOUT, rest).await;

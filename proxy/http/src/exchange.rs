@@ -43,7 +43,10 @@ pub(crate) struct Asked {
     pub(crate) is_persistent: bool,
     pub(crate) expects_continue: bool,
     pub(crate) wants_trailers: bool,
+    /// It is to be answered in gRPC's words.
     pub(crate) is_grpc: bool,
+    /// It goes on as a call of gRPC, which may be silent for long.
+    pub(crate) is_call: bool,
     pub(crate) body: BodyLength,
     /// What policies put into its answer. Empty without policies.
     pub(crate) answer_fields: OnceCell<Box<AnswerFields>>,
@@ -76,7 +79,8 @@ impl Asked {
             expects_continue: head.expects_continue(),
             wants_trailers: head.fields.all(Known::Te).any(wants_trailers),
             is_grpc,
-            body_idle_timeout: if is_grpc { settings.grpc_idle_timeout } else { settings.body_idle_timeout },
+            is_call: false,
+            body_idle_timeout: settings.body_idle_timeout,
             call_timeout: if is_grpc { grpc::timeout(&head.fields) } else { None },
             body: head.body(),
             answer_fields: OnceCell::new(),
@@ -130,6 +134,11 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     if routed.upstream.is_multiplexed() {
         // What a connection may become, a stream cannot.
         asked.wish = Wish::None;
+        // A client's word alone that this is gRPC lifts no limit: the origin must be able to speak it.
+        asked.is_call = asked.is_grpc;
+        if asked.is_call {
+            asked.body_idle_timeout = settings.grpc_idle_timeout;
+        }
     }
     match asked.wish {
         Wish::Malformed if routed.upgrades(&settings).websocket => {
@@ -141,6 +150,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
     let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
     let retries = Retries::new(retry, routed.upstream, &asked, service.chance());
+    let mut is_repeated = false;
     loop {
         let wanted = Wanted { avoid: retries.avoided(), hash: affinity };
         let mut lane = match routed.upstream.acquire(wanted).await {
@@ -159,7 +169,8 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         if let Some(notes) = &asked.notes {
             notes.note_endpoint(routed.upstream.settings(), &lane);
         }
-        let mut attempt = Attempt::new(&connection, &asked, &settings, &routed, &retries);
+        let identity_fields = &routing.routes.identity_fields;
+        let mut attempt = Attempt::new(&connection, &asked, &settings, &routed, &retries, identity_fields);
         let is_reused = lane.is_reused();
         let ended = match lane.link() {
             Link::Connection(stream) => {
@@ -176,8 +187,10 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
                 Err(failure) => Ended::Failed(failure),
             },
         };
-        if matches!(ended, Ended::Failed(Failure::Silent)) && is_reused && asked.is_safe_to_repeat {
-            // The origin had closed the idle connection when the request was on its way: nobody has seen it.
+        if matches!(ended, Ended::Failed(Failure::Silent)) && is_reused && asked.is_safe_to_repeat && !is_repeated {
+            // The origin has probably closed the idle connection when the request was on its way. Not for ever: it may be this
+            // request that ends it.
+            is_repeated = true;
             continue;
         }
         let number = lane.number();

@@ -25,7 +25,7 @@ impl<'a> Facts<'a> {
     ///
     /// # Errors
     /// The host or the path is none.
-    pub(crate) fn of(head: &'a RequestHead) -> Result<Self, Refusal> {
+    pub(crate) fn of(head: &'a RequestHead, rules: &PathRules) -> Result<Self, Refusal> {
         let (path, query) = match memchr::memchr(b'?', head.target()) {
             Some(at) => (&head.target()[..at], Some(&head.target()[at + 1..])),
             None => (head.target(), None),
@@ -33,7 +33,7 @@ impl<'a> Facts<'a> {
         let path = match path {
             // The server as a whole, which has no path (RFC 9112 section 3.2.4).
             b"*" => Cow::Borrowed(&b"/"[..]),
-            path => normalise(path, &PathRules::default()).map_err(|_| Refusal::PATH)?,
+            path => normalise(path, rules).map_err(|_| Refusal::PATH)?,
         };
         let (host, port) = match head.authority() {
             b"" => (Cow::Borrowed(&b""[..]), None),

@@ -22,6 +22,9 @@ pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, client
         fields.remove(Known::Expect);
     }
     let proto: &[u8] = if is_tls { b"https" } else { b"http" };
+    if forwarded == ForwardedFields::Replace {
+        fields.retain(|field| !tells_of_clients(field.name));
+    }
     if forwarded != ForwardedFields::Keep {
         forwarded_for(fields, forwarded, peer);
         forwarded_client_cert(fields, forwarded, client_cert);
@@ -50,6 +53,20 @@ fn forwarded_for(fields: &mut Fields, forwarded: ForwardedFields, peer: &str) {
     }
     value.extend_from_slice(peer.as_bytes());
     fields.set(Known::XForwardedFor, &value);
+}
+
+/// A field by which proxies tell origins of clients and that the gateway does not set; also spelled with underscores, which are
+/// hyphens to many origins.
+fn tells_of_clients(name: &[u8]) -> bool {
+    const OURS: [&[u8]; 4] =
+        [b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-client-cert"];
+    if !matches!(name.first(), Some(b'x' | b'X' | b'f' | b'F')) {
+        return false;
+    }
+    let folded: Vec<u8> =
+        name.iter().map(|byte| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() }).collect();
+    let is_known = folded.starts_with(b"x-forwarded-") || matches!(&*folded, b"forwarded" | b"x-real-ip");
+    is_known && (name.contains(&b'_') || !OURS.contains(&&*folded))
 }
 
 /// What origins are told of a client.
@@ -134,10 +151,11 @@ mod tests {
 
     #[test]
     fn at_the_edge_what_the_client_says_of_others_is_replaced() {
-        let lines = "X-Forwarded-Client-Cert: Hash=2\r\nX-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-Host: evil\r\nX: y\r\n";
+        let lines = "X-Forwarded-Client-Cert: Hash=2\r\nX-Forwarded-For: 10.0.0.1\r\nX-Forwarded-Proto: gopher\r\nX-Forwarded-Host: evil\r\nX: y\r\nX_Forwarded_For: 7\r\n\
+                     Forwarded: for=1\r\nX-Real-IP: 1\r\nX-Forwarded-Prefix: /a\r\nX-Foo: z\r\n";
         assert_eq!(
             forwarded(lines, ForwardedFields::Replace),
-            "X: y\r\nx-forwarded-for: 192.0.2.1\r\nx-forwarded-client-cert: Hash=1\r\nx-forwarded-proto: https\r\nx-forwarded-host: a.example\r\n"
+            "X: y\r\nX-Foo: z\r\nx-forwarded-for: 192.0.2.1\r\nx-forwarded-client-cert: Hash=1\r\nx-forwarded-proto: https\r\nx-forwarded-host: a.example\r\n"
         );
     }
 

@@ -6,9 +6,11 @@ use weir_http_codec::{BodyLength, Fields, ResponseHead, Version};
 
 use crate::client::OwnAnswer;
 
-/// The media type of gRPC, whatever follows it.
+/// The media type of gRPC, with or without the form of its messages.
 pub(crate) fn is_grpc(content_type: &[u8]) -> bool {
+    // Not gRPC-Web, which is plain HTTP to all but its ends.
     content_type.get(..16).is_some_and(|start| start.eq_ignore_ascii_case(b"application/grpc"))
+        && matches!(content_type.get(16), None | Some(b'+' | b';' | b' ' | b'\t'))
 }
 
 /// How long the client waits for the whole call, if it says so in at most eight digits and a unit (gRPC over HTTP/2,

@@ -10,6 +10,8 @@ use weir_base::{limits, time::turn};
 use weir_engine::{Deadline, Output};
 use weir_http_codec::{Fields, WireError};
 
+use crate::policies;
+
 /// Why a body did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
@@ -57,17 +59,19 @@ pub(crate) trait Sink {
     async fn relieved(&mut self) -> Result<(), Broken>;
 }
 
-/// A place of which only so much is taken. What is past it goes nowhere, and the body has no end there.
-pub(crate) struct Limited<S> {
-    pub(crate) sink: S,
+/// A place of which only so much is taken, and not every trailer. What is past it goes nowhere, and the body has no end there.
+pub(crate) struct Limited<'a, S> {
+    sink: S,
+    /// Names of fields that do not pass in trailers.
+    dropped: &'a [Box<str>],
     /// Bytes that may still come.
     pub(crate) room: u64,
     is_too_long: bool,
 }
 
-impl<S: Sink> Limited<S> {
-    pub(crate) fn new(sink: S, room: u64) -> Self {
-        Self { sink, room, is_too_long: false }
+impl<'a, S: Sink> Limited<'a, S> {
+    pub(crate) fn new(sink: S, room: u64, dropped: &'a [Box<str>]) -> Self {
+        Self { sink, dropped, room, is_too_long: false }
     }
 
     /// Whether these bytes may pass.
@@ -80,7 +84,7 @@ impl<S: Sink> Limited<S> {
     }
 }
 
-impl<S: Sink> Sink for Limited<S> {
+impl<S: Sink> Sink for Limited<'_, S> {
     fn data(&mut self, data: &[u8]) {
         if self.takes(data) {
             self.sink.data(data);
@@ -88,8 +92,14 @@ impl<S: Sink> Sink for Limited<S> {
     }
 
     fn end(&mut self, trailers: Option<&Fields>) {
-        if !self.is_too_long {
-            self.sink.end(trailers);
+        match trailers {
+            _ if self.is_too_long => {}
+            Some(trailers) if !self.dropped.is_empty() => {
+                let mut trailers = trailers.clone();
+                policies::clean(self.dropped, &mut trailers);
+                self.sink.end(Some(&trailers));
+            }
+            trailers => self.sink.end(trailers),
         }
     }
 
@@ -130,7 +140,7 @@ const RATE_PERIOD: Duration = Duration::from_secs(10);
 /// slow as it likes.
 pub(crate) async fn relay_paced<S: Sink>(
     source: &mut impl Source,
-    sink: &mut Limited<S>,
+    sink: &mut Limited<'_, S>,
     rate: u64,
 ) -> Result<(), Broken> {
     let (mut waited, mut before) = (Duration::ZERO, sink.room);

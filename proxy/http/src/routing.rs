@@ -76,7 +76,8 @@ fn choose<'a>(
     if !routing.routes.identity_fields.is_empty() {
         policies::clean(&routing.routes.identity_fields, &mut head.fields);
     }
-    let facts = Facts::of(head).map_err(Local::Refused)?;
+    let settings = connection.service.http();
+    let facts = Facts::of(head, &settings.path_rules).map_err(Local::Refused)?;
     let route = routing.routes.table.find(&facts).ok_or(Local::Refused(Refusal::NO_ROUTE))?;
     let action = &route.action;
     if let Some(metrics) = routing.metrics.get(action.number) {
@@ -124,7 +125,6 @@ fn choose<'a>(
     }
     let routed = Routed { name: &route.name, action, upstream, host };
     forward::request(head, forwarded, &connection.forwarded());
-    let settings = connection.service.http();
     if settings.request_id {
         trace::request_id(&mut head.fields, forwarded, || connection.service.chance());
     }

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use weir_analysis::http::path::PathRules;
 use weir_policy::http::ForwardedFor;
 use weir_websocket_codec::Limits;
 
@@ -192,6 +193,8 @@ pub struct HttpListenerSettings {
     pub body_rate_min: u64,
     /// Of routes that do not say.
     pub retry: RetrySettings,
+    /// How paths are read.
+    pub path_rules: PathRules,
     /// X-Forwarded-For, -Proto and -Host.
     pub forwarded: ForwardedFields,
     /// Origins are told of the certificate that a client has shown, in X-Forwarded-Client-Cert.
@@ -222,6 +225,7 @@ impl HttpListenerSettings {
             request_timeout: None,
             body_rate_min: BODY_RATE_MIN,
             retry: RetrySettings::default(),
+            path_rules: PathRules::default(),
             forwarded: ForwardedFields::default(),
             forwarded_client_cert: false,
             upgrades: Upgrades::default(),

@@ -192,7 +192,8 @@ impl Session<'_> {
         let reason = self.connection.ending.get().unwrap_or(ended);
         if reason == "ok" {
             // The last bytes are on their way.
-            let _ = timeout(LINGER_TIMEOUT, flushed(&origin.output)).await;
+            origin.output.drained(limits::WRITE_IDLE_TIMEOUT).await;
+            stream.output.drained(limits::WRITE_IDLE_TIMEOUT).await;
         }
         lane.count_bytes(received as usize, (sent as usize) + first.len());
         match reason {
@@ -308,11 +309,4 @@ async fn relieved(output: &Output, deadline: &Deadline, active: &Cell<Time>) -> 
         active.set(turn::now());
     }
     Ok(())
-}
-
-/// Waits until all is sent.
-async fn flushed(output: &Output) {
-    while output.buffered() > 0 && !output.is_closed() {
-        weir_engine::sleep(Duration::from_millis(1)).await;
-    }
 }

@@ -317,6 +317,69 @@ fn an_origin_that_does_not_answer_is_504_and_one_that_speaks_something_else_502(
 }
 
 #[test]
+fn what_comes_where_no_body_may_be_is_no_answer_to_the_next_request() {
+    let origin = Http2Origin::start(|_, peer| {
+        let forged = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
+        while let Some(stream) = peer.next_request() {
+            match stream {
+                1 => {
+                    peer.send(frame(kind::HEADERS, flag::END_HEADERS, stream, &block(&[(":status", "204")])));
+                    peer.send(frame(kind::DATA, flag::END_STREAM, stream, forged));
+                }
+                _ => answer(peer, stream, "true"),
+            }
+        }
+    });
+    let gateway = Gateway::start(before(&origin.address));
+    let mut client = HttpClient::connect(&gateway.address);
+    assert_eq!(client.get("/").status, 204);
+    assert_eq!(client.get("/").content(), "true");
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_connection_that_answers_nothing_any_more_is_given_up() {
+    let origin = Http2Origin::start(|number, peer| match number {
+        0 => while peer.next_frame().is_some() {},
+        _ => serve(number, peer),
+    });
+    let quiet = "[upstream.breaker]\nfailures = 1000\n[upstream.http.ejection]\nfailures = 0";
+    let gateway = Gateway::start(
+        before(&origin.address).upstream(quiet).listener("[listener.http]\nresponse_timeout = \"200ms\""),
+    );
+    let mut client = HttpClient::connect(&gateway.address);
+    let statuses: Vec<u16> = (0..4).map(|_| client.get("/").status).collect();
+    assert_eq!(statuses, [504, 504, 200, 200]);
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_body_in_tiny_pieces_goes_on_in_few_frames() {
+    let frames = Arc::<AtomicUsize>::default();
+    let count = frames.clone();
+    let origin = Http2Origin::start(move |_, peer| {
+        while let Some(frame) = peer.next_frame() {
+            if frame.kind == kind::DATA {
+                count.fetch_add(1, Ordering::SeqCst);
+                if frame.flags & flag::END_STREAM != 0 {
+                    answer(peer, frame.stream, "done");
+                }
+            }
+        }
+    });
+    let gateway = Gateway::start(before(&origin.address));
+    let mut client = HttpClient::connect(&gateway.address);
+    let body = "1\r\nx\r\n".repeat(2_000) + "0\r\n\r\n";
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}"));
+    assert_eq!(client.response().content(), "done");
+    assert!(frames.load(Ordering::SeqCst) < 100, "{frames:?}");
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
 fn a_client_that_goes_takes_its_stream_back() {
     let cancelled = Arc::<AtomicUsize>::default();
     let count = cancelled.clone();

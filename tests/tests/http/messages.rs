@@ -21,6 +21,34 @@ fn head_of(request: &[Vec<u8>]) -> String {
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
 #[test]
+fn a_slow_client_gets_all_of_the_last_answer_of_its_connection() {
+    use std::io::Read as _;
+    let origin = Faulty::http(move |request| {
+        let words: Vec<&[u8]> = request[0].split(|byte| *byte == b' ').collect();
+        let length: usize = String::from_utf8_lossy(&words[1][1..]).parse().expect("a length");
+        Act::Reply([format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into(), vec![b'x'; length]].concat())
+    });
+    let gateway = Gateway::start(Config::http(&origin.address));
+    // How much the kernel holds is not known; with one of these lengths a part of the rest is still in the gateway.
+    let clients = (1..=24).map(|number| {
+        let (address, length) = (gateway.address.clone(), number * 250_000);
+        std::thread::spawn(move || {
+            let mut client = HttpClient::connect(&address);
+            client.send(format!("GET /{length} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+            // Longer than a gateway lingers.
+            std::thread::sleep(Duration::from_millis(3_500));
+            let mut received = Vec::new();
+            client.stream().set_read_timeout(Duration::from_secs(20)).expect("a time limit can be set");
+            client.stream().read_to_end(&mut received).expect("it is not cut");
+            assert!(received.len() > length, "{} of {length}", received.len());
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    clients.into_iter().for_each(|client| client.join().expect("a whole answer"));
+    gateway.finish();
+}
+
+#[test]
 fn a_request_reaches_the_origin_as_it_was_but_for_what_belongs_to_the_connection() {
     let (origin, _gateway, mut client) = scene(OK);
     client.send(

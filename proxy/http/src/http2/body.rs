@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use h2::{RecvStream, SendStream};
-use weir_base::time::turn;
+use bytes::{Bytes, BytesMut};
+use h2::{Reason, RecvStream, SendStream};
+use http::HeaderMap;
+use weir_base::{limits, time::turn};
 use weir_engine::Deadline;
 use weir_http_codec::Fields;
 
@@ -88,14 +89,109 @@ impl Incoming {
     }
 }
 
-/// Ready when the peer takes more of a stream: true, or false if it takes nothing any more.
-pub(super) fn poll_room(stream: &mut SendStream<Bytes>, context: &mut Context<'_>) -> Poll<bool> {
-    stream.reserve_capacity(1);
-    while stream.capacity() == 0 {
-        match ready!(stream.poll_capacity(context)) {
-            Some(Ok(_)) => {}
-            Some(Err(_)) | None => return Poll::Ready(false),
+/// A body on its way out. What the peer's window does not take waits here, and its sender with it.
+pub(super) struct Outgoing {
+    stream: SendStream<Bytes>,
+    pending: BytesMut,
+    /// What follows `pending`: there is no more.
+    ending: Option<Ending>,
+    is_over: bool,
+}
+
+/// How a body ends.
+enum Ending {
+    Data,
+    Trailers(HeaderMap),
+}
+
+impl Outgoing {
+    pub(super) fn new(stream: SendStream<Bytes>) -> Self {
+        Self { stream, pending: BytesMut::new(), ending: None, is_over: false }
+    }
+
+    /// A piece of it. Nothing is sent before [`Outgoing::poll_flush`], so that small pieces go together.
+    pub(super) fn data(&mut self, data: &[u8]) {
+        self.pending.extend_from_slice(data);
+    }
+
+    /// There is no more of it.
+    pub(super) fn end(&mut self, trailers: Option<&Fields>) {
+        self.ending = Some(match trailers {
+            Some(trailers) => Ending::Trailers(message::map(trailers)),
+            None => Ending::Data,
+        });
+    }
+
+    /// Sends what is there as the peer takes it; false if it takes nothing any more.
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        while !self.is_over {
+            let is_sent = if self.pending.is_empty() {
+                match self.ending.take() {
+                    None => break,
+                    Some(ending) => {
+                        self.is_over = true;
+                        match ending {
+                            Ending::Data => self.stream.send_data(Bytes::new(), true),
+                            Ending::Trailers(trailers) => self.stream.send_trailers(trailers),
+                        }
+                    }
+                }
+            } else {
+                self.stream.reserve_capacity(self.pending.len());
+                let room = self.stream.capacity().min(self.pending.len());
+                if room == 0 {
+                    match ready!(self.stream.poll_capacity(context)) {
+                        Some(Ok(_)) => continue,
+                        Some(Err(_)) | None => return Poll::Ready(false),
+                    }
+                }
+                let piece = self.pending.split_to(room).freeze();
+                self.is_over = self.pending.is_empty() && matches!(self.ending, Some(Ending::Data));
+                self.stream.send_data(piece, self.is_over)
+            };
+            if is_sent.is_err() {
+                return Poll::Ready(false);
+            }
+        }
+        Poll::Ready(true)
+    }
+
+    pub(super) fn reset(&mut self, reason: Reason) {
+        if !self.is_over {
+            self.is_over = true;
+            self.stream.send_reset(reason);
         }
     }
-    Poll::Ready(true)
+
+    /// Ready once the peer has reset the stream, or is gone.
+    pub(super) fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self.is_over {
+            true => Poll::Pending,
+            false => self.stream.poll_reset(context).map(drop),
+        }
+    }
+}
+
+/// Sends all that is there; who takes nothing for [`limits::WRITE_IDLE_TIMEOUT`] is given up.
+pub(super) async fn flush(
+    outgoing: impl Fn(&mut dyn FnMut(&mut Outgoing) -> Poll<bool>) -> Poll<bool>,
+    deadline: &Deadline,
+) -> Result<(), Broken> {
+    let mut left = usize::MAX;
+    deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
+    let is_sent = poll_fn(|context| {
+        let flushed = outgoing(&mut |outgoing| {
+            let flushed = outgoing.poll_flush(context);
+            if outgoing.pending.len() < left {
+                left = outgoing.pending.len();
+                deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
+            }
+            flushed
+        });
+        match flushed {
+            Poll::Ready(is_sent) => Poll::Ready(is_sent),
+            Poll::Pending => deadline.poll_expired(context).map(|()| false),
+        }
+    });
+    if is_sent.await { Ok(()) } else { Err(Broken::Untaken) }
 }

@@ -60,7 +60,12 @@ pub(super) fn request_to(head: &RequestHead, host: &[u8], scheme: &str) -> Optio
 
 /// The head of an origin's response; `is_whole`: no body follows.
 pub(super) fn response_head(parts: &response::Parts, is_whole: bool) -> Result<ResponseHead, WireError> {
-    ResponseHead::from_message(Version::Http2, parts.status.as_u16(), fields(&parts.headers), is_whole)
+    let mut fields = fields(&parts.headers);
+    if !is_whole && fields.get(Known::ContentLength) == Some(b"0") {
+        // No body, and trailers behind it, for which HTTP/1.1 needs chunks.
+        fields.remove(Known::ContentLength);
+    }
+    ResponseHead::from_message(Version::Http2, parts.status.as_u16(), fields, is_whole)
 }
 
 /// The trailers of a message, without those that none may be.

@@ -11,16 +11,16 @@ use std::{
 
 use bytes::Bytes;
 use h2::{
-    Reason, SendStream,
+    Reason,
     client::{ResponseFuture, SendRequest},
 };
-use weir_base::{limits, time::turn};
+use weir_base::time::turn;
 use weir_engine::{Deadline, Stream, poll_face::PollStream};
 use weir_http_codec::{BodyLength, Fields, HeadLimits, RequestHead, ResponseHead};
 use weir_upstream::{Carrier, LossCause, Meter, Multiplexer};
 
 use super::{
-    body::{Incoming, poll_room},
+    body::{Incoming, Outgoing, flush},
     message,
 };
 use crate::{
@@ -157,13 +157,13 @@ impl Http2Connection {
         // Each clone may have one request waiting for a stream.
         let mut sender = self.sender.borrow().clone();
         let (response, stream) = sender.send_request(request, is_whole).map_err(|_| Failure::Unseen)?;
-        Ok(StreamOrigin { upload: stream, stage: Stage::Asked(response) })
+        Ok(StreamOrigin { upload: Outgoing::new(stream), stage: Stage::Asked(response) })
     }
 }
 
 /// One stream.
 pub(crate) struct StreamOrigin {
-    upload: SendStream<Bytes>,
+    upload: Outgoing,
     stage: Stage,
 }
 
@@ -184,42 +184,27 @@ impl Origin for StreamOrigin {
 
     fn sides<'a>(&'a mut self, means: Means<'a>) -> (StreamUpload<'a>, StreamDownload<'a>) {
         let Self { upload, stage } = self;
-        (StreamUpload { stream: upload, deadline: means.deadline }, StreamDownload { stage, means })
+        (StreamUpload { outgoing: RefCell::new(upload), deadline: means.deadline }, StreamDownload { stage, means })
     }
 }
 
 /// The body of a request on its way to an origin.
 pub(crate) struct StreamUpload<'a> {
-    stream: &'a mut SendStream<Bytes>,
+    outgoing: RefCell<&'a mut Outgoing>,
     deadline: &'a Deadline,
 }
 
 impl Sink for StreamUpload<'_> {
     fn data(&mut self, data: &[u8]) {
-        if !data.is_empty() {
-            // An error says that the stream is over, which its answer says too.
-            let _ = self.stream.send_data(Bytes::copy_from_slice(data), false);
-        }
-    }
-
-    fn last(&mut self, data: &[u8]) {
-        let _ = self.stream.send_data(Bytes::copy_from_slice(data), true);
+        self.outgoing.get_mut().data(data);
     }
 
     fn end(&mut self, trailers: Option<&Fields>) {
-        match trailers {
-            Some(trailers) => drop(self.stream.send_trailers(message::map(trailers))),
-            None => self.last(b""),
-        }
+        self.outgoing.get_mut().end(trailers);
     }
 
     async fn relieved(&mut self) -> Result<(), Broken> {
-        self.deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
-        let has_room = poll_fn(|context| match poll_room(self.stream, context) {
-            Poll::Ready(has_room) => Poll::Ready(has_room),
-            Poll::Pending => self.deadline.poll_expired(context).map(|()| false),
-        });
-        if has_room.await { Ok(()) } else { Err(Broken::Untaken) }
+        flush(|poll| poll(&mut self.outgoing.borrow_mut()), self.deadline).await
     }
 }
 

@@ -9,14 +9,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use h2::{Reason, RecvStream, SendStream, server::SendResponse};
-use http::{HeaderMap, Request};
-use weir_base::{error::Culprit, limits, time::turn, violation::Violation};
+use h2::{Reason, RecvStream, server::SendResponse};
+use http::Request;
+use weir_base::{error::Culprit, violation::Violation};
 use weir_engine::Deadline;
 use weir_http_codec::{BodyLength, Fields, ResponseHead, ResponseParser};
 
 use super::{
-    body::{self, Incoming},
+    body::{self, Incoming, Outgoing},
     message,
 };
 use crate::{
@@ -42,7 +42,7 @@ pub(super) async fn serve(connection: &Rc<Connection>, request: Request<RecvStre
             out.borrow_mut().reset(Reason::INTERNAL_ERROR);
         }
         // What is not over when it is dropped is cancelled.
-        Ok(After::Another | After::Close(_)) => {}
+        Ok(After::Another | After::Close(_)) => drop(flush(&out, &weir_engine::deadline()).await),
         Err(_) => {
             let broken = Violation::rule("internal_invariant", Culprit::Gateway, "the exchange of a stream panicked");
             connection.service.report(&broken, connection.peer, connection.id());
@@ -196,8 +196,8 @@ enum Stage {
     /// Nothing of the final answer was sent.
     Silent(SendResponse<Bytes>),
     /// Its head was.
-    Begun(SendStream<Bytes>),
-    /// All of it was, or waits for the client's window.
+    Begun(Outgoing),
+    /// There is no more than a head.
     Over,
 }
 
@@ -210,7 +210,7 @@ impl Out {
             response.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
         }
         self.stage = match respond.send_response(response, is_whole) {
-            Ok(stream) if !is_whole => Stage::Begun(stream),
+            Ok(stream) if !is_whole => Stage::Begun(Outgoing::new(stream)),
             _ => Stage::Over,
         };
     }
@@ -218,30 +218,27 @@ impl Out {
     fn whole(&mut self, head: &ResponseHead, length: Option<BodyLength>, body: &[u8]) {
         self.head(head, length, body.is_empty());
         if !body.is_empty() {
-            self.data(body, true);
+            self.data(body);
+            self.end(None);
         }
     }
 
-    fn data(&mut self, data: &[u8], is_last: bool) {
-        let Stage::Begun(stream) = &mut self.stage else { return };
+    fn data(&mut self, data: &[u8]) {
+        let Stage::Begun(outgoing) = &mut self.stage else { return };
         self.sent.set(self.sent.get() + data.len() as u64);
-        // An error says that the stream is over; see `head`.
-        let _ = stream.send_data(Bytes::copy_from_slice(data), is_last);
-        if is_last {
-            self.stage = Stage::Over;
-        }
+        outgoing.data(data);
     }
 
-    fn trailers(&mut self, trailers: HeaderMap) {
-        let Stage::Begun(stream) = &mut self.stage else { return };
-        let _ = stream.send_trailers(trailers);
-        self.stage = Stage::Over;
+    fn end(&mut self, trailers: Option<&Fields>) {
+        if let Stage::Begun(outgoing) = &mut self.stage {
+            outgoing.end(trailers);
+        }
     }
 
     fn reset(&mut self, reason: Reason) {
         match &mut self.stage {
             Stage::Silent(respond) => respond.send_reset(reason),
-            Stage::Begun(stream) => stream.send_reset(reason),
+            Stage::Begun(outgoing) => outgoing.reset(reason),
             Stage::Over => {}
         }
     }
@@ -250,18 +247,19 @@ impl Out {
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.stage {
             Stage::Silent(respond) => respond.poll_reset(context).map(drop),
-            Stage::Begun(stream) => stream.poll_reset(context).map(drop),
+            Stage::Begun(outgoing) => outgoing.poll_gone(context),
             Stage::Over => Poll::Pending,
         }
     }
+}
 
-    /// Ready when the client takes more: true, or false if it takes nothing any more.
-    fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        match &mut self.stage {
-            Stage::Begun(stream) => body::poll_room(stream, context),
-            Stage::Silent(_) | Stage::Over => Poll::Ready(true),
-        }
-    }
+/// Sends all that is there.
+async fn flush(out: &RefCell<Out>, deadline: &Deadline) -> Result<(), Broken> {
+    let flush = |poll: &mut dyn FnMut(&mut Outgoing) -> Poll<bool>| match &mut out.borrow_mut().stage {
+        Stage::Begun(outgoing) => poll(outgoing),
+        Stage::Silent(_) | Stage::Over => Poll::Ready(true),
+    };
+    body::flush(flush, deadline).await
 }
 
 /// The body of a request.
@@ -318,28 +316,14 @@ impl Replies for StreamReplies<'_> {
 
 impl Sink for StreamReplies<'_> {
     fn data(&mut self, data: &[u8]) {
-        if !data.is_empty() {
-            self.out.borrow_mut().data(data, false);
-        }
-    }
-
-    fn last(&mut self, data: &[u8]) {
-        self.out.borrow_mut().data(data, true);
+        self.out.borrow_mut().data(data);
     }
 
     fn end(&mut self, trailers: Option<&Fields>) {
-        match trailers {
-            Some(trailers) => self.out.borrow_mut().trailers(message::map(trailers)),
-            None => self.out.borrow_mut().data(b"", true),
-        }
+        self.out.borrow_mut().end(trailers);
     }
 
     async fn relieved(&mut self) -> Result<(), Broken> {
-        self.deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
-        let has_room = poll_fn(|context| match self.out.borrow_mut().poll_room(context) {
-            Poll::Ready(has_room) => Poll::Ready(has_room),
-            Poll::Pending => self.deadline.poll_expired(context).map(|()| false),
-        });
-        if has_room.await { Ok(()) } else { Err(Broken::Untaken) }
+        flush(self.out, self.deadline).await
     }
 }
