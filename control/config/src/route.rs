@@ -5,7 +5,7 @@ use weir_route::{host::Labels, text::Operator};
 
 use crate::document::At;
 use crate::http::{RetrySection, Upgrade};
-use crate::numbers::Period;
+use crate::numbers::{Period, Ratio};
 use crate::policy::{
     ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written,
 };
@@ -54,6 +54,8 @@ section! {
         optional upstream: Name;
         /// Several upstreams, each with its share of the requests.
         tables split: SplitSection;
+        /// A second upstream that gets copies of the requests; nobody waits for its answers.
+        optional_table mirror: MirrorSection;
         /// Tell the client to go elsewhere.
         optional_table redirect: RedirectSection;
         /// Answer in the gateway's own name.
@@ -64,6 +66,8 @@ section! {
         tables request_header: FieldSection;
         /// Changes to the fields that the client gets, in order.
         tables response_header: FieldSection;
+        /// Changes to cookies that origins set.
+        tables cookie: CookieSection;
         /// From the end of a request to the head of its answer. Absent: as the listener's `http.response_timeout`.
         optional response_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// From the head of a request to the end of its answer. Absent: as the listener's `http.request_timeout`.
@@ -134,6 +138,58 @@ section! {
 }
 
 section! {
+    /// A second upstream. Copies carry `-shadow` behind their host.
+    pub(crate) struct MirrorSection {
+        /// The upstream.
+        required upstream: Name;
+        /// Share of the requests, 0.0 to 1.0.
+        default share: Ratio = Ratio(1.0) => Ratio(0.0)..=Ratio(1.0);
+        /// Requests with longer bodies are not copied.
+        default body_bytes_max: ByteSize = ByteSize::kib(64) => ByteSize::new(0)..=ByteSize::mib(16);
+    }
+}
+
+section! {
+    /// What changes in one cookie that origins set. What is not written stays.
+    pub(crate) struct CookieSection {
+        /// Its name; cases count.
+        required name: Word;
+        /// Another Path.
+        optional path: Word;
+        /// Another Domain; `""`: none.
+        optional domain: Text;
+        /// With or without Secure.
+        optional secure: bool;
+        /// Another SameSite.
+        optional same_site: SameSite;
+    }
+}
+
+/// SameSite of a cookie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SameSite {
+    Strict,
+    Lax,
+    None,
+}
+
+impl SameSite {
+    /// The word of the attribute.
+    pub(crate) const fn attribute(self) -> &'static str {
+        match self {
+            Self::Strict => "Strict",
+            Self::Lax => "Lax",
+            Self::None => "None",
+        }
+    }
+}
+
+impl Choice for SameSite {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("strict", Self::Strict), ("lax", Self::Lax), ("none", Self::None)];
+}
+
+section! {
     /// A redirect to another place. What is not written stays as it was in the request.
     pub(crate) struct RedirectSection {
         /// 301, 302, 303, 307 or 308.
@@ -196,7 +252,8 @@ section! {
 impl RouteSection {
     /// The upstreams that it names.
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &At<Name>> {
-        self.upstream.iter().chain(self.split.iter().filter_map(|share| share.upstream.as_ref()))
+        let mirror = self.mirror.iter().filter_map(|mirror| mirror.upstream.as_ref());
+        self.upstream.iter().chain(self.split.iter().filter_map(|share| share.upstream.as_ref())).chain(mirror)
     }
 }
 

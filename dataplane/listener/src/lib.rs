@@ -5,6 +5,7 @@
 //! | `settings` | what an operator may choose |
 //! | `admission` | the permits of a connection: process, listener, source address, handshake |
 //! | `connections` | the table of open connections, readable from any thread |
+//! | `reports` | what its peers do wrong, counted and told |
 //! | `roster` | the open connections of one listener on one worker |
 //! | `share` | what the listeners of one worker share |
 //! | `proxy_protocol` | the PROXY header of a load balancer in front |
@@ -14,11 +15,13 @@
 mod admission;
 mod connections;
 pub mod proxy_protocol;
+mod reports;
 mod roster;
 pub mod settings;
 mod share;
 
 pub use admission::{Admission, ConnectionPermit, ListenerAdmission, NotAdmitted};
 pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, ConnectionTable};
+pub use reports::Reports;
 pub use roster::{Listed, Roster};
 pub use share::{CoreShare, DRAIN_GAP, Drain};

@@ -10,6 +10,7 @@ use crate::{
     attempt::{Ended, Failure},
     client::Replies,
     connection::Connection,
+    cookies,
     exchange::Asked,
     origin::Download,
     refusal::Refusal,
@@ -95,6 +96,9 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         let changes = &self.routed.action.response_fields;
         if !changes.is_empty() {
             routes::change(&mut head.fields, changes, &self.connection.known(self.routed, None, self.asked));
+        }
+        if !self.routed.action.cookies.is_empty() {
+            cookies::change(&mut head.fields, &self.routed.action.cookies);
         }
         if let Some(cookie) = self.asked.affinity_cookie.get() {
             head.fields.push(b"Set-Cookie", cookie);

@@ -4,6 +4,7 @@ use std::{
     cell::Cell,
     future::poll_fn,
     pin::pin,
+    rc::Rc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -17,6 +18,7 @@ use crate::{
     client::{Client, Sides},
     connection::Connection,
     exchange::{After, Asked},
+    mirror::Copying,
     origin::{Download as _, Means, Origin},
     refusal::Refusal,
     relay::{Broken, Limited, RequestBody as _, relay_paced},
@@ -72,6 +74,7 @@ pub(crate) struct Attempt<'a> {
     retries: &'a Retries<'a>,
     /// Fields that no client may send, in trailers either.
     identity_fields: &'a [Box<str>],
+    copying: Option<Rc<Copying>>,
     pub(crate) sent: Time,
     /// The request has been sent to its end.
     is_uploaded: Cell<bool>,
@@ -91,6 +94,7 @@ impl<'a> Attempt<'a> {
         routed: &'a Routed<'a>,
         retries: &'a Retries<'a>,
         identity_fields: &'a [Box<str>],
+        copying: Option<Rc<Copying>>,
     ) -> Self {
         let is_uploaded = Cell::new(asked.body == BodyLength::Exact(0));
         let sent = turn::now();
@@ -101,6 +105,7 @@ impl<'a> Attempt<'a> {
             routed,
             retries,
             identity_fields,
+            copying,
             sent,
             is_uploaded,
             switched: None,
@@ -114,7 +119,7 @@ impl<'a> Attempt<'a> {
         let Sides { mut body, replies, deadline, origin_deadline, parser } = client.sides(self.asked);
         let response_timeout = self.response_timeout();
         let (upload, download) = origin.sides(Means {
-            connection: self.connection,
+            metrics: &self.connection.service.metrics,
             deadline,
             origin_deadline,
             parser,
@@ -157,7 +162,12 @@ impl<'a> Attempt<'a> {
                 false => {
                     let policies = self.routed.action.policies.as_ref();
                     let room = policies.and_then(|policies| policies.body_bytes_max).unwrap_or(u64::MAX);
-                    let mut sink = Limited::new(upload, room, self.identity_fields);
+                    let mut sink = Limited::new(
+                        upload,
+                        room,
+                        self.identity_fields,
+                        self.copying.as_ref().map(|copying| &copying.body),
+                    );
                     let ended = {
                         let rate = if self.asked.is_call { 0 } else { self.settings.body_rate_min };
                         let mut upload = pin!(relay_paced(&mut body, &mut sink, rate));
@@ -216,6 +226,11 @@ impl<'a> Attempt<'a> {
             Ended::Failed(failure) if self.begun.get().is_some() => Ended::BrokenOff(failure.reason()),
             ended => ended,
         }
+    }
+
+    /// The request has been sent to its end.
+    pub(crate) fn is_uploaded(&self) -> bool {
+        self.is_uploaded.get()
     }
 
     fn response_timeout(&self) -> Duration {

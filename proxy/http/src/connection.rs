@@ -79,7 +79,7 @@ pub async fn serve(service: Rc<Service>, stream: Box<Stream>, guard: ConnectionG
         Err(_) => {
             let broken =
                 Violation::rule("internal_invariant", Culprit::Gateway, "the session of a connection panicked");
-            connection.service.report(&broken, peer, connection.id());
+            connection.service.reports.report(&broken, peer, connection.id(), true);
             ("internal_invariant", None)
         }
     };
@@ -163,7 +163,7 @@ impl Connection {
     /// Counts and logs what the client did, and gives the reason back.
     pub(crate) fn report(&self, reason: &'static str, text: &'static str) -> &'static str {
         let violation = Violation::rule(reason, Culprit::Client, text);
-        self.service.report(&violation, self.peer, self.id());
+        self.service.reports.report(&violation, self.peer, self.id(), true);
         reason
     }
 

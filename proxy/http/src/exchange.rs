@@ -14,6 +14,7 @@ use crate::{
     connection::Connection,
     grpc,
     metrics::Timing,
+    mirror::Copying,
     origin::WireOrigin,
     policies::AnswerFields,
     refusal::Refusal,
@@ -147,6 +148,15 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         Wish::WebSocket(_) if routed.upgrades(&settings).websocket => asked.wish.ask(head),
         _ => asked.wish = Wish::None,
     }
+    let mut copying = routed.action.mirror.as_ref().and_then(|mirror| {
+        let host = routed.host.as_deref().unwrap_or(head.authority());
+        Copying::of(&connection, mirror, &routing.upstreams[mirror.upstream], head, host)
+    });
+    if asked.body == BodyLength::Exact(0)
+        && let Some(copying) = copying.take()
+    {
+        copying.send(&connection, &asked, &routed);
+    }
     let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
     let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
     let retries = Retries::new(retry, routed.upstream, &asked, service.chance());
@@ -170,7 +180,8 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             notes.note_endpoint(routed.upstream.settings(), &lane);
         }
         let identity_fields = &routing.routes.identity_fields;
-        let mut attempt = Attempt::new(&connection, &asked, &settings, &routed, &retries, identity_fields);
+        let mut attempt =
+            Attempt::new(&connection, &asked, &settings, &routed, &retries, identity_fields, copying.clone());
         let is_reused = lane.is_reused();
         let ended = match lane.link() {
             Link::Connection(stream) => {
@@ -192,6 +203,11 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             // request that ends it.
             is_repeated = true;
             continue;
+        }
+        if attempt.is_uploaded()
+            && let Some(copying) = copying.take()
+        {
+            copying.send(&connection, &asked, &routed);
         }
         let number = lane.number();
         attempt.note(number, &ended);

@@ -21,6 +21,8 @@
 //! | `affinity` | what keeps requests together at one endpoint |
 //! | `origin` | the origin's side of an exchange, whatever version of HTTP it speaks |
 //! | `relay` / `wire` | bodies, both ways at once; how HTTP/1.1 frames them |
+//! | `mirror` | copies of requests for a second upstream |
+//! | `cookies` | what changes in the cookies that origins set |
 //! | `tunnel` | WebSocket: frames both ways behind a 101 |
 //! | `refusal` | every way to say no, in HTTP's words |
 //! | `probe` | whether an origin answers |
@@ -36,6 +38,7 @@ mod answer;
 mod attempt;
 mod client;
 mod connection;
+pub mod cookies;
 mod exchange;
 mod facts;
 mod forward;
@@ -44,6 +47,7 @@ mod http1;
 mod http2;
 mod input;
 mod metrics;
+mod mirror;
 mod origin;
 pub mod policies;
 mod probe;

@@ -108,6 +108,11 @@ impl ListenerMetrics {
         self.core.counter(&catalog::HTTP_TUNNELS_CLOSED, &[&self.listener, reason]).inc();
     }
 
+    /// What became of a copy of a request.
+    pub(crate) fn mirrored(&self, outcome: &str) {
+        self.core.counter(&catalog::HTTP_MIRRORED, &[&self.listener, outcome]).inc();
+    }
+
     pub(crate) fn shed(&self, reason: &'static str) {
         self.core.counter(&catalog::SHED, &[&self.listener, reason]).inc();
     }
@@ -125,9 +130,5 @@ impl ListenerMetrics {
     pub(crate) fn violation(&self, violation: &Violation) {
         let labels = [&*self.listener, violation.reason, violation.culprit.as_str()];
         self.core.counter(&catalog::VIOLATIONS, &labels).inc();
-    }
-
-    pub(crate) fn defensive_close(&self, reason: &str) {
-        self.core.counter(&catalog::DEFENSIVE_CLOSES, &[&self.listener, reason]).inc();
     }
 }

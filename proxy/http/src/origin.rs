@@ -9,8 +9,8 @@ use weir_upstream::LossCause;
 
 use crate::{
     attempt::Failure,
-    connection::Connection,
     input::Input,
+    metrics::ListenerMetrics,
     refusal::Refusal,
     relay::{Broken, Sink, Source},
     wire::{Framing, WireSink, WireSource, receive},
@@ -33,7 +33,7 @@ pub(crate) trait Origin {
 
 /// What an origin is given for one attempt.
 pub(crate) struct Means<'a> {
-    pub(crate) connection: &'a Connection,
+    pub(crate) metrics: &'a ListenerMetrics,
     /// Of what the client does.
     pub(crate) deadline: &'a Deadline,
     /// Of what the origin does.
@@ -91,7 +91,7 @@ impl Origin for WireOrigin<'_> {
         Self: 'a;
 
     fn sides<'a>(&'a mut self, means: Means<'a>) -> (WireSink<'a>, WireDownload<'a>) {
-        let Means { connection, deadline, origin_deadline, parser, framing, body_idle_timeout } = means;
+        let Means { metrics, deadline, origin_deadline, parser, framing, body_idle_timeout } = means;
         let Self { stream, input, decoder } = self;
         let Stream { reader, output, .. } = &mut **stream;
         // The last origin may have failed in the middle of a head.
@@ -105,14 +105,14 @@ impl Origin for WireOrigin<'_> {
             received: 0,
             is_ended: false,
         };
-        let download = WireDownload { connection, parser, source, ends_with_connection: false };
+        let download = WireDownload { metrics, parser, source, ends_with_connection: false };
         (WireSink { output, framing, deadline }, download)
     }
 }
 
 /// An answer in HTTP/1.1.
 pub(crate) struct WireDownload<'a> {
-    connection: &'a Connection,
+    metrics: &'a ListenerMetrics,
     parser: &'a mut ResponseParser,
     source: WireSource<'a>,
     ends_with_connection: bool,
@@ -144,7 +144,7 @@ impl Download for WireDownload<'_> {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    self.connection.service.metrics.violation(&error.violation(Culprit::Upstream));
+                    self.metrics.violation(&error.violation(Culprit::Upstream));
                     return Err(malformed);
                 }
             }

@@ -1,6 +1,7 @@
 //! Bodies, both ways at once: what arrives goes out in the same turn, and who is not read from by the other side is not read.
 
 use std::{
+    cell::RefCell,
     future::poll_fn,
     task::{Context, Poll},
     time::Duration,
@@ -64,14 +65,16 @@ pub(crate) struct Limited<'a, S> {
     sink: S,
     /// Names of fields that do not pass in trailers.
     dropped: &'a [Box<str>],
+    /// Gets the same, if somebody wants it.
+    copy: Option<&'a RefCell<Copied>>,
     /// Bytes that may still come.
     pub(crate) room: u64,
     is_too_long: bool,
 }
 
 impl<'a, S: Sink> Limited<'a, S> {
-    pub(crate) fn new(sink: S, room: u64, dropped: &'a [Box<str>]) -> Self {
-        Self { sink, dropped, room, is_too_long: false }
+    pub(crate) fn new(sink: S, room: u64, dropped: &'a [Box<str>], copy: Option<&'a RefCell<Copied>>) -> Self {
+        Self { sink, dropped, copy, room, is_too_long: false }
     }
 
     /// Whether these bytes may pass.
@@ -87,6 +90,9 @@ impl<'a, S: Sink> Limited<'a, S> {
 impl<S: Sink> Sink for Limited<'_, S> {
     fn data(&mut self, data: &[u8]) {
         if self.takes(data) {
+            if let Some(copy) = self.copy {
+                copy.borrow_mut().add(data);
+            }
             self.sink.data(data);
         }
     }
@@ -105,12 +111,54 @@ impl<S: Sink> Sink for Limited<'_, S> {
 
     fn last(&mut self, data: &[u8]) {
         if self.takes(data) {
+            if let Some(copy) = self.copy {
+                copy.borrow_mut().add(data);
+            }
             self.sink.last(data);
         }
     }
 
     async fn relieved(&mut self) -> Result<(), Broken> {
         if self.is_too_long { Err(Broken::TooLong) } else { self.sink.relieved().await }
+    }
+}
+
+/// Takes what nobody wants.
+pub(crate) struct Nowhere;
+
+impl Sink for Nowhere {
+    fn data(&mut self, _: &[u8]) {}
+
+    fn end(&mut self, _: Option<&Fields>) {}
+
+    async fn relieved(&mut self) -> Result<(), Broken> {
+        Ok(())
+    }
+}
+
+/// A copy of a body, up to a length.
+pub(crate) struct Copied {
+    bytes: Vec<u8>,
+    most: usize,
+    is_too_long: bool,
+}
+
+impl Copied {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { bytes: Vec::new(), most, is_too_long: false }
+    }
+
+    fn add(&mut self, data: &[u8]) {
+        if self.is_too_long || self.bytes.len() + data.len() > self.most {
+            (self.is_too_long, self.bytes) = (true, Vec::new());
+        } else {
+            self.bytes.extend_from_slice(data);
+        }
+    }
+
+    /// All of it; `None` if it is too long.
+    pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
+        (!self.is_too_long).then(|| std::mem::take(&mut self.bytes))
     }
 }
 

@@ -14,6 +14,7 @@ use weir_telemetry::log::Peer;
 
 use crate::{
     client::OwnAnswer,
+    cookies::CookieChange,
     policies::Policies,
     settings::{RetrySettings, Upgrades},
 };
@@ -50,6 +51,10 @@ pub struct Action {
     pub request_timeout: Option<Duration>,
     /// Instead of the listener's.
     pub retry: Option<Box<RetrySettings>>,
+    /// Who else gets its requests.
+    pub mirror: Option<Mirror>,
+    /// Changes to cookies that origins set.
+    pub cookies: Vec<CookieChange>,
     /// What is asked of its requests. `None`: nothing.
     pub policies: Option<Box<Policies>>,
     /// Position of the route's name among the names of its listener.
@@ -71,11 +76,24 @@ impl Action {
             response_timeout: None,
             request_timeout: None,
             retry: None,
+            mirror: None,
+            cookies: Vec::new(),
             policies: None,
             number: 0,
             upgrades: None,
         }
     }
+}
+
+/// A second upstream, which gets copies of requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mirror {
+    /// By its number.
+    pub upstream: usize,
+    /// Of the requests, 0 to 1.
+    pub share: f64,
+    /// Of a body; requests with longer ones are not copied.
+    pub body_bytes_max: usize,
 }
 
 /// Who answers.

@@ -7,16 +7,12 @@ use std::{
     time::Duration,
 };
 
-use weir_base::{
-    rng::Rng,
-    time::{Time, turn},
-    violation::Violation,
-};
-use weir_listener::{CoreShare, Drain, Roster, settings::ListenerSettings};
+use weir_base::{rng::Rng, time::Time};
+use weir_listener::{CoreShare, Drain, Reports, Roster, settings::ListenerSettings};
 use weir_policy::http::{SeenCredentials, TokenCache};
 use weir_telemetry::{
-    log::{AccessRecord, DefensiveClose, LogEvent, Peer},
-    sample::{OncePerSecond, Share, Verdict},
+    log::{AccessRecord, LogEvent},
+    sample::Share,
 };
 use weir_upstream::{ExclusiveLane, ExclusiveUpstream};
 
@@ -53,8 +49,10 @@ pub struct Service {
     /// Tokens likewise.
     pub(crate) tokens: RefCell<TokenCache>,
     pub(crate) connections: Roster<Connection>,
+    /// Copies of requests under way.
+    pub(crate) mirrors: Cell<u32>,
     drain: Cell<Drain>,
-    sampler: RefCell<OncePerSecond>,
+    pub(crate) reports: Reports,
     access: RefCell<Share>,
     rng: RefCell<Rng>,
 }
@@ -68,6 +66,7 @@ impl Service {
         upstreams: Vec<Rc<HttpUpstream>>,
     ) -> Rc<Self> {
         let listener_name = listener.name.clone();
+        let reports = Reports::new(&core, listener_name.clone());
         let mut rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
         Rc::new(Self {
             metrics: ListenerMetrics::new(&core.metrics, &listener.name),
@@ -79,8 +78,9 @@ impl Service {
             tokens: RefCell::default(),
             http: RefCell::new(Rc::new(http)),
             connections: Roster::default(),
+            mirrors: Cell::new(0),
             drain: Cell::new(Drain::Off),
-            sampler: RefCell::new(OncePerSecond::new()),
+            reports,
             rng: RefCell::new(rng),
             core,
         })
@@ -168,23 +168,6 @@ impl Service {
 
     pub(crate) fn log_access(&self, record: AccessRecord) {
         self.core.log.push(LogEvent::Access(record));
-    }
-
-    /// Counts a violation and logs it, once a second per reason.
-    pub(crate) fn report(&self, violation: &Violation, peer: Peer, connection: u64) {
-        self.metrics.violation(violation);
-        self.metrics.defensive_close(violation.reason);
-        let verdict = self.sampler.borrow_mut().check(&self.name, violation.reason, turn::now());
-        if let Verdict::Log { suppressed } = verdict {
-            self.core.log.push(LogEvent::Close(DefensiveClose {
-                at: turn::now(),
-                listener: self.name.clone(),
-                peer,
-                connection,
-                violation: violation.clone(),
-                suppressed,
-            }));
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use weir_analysis::redis::{Access, COMMANDS, Class, Command};
-use weir_base::{time::Time, violation::Violation};
+use weir_base::time::Time;
 use weir_telemetry::{CoreMetrics, Counter, Gauge, Histogram, catalog};
 use weir_upstream::Timing;
 
@@ -194,14 +194,5 @@ impl ListenerMetrics {
         let kind = known.map_or("other", |known| ERROR_KINDS[known]);
         let cell = &mut self.errors.borrow_mut()[place];
         cell.get_or_insert_with(|| self.core.counter(&catalog::REPLY_ERRORS, &[&self.listener, kind])).inc();
-    }
-
-    pub(crate) fn violation(&self, violation: &Violation) {
-        let labels = [&*self.listener, violation.reason, violation.culprit.as_str()];
-        self.core.counter(&catalog::VIOLATIONS, &labels).inc();
-    }
-
-    pub(crate) fn defensive_close(&self, reason: &str) {
-        self.core.counter(&catalog::DEFENSIVE_CLOSES, &[&self.listener, reason]).inc();
     }
 }

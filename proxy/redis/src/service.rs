@@ -14,9 +14,9 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
-use weir_listener::{CoreShare, Drain, settings::ListenerSettings};
+use weir_listener::{CoreShare, Drain, Reports, settings::ListenerSettings};
 use weir_telemetry::{
-    log::{AccessRecord, DefensiveClose, Denial, LogEvent, Peer},
+    log::{AccessRecord, Denial, LogEvent, Peer},
     sample::{OncePerSecond, Share, Verdict},
 };
 use weir_upstream::Upstream;
@@ -75,6 +75,7 @@ pub struct Service {
     /// Takes connections to the process that serves in place of this one.
     mover: RefCell<Option<Mover>>,
     sampler: RefCell<OncePerSecond>,
+    reports: Reports,
     access: RefCell<Share>,
     stage_countdown: Cell<u32>,
     /// One request of this many is timed in detail; 0: none.
@@ -91,6 +92,7 @@ impl Service {
         share: Arc<ListenerShare>,
     ) -> Rc<Self> {
         let rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
+        let reports = Reports::new(&core, listener.name.clone());
         let cache_moment = Rc::<Cell<u64>>::default();
         let cache = make_cache(&core, &listener.name, &redis, &upstream, &cache_moment);
         Rc::new(Self {
@@ -110,6 +112,7 @@ impl Service {
             drain: Cell::new(Drain::Off),
             mover: RefCell::new(None),
             sampler: RefCell::new(OncePerSecond::new()),
+            reports,
             stage_countdown: Cell::new(0),
             stage_every: if core.stage_sample > 0.0 { (1.0 / core.stage_sample).round() as u32 } else { 0 },
             core,
@@ -337,21 +340,7 @@ impl Service {
 
     /// Counts a violation and logs it, once a second per reason.
     pub(crate) fn report(&self, violation: &Violation, peer: Peer, connection: u64, is_close: bool) {
-        self.metrics.violation(violation);
-        if is_close {
-            self.metrics.defensive_close(violation.reason);
-        }
-        let verdict = self.sampler.borrow_mut().check(&self.name, violation.reason, turn::now());
-        if let Verdict::Log { suppressed } = verdict {
-            self.core.log.push(LogEvent::Close(DefensiveClose {
-                at: turn::now(),
-                listener: self.name.clone(),
-                peer,
-                connection,
-                violation: violation.clone(),
-                suppressed,
-            }));
-        }
+        self.reports.report(violation, peer, connection, is_close);
     }
 }
 

@@ -6,12 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use weir_base::{rng::Rng, time::Time, violation::Violation};
-use weir_listener::{CoreShare, Drain, Roster, settings::ListenerSettings};
+use weir_base::{rng::Rng, time::Time};
+use weir_listener::{CoreShare, Drain, Reports, Roster, settings::ListenerSettings};
 use weir_telemetry::{
     Counter, Gauge, Histogram, catalog,
-    log::{AccessRecord, DefensiveClose, LogEvent, Peer},
-    sample::{OncePerSecond, Share, Verdict},
+    log::{AccessRecord, LogEvent},
+    sample::Share,
 };
 use weir_upstream::{ExclusiveUpstream, NoMultiplexer};
 
@@ -45,7 +45,7 @@ pub struct Service {
     routing: RefCell<Rc<Routing>>,
     pub(crate) connections: Roster<Connection>,
     drain: Cell<Drain>,
-    sampler: RefCell<OncePerSecond>,
+    pub(crate) reports: Reports,
     access: RefCell<Share>,
     rng: RefCell<Rng>,
 }
@@ -66,6 +66,7 @@ impl Service {
             read_bytes: core.metrics.counter(&catalog::CLIENT_READ_BYTES, &own),
             written_bytes: core.metrics.counter(&catalog::CLIENT_WRITTEN_BYTES, &own),
         };
+        let listener_name = listener.name.clone();
         let mut rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
         Rc::new(Self {
             metrics,
@@ -75,7 +76,7 @@ impl Service {
             routing: RefCell::new(Rc::new(Routing { settings, upstreams })),
             connections: Roster::default(),
             drain: Cell::new(Drain::Off),
-            sampler: RefCell::new(OncePerSecond::new()),
+            reports: Reports::new(&core, listener_name),
             rng: RefCell::new(rng),
             core,
         })
@@ -137,25 +138,6 @@ impl Service {
     pub(crate) fn log(&self, record: impl FnOnce() -> AccessRecord) {
         if self.access.borrow_mut().check() {
             self.core.log.push(LogEvent::Access(record()));
-        }
-    }
-
-    /// Counts a violation and logs it, once a second per reason.
-    pub(crate) fn report(&self, violation: &Violation, peer: Peer, connection: u64) {
-        let labels = [&*self.name, violation.reason, violation.culprit.as_str()];
-        self.core.metrics.counter(&catalog::VIOLATIONS, &labels).inc();
-        self.core.metrics.counter(&catalog::DEFENSIVE_CLOSES, &[&self.name, violation.reason]).inc();
-        let now = weir_base::time::turn::now();
-        let verdict = self.sampler.borrow_mut().check(&self.name, violation.reason, now);
-        if let Verdict::Log { suppressed } = verdict {
-            self.core.log.push(LogEvent::Close(DefensiveClose {
-                at: now,
-                listener: self.name.clone(),
-                peer,
-                connection,
-                violation: violation.clone(),
-                suppressed,
-            }));
         }
     }
 }

@@ -64,7 +64,7 @@ impl Connection {
 
     fn report(&self, reason: &'static str, text: &'static str) -> &'static str {
         let violation = Violation::rule(reason, Culprit::Client, text);
-        self.service.report(&violation, self.peer, self.guard.entry().id);
+        self.service.reports.report(&violation, self.peer, self.guard.entry().id, true);
         reason
     }
 }
@@ -87,7 +87,7 @@ pub async fn serve(service: Rc<Service>, mut stream: Box<Stream>, guard: Connect
         Err(_) => {
             let broken =
                 Violation::rule("internal_invariant", Culprit::Gateway, "the session of a connection panicked");
-            service.report(&broken, peer, entry.id);
+            service.reports.report(&broken, peer, entry.id, true);
             "internal_invariant"
         }
     };

@@ -60,6 +60,7 @@ catalog! {
     }
     "Limits and refusals" {
         SHED = counter "weir_shed_total" ["listener", "reason"] "Requests refused before any work was done, by the limit that said no.";
+        HTTP_MIRRORED = counter "weir_http_mirrored_total" ["listener", "outcome"] "Copies of HTTP requests for a second upstream: answered (ok), failed, unreachable, or not made: in_flight, body_too_long.";
         HTTP_DENIED = counter "weir_http_denied_total" ["listener", "reason"] "HTTP requests that a policy of their listener or route refused, by the reason of the refusal.";
         VIOLATIONS = counter "weir_violations_total" ["listener", "reason", "culprit"] "Rules and limits broken by a peer.";
         DEFENSIVE_CLOSES = counter "weir_defensive_closes_total" ["listener", "reason"] "Connections the gateway closed to defend itself.";

@@ -257,3 +257,85 @@ fn a_request_may_take_only_so_long_in_all() {
     drop(client);
     gateway.finish();
 }
+
+/// Whether one of the requests that an origin has seen holds these words.
+fn has_seen(origin: &Faulty, words: &str) -> bool {
+    let holds = |part: &Vec<u8>| part.windows(words.len()).any(|window| window == words.as_bytes());
+    origin.seen().iter().any(|request| request.iter().any(holds))
+}
+
+#[test]
+fn a_mirror_gets_copies_and_nobody_waits_for_it() {
+    let (first, second) = (origin("200 OK", "first"), Faulty::http(|_| Act::Silence));
+    let tables = format!(
+        "[[route]]\nname = \"all\"\nupstream = \"server\"\nmirror = {{ upstream = \"copies\", body_bytes_max = \"1KiB\" }}\n\
+         [[upstream]]\nname = \"copies\"\nendpoints = [\"{}\"]\n",
+        second.address.text()
+    );
+    let gateway =
+        Gateway::start(before([&first.address]).tables(&tables).listener("[listener.http]\nresponse_timeout = \"1s\""));
+    let mut client = HttpClient::connect(&gateway.address);
+    let begun = Instant::now();
+    client.send("GET /plain HTTP/1.1\r\nHost: a.example:80\r\n\r\n");
+    assert_eq!(client.response().text(), "first");
+    client.send("POST /short HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n");
+    assert_eq!(client.response().text(), "first");
+    let long = "x".repeat(2_000);
+    client.send(format!("POST /long HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2000\r\n\r\n{long}"));
+    assert_eq!(client.response().text(), "first");
+    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
+    let outcome = |outcome| gateway.metrics().sum_where("weir_http_mirrored_total", &[("outcome", outcome)]);
+    until_true("the copies to fail", || outcome("failed") == 2.0);
+    assert_eq!(outcome("body_too_long"), 1.0);
+    for words in
+        ["GET /plain HTTP/1.1\r\nHost: a.example-shadow:80\r\n", "POST /short ", "Host: a.example-shadow\r\n", "abcdef"]
+    {
+        assert!(has_seen(&second, words), "{words}");
+    }
+    assert!(!has_seen(&second, "/long") && has_seen(&first, "/long"));
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_mirror_that_answers_keeps_its_connection_and_a_share_of_nothing_copies_nothing() {
+    for (share, copies) in [("1.0", 20), ("0.0", 0)] {
+        let (first, second) = (origin("200 OK", "first"), origin("200 OK", "second"));
+        let tables = format!(
+            "[[route]]\nname = \"all\"\nupstream = \"server\"\nmirror = {{ upstream = \"copies\", share = {share} }}\n\
+             [[upstream]]\nname = \"copies\"\nendpoints = [\"{}\"]\nhealth = {{ interval = \"1h\" }}\n",
+            second.address.text()
+        );
+        let gateway = Gateway::start(before([&first.address]).tables(&tables));
+        let mut client = HttpClient::connect(&gateway.address);
+        for number in 1..=20 {
+            assert_eq!(client.get("/").text(), "first");
+            until_true("the copy to be answered", || {
+                gateway.metric("weir_http_mirrored_total") >= f64::from(number.min(copies))
+            });
+        }
+        assert_eq!(second.seen().len(), copies as usize);
+        assert!(second.connections() <= 2, "one for the health check, one for the copies: {}", second.connections());
+        drop(client);
+        gateway.finish();
+    }
+}
+
+#[test]
+fn cookies_of_an_origin_are_changed() {
+    let origin = Faulty::http(|_| {
+        Act::Reply(
+            b"HTTP/1.1 200 OK\r\nSet-Cookie: id=1; Path=/app; Domain=inner.example\r\nSet-Cookie: other=2; Path=/\r\nContent-Length: 0\r\n\r\n"
+                .to_vec(),
+        )
+    });
+    let tables = "[[route]]\nname = \"all\"\nupstream = \"server\"\n[[route.cookie]]\nname = \"id\"\npath = \"/\"\ndomain = \"\"\n\
+                  secure = true\nsame_site = \"strict\"\n";
+    let gateway = Gateway::start(before([&origin.address]).tables(tables));
+    let mut client = HttpClient::connect(&gateway.address);
+    let head = String::from_utf8_lossy(&client.get("/").head).into_owned();
+    let cookies: Vec<&str> = head.lines().filter_map(|line| line.strip_prefix("Set-Cookie: ")).collect();
+    assert_eq!(cookies, ["id=1; Path=/; Secure; SameSite=Strict", "other=2; Path=/"]);
+    drop(client);
+    gateway.finish();
+}

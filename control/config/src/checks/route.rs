@@ -4,7 +4,8 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use weir_analysis::http::path::PathRules;
-use weir_http::routes::{Action, DirectResponse, FieldChange, Routes, Target};
+use weir_http::cookies::CookieChange;
+use weir_http::routes::{Action, DirectResponse, FieldChange, Mirror, Routes, Target};
 use weir_route::{
     Route, RouteTable,
     condition::{HeaderCondition, Method, QueryCondition},
@@ -22,8 +23,8 @@ use crate::document::At;
 use crate::http::upgrades;
 use crate::reader::Reader;
 use crate::route::{
-    ChangeKind, FieldSection, HeaderMatchSection, QueryMatchSection, RedirectSection, ResponseSection, RewriteSection,
-    RouteSection, RouteState,
+    ChangeKind, CookieSection, FieldSection, HeaderMatchSection, QueryMatchSection, RedirectSection, ResponseSection,
+    RewriteSection, RouteSection, RouteState,
 };
 use crate::sections::FileSection;
 use crate::suggest;
@@ -58,6 +59,7 @@ pub(super) struct Checked {
     is_online: bool,
     routes: Vec<Route<Action>>,
     upstreams: Vec<Share>,
+    mirror: Option<Arc<str>>,
     rules: policy::Rules,
     name: At<Name>,
     path: String,
@@ -100,10 +102,14 @@ pub(super) fn of_listener(
         };
         let targets = checked.upstreams.iter().map(|(upstream, weight)| (number(upstream), *weight)).collect();
         let split = Split::new(targets).ok();
+        let mirror = checked.mirror.as_ref().map(&mut number);
         routes.extend(checked.routes.iter().cloned().map(|mut route| {
             route.action.policies.clone_from(&policies);
             if let (Target::Upstream(target), Some(split)) = (&mut route.action.target, &split) {
                 *target = split.clone();
+            }
+            if let (Some(own), Some(number)) = (&mut route.action.mirror, mirror) {
+                own.upstream = number;
             }
             route
         }));
@@ -173,6 +179,27 @@ impl Maker<'_, '_, '_> {
         action.request_timeout = section.request_timeout.as_ref().map(|timeout| timeout.value.0);
         let retry_path = format!("{}.retry", self.path);
         action.retry = section.retry.as_ref().map(|retry| Box::new(retry.settings(&retry_path, self.reader)));
+        if let Some(mirror) = &section.mirror {
+            if let Some(upstream) = &mirror.upstream {
+                self.check_upstream(upstream, "mirror.upstream");
+            }
+            action.mirror = Some(Mirror {
+                // Put in per listener.
+                upstream: 0,
+                share: mirror.share.value.0,
+                body_bytes_max: mirror.body_bytes_max.value.bytes() as usize,
+            });
+        }
+        let cookie = |one: &CookieSection| {
+            Some(CookieChange {
+                name: one.name.as_ref()?.value.0.as_str().into(),
+                path: one.path.as_ref().map(|path| path.value.0.as_str().into()),
+                domain: one.domain.as_ref().map(|domain| domain.value.0.as_str().into()),
+                secure: one.secure.as_ref().map(|secure| secure.value),
+                same_site: one.same_site.as_ref().map(|same_site| same_site.value.attribute()),
+            })
+        };
+        action.cookies = section.cookie.iter().filter_map(cookie).collect();
         action.upgrades = section.upgrades.as_ref().map(upgrades);
         let methods = section.methods.iter().flat_map(|list| &list.value);
         let methods: Vec<Method> =
@@ -193,6 +220,7 @@ impl Maker<'_, '_, '_> {
             is_online: section.state.value == RouteState::Online,
             routes: hosts.into_iter().map(route).collect(),
             upstreams,
+            mirror: section.mirror.as_ref().and_then(|mirror| Some(mirror.upstream.as_ref()?.value.0.clone())),
             rules: policy::rules(&section.policies(), self.path, self.reader),
             name: name.clone(),
             path: self.path.to_owned(),

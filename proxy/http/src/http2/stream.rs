@@ -25,7 +25,7 @@ use crate::{
     exchange::{self, After, Asked},
     grpc,
     refusal::Refusal,
-    relay::{Broken, RequestBody, Sink, Source},
+    relay::{Broken, Nowhere, RequestBody, Sink, Source},
     settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
     tunnel::Wire,
 };
@@ -45,7 +45,7 @@ pub(super) async fn serve(connection: &Rc<Connection>, request: Request<RecvStre
         Ok(After::Another | After::Close(_)) => drop(flush(&out, &weir_engine::deadline()).await),
         Err(_) => {
             let broken = Violation::rule("internal_invariant", Culprit::Gateway, "the exchange of a stream panicked");
-            connection.service.report(&broken, connection.peer, connection.id());
+            connection.service.reports.report(&broken, connection.peer, connection.id(), true);
             out.borrow_mut().reset(Reason::INTERNAL_ERROR);
         }
     }
@@ -119,19 +119,6 @@ impl Front<'_> {
             }
             left -= count;
         }
-    }
-}
-
-/// Takes what nobody wants.
-struct Nowhere;
-
-impl Sink for Nowhere {
-    fn data(&mut self, _: &[u8]) {}
-
-    fn end(&mut self, _: Option<&Fields>) {}
-
-    async fn relieved(&mut self) -> Result<(), Broken> {
-        Ok(())
     }
 }
 

@@ -1,0 +1,48 @@
+//! What peers of one listener do wrong, counted and told.
+
+use std::{cell::RefCell, sync::Arc};
+
+use weir_base::{time::turn, violation::Violation};
+use weir_telemetry::{
+    CoreMetrics, catalog,
+    log::{DefensiveClose, LogEvent, LogWriter, Peer},
+    sample::{OncePerSecond, Verdict},
+};
+
+use crate::share::CoreShare;
+
+/// Counts violations on one listener and logs them, once a second per reason.
+pub struct Reports {
+    listener: Arc<str>,
+    metrics: CoreMetrics,
+    log: LogWriter,
+    sampler: RefCell<OncePerSecond>,
+}
+
+impl Reports {
+    /// Of `listener` on one worker.
+    pub fn new(core: &CoreShare, listener: Arc<str>) -> Self {
+        let sampler = RefCell::new(OncePerSecond::new());
+        Self { listener, metrics: core.metrics.clone(), log: core.log.clone(), sampler }
+    }
+
+    /// A peer broke a rule; `is_close`: its connection ends for it.
+    pub fn report(&self, violation: &Violation, peer: Peer, connection: u64, is_close: bool) {
+        let labels = [&*self.listener, violation.reason, violation.culprit.as_str()];
+        self.metrics.counter(&catalog::VIOLATIONS, &labels).inc();
+        if is_close {
+            self.metrics.counter(&catalog::DEFENSIVE_CLOSES, &[&self.listener, violation.reason]).inc();
+        }
+        let verdict = self.sampler.borrow_mut().check(&self.listener, violation.reason, turn::now());
+        if let Verdict::Log { suppressed } = verdict {
+            self.log.push(LogEvent::Close(DefensiveClose {
+                at: turn::now(),
+                listener: self.listener.clone(),
+                peer,
+                connection,
+                violation: violation.clone(),
+                suppressed,
+            }));
+        }
+    }
+}
