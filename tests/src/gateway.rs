@@ -1,6 +1,7 @@
 //! One gateway process: started from a configuration text, watched, and judged at its end.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -166,6 +167,28 @@ impl Gateway {
     /// The process, for signals and figures.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
+    }
+
+    /// Runs `weir upgrade` with its admin address.
+    ///
+    /// # Panics
+    /// If the program cannot be run.
+    pub fn ask_upgrade(&self) -> Output {
+        let url = format!("http://{}", self.admin.address);
+        let mut command = Command::new(program());
+        command.args(["upgrade", "--admin", &url]).env_remove("WEIR_ADMIN_TOKEN").output().expect("weir upgrade")
+    }
+
+    /// Runs `weir upgrade`, and watches the new process from then on. Returns the old one.
+    ///
+    /// # Panics
+    /// If it does not succeed.
+    pub fn upgrade(&mut self) -> Process {
+        let output = self.ask_upgrade();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{out}{err}\n{}", self.process.log());
+        assert!(out.starts_with("done: process "), "{out}");
+        self.follow()
     }
 
     /// Another process serves in place of the one that was watched: watches that one from now on, and returns the old one.

@@ -18,7 +18,7 @@ use crate::{
     http1::{self, End},
     http2,
     service::Service,
-    settings::LINGER_TIMEOUT,
+    settings::{DISCARD_BYTES_MAX, LINGER_TIMEOUT},
 };
 
 /// What is known of a connection when it is handed over.
@@ -114,7 +114,14 @@ async fn linger(mut stream: Stream) {
     if !stream.output.drained(limits::WRITE_IDLE_TIMEOUT).await {
         return;
     }
-    let rest = async { while let Ok(Some(_)) = stream.reader.receive().await {} };
+    let rest = async {
+        let mut left = DISCARD_BYTES_MAX;
+        while let Ok(Some(chunk)) = stream.reader.receive().await {
+            // Who still floods gets no more attention.
+            let Some(rest) = left.checked_sub(chunk.len() as u64) else { break };
+            left = rest;
+        }
+    };
     // A client that does not close in time has had its chance.
     let _ = weir_engine::timeout(LINGER_TIMEOUT, rest).await;
     stream.close(LINGER_TIMEOUT).await;

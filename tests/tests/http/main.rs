@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod changes;
 mod conformance;
 mod grpc;
+mod hostile;
 mod http2;
 mod http2_origins;
 mod messages;

@@ -9,7 +9,7 @@ use weir_tests::gateway::Gateway;
 use weir_tests::server::{Kind, Server};
 use weir_tests::victim::Victim;
 
-use super::{END_WAIT, Place, ask, ends, fails, upgrade};
+use super::{END_WAIT, Place, ends, fails};
 
 #[test]
 fn every_failed_start_leaves_the_old_process_serving() {
@@ -55,7 +55,7 @@ fn every_failed_start_leaves_the_old_process_serving() {
 
     place.install();
     drop(client);
-    let old = upgrade(&mut gateway);
+    let old = gateway.upgrade();
     ends(old, END_WAIT);
     gateway.connect().expect(&["GET", "k"], b"$1\r\nv\r\n");
 }
@@ -68,9 +68,9 @@ fn a_second_upgrade_and_a_reload_are_refused_while_one_is_under_way() {
     place.install_script(&format!("echo $$ > {}; exec sleep 1000", mark.display()));
     std::thread::scope(|scope| {
         let gateway = &gateway;
-        let first = scope.spawn(move || ask(gateway));
+        let first = scope.spawn(move || gateway.ask_upgrade());
         let pid = started_process(&mark);
-        let second = ask(gateway);
+        let second = gateway.ask_upgrade();
         assert_eq!(second.status.code(), Some(1));
         let text = String::from_utf8_lossy(&second.stderr).into_owned();
         assert!(text.contains("an upgrade is under way"), "{text}");
@@ -84,7 +84,7 @@ fn a_second_upgrade_and_a_reload_are_refused_while_one_is_under_way() {
     });
     assert_eq!(gateway.admin.post("/api/v1/reload", "").json()["outcome"], "unchanged");
     place.install();
-    let old = upgrade(&mut gateway);
+    let old = gateway.upgrade();
     ends(old, END_WAIT);
 }
 

@@ -11,14 +11,14 @@ use weir_tests::port;
 use weir_tests::server::{Kind, Server};
 use weir_tests::stream::{Address, Stream};
 
-use super::{END_WAIT, Place, ask, ends, upgrade};
+use super::{END_WAIT, Place, ends};
 
 #[test]
 fn an_upgraded_process_can_be_upgraded_and_each_tells_where_it_stands() {
     let (server, place) = (Server::start(Kind::Redis), Place::new());
     let mut gateway = Gateway::start(place.config(&server).workers(2));
     for epoch in 1..=3_u32 {
-        let old = upgrade(&mut gateway);
+        let old = gateway.upgrade();
         ends(old, END_WAIT);
         deadline::until_true("the old process to be known as gone", || {
             gateway.admin.get("/api/v1/version").json()["draining_predecessor"].is_null()
@@ -46,7 +46,7 @@ fn a_replaced_file_is_what_is_started() {
     let mark = place.folder.path().join("mark");
     let program = gateway::program().display();
     place.install_script(&format!("touch {}\nexec {program} \"$@\"", mark.display()));
-    let old = upgrade(&mut gateway);
+    let old = gateway.upgrade();
     ends(old, END_WAIT);
     assert!(mark.exists(), "the new file was not started");
     gateway.connect().expect(&["PING"], b"+PONG\r\n");
@@ -96,8 +96,8 @@ fn the_old_process_is_gone_at_the_hard_stop_though_a_client_is_blocked() {
     slow.command(&["INCR", "n"]);
     gateway.wait_metric("weir_requests_in_flight", &[], 2.0);
     let started = Instant::now();
-    let mut old = upgrade(&mut gateway);
-    let refused = ask(&gateway);
+    let mut old = gateway.upgrade();
+    let refused = gateway.ask_upgrade();
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(1) && text.contains("still drains"), "{text}");
     assert_eq!(blocked.read_to_end(END_WAIT).1, End::Closed);
@@ -134,7 +134,7 @@ fn the_new_process_has_the_listeners_of_the_new_configuration() {
     let text = fs::read_to_string(&gateway.file).expect("the configuration");
     let text = text.replace(&table("second", second), &table("third", third)).replace("\"test\"", "\"renamed\"");
     fs::write(&gateway.file, text).expect("the configuration");
-    let old = upgrade(&mut gateway);
+    let old = gateway.upgrade();
     deadline::until_true("the second listener to close", || Stream::connect(&Address::port(second)).is_err());
     Stream::connect(&Address::port(third)).expect("the third listener");
     gateway.connect().expect(&["PING"], b"+PONG\r\n");
@@ -152,7 +152,7 @@ fn the_admin_address_is_the_new_ones_as_soon_as_the_answer_is_there() {
     let mut blocked = gateway.connect();
     blocked.command(&["BLPOP", "never", "0"]);
     gateway.wait_metric("weir_pinned_sessions", &[], 1.0);
-    let mut old = upgrade(&mut gateway);
+    let mut old = gateway.upgrade();
     for _ in 0..10 {
         assert_eq!(gateway.metric("weir_restart_epoch"), 1.0);
         assert_eq!(gateway.admin.get("/api/v1/version").json()["draining_predecessor"], old.id());

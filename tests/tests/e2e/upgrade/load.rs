@@ -5,7 +5,7 @@ use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
 
 use super::traffic::{Seen, Traffic, Way};
-use super::{END_WAIT, Place, ends, upgrade};
+use super::{END_WAIT, Place, ends};
 
 const CLIENTS: u64 = 6;
 
@@ -17,7 +17,7 @@ fn under_load(place: &Place, config: Config, tls: Option<&Certificates>, change:
     gateway.wait_metric("weir_requests_total", &[], 2_000.0);
     for round in 1..=2 {
         place.install();
-        let old = upgrade(&mut gateway);
+        let old = gateway.upgrade();
         ends(old, END_WAIT);
         // The new process has all clients now.
         gateway.wait_metric("weir_requests_total", &[], 2_000.0);

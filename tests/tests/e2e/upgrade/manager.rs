@@ -9,7 +9,7 @@ use weir_tests::deadline::WAIT;
 use weir_tests::gateway::Gateway;
 use weir_tests::server::{Kind, Server};
 
-use super::{END_WAIT, Place, ends, upgrade};
+use super::{END_WAIT, Place, ends};
 
 /// The manager's end. A thread reads it all the time: what finds no room in the queue of the socket may be lost.
 struct Manager {
@@ -71,7 +71,7 @@ fn the_manager_follows_start_reload_upgrade_and_end() {
     manager.hears("READY=1");
     place.install();
     manager.heard.clear();
-    let old = upgrade(&mut gateway);
+    let old = gateway.upgrade();
     let pid = gateway.process().id();
     manager.hears(&format!("MAINPID={pid}"));
     ends(old, END_WAIT);

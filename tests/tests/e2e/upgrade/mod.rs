@@ -11,7 +11,7 @@ mod traffic;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -66,22 +66,6 @@ impl Place {
     }
 }
 
-/// Runs `weir upgrade` with the gateway's admin address.
-fn ask(gateway: &Gateway) -> Output {
-    let url = format!("http://{}", gateway.admin.address);
-    let mut command = Command::new(gateway::program());
-    command.args(["upgrade", "--admin", &url]).env_remove("WEIR_ADMIN_TOKEN").output().expect("weir upgrade")
-}
-
-/// Runs `weir upgrade`, which has to succeed, and follows the new process. The old one is returned.
-fn upgrade(gateway: &mut Gateway) -> Process {
-    let output = ask(gateway);
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{out}{err}\n{}", gateway.process().log());
-    assert!(out.starts_with("done: process "), "{out}");
-    gateway.follow()
-}
-
 /// The old process has to end in order.
 fn ends(mut old: Process, limit: Duration) {
     let status = old.wait(limit);
@@ -90,7 +74,7 @@ fn ends(mut old: Process, limit: Duration) {
 
 /// Runs `weir upgrade`, which has to fail with these words.
 fn fails(gateway: &mut Gateway, words: &[&str]) {
-    let output = ask(gateway);
+    let output = gateway.ask_upgrade();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
     for word in words {

@@ -6,7 +6,7 @@ use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
 use weir_tests::wire::encode;
 
-use super::{END_WAIT, Place, ends, upgrade};
+use super::{END_WAIT, Place, ends};
 
 fn start(place: &Place, server: &Server, change: impl Fn(Config) -> Config) -> Gateway {
     Gateway::start(change(place.config(server)))
@@ -35,7 +35,7 @@ fn a_connection_keeps_everything_that_it_has() {
     let mut stranger = gateway.connect();
     assert!(stranger.call(&["GET", "key"]).starts_with(b"-NOAUTH"));
 
-    let old = upgrade(&mut gateway);
+    let old = gateway.upgrade();
     ends(old, END_WAIT);
     gateway.wait_metric("weir_connections_moved_total", &[], 2.0);
     assert_eq!(moved(&gateway), 2.0);
@@ -74,7 +74,7 @@ fn what_is_bound_moves_when_it_comes_free() {
     blocked.command(&["BLPOP", "list", "0"]);
     gateway.wait_metric("weir_pinned_sessions", &[], 2.0);
 
-    let mut old = upgrade(&mut gateway);
+    let mut old = gateway.upgrade();
     assert_eq!(moved(&gateway), 0.0);
     queueing.expect(&["INCR", "n"], b"+QUEUED\r\n");
     queueing.expect(&["EXEC"], b"*2\r\n:1\r\n:2\r\n");
@@ -115,7 +115,7 @@ fn nobody_is_left_out_of_a_new_process_that_has_less_room() {
     }
     let text = std::fs::read_to_string(&gateway.file).expect("the configuration");
     std::fs::write(&gateway.file, text.replace("= 4\n", "= 1\n")).expect("the configuration");
-    let old = upgrade(&mut gateway);
+    let old = gateway.upgrade();
     gateway.wait_metric("weir_connections_moved_total", &[], 4.0);
     ends(old, END_WAIT);
     for client in &mut clients {
@@ -138,7 +138,7 @@ fn a_client_with_an_endless_name_is_not_kept_waiting() {
     let mut gateway = start(&place, &server, |config| config);
     let mut client = gateway.connect();
     client.expect(&["CLIENT", "SETNAME", &"n".repeat(10_000)], b"+OK\r\n");
-    let old = upgrade(&mut gateway);
+    let old = gateway.upgrade();
     for _ in 0..20 {
         client.expect(&["PING"], b"+PONG\r\n");
     }
@@ -157,7 +157,7 @@ fn a_reply_that_is_not_read_yet_arrives_whole() {
     let mut client = gateway.connect();
     client.send(&[encode(&["GET", "large"]), encode(&["PING"])].concat());
     gateway.wait_metric("weir_requests_total", &[], 2.0);
-    let old = upgrade(&mut gateway);
+    let old = gateway.upgrade();
     let wanted = format!("${}\r\n{value}\r\n", value.len());
     assert!(client.reply() == wanted.as_bytes(), "the reply was damaged");
     assert_eq!(client.reply(), b"+PONG\r\n");

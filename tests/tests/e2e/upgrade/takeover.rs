@@ -8,7 +8,7 @@ use weir_tests::gateway::Gateway;
 use weir_tests::server::{Kind, Server};
 use weir_tests::stream::Stream;
 
-use super::{END_WAIT, Place, ends, upgrade};
+use super::{END_WAIT, Place, ends};
 
 /// A gateway whose old process a blocked client holds after an upgrade.
 fn held(place: &Place, server: &Server) -> (Gateway, Client) {
@@ -26,7 +26,7 @@ fn held(place: &Place, server: &Server) -> (Gateway, Client) {
 fn the_old_process_does_not_listen_when_the_new_one_dies() {
     let (server, place) = (Server::start(Kind::Redis), Place::new());
     let (mut gateway, blocked) = held(&place, &server);
-    let mut old = upgrade(&mut gateway);
+    let mut old = gateway.upgrade();
     gateway.process().kill();
     deadline::until_true("the port to be closed", || Stream::connect(&gateway.address).is_err());
     deadline::until_true("the admin port to be closed", || {
@@ -42,7 +42,7 @@ fn the_old_process_does_not_listen_when_the_new_one_dies() {
 fn a_process_that_has_handed_over_takes_no_new_configuration() {
     let (server, place) = (Server::start(Kind::Redis), Place::new());
     let (mut gateway, blocked) = held(&place, &server);
-    let old = upgrade(&mut gateway);
+    let old = gateway.upgrade();
     let text = std::fs::read_to_string(&gateway.file).expect("the configuration");
     std::fs::write(&gateway.file, text.replace("60s", "50s")).expect("the configuration");
     old.signal("HUP");
