@@ -6,6 +6,7 @@ use weir_analysis::http::path::{Ambiguous, PathRules};
 use weir_base::ByteSize;
 use weir_http::{
     Http2Origins, HttpProbe, Question,
+    compression::{self, Coding, Compression},
     retry::Class,
     routes::Routes,
     settings::{
@@ -53,6 +54,8 @@ section! {
         /// Bytes a second that the body of a request must bring at least, over 10 s in which it is waited for; then 408. 0: as slow
         /// as it likes. Not of gRPC.
         default body_rate_min: u32 = http::BODY_RATE_MIN as u32 => 0..=COUNT_MAX;
+        /// Compressing answers. Of routes that do not say. Absent: they go as they come.
+        optional_table compression: CompressionSection;
         /// Asking another origin when one fails. Of routes that do not say.
         table retry: RetrySection;
         /// `;` and what follows it in a segment of a path: `keep` it as a character like any other, or `reject` the request with 400,
@@ -199,6 +202,40 @@ section! {
     }
 }
 
+section! {
+    /// Compressing answers on their way to clients that take that. Secrets beside what an attacker can put into the same answer can be
+    /// guessed from its length (BREACH): leave such routes out. A table of a route stands in place of that of its listener.
+    pub(crate) struct CompressionSection {
+        /// `false` on a route: the table of the listener does not hold there.
+        default enabled: bool = true;
+        /// `zstd`, `br`, `gzip`; of those that a client likes best the first is taken. Absent: these, in this order.
+        optional codings: Vec<At<Coding>>;
+        /// Shorter answers go as they are.
+        default bytes_min: ByteSize = ByteSize::new(compression::BYTES_MIN) => ByteSize::new(0)..=ByteSize::mib(1 << 20);
+        /// Media types, `text/*` for all that begin so. Absent: text, JSON, JavaScript, XML, WebAssembly, SVG. Streams of events never are.
+        optional types: Vec<At<Word>>;
+    }
+}
+
+impl CompressionSection {
+    pub(crate) fn settings(&self) -> Arc<Compression> {
+        let codings = match &self.codings {
+            _ if !self.enabled.value => Vec::new(),
+            Some(written) => written.value.iter().map(|coding| coding.value).collect(),
+            None => Coding::ALL.to_vec(),
+        };
+        let types = match &self.types {
+            Some(written) => written.value.iter().map(|one| one.value.0.to_ascii_lowercase().into()).collect(),
+            None => compression::TYPES.map(Into::into).to_vec(),
+        };
+        Arc::new(Compression { codings, bytes_min: self.bytes_min.value.bytes(), types })
+    }
+}
+
+impl Choice for Coding {
+    const WORDS: &'static [(&'static str, Self)] = &[("zstd", Self::Zstd), ("br", Self::Brotli), ("gzip", Self::Gzip)];
+}
+
 impl RetrySection {
     pub(crate) fn settings(&self, path: &str, reader: &mut Reader<'_>) -> RetrySettings {
         let mut settings = RetrySettings {
@@ -270,6 +307,7 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
         body_idle_timeout: section.body_idle_timeout.value.0,
         grpc_idle_timeout: section.grpc_idle_timeout.value.0,
         request_timeout: section.request_timeout.as_ref().map(|timeout| timeout.value.0),
+        compression: section.compression.as_ref().map(CompressionSection::settings),
         body_rate_min: u64::from(section.body_rate_min.value),
         retry,
         path_rules: PathRules { parameters: section.path_parameters.value, ..PathRules::default() },

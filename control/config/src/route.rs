@@ -4,7 +4,7 @@ use weir_base::ByteSize;
 use weir_route::{host::Labels, text::Operator};
 
 use crate::document::At;
-use crate::http::{RetrySection, Upgrade};
+use crate::http::{CompressionSection, RetrySection, Upgrade};
 use crate::numbers::{Period, Ratio};
 use crate::policy::{
     ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written,
@@ -72,6 +72,8 @@ section! {
         optional response_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// From the head of a request to the end of its answer. Absent: as the listener's `http.request_timeout`.
         optional request_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+        /// Compressing answers. Absent: as the listener's `http.compression`.
+        optional_table compression: CompressionSection;
         /// Asking another origin when one fails. Absent: as the listener's `http.retry`.
         optional_table retry: RetrySection;
         /// Bytes of a request body; a longer one is answered 413. 0: any length. Absent: as the listener's.

@@ -9,6 +9,7 @@ use weir_upstream::LossCause;
 use crate::{
     attempt::{Ended, Failure},
     client::Replies,
+    compression::{self, Coding, Compressing},
     connection::Connection,
     cookies,
     exchange::Asked,
@@ -68,18 +69,38 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
             return Ended::Failed(Failure::Status(head.status()));
         }
         let length = head.body(self.asked.is_head);
+        let coding = self.coding(&mut head, length);
         let is_persistent = head.is_persistent();
-        let keeps_client = self.pass_head(&mut head, length);
+        let keeps_client = self.pass_head(&mut head, if coding.is_some() { BodyLength::Chunked } else { length });
         self.origin.begin(length);
         // What comes although nothing may is nobody's: it would be taken for the next answer.
-        if length != BodyLength::Exact(0)
-            && let Err(broken) = relay(&mut self.origin, &mut self.replies).await
-        {
-            return Ended::Failed(Failure::of_origin(broken));
+        if length != BodyLength::Exact(0) {
+            let passed = match coding {
+                None => relay(&mut self.origin, &mut self.replies).await,
+                // Every connection pays for the size of this future.
+                Some(coding) => {
+                    Box::pin(relay(&mut self.origin, &mut Compressing::new(coding, &mut self.replies))).await
+                }
+            };
+            if let Err(broken) = passed {
+                return Ended::Failed(Failure::of_origin(broken));
+            }
         }
         let status = head.status();
         self.origin.reuse(head);
         Ended::Answered { status, keeps_client, keeps_lane: is_persistent && self.origin.is_clean() }
+    }
+
+    /// How the answer is compressed; its head says so then.
+    fn coding(&self, head: &mut ResponseHead, length: BodyLength) -> Option<Coding> {
+        let (coding, compression) = self.asked.coding.as_ref()?;
+        if length == BodyLength::Exact(0) || !compression::is_fit(head, length, compression) {
+            return None;
+        }
+        compression::vary(&mut head.fields);
+        let coding = (*coding)?;
+        compression::announce(&mut head.fields, coding);
+        Some(coding)
     }
 
     /// Passes the final head on; whether the connection of the client may bring another request.

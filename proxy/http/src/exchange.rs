@@ -1,6 +1,6 @@
 //! One request and its answer.
 
-use std::{cell::OnceCell, rc::Rc, time::Duration};
+use std::{cell::OnceCell, rc::Rc, sync::Arc, time::Duration};
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Known, RequestHead, Version, encode, token};
@@ -11,6 +11,7 @@ use crate::{
     affinity,
     attempt::{Attempt, Ended, Failure},
     client::Client,
+    compression::{self, Coding, Compression},
     connection::Connection,
     grpc,
     metrics::Timing,
@@ -60,6 +61,8 @@ pub(crate) struct Asked {
     /// Cells of its route, if routes are counted.
     pub(crate) route: OnceCell<Rc<RouteMetrics>>,
     pub(crate) wish: Wish,
+    /// How its answer is compressed, if that is fit for it and the client takes it.
+    pub(crate) coding: Option<(Option<Coding>, Arc<Compression>)>,
     /// A cookie that the client is given, so that it is known again.
     pub(crate) affinity_cookie: OnceCell<Box<[u8]>>,
 }
@@ -88,6 +91,7 @@ impl Asked {
             notes: None,
             route: OnceCell::new(),
             wish: Wish::of(head),
+            coding: None,
             affinity_cookie: OnceCell::new(),
         }
     }
@@ -147,6 +151,11 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         }
         Wish::WebSocket(_) if routed.upgrades(&settings).websocket => asked.wish.ask(head),
         _ => asked.wish = Wish::None,
+    }
+    if !asked.is_head && asked.version != Version::Http10 {
+        let compression = routed.action.compression.as_ref().or(settings.compression.as_ref());
+        let compression = compression.filter(|compression| !compression.codings.is_empty());
+        asked.coding = compression.map(|one| (compression::coding(one, head), one.clone()));
     }
     let mut copying = routed.action.mirror.as_ref().and_then(|mirror| {
         let host = routed.host.as_deref().unwrap_or(head.authority());

@@ -22,6 +22,7 @@
 //! | `origin` | the origin's side of an exchange, whatever version of HTTP it speaks |
 //! | `relay` / `wire` | bodies, both ways at once; how HTTP/1.1 frames them |
 //! | `mirror` | copies of requests for a second upstream |
+//! | `compression` | answers compressed for clients that take that |
 //! | `cookies` | what changes in the cookies that origins set |
 //! | `tunnel` | WebSocket: frames both ways behind a 101 |
 //! | `refusal` | every way to say no, in HTTP's words |
@@ -37,6 +38,7 @@ mod affinity;
 mod answer;
 mod attempt;
 mod client;
+pub mod compression;
 mod connection;
 pub mod cookies;
 mod exchange;

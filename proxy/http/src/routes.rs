@@ -14,6 +14,7 @@ use weir_telemetry::log::Peer;
 
 use crate::{
     client::OwnAnswer,
+    compression::Compression,
     cookies::CookieChange,
     policies::Policies,
     settings::{RetrySettings, Upgrades},
@@ -51,6 +52,8 @@ pub struct Action {
     pub request_timeout: Option<Duration>,
     /// Instead of the listener's.
     pub retry: Option<Box<RetrySettings>>,
+    /// Instead of the listener's.
+    pub compression: Option<Arc<Compression>>,
     /// Who else gets its requests.
     pub mirror: Option<Mirror>,
     /// Changes to cookies that origins set.
@@ -76,6 +79,7 @@ impl Action {
             response_timeout: None,
             request_timeout: None,
             retry: None,
+            compression: None,
             mirror: None,
             cookies: Vec::new(),
             policies: None,

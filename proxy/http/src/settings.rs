@@ -6,7 +6,7 @@ use weir_analysis::http::path::PathRules;
 use weir_policy::http::ForwardedFor;
 use weir_websocket_codec::Limits;
 
-use crate::{retry::Class, routes::Routes};
+use crate::{compression::Compression, retry::Class, routes::Routes};
 
 /// How long a client connection may stay without a request. Default 75 s, as nginx's `keepalive_timeout`: above the 60 s after
 /// which most balancers give up theirs, so that they and not the gateway close first.
@@ -191,6 +191,8 @@ pub struct HttpListenerSettings {
     pub request_timeout: Option<Duration>,
     /// See [`BODY_RATE_MIN`]. 0: as slow as it likes.
     pub body_rate_min: u64,
+    /// Of routes that do not say. `None`: nothing is compressed.
+    pub compression: Option<Arc<Compression>>,
     /// Of routes that do not say.
     pub retry: RetrySettings,
     /// How paths are read.
@@ -224,6 +226,7 @@ impl HttpListenerSettings {
             grpc_idle_timeout: GRPC_IDLE_TIMEOUT,
             request_timeout: None,
             body_rate_min: BODY_RATE_MIN,
+            compression: None,
             retry: RetrySettings::default(),
             path_rules: PathRules::default(),
             forwarded: ForwardedFields::default(),

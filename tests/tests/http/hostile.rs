@@ -179,7 +179,9 @@ fn a_victim_is_served_during_each_kind_of_hostility_and_all_is_given_back() {
         attackers.into_iter().for_each(|attacker| attacker.join().expect("it ends"));
         // How long it took is told and judged by nobody: the machine is shared.
         println!("{name}: p50 {} us, p99 {} us of {}", at(&took, 0.5), at(&took, 0.99), took.len());
-        until_true(format!("the connections of {name} to be closed"), || gateway.metric("weir_connections_open") == 1.0);
+        until_true(format!("the connections of {name} to be closed"), || {
+            gateway.metric("weir_connections_open") == 1.0
+        });
     }
     // Connections to the origin may stay; those of clients may not.
     until_true("descriptors to be given back", || gateway.process().descriptors() <= descriptors + 256);

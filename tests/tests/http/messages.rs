@@ -5,6 +5,7 @@ use std::time::Duration;
 use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::{HttpClient, Response, field, unchunked};
+use weir_tests::nginx::Nginx;
 
 /// An origin with the same answer to everything, and a gateway in front of it.
 fn scene(answer: &'static str) -> (Faulty, Gateway, HttpClient) {
@@ -268,4 +269,71 @@ fn a_large_body_flows_both_ways_in_bounded_memory() {
     assert!(response.body == body, "every byte came back");
     let resident = gateway.process().resident();
     assert!(resident < 64 << 20, "{resident} bytes for a body of {SIZE}");
+}
+
+#[test]
+fn answers_are_compressed_for_who_takes_that() {
+    let text = "all work and no play makes Jack a dull boy\n".repeat(2_000);
+    let nginx = Nginx::start(
+        "",
+        "types { text/html html; text/event-stream events; } default_type application/octet-stream; etag on; location / { }",
+    );
+    for name in ["page.html", "file.bin", "stream.events"] {
+        std::fs::write(nginx.folder().join(name), &text).expect("written");
+    }
+    std::fs::write(nginx.folder().join("short.html"), "short").expect("written");
+    let lines = "[listener.http.compression]\nbytes_min = \"100B\"";
+    let gateway = Gateway::start(Config::http(&nginx.address).listener(lines));
+    let curl = |path: &str, words: &[&str]| {
+        let url = format!("http://{}/{path}", gateway.address.text());
+        let mut curl = std::process::Command::new("curl");
+        let output = curl.args(["-sS", "--max-time", "20"]).args(words).arg(url).output().expect("curl runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    let fields = |path: &str, accept: &str, version: &str| {
+        let accept = format!("Accept-Encoding: {accept}");
+        let head = curl(path, &["-H", &accept, version, "-D", "-", "-o", "/dev/null"]);
+        let own = |name| field(&head, name);
+        (own("content-encoding"), own("vary"), own("content-length"), own("etag").is_some_and(|tag| tag.starts_with("W/")))
+    };
+    let some = |text: &str| Some(text.to_owned());
+    for version in ["--http1.1", "--http2-prior-knowledge"] {
+        for coding in ["gzip", "br", "zstd"] {
+            let expected = (some(coding), some("Accept-Encoding"), None, true);
+            assert_eq!(fields("page.html", coding, version), expected, "{version}");
+        }
+        let plain = (None, some("Accept-Encoding"), Some(text.len().to_string()), false);
+        assert_eq!(fields("page.html", "identity", version), plain, "caches must know that it may differ");
+        assert_eq!(fields("file.bin", "gzip", version).0, None);
+        assert_eq!(fields("stream.events", "gzip", version).0, None);
+        assert_eq!(fields("short.html", "gzip", version).0, None);
+        // curl undoes what it knows; gzip always, the others where it was built so.
+        assert_eq!(curl("page.html", &["-H", "Accept-Encoding: gzip", "--compressed", version]), text.as_bytes());
+        let short = curl("page.html", &["-H", "Accept-Encoding: zstd", version]);
+        assert!(short.len() < text.len() / 10, "{} bytes", short.len());
+    }
+    gateway.finish();
+}
+
+#[test]
+fn compressed_bodies_are_what_other_programs_make_of_them() {
+    let python = weir_tests::tools::python();
+    let text = "the quick brown fox\n".repeat(5_000);
+    let nginx = Nginx::start("", "types { text/html html; } location / { }");
+    std::fs::write(nginx.folder().join("page.html"), &text).expect("written");
+    let gateway = Gateway::start(Config::http(&nginx.address).listener("[listener.http.compression]"));
+    let script = "import gzip, sys, urllib.request, brotli, zstandard\n\
+                  undo = {'gzip': gzip.decompress, 'br': brotli.decompress,\n\
+                  'zstd': lambda body: zstandard.ZstdDecompressor().decompressobj().decompress(body)}\n\
+                  for coding in undo:\n\
+                  \x20   request = urllib.request.Request(sys.argv[1], headers={'Accept-Encoding': coding})\n\
+                  \x20   with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:\n\
+                  \x20       assert answer.headers['Content-Encoding'] == coding\n\
+                  \x20       assert undo[coding](answer.read()) == b'the quick brown fox\\n' * 5000, coding\n\
+                  print('ok')\n";
+    let url = format!("http://{}/page.html", gateway.address.text());
+    let output = std::process::Command::new(python).args(["-c", script, &url]).output().expect("python runs");
+    assert_eq!(output.stdout, b"ok\n", "{}", String::from_utf8_lossy(&output.stderr));
+    gateway.finish();
 }

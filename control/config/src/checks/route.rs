@@ -20,7 +20,7 @@ use weir_route::{
 
 use crate::checks::{error_at, policy};
 use crate::document::At;
-use crate::http::upgrades;
+use crate::http::{CompressionSection, upgrades};
 use crate::reader::Reader;
 use crate::route::{
     ChangeKind, CookieSection, FieldSection, HeaderMatchSection, QueryMatchSection, RedirectSection, ResponseSection,
@@ -179,6 +179,7 @@ impl Maker<'_, '_, '_> {
         action.request_timeout = section.request_timeout.as_ref().map(|timeout| timeout.value.0);
         let retry_path = format!("{}.retry", self.path);
         action.retry = section.retry.as_ref().map(|retry| Box::new(retry.settings(&retry_path, self.reader)));
+        action.compression = section.compression.as_ref().map(CompressionSection::settings);
         if let Some(mirror) = &section.mirror {
             if let Some(upstream) = &mirror.upstream {
                 self.check_upstream(upstream, "mirror.upstream");

@@ -1,0 +1,245 @@
+//! Answers that are compressed on their way to clients that take that.
+
+use std::io::Write;
+
+use weir_http_codec::{BodyLength, Fields, Known, RequestHead, ResponseHead, token};
+
+use crate::relay::{Broken, Sink};
+
+/// Answers shorter than this are not worth it. Default 1 KiB: they fit in one packet as they are.
+pub const BYTES_MIN: u64 = 1024;
+
+/// Media types that are compressed unless the file says others: text, and what is text by another name.
+pub const TYPES: [&str; 8] = [
+    "text/*",
+    "application/json",
+    "application/javascript",
+    "application/xml",
+    "application/wasm",
+    "application/manifest+json",
+    "application/ld+json",
+    "image/svg+xml",
+];
+
+/// Levels that cost little more than copying: what a gateway saves on the line it pays in time.
+const GZIP_LEVEL: u32 = 4;
+const BROTLI_QUALITY: u32 = 4;
+const BROTLI_WINDOW_BITS: u32 = 20;
+const ZSTD_LEVEL: i32 = 3;
+
+/// A content coding (RFC 9110 section 8.4.1; RFC 7932; RFC 8878).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Coding {
+    /// `gzip`.
+    Gzip,
+    /// `br`.
+    Brotli,
+    /// `zstd`.
+    Zstd,
+}
+
+impl Coding {
+    /// Every one, the most wanted first.
+    pub const ALL: &'static [Self] = &[Self::Zstd, Self::Brotli, Self::Gzip];
+
+    /// The word in the file and in fields.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// What is compressed, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compression {
+    /// The most wanted first. Empty: nothing is compressed.
+    pub codings: Vec<Coding>,
+    /// See [`BYTES_MIN`].
+    pub bytes_min: u64,
+    /// Media types, in lower case; `text/*` for all that begin so.
+    pub types: Vec<Box<str>>,
+}
+
+/// The coding that a client is given, should its answer be fit: of those it likes best the one that is wanted most. `None`: it
+/// takes none.
+pub(crate) fn coding(compression: &Compression, head: &RequestHead) -> Option<Coding> {
+    let accepted = |coding: &&Coding| {
+        let mut quality = None;
+        for item in head.fields.all(Known::AcceptEncoding).flat_map(token::list) {
+            let mut parts = item.split(|byte| *byte == b';');
+            let name = parts.next().unwrap_or_default().trim_ascii();
+            let own = parts.find_map(|part| part.trim_ascii().strip_prefix(b"q=")).map_or(1000, thousandths);
+            if name.eq_ignore_ascii_case(coding.name().as_bytes()) {
+                return own;
+            }
+            if name == b"*" {
+                quality = Some(own);
+            }
+        }
+        quality.unwrap_or(0)
+    };
+    let best = compression.codings.iter().map(|coding| accepted(&coding)).max().filter(|quality| *quality > 0)?;
+    let coding = compression.codings.iter().find(|coding| accepted(coding) == best)?;
+    Some(*coding)
+}
+
+/// A weight (RFC 9110 section 12.4.2), as thousandths; 0 if it is none.
+fn thousandths(weight: &[u8]) -> u32 {
+    let number = std::str::from_utf8(weight).ok().and_then(|weight| weight.trim().parse::<f32>().ok());
+    number.filter(|number| (0.0..=1.0).contains(number)).map_or(0, |number| (number * 1000.0) as u32)
+}
+
+/// Whether an answer is fit for it: its client would otherwise get other bytes than it asked for.
+pub(crate) fn is_fit(head: &ResponseHead, length: BodyLength, compression: &Compression) -> bool {
+    let is_long = match length {
+        BodyLength::Exact(bytes) => bytes >= compression.bytes_min.max(1),
+        BodyLength::Chunked | BodyLength::UntilClose => true,
+    };
+    let says = |known, word: &[u8]| {
+        let mut items = head.fields.all(known).flat_map(token::list);
+        items.any(|item| item.eq_ignore_ascii_case(word))
+    };
+    is_long
+        && matches!(head.status(), 200..=203 | 205 | 207..=299 | 400..=599)
+        && !head.fields.has(Known::ContentEncoding)
+        && !head.fields.has(Known::ContentRange)
+        && !says(Known::CacheControl, b"no-transform")
+        && head.fields.get(Known::ContentType).is_some_and(|value| has_type(value, &compression.types))
+}
+
+fn has_type(value: &[u8], types: &[Box<str>]) -> bool {
+    let own = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii().to_ascii_lowercase();
+    // A stream of events goes out as it comes.
+    own != b"text/event-stream"
+        && types.iter().any(|wanted| match wanted.strip_suffix('*') {
+            Some(start) => own.starts_with(start.as_bytes()),
+            None => own == wanted.as_bytes(),
+        })
+}
+
+/// The answer may differ by what its client takes: caches must know (RFC 9110 section 12.5.5).
+pub(crate) fn vary(fields: &mut Fields) {
+    let is_said = |name: &[u8]| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding");
+    if !fields.all(Known::Vary).flat_map(token::list).any(is_said) {
+        fields.add(Known::Vary, b"Accept-Encoding");
+    }
+}
+
+/// Makes a head that of the compressed answer.
+pub(crate) fn announce(fields: &mut Fields, coding: Coding) {
+    fields.remove(Known::ContentLength);
+    fields.remove_named(b"Accept-Ranges");
+    fields.set(Known::ContentEncoding, coding.name().as_bytes());
+    if let Some(tag) = fields.get(Known::Etag).filter(|tag| !tag.starts_with(b"W/")) {
+        // Other bytes of the same content (RFC 9110 section 8.8.1).
+        let weak = [b"W/", tag].concat();
+        fields.set(Known::Etag, &weak);
+    }
+}
+
+/// Compresses into memory.
+enum Encoder {
+    Gzip(flate2::write::GzEncoder<Vec<u8>>),
+    Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+}
+
+/// A place that gets what is compressed. What is passed on together leaves together: nobody waits for more to come.
+pub(crate) struct Compressing<'a, S> {
+    sink: &'a mut S,
+    encoder: Option<Encoder>,
+}
+
+impl<'a, S: Sink> Compressing<'a, S> {
+    pub(crate) fn new(coding: Coding, sink: &'a mut S) -> Self {
+        let encoder = match coding {
+            Coding::Gzip => {
+                Some(Encoder::Gzip(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL))))
+            }
+            Coding::Brotli => {
+                let writer = brotli::CompressorWriter::new(Vec::new(), 4096, BROTLI_QUALITY, BROTLI_WINDOW_BITS);
+                Some(Encoder::Brotli(Box::new(writer)))
+            }
+            // It fails only without memory; the answer breaks off then.
+            Coding::Zstd => zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL).ok().map(Encoder::Zstd),
+        };
+        Self { sink, encoder }
+    }
+
+    /// Writes, and passes on what has come out; false if nothing comes out any more.
+    fn step(&mut self, step: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> bool {
+        let (is_well, out) = match &mut self.encoder {
+            None => return false,
+            Some(Encoder::Gzip(encoder)) => (step(encoder).is_ok(), std::mem::take(encoder.get_mut())),
+            Some(Encoder::Brotli(encoder)) => (step(encoder).is_ok(), std::mem::take(encoder.get_mut())),
+            Some(Encoder::Zstd(encoder)) => (step(encoder).is_ok(), std::mem::take(encoder.get_mut())),
+        };
+        if !out.is_empty() {
+            self.sink.data(&out);
+        }
+        if !is_well {
+            self.encoder = None;
+        }
+        is_well
+    }
+}
+
+impl<S: Sink> Sink for Compressing<'_, S> {
+    fn data(&mut self, data: &[u8]) {
+        self.step(|encoder| encoder.write_all(data));
+    }
+
+    fn end(&mut self, trailers: Option<&Fields>) {
+        let rest = match self.encoder.take() {
+            None => return,
+            Some(Encoder::Gzip(encoder)) => encoder.finish().ok(),
+            Some(Encoder::Brotli(encoder)) => Some(encoder.into_inner()),
+            Some(Encoder::Zstd(encoder)) => encoder.finish().ok(),
+        };
+        // Without its end it does not look whole.
+        let Some(rest) = rest else { return };
+        self.sink.data(&rest);
+        self.sink.end(trailers);
+    }
+
+    async fn relieved(&mut self) -> Result<(), Broken> {
+        if self.encoder.is_some() && !self.step(|encoder| encoder.flush()) {
+            return Err(Broken::Cut);
+        }
+        self.sink.relieved().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_http_codec::{HeadLimits, RequestParser};
+
+    use super::*;
+
+    fn chosen(accept: &str) -> Option<Coding> {
+        let mut parser = RequestParser::new();
+        let text = format!("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accept}\r\n\r\n");
+        parser.parse(text.as_bytes(), &HeadLimits::default()).expect("valid").expect("whole");
+        let compression = Compression { codings: Coding::ALL.to_vec(), bytes_min: 1, types: vec!["text/*".into()] };
+        coding(&compression, &parser.take())
+    }
+
+    #[test]
+    fn the_client_decides_and_then_the_order() {
+        assert_eq!(chosen("gzip, deflate, br, zstd"), Some(Coding::Zstd));
+        assert_eq!(chosen("gzip;q=1.0, br;q=0.5"), Some(Coding::Gzip));
+        assert_eq!(chosen("GZIP"), Some(Coding::Gzip));
+        assert_eq!(chosen("br;q=0, *;q=0.1"), Some(Coding::Zstd));
+        assert_eq!((chosen("identity"), chosen(""), chosen("gzip;q=0"), chosen("gzip;q=x")), (None, None, None, None));
+    }
+
+    #[test]
+    fn types_are_matched_without_their_parameters() {
+        let types: Vec<Box<str>> = TYPES.map(Into::into).to_vec();
+        assert!(has_type(b"Text/HTML; charset=utf-8", &types) && has_type(b"application/json", &types));
+        assert!(!has_type(b"image/png", &types) && !has_type(b"text/event-stream", &types));
+    }
+}
