@@ -295,7 +295,12 @@ fn answers_are_compressed_for_who_takes_that() {
         let accept = format!("Accept-Encoding: {accept}");
         let head = curl(path, &["-H", &accept, version, "-D", "-", "-o", "/dev/null"]);
         let own = |name| field(&head, name);
-        (own("content-encoding"), own("vary"), own("content-length"), own("etag").is_some_and(|tag| tag.starts_with("W/")))
+        (
+            own("content-encoding"),
+            own("vary"),
+            own("content-length"),
+            own("etag").is_some_and(|tag| tag.starts_with("W/")),
+        )
     };
     let some = |text: &str| Some(text.to_owned());
     for version in ["--http1.1", "--http2-prior-knowledge"] {
