@@ -173,8 +173,10 @@ section! {
 section! {
     /// Passive health: what an endpoint answers. Each worker counts its own.
     pub(crate) struct EjectionSection {
-        /// Failures in a row (5xx, no connection, no answer) after which an endpoint is left out. 0: never.
+        /// Failures in a row (502, 503, 504, no connection, no answer) after which an endpoint is left out. 0: never.
         default failures: u32 = upstreams::EJECTION_FAILURES => 0..=COUNT_MAX;
+        /// Every 5xx is a failure. An application may answer 500 to one bad request and be well, so that is for who knows it.
+        default any_5xx: bool = false;
         /// For how long; each further time by as much longer.
         default duration: Period = Period(upstreams::EJECTION_DURATION) => Period::millis(10)..=DEADLINE_MAX;
         /// For how long at most.
@@ -372,6 +374,7 @@ pub(crate) fn upstream(
             idle_timeout: section.idle_timeout.value.0,
             ejection: EjectionSettings {
                 failures: section.ejection.failures.value,
+                any_5xx: section.ejection.any_5xx.value,
                 duration: section.ejection.duration.value.0,
                 duration_max: section.ejection.duration_max.value.0,
                 percent_max: section.ejection.percent_max.value,

@@ -259,6 +259,11 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         Retry(self.clone())
     }
 
+    /// An answer with this status is a failure of its endpoint.
+    pub fn is_failure(&self, status: u16) -> bool {
+        matches!(status, 502..=504) || (status >= 500 && self.lanes.ejection.any_5xx)
+    }
+
     /// How an exchange with endpoint number `number` ended: whether it was answered well, and how long the answer took to begin.
     pub fn note(&self, number: usize, is_good: bool, took: Option<Duration>) {
         let Some(member) = self.members.get(number) else { return };

@@ -151,6 +151,9 @@ pub const EJECTION_PERCENT_MAX: u32 = 10;
 pub struct EjectionSettings {
     /// See [`EJECTION_FAILURES`]. 0: never.
     pub failures: u32,
+    /// Every 5xx is a failure, not only those of gateways (502, 503, 504): an application may answer 500 to one bad request and be
+    /// well.
+    pub any_5xx: bool,
     /// See [`EJECTION_DURATION`].
     pub duration: Duration,
     /// See [`EJECTION_DURATION_MAX`].
@@ -163,6 +166,7 @@ impl Default for EjectionSettings {
     fn default() -> Self {
         Self {
             failures: EJECTION_FAILURES,
+            any_5xx: false,
             duration: EJECTION_DURATION,
             duration_max: EJECTION_DURATION_MAX,
             percent_max: EJECTION_PERCENT_MAX,

@@ -253,7 +253,10 @@ impl<'a> Attempt<'a> {
     pub(crate) fn note(&self, number: usize, ended: &Ended) {
         let took = self.begun.get().map(|begun| begun.since(self.sent));
         match ended {
-            Ended::Answered { status, .. } => self.routed.upstream.note(number, *status < 500, took),
+            Ended::Answered { status, .. } => {
+                let upstream = self.routed.upstream;
+                upstream.note(number, !upstream.is_failure(*status), took);
+            }
             Ended::Failed(Failure::Status(_) | Failure::Silent | Failure::Unseen | Failure::Origin(..)) => {
                 self.routed.upstream.note(number, false, took);
             }

@@ -157,7 +157,9 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         let compression = compression.filter(|compression| !compression.codings.is_empty());
         asked.coding = compression.map(|one| (compression::coding(one, head), one.clone()));
     }
-    let mut copying = routed.action.mirror.as_ref().and_then(|mirror| {
+    // What becomes a tunnel is no request that could be copied.
+    let mirror = routed.action.mirror.as_ref().filter(|_| asked.wish == Wish::None);
+    let mut copying = mirror.and_then(|mirror| {
         let host = routed.host.as_deref().unwrap_or(head.authority());
         Copying::of(&connection, mirror, &routing.upstreams[mirror.upstream], head, host)
     });

@@ -269,13 +269,16 @@ pub(crate) async fn run(
     let is_quiet = || client_is_between.get() && origin_is_between.get();
     let (sender, stop) = both(connection, &mut up, &mut down, is_quiet).await;
     let (sent, received) = (up.received, down.received);
+    // Nothing may follow a close frame (RFC 6455 section 5.5.1).
+    let (client_may_hear, origin_may_hear) =
+        (origin_is_between.get() && !down.watch.is_closed(), client_is_between.get() && !up.watch.is_closed());
     service.metrics.read_bytes.add(sent);
     // Who is at fault hears of it; the other only that there is no more.
-    for (end, output, is_between) in
-        [(Sender::Client, to_client, &origin_is_between), (Sender::Server, &to_origin, &client_is_between)]
+    for (end, output, may_hear) in
+        [(Sender::Client, to_client, client_may_hear), (Sender::Server, &to_origin, origin_may_hear)]
     {
         if let Some((code, text)) = stop.told(end == sender)
-            && is_between.get()
+            && may_hear
         {
             let own = if end == Sender::Client { Sender::Server } else { Sender::Client };
             output.with(|into| close_frame(own, code, text, into));

@@ -117,7 +117,7 @@ fn an_endpoint_that_answers_badly_is_left_out_for_a_while() {
         false => reply("200 OK", "first"),
     });
     let second = origin("200 OK", "second");
-    let ejection = "[upstream.http.ejection]\nfailures = 3\nduration = \"1s\"\n";
+    let ejection = "[upstream.http.ejection]\nfailures = 3\nany_5xx = true\nduration = \"1s\"\n";
     let gateway = Gateway::start(before([&first.address, &second.address]).upstream(ejection));
     let mut client = HttpClient::connect(&gateway.address);
     let failed = (0..40).filter(|_| client.get("/").status == 500).count();
@@ -131,8 +131,19 @@ fn an_endpoint_that_answers_badly_is_left_out_for_a_while() {
 }
 
 #[test]
+fn an_application_that_answers_500_is_well() {
+    let (first, second) = (origin("500 Internal Server Error", "first"), origin("200 OK", "second"));
+    let ejection = "[upstream.http.ejection]\nfailures = 1\n";
+    let gateway = Gateway::start(before([&first.address, &second.address]).upstream(ejection));
+    let mut client = HttpClient::connect(&gateway.address);
+    assert_eq!((0..20).filter(|_| client.get("/").status == 500).count(), 10);
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
 fn the_last_endpoint_is_never_left_out() {
-    let only = origin("500 Internal Server Error", "bad");
+    let only = origin("503 Service Unavailable", "bad");
     let gateway = Gateway::start(before([&only.address]).upstream("[upstream.http.ejection]\nfailures = 1\n"));
     let mut client = HttpClient::connect(&gateway.address);
     (0..20).for_each(|_| assert_eq!(client.get("/").text(), "bad"));
