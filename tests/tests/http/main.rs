@@ -4,6 +4,7 @@
 
 mod access;
 mod changes;
+mod clients;
 mod conformance;
 mod grpc;
 mod hostile;

@@ -1,0 +1,45 @@
+//! Libraries that people use, over TLS: httpx of Python, fetch of Node.
+
+use std::path::Path;
+use std::process::Command;
+
+use weir_tests::certificate::Certificates;
+use weir_tests::faulty::{Act, Faulty};
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::http::{field, unchunked};
+use weir_tests::tools;
+
+/// Repeats bodies.
+fn echo() -> Faulty {
+    Faulty::http(|request| {
+        let body = match field(&request[0], "transfer-encoding") {
+            Some(_) => unchunked(&request[1]),
+            None => request[1].clone(),
+        };
+        let is_head = request[0].starts_with(b"HEAD ");
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        Act::Reply([head.as_bytes(), if is_head { b"" } else { &body }].concat())
+    })
+}
+
+#[test]
+fn httpx_and_fetch_get_what_they_ask_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let files = Certificates::create(folder.path());
+    let (certificate, key) = (files.server.display(), files.server_key.display());
+    let tls = format!("[listener.tls]\ncert_file = \"{certificate}\"\nkey_file = \"{key}\"");
+    let origin = echo();
+    let gateway = Gateway::start(Config::http(&origin.address).listener(&tls));
+    let url = format!("https://localhost:{}/echo", gateway.address.tcp().port());
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
+    let mut httpx = Command::new(tools::python());
+    httpx.arg(scripts.join("python/http_client.py")).arg(&url).arg(&files.authority);
+    let mut fetch = Command::new("node");
+    fetch.arg(scripts.join("node/fetch.js")).arg(&url).env("NODE_EXTRA_CA_CERTS", &files.authority);
+    for mut client in [httpx, fetch] {
+        let output = client.output().expect("it runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && output.stdout == b"ok\n", "{client:?}: {errors}");
+    }
+    gateway.finish();
+}
