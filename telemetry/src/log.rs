@@ -195,6 +195,8 @@ pub enum UpstreamChange {
     BreakerClosed,
     /// Subscriptions were without a server for a moment: their messages are lost.
     SubscriptionGap,
+    /// The keys of tokens could not be had from it.
+    JwksFailed,
 }
 
 impl UpstreamChange {
@@ -211,6 +213,7 @@ impl UpstreamChange {
             UpstreamChange::BreakerHalfOpen => "breaker_half_open",
             UpstreamChange::BreakerClosed => "breaker_closed",
             UpstreamChange::SubscriptionGap => "subscription_gap",
+            UpstreamChange::JwksFailed => "jwks_failed",
         }
     }
 }

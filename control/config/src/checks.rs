@@ -21,8 +21,10 @@ use crate::diagnostic::Diagnostics;
 use crate::document::At;
 use crate::insight::insight;
 use crate::reader::{Reader, header};
-use crate::sections::{AdminSection, FileSection, LimitsSection, RuntimeSection, TelemetrySection};
+use crate::sections::{AdminSection, FileSection, LimitsSection, RuntimeSection, TelemetrySection, UpstreamSection};
 use crate::snapshot::{AccessLogSettings, AdminSettings, Snapshot, TelemetrySettings};
+use crate::suggest;
+use crate::texts::Name;
 use crate::value::Value;
 
 /// Bytes of an admin token, as the admin server asks for them: shorter ones can be guessed, longer ones do not fit a head.
@@ -182,6 +184,31 @@ pub(crate) fn error_at<T>(
     let path = format!("{path}.{key}");
     let message = format!("`{path}` {what}");
     reader.problems.error(&at.span, &path, message, help);
+}
+
+/// The upstream that the key of a table at `path` names; reports one that does not exist.
+pub(crate) fn find_upstream<'f>(
+    file: &'f FileSection,
+    wanted: &At<Name>,
+    path: &str,
+    key: &str,
+    reader: &mut Reader<'_>,
+) -> Option<&'f UpstreamSection> {
+    let named = |one: &&UpstreamSection| one.name.as_ref().is_some_and(|name| name.value == wanted.value);
+    let found = file.upstream.iter().find(named);
+    // With a nameless upstream around, it may be the one that was meant; that it has no name was reported.
+    if found.is_some() || file.upstream.iter().any(|one| one.name.is_none()) {
+        return found;
+    }
+    let names: Vec<&str> = file.upstream.iter().filter_map(|one| Some(&*one.name.as_ref()?.value.0)).collect();
+    let help = match (suggest::nearest(&wanted.value.0, names.iter().copied()), names.is_empty()) {
+        (Some(meant), _) => format!("did you mean \"{meant}\"?"),
+        (None, true) => format!("add [[upstream]] with name = \"{}\" and endpoints", wanted.value),
+        (None, false) => format!("upstreams of this file: {}", names.join(", ")),
+    };
+    let what = format!("names the upstream \"{}\", which does not exist", wanted.value);
+    error_at(wanted, path, key, &what, help, reader);
+    None
 }
 
 /// `listener[0].tls` as a header in a remedy.

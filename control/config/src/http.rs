@@ -22,7 +22,8 @@ use crate::checks::{error_at, table_header};
 use crate::document::At;
 use crate::numbers::Period;
 use crate::policy::{
-    ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written,
+    ApiKeySection, BasicAuthSection, CorsSection, ExtAuthSection, IpFilterSection, JwtSection, RateLimitSection,
+    Written,
 };
 use crate::reader::Reader;
 use crate::section::section;
@@ -94,6 +95,8 @@ section! {
         optional_table api_key: ApiKeySection;
         /// JSON Web Tokens.
         optional_table jwt: JwtSection;
+        /// Another service that decides.
+        optional_table ext_auth: ExtAuthSection;
         /// How often clients may ask; all limits count.
         tables rate_limit: RateLimitSection;
     }
@@ -294,6 +297,7 @@ impl ListenerHttpSection {
             basic_auth: self.basic_auth.as_ref(),
             api_key: self.api_key.as_ref(),
             jwt: self.jwt.as_ref(),
+            ext_auth: self.ext_auth.as_ref(),
             rate_limit: &self.rate_limit,
             request_body_bytes_max: self.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
         }

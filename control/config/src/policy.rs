@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 use weir_base::{Net, Secret};
+use weir_http::{ext_auth, jwks};
 use weir_policy::http::{
     Algorithm, BasicUser, IPV6_PREFIX, JWKS_BYTES_MAX, MissingKey, RateFields, Source, parse_htpasswd,
 };
@@ -153,8 +154,17 @@ section! {
         /// Algorithms of signatures that are accepted. `HS256` stands alone. Absent: `RS256` and `ES256`.
         optional algorithms: Vec<At<Algorithm>>;
         /// Its keys: a file with a JWKS document (RFC 7517), read again at a reload. One with a secret (`oct`) must not be
-        /// readable for others. A relative path starts at this file's directory.
-        required jwks_file: JwksFile;
+        /// readable for others. A relative path starts at this file's directory. One of `jwks_file` and `jwks_upstream`.
+        optional jwks_file: JwksFile;
+        /// The upstream that has its keys, as the issuer publishes them. The first token fetches them; while they cannot be had, old
+        /// ones hold, and without any the answer is 503.
+        optional jwks_upstream: Name;
+        /// Their path there. Absent: `/.well-known/jwks.json`.
+        optional jwks_path: Word;
+        /// Host of the request for them. Absent: the host of the upstream's first endpoint.
+        optional jwks_host: Word;
+        /// How old they may become before they are fetched again. A token of an unknown key fetches them at once, every 10 s at most.
+        default jwks_refresh: Period = Period(jwks::REFRESH) => Period::secs(1)..=Period::secs(86_400);
         /// Refuse tokens that do not say when they end (`exp`).
         default require_exp: bool = true;
     }
@@ -167,6 +177,31 @@ section! {
         required header: Word;
         /// Names from the outside in: `["sub"]`, `["realm_access", "kind"]`.
         required claim: Vec<At<Text>>;
+    }
+}
+
+section! {
+    /// Another service decides on requests that all other policies let through (nginx's `auth_request`, Traefik's `forwardAuth`). It
+    /// gets a GET without a body, with the request line in X-Forwarded-Method and X-Forwarded-Uri. Its 2xx lets the request go on; an
+    /// answer from 300 to 499 goes to the client as it is; what else happens is answered 503. A table of a route stands in place of
+    /// that of its listener.
+    pub(crate) struct ExtAuthSection {
+        /// `false` on a route: the table of the listener does not hold there.
+        default enabled: bool = true;
+        /// The upstream that is asked.
+        optional upstream: Name;
+        /// The path that is asked for. Absent: that of the request, with its query.
+        optional path: Word;
+        /// The Host of the check. Absent: that of the request.
+        optional host: Word;
+        /// Header fields of the request that the service is shown. Absent: all, but for those that speak of a body or of a cache.
+        optional request_headers: Vec<At<Word>>;
+        /// Header fields of a 2xx answer that the origin gets, in place of what the client sent under these names.
+        optional response_headers: Vec<At<Word>>;
+        /// How long its answer may take.
+        default timeout: Period = Period(ext_auth::TIMEOUT) => Period::millis(1)..=Period::secs(60);
+        /// Let requests go on that could not be judged. Only where the origin judges too.
+        default fail_open: bool = false;
     }
 }
 
@@ -251,8 +286,18 @@ pub(crate) struct Written<'s> {
     pub(crate) basic_auth: Option<&'s BasicAuthSection>,
     pub(crate) api_key: Option<&'s ApiKeySection>,
     pub(crate) jwt: Option<&'s JwtSection>,
+    pub(crate) ext_auth: Option<&'s ExtAuthSection>,
     pub(crate) rate_limit: &'s [RateLimitSection],
     pub(crate) request_body_bytes_max: Option<u64>,
+}
+
+impl<'s> Written<'s> {
+    /// The upstreams that policies ask, with the keys that name them.
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = (&'static str, &'s At<Name>)> + use<'s> {
+        let provider = |one: &'s JwtProviderSection| Some(("jwt.provider.jwks_upstream", one.jwks_upstream.as_ref()?));
+        let keys = self.jwt.into_iter().flat_map(|jwt| &jwt.provider).filter_map(provider);
+        keys.chain(self.ext_auth.and_then(|one| Some(("ext_auth.upstream", one.upstream.as_ref()?))))
+    }
 }
 
 /// A file that is read whole: its path, and what tells two states of it apart.

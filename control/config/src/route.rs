@@ -1,13 +1,15 @@
 //! `[[route]]`: which requests go where.
 
 use weir_base::ByteSize;
+use weir_http::fault::Fault;
 use weir_route::{host::Labels, text::Operator};
 
 use crate::document::At;
 use crate::http::{CompressionSection, RetrySection, Upgrade};
 use crate::numbers::{Period, Ratio};
 use crate::policy::{
-    ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtSection, RateLimitSection, Written,
+    ApiKeySection, BasicAuthSection, CorsSection, ExtAuthSection, IpFilterSection, JwtSection, RateLimitSection,
+    Written,
 };
 use crate::section::section;
 use crate::texts::{Choice, Name, Text, Word};
@@ -56,6 +58,8 @@ section! {
         tables split: SplitSection;
         /// A second upstream that gets copies of the requests; nobody waits for its answers.
         optional_table mirror: MirrorSection;
+        /// Failures made on purpose, to see that clients bear them.
+        optional_table fault: FaultSection;
         /// Tell the client to go elsewhere.
         optional_table redirect: RedirectSection;
         /// Answer in the gateway's own name.
@@ -88,6 +92,8 @@ section! {
         optional_table api_key: ApiKeySection;
         /// JSON Web Tokens.
         optional_table jwt: JwtSection;
+        /// Another service that decides.
+        optional_table ext_auth: ExtAuthSection;
         /// How often clients may ask; all limits count.
         tables rate_limit: RateLimitSection;
         /// What client connections may become if the origin agrees: `["websocket"]`, or `[]` for nothing. Absent: as the
@@ -148,6 +154,33 @@ section! {
         default share: Ratio = Ratio(1.0) => Ratio(0.0)..=Ratio(1.0);
         /// Requests with longer bodies are not copied.
         default body_bytes_max: ByteSize = ByteSize::kib(64) => ByteSize::new(0)..=ByteSize::mib(16);
+    }
+}
+
+section! {
+    /// Failures made on purpose. Both may befall one request, the delay first.
+    pub(crate) struct FaultSection {
+        /// A pause before the request goes on.
+        optional delay: Period => Period::millis(1)..=Period::secs(3_600);
+        /// Share of the requests that have it, 0.0 to 1.0.
+        default delay_share: Ratio = Ratio(1.0) => Ratio(0.0)..=Ratio(1.0);
+        /// A status that is answered in the origin's place.
+        optional abort_status: u32 => 200..=599;
+        /// Share of the requests that have it, 0.0 to 1.0.
+        default abort_share: Ratio = Ratio(1.0) => Ratio(0.0)..=Ratio(1.0);
+        /// Only requests with this header field.
+        optional header: Word;
+    }
+}
+
+impl FaultSection {
+    pub(crate) fn settings(&self) -> Fault {
+        Fault {
+            delay: self.delay.as_ref().map(|delay| (delay.value.0, self.delay_share.value.0)),
+            // The range of the key is that of statuses.
+            abort: self.abort_status.as_ref().map(|status| (status.value as u16, self.abort_share.value.0)),
+            field: self.header.as_ref().map(|header| header.value.0.as_str().into()),
+        }
     }
 }
 
@@ -255,7 +288,8 @@ impl RouteSection {
     /// The upstreams that it names.
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &At<Name>> {
         let mirror = self.mirror.iter().filter_map(|mirror| mirror.upstream.as_ref());
-        self.upstream.iter().chain(self.split.iter().filter_map(|share| share.upstream.as_ref())).chain(mirror)
+        let targets = self.upstream.iter().chain(self.split.iter().filter_map(|share| share.upstream.as_ref()));
+        targets.chain(mirror).chain(self.policies().upstreams().map(|(_, upstream)| upstream))
     }
 }
 
@@ -268,6 +302,7 @@ impl RouteSection {
             basic_auth: self.basic_auth.as_ref(),
             api_key: self.api_key.as_ref(),
             jwt: self.jwt.as_ref(),
+            ext_auth: self.ext_auth.as_ref(),
             rate_limit: &self.rate_limit,
             request_body_bytes_max: self.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
         }

@@ -50,7 +50,9 @@ section! {
 
 /// The upstreams that a listener names, its own first.
 pub(crate) fn names_of(section: &ListenerSection) -> impl Iterator<Item = &At<Name>> {
-    section.upstream.iter().chain(section.server_name.iter().filter_map(|one| one.upstream.as_ref()))
+    let named = section.server_name.iter().filter_map(|one| one.upstream.as_ref());
+    let asked = section.http.policies().upstreams().map(|(_, upstream)| upstream);
+    section.upstream.iter().chain(named).chain(asked)
 }
 
 /// Settings of a listener; names that do not hold were reported.

@@ -134,7 +134,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             connection.answered(&asked, response.status, None, "", "ok");
             return after;
         }
-        Err(Local::Slow(_)) => return refuse(client, &asked, Refusal::POLICY_FAILED),
+        Err(Local::Slow(_) | Local::Keys(_) | Local::Ask(_)) => return refuse(client, &asked, Refusal::POLICY_FAILED),
     };
     if routed.upstream.is_multiplexed() {
         // What a connection may become, a stream cannot.

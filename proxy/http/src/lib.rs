@@ -21,6 +21,10 @@
 //! | `affinity` | what keeps requests together at one endpoint |
 //! | `origin` | the origin's side of an exchange, whatever version of HTTP it speaks |
 //! | `relay` / `wire` | bodies, both ways at once; how HTTP/1.1 frames them |
+//! | `subrequest` | requests that the gateway makes for itself |
+//! | `ext_auth` | another service decides on a request |
+//! | `jwks` | keys of tokens, fetched from who issues them |
+//! | `fault` | failures made on purpose |
 //! | `mirror` | copies of requests for a second upstream |
 //! | `compression` | answers compressed for clients that take that |
 //! | `cookies` | what changes in the cookies that origins set |
@@ -42,12 +46,15 @@ pub mod compression;
 mod connection;
 pub mod cookies;
 mod exchange;
+pub mod ext_auth;
 mod facts;
+pub mod fault;
 mod forward;
 mod grpc;
 mod http1;
 mod http2;
 mod input;
+pub mod jwks;
 mod metrics;
 mod mirror;
 mod origin;
@@ -60,6 +67,7 @@ pub mod routes;
 mod routing;
 mod service;
 pub mod settings;
+mod subrequest;
 mod trace;
 mod tunnel;
 mod wire;

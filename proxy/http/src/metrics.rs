@@ -113,6 +113,16 @@ impl ListenerMetrics {
         self.core.counter(&catalog::HTTP_MIRRORED, &[&self.listener, outcome]).inc();
     }
 
+    /// Keys of tokens were asked for.
+    pub(crate) fn keys_fetched(&self, outcome: &str) {
+        self.core.counter(&catalog::HTTP_JWKS_FETCHES, &[&self.listener, outcome]).inc();
+    }
+
+    /// Something went wrong on purpose.
+    pub(crate) fn fault(&self, kind: &str) {
+        self.core.counter(&catalog::HTTP_FAULTS, &[&self.listener, kind]).inc();
+    }
+
     pub(crate) fn shed(&self, reason: &'static str) {
         self.core.counter(&catalog::SHED, &[&self.listener, reason]).inc();
     }
@@ -122,7 +132,7 @@ impl ListenerMetrics {
         self.core.counter(&catalog::HTTP_DENIED, &[&self.listener, reason]).inc();
         let is_login = ["basic_", "api_key_", "jwt_"].iter().any(|kind| reason.starts_with(kind));
         // Who shows nothing has not failed, and a browser asks so before it asks its user.
-        if is_login && !reason.ends_with("_missing") && reason != "basic_busy" {
+        if is_login && !reason.ends_with("_missing") && !matches!(reason, "basic_busy" | "jwt_keys_unavailable") {
             self.core.counter(&catalog::AUTH_FAILURES, &[&self.listener]).inc();
         }
     }

@@ -2,21 +2,16 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use weir_base::time::turn;
-use weir_http_codec::{BodyLength, RequestHead, ResponseParser, encode};
-use weir_upstream::{Link, LossCause, Wanted};
+use weir_http_codec::RequestHead;
 
 use crate::{
-    attempt::Failure,
     connection::Connection,
     exchange::Asked,
-    origin::{Download as _, Means, Origin, WireOrigin},
-    relay::{Copied, Nowhere, Sink as _, relay},
+    relay::{Copied, Nowhere},
     routes::Mirror,
     routing::Routed,
-    service::{HttpLane, HttpUpstream, Service},
-    settings::INTERIM_RESPONSES_MAX,
-    wire::Framing,
+    service::{HttpUpstream, Service},
+    subrequest::{Subrequest, Unanswered},
 };
 
 /// Copies under way on one worker of a listener; more are not made. As many exchanges as a second upstream can be expected to bear
@@ -73,70 +68,16 @@ impl Copying {
         service.mirrors.set(service.mirrors.get() + 1);
         weir_engine::spawn(async move {
             let _under_way = UnderWay(service.clone());
-            let Ok(mut lane) = self.upstream.acquire(Wanted::default()).await else {
-                return service.metrics.mirrored("unreachable");
+            let (head, host, body) = (&self.head, &*self.host, &*body);
+            let request = Subrequest { head, host, body, is_head, timeout, idle_timeout };
+            let outcome = match request.ask(&service, &self.upstream, &mut Nowhere).await {
+                Ok(_) => "ok",
+                Err(Unanswered::Unreachable) => "unreachable",
+                Err(Unanswered::Failed) => "failed",
             };
-            let length = BodyLength::Exact(body.len() as u64);
-            let (deadline, origin_deadline, mut parser) =
-                (weir_engine::deadline(), weir_engine::deadline(), ResponseParser::new());
-            origin_deadline.set(turn::now().saturating_add(timeout));
-            let means = Means {
-                metrics: &service.metrics,
-                deadline: &deadline,
-                origin_deadline: &origin_deadline,
-                parser: &mut parser,
-                framing: Framing::Plain,
-                body_idle_timeout: idle_timeout,
-            };
-            let outcome = match lane.link() {
-                Link::Connection(stream) => {
-                    stream.output.with(|into| encode::request(&self.head, &self.host, length, into));
-                    exchange(WireOrigin::new(stream), means, &body, is_head).await
-                }
-                Link::Carrier(carrier) => match carrier.ask(&self.head, &self.host, body.is_empty()) {
-                    Ok(origin) => exchange(origin, means, &body, is_head).await,
-                    Err(failure) => Err(failure),
-                },
-            };
-            service.metrics.mirrored(if outcome.is_ok() { "ok" } else { "failed" });
-            finish(lane, outcome);
+            service.metrics.mirrored(outcome);
         })
         .detach();
-    }
-}
-
-/// Asks, and reads the answer to its end; whether the lane may carry another exchange.
-async fn exchange(mut origin: impl Origin, means: Means<'_>, body: &[u8], is_head: bool) -> Result<bool, Failure> {
-    let (mut upload, mut download) = origin.sides(means);
-    if !body.is_empty() {
-        upload.last(body);
-        upload.relieved().await.map_err(Failure::of_origin)?;
-    }
-    let mut interim = 0;
-    let head = loop {
-        let head = download.head().await?;
-        if !head.is_interim() {
-            break head;
-        }
-        interim += 1;
-        if interim > INTERIM_RESPONSES_MAX || head.status() == 101 {
-            return Ok(false);
-        }
-    };
-    let length = head.body(is_head);
-    download.begin(length);
-    if length != BodyLength::Exact(0) {
-        relay(&mut download, &mut Nowhere).await.map_err(Failure::of_origin)?;
-    }
-    Ok(head.is_persistent() && download.is_clean())
-}
-
-fn finish(mut lane: HttpLane, outcome: Result<bool, Failure>) {
-    match outcome {
-        Ok(true) => lane.give_back(),
-        Ok(false) => lane.ends(),
-        Err(Failure::Origin(_, cause)) => lane.failed(cause),
-        Err(_) => lane.failed(LossCause::Closed),
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! 1. Fields by which origins are told who asks ([`Routes::identity_fields`](crate::routes::Routes)) are taken from every
 //!    request of the listener, whatever its route: no client names itself.
-//! 2. Address, CORS preflight, authentication, rate limits, length of the body; the first no is the answer.
+//! 2. Address, CORS preflight, authentication, rate limits, length of the body, another service; the first no is the answer.
 //! 3. Credentials are taken away and who asks is told just before the request goes on.
 
 use std::{
@@ -23,7 +23,15 @@ use weir_policy::http::{
 };
 use weir_telemetry::log::Peer;
 
-use crate::{connection::Connection, exchange::Asked, refusal::Refusal, routes::Routes, routing::Local};
+use crate::{
+    connection::Connection,
+    exchange::Asked,
+    ext_auth::ExtAuth,
+    jwks::{self, RemoteKeys},
+    refusal::Refusal,
+    routes::Routes,
+    routing::Local,
+};
 
 /// What is asked of the requests of a route. All that is configured must be fulfilled.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +46,10 @@ pub struct Policies {
     pub api_keys: Option<Arc<Told<ApiKeys>>>,
     /// Somebody with a token.
     pub jwt: Option<Arc<Jwt>>,
+    /// Where the keys of tokens are had from.
+    pub keys: Vec<Arc<RemoteKeys>>,
+    /// Who decides when all others have said yes.
+    pub ext_auth: Option<Arc<ExtAuth>>,
     /// How often; each of them.
     pub rates: Vec<Arc<RateLimit>>,
     /// Bytes of a request body. `None`: any.
@@ -77,6 +89,8 @@ pub(crate) struct Admitted {
     user: Option<Arc<str>>,
     owner: Option<Arc<str>>,
     token: Option<Arc<Verified>>,
+    /// What another service told.
+    pub(crate) told: Option<Fields>,
 }
 
 /// What answers to one request carry because of policies, whoever answers.
@@ -127,6 +141,11 @@ pub(crate) async fn find_out(connection: &Connection, slow: Slow) -> Result<(), 
 }
 
 impl Policies {
+    /// The upstreams that are asked.
+    pub fn upstreams(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.keys.iter().map(|keys| &keys.upstream).chain(self.ext_auth.iter().map(|service| &service.upstream))
+    }
+
     /// Whether a request is let through.
     pub(crate) fn judge(&self, connection: &Connection, head: &RequestHead, asked: &Asked) -> Result<Admitted, Local> {
         let mut answer = AnswerFields::default();
@@ -153,6 +172,7 @@ impl Policies {
                 Ok(admitted)
             }
             Err(No::Slow(slow)) => Err(Local::Slow(Box::new(slow))),
+            Err(No::Keys(keys)) => Err(Local::Keys(keys)),
             Err(No::Refused(refusal)) => Err(self.refused(connection, refusal, answer, asked)),
         }
     }
@@ -187,7 +207,15 @@ impl Policies {
         }
         if let Some(jwt) = &self.jwt {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            admitted.token = Some(jwt.check(head, &mut connection.service.tokens.borrow_mut(), now)?);
+            if let Some(keys) = jwks::due(&self.keys, connection) {
+                return Err(No::Keys(keys));
+            }
+            let checked = jwt.check(head, &mut connection.service.tokens.borrow_mut(), now);
+            admitted.token = Some(checked.map_err(|refusal| match refusal.reason {
+                // The issuer may have new ones.
+                "jwt_unknown_key" => jwks::due_for_new(&self.keys).map_or(No::Refused(refusal), No::Keys),
+                _ => No::Refused(refusal),
+            })?);
         }
         answer.identity = admitted.identity();
         self.count(connection, client, head, answer)?;
@@ -269,6 +297,9 @@ impl Policies {
         if let Some(token) = &admitted.token {
             token.tell(&mut head.fields);
         }
+        if let (Some(service), Some(told)) = (&self.ext_auth, &admitted.told) {
+            service.tell(told, &mut head.fields);
+        }
     }
 }
 
@@ -282,6 +313,7 @@ fn tell_name(field: &Option<Box<str>>, name: &Option<Arc<str>>, fields: &mut Fie
 enum No {
     Refused(weir_policy::http::Refusal),
     Slow(Slow),
+    Keys(Arc<RemoteKeys>),
 }
 
 impl From<weir_policy::http::Refusal> for No {

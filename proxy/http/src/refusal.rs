@@ -45,6 +45,12 @@ impl Refusal {
     pub(crate) const BODY_TOO_LONG: Self = Self::new(413, "body_too_long", "the request body is too long");
     /// A check of credentials broke down.
     pub(crate) const POLICY_FAILED: Self = Self::new(503, "policy_failed", "the credentials cannot be checked now");
+    /// The service that decides on requests does not.
+    pub(crate) const EXT_AUTH_FAILED: Self =
+        Self::new(503, "ext_auth_failed", "it cannot be found out now whether this is allowed");
+    /// The keys of the issuers of tokens cannot be had.
+    pub(crate) const JWKS_UNAVAILABLE: Self =
+        Self::new(503, "jwt_keys_unavailable", "the credentials cannot be checked now");
     /// The head took longer than its deadline.
     pub(crate) const HEAD_TIMEOUT: Self =
         Self::new(408, "head_timeout", "the request took too long to arrive").closing();

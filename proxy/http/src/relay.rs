@@ -156,9 +156,25 @@ impl Copied {
         }
     }
 
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.is_too_long
+    }
+
     /// All of it; `None` if it is too long.
     pub(crate) fn take(&mut self) -> Option<Vec<u8>> {
         (!self.is_too_long).then(|| std::mem::take(&mut self.bytes))
+    }
+}
+
+impl Sink for Copied {
+    fn data(&mut self, data: &[u8]) {
+        self.add(data);
+    }
+
+    fn end(&mut self, _: Option<&Fields>) {}
+
+    async fn relieved(&mut self) -> Result<(), Broken> {
+        if self.is_too_long { Err(Broken::TooLong) } else { Ok(()) }
     }
 }
 

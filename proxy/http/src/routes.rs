@@ -16,6 +16,7 @@ use crate::{
     client::OwnAnswer,
     compression::Compression,
     cookies::CookieChange,
+    fault::Fault,
     policies::Policies,
     settings::{RetrySettings, Upgrades},
 };
@@ -54,6 +55,8 @@ pub struct Action {
     pub retry: Option<Box<RetrySettings>>,
     /// Instead of the listener's.
     pub compression: Option<Arc<Compression>>,
+    /// Failures made on purpose.
+    pub fault: Option<Box<Fault>>,
     /// Who else gets its requests.
     pub mirror: Option<Mirror>,
     /// Changes to cookies that origins set.
@@ -80,6 +83,7 @@ impl Action {
             request_timeout: None,
             retry: None,
             compression: None,
+            fault: None,
             mirror: None,
             cookies: Vec::new(),
             policies: None,

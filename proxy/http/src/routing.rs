@@ -8,9 +8,11 @@ use weir_route::redirect::{self, Scheme};
 use crate::{
     connection::Connection,
     exchange::Asked,
+    ext_auth::ExtAuth,
     facts::Facts,
     forward,
-    policies::{self, Slow},
+    jwks::{self, RemoteKeys},
+    policies::{self, Admitted, Slow},
     refusal::Refusal,
     routes::{self, Action, DirectResponse, Target, Variables},
     service::{HttpUpstream, Routing},
@@ -40,12 +42,23 @@ pub(crate) enum Local {
     Direct(Arc<DirectResponse>, Fields),
     /// Nothing yet: it depends on a check that takes milliseconds.
     Slow(Box<Slow>),
+    /// Nothing yet: it depends on keys that have to be fetched.
+    Keys(Arc<RemoteKeys>),
+    /// Nothing yet: another service decides.
+    Ask(Arc<ExtAuth>),
 }
 
 impl Local {
     /// 204 with these fields.
     pub(crate) fn no_content(fields: Fields) -> Self {
-        Self::Direct(Arc::new(DirectResponse { status: 204, content_type: String::new(), body: Vec::new() }), fields)
+        Self::text(204, "", fields)
+    }
+
+    /// A few words.
+    fn text(status: u16, text: &str, fields: Fields) -> Self {
+        let content_type = if text.is_empty() { "" } else { "text/plain; charset=utf-8" };
+        let (content_type, body) = (content_type.to_owned(), text.as_bytes().to_vec());
+        Self::Direct(Arc::new(DirectResponse { status, content_type, body }), fields)
     }
 }
 
@@ -57,11 +70,25 @@ pub(crate) async fn route<'a>(
     asked: &Asked,
     forwarded: ForwardedFields,
 ) -> Result<Routed<'a>, Local> {
+    let mut admitted = None;
     loop {
-        match choose(connection, routing, head, asked, forwarded) {
-            // Rare, so it has a box of its own: every connection pays for the size of this future.
+        // What has to be waited for has boxes of its own: every connection pays for the size of this future.
+        match choose(connection, routing, head, asked, forwarded, &mut admitted) {
             Err(Local::Slow(slow)) => Box::pin(policies::find_out(connection, *slow)).await.map_err(Local::Refused)?,
-            chosen => return chosen,
+            Err(Local::Keys(keys)) => Box::pin(jwks::fetch(connection, &keys)).await.map_err(Local::Refused)?,
+            Err(Local::Ask(service)) => {
+                let told = Box::pin(service.ask(connection, routing, head, asked)).await?;
+                admitted.get_or_insert_with(Admitted::default).told = Some(told);
+            }
+            Ok(routed) => {
+                if let Some(fault) = &routed.action.fault
+                    && let Some(status) = Box::pin(fault.befall(connection, head)).await
+                {
+                    return Err(Local::text(status, "a fault on purpose\n", own_fields(asked)));
+                }
+                return Ok(routed);
+            }
+            refused => return refused,
         }
     }
 }
@@ -72,6 +99,7 @@ fn choose<'a>(
     head: &mut RequestHead,
     asked: &Asked,
     forwarded: ForwardedFields,
+    known: &mut Option<Admitted>,
 ) -> Result<Routed<'a>, Local> {
     if !routing.routes.identity_fields.is_empty() {
         policies::clean(&routing.routes.identity_fields, &mut head.fields);
@@ -87,10 +115,17 @@ fn choose<'a>(
     if let Some(notes) = &asked.notes {
         notes.note_route(&route.name);
     }
-    let admitted = match &action.policies {
-        Some(policies) => Some(policies.judge(connection, head, asked)?),
-        None => None,
+    let admitted = match (&action.policies, known.take()) {
+        (None, _) => None,
+        (Some(_), Some(known)) => Some(known),
+        (Some(policies), None) => Some(policies.judge(connection, head, asked)?),
     };
+    if let Some(service) = action.policies.as_ref().and_then(|policies| policies.ext_auth.as_ref())
+        && admitted.as_ref().is_some_and(|admitted| admitted.told.is_none())
+    {
+        *known = admitted;
+        return Err(Local::Ask(service.clone()));
+    }
     let upstream = match &action.target {
         Target::Upstream(split) if split.targets().len() == 1 => &routing.upstreams[*split.choose(0)],
         Target::Upstream(split) => &routing.upstreams[*split.choose(connection.service.chance())],
@@ -107,8 +142,7 @@ fn choose<'a>(
             let location = redirect.location(&target).map_err(|_| Local::Refused(Refusal::REWRITE))?;
             let mut fields = own_fields(asked);
             fields.push(b"Location", &location);
-            let (status, content_type, body) = (redirect.status().code(), String::new(), Vec::new());
-            return Err(Local::Direct(Arc::new(DirectResponse { status, content_type, body }), fields));
+            return Err(Local::text(redirect.status().code(), "", fields));
         }
     };
     let path = match &action.path {
@@ -145,7 +179,7 @@ fn choose<'a>(
 }
 
 /// What the gateway's own answers carry because of policies.
-fn own_fields(asked: &Asked) -> Fields {
+pub(crate) fn own_fields(asked: &Asked) -> Fields {
     asked.answer_fields.get().map(|answer| answer.own().clone()).unwrap_or_default()
 }
 

@@ -17,8 +17,8 @@ use weir_telemetry::{
 use weir_upstream::{ExclusiveLane, ExclusiveUpstream};
 
 use crate::{
-    access::RouteMetrics, connection::Connection, http2::origin::Http2Origins, metrics::ListenerMetrics, policies,
-    routes::Routes, settings::HttpListenerSettings,
+    access::RouteMetrics, connection::Connection, http2::origin::Http2Origins, jwks, metrics::ListenerMetrics,
+    policies, routes::Routes, settings::HttpListenerSettings,
 };
 
 /// An upstream of HTTP on one worker.
@@ -34,6 +34,14 @@ pub(crate) struct Routing {
     pub(crate) upstreams: Vec<Rc<HttpUpstream>>,
     /// In the order of [`Routes::names`]; empty for a listener without routes of its own.
     pub(crate) metrics: Vec<Rc<RouteMetrics>>,
+}
+
+impl Routing {
+    /// The upstream of this name; one that a route or a policy names is there.
+    pub(crate) fn upstream(&self, name: &str) -> Option<&Rc<HttpUpstream>> {
+        let number = self.routes.upstreams.iter().position(|own| **own == *name)?;
+        self.upstreams.get(number)
+    }
 }
 
 /// One listener on one worker.
@@ -92,6 +100,7 @@ impl Service {
         *self.listener.borrow_mut() = Rc::new(listener);
         let mut routes = (*http.routes).clone();
         policies::keep_limits(&self.routing.borrow().routes, &mut routes);
+        jwks::keep(&self.routing.borrow().routes, &routes);
         *self.routing.borrow_mut() = routing(&self.core, &self.name, routes, upstreams);
         *self.http.borrow_mut() = Rc::new(http);
     }

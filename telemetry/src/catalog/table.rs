@@ -61,6 +61,8 @@ catalog! {
     "Limits and refusals" {
         SHED = counter "weir_shed_total" ["listener", "reason"] "Requests refused before any work was done, by the limit that said no.";
         HTTP_MIRRORED = counter "weir_http_mirrored_total" ["listener", "outcome"] "Copies of HTTP requests for a second upstream: answered (ok), failed, unreachable, or not made: in_flight, body_too_long.";
+        HTTP_JWKS_FETCHES = counter "weir_http_jwks_fetches_total" ["listener", "outcome"] "Fetches of the keys of tokens: ok, failed.";
+        HTTP_FAULTS = counter "weir_http_faults_total" ["listener", "kind"] "Failures made on purpose by the `fault` of a route: delay, abort.";
         HTTP_DENIED = counter "weir_http_denied_total" ["listener", "reason"] "HTTP requests that a policy of their listener or route refused, by the reason of the refusal.";
         VIOLATIONS = counter "weir_violations_total" ["listener", "reason", "culprit"] "Rules and limits broken by a peer.";
         DEFENSIVE_CLOSES = counter "weir_defensive_closes_total" ["listener", "reason"] "Connections the gateway closed to defend itself.";

@@ -6,6 +6,7 @@ mod access;
 mod changes;
 mod clients;
 mod conformance;
+mod delegated;
 mod grpc;
 mod hostile;
 mod http2;

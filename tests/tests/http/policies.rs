@@ -18,15 +18,15 @@ const BCRYPT: &str = "$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WI
 const SLOW: &str = "$pbkdf2-sha256$2000000$AAECAwQFBgcICQoLDA0ODw$Uss5.3BY0OagIROau0gOroTsrB54c.81XI1AAGmdUOU";
 
 /// A gateway before an origin that repeats the head it got, and files that only this user can read.
-struct Scene {
-    gateway: Gateway,
-    origin: Faulty,
+pub(crate) struct Scene {
+    pub(crate) gateway: Gateway,
+    pub(crate) origin: Faulty,
     folder: TempDir,
 }
 
 impl Scene {
     /// `{folder}` in the lines stands for the folder of `files`.
-    fn new(files: &[(&str, &str)], listener: &str, tables: &str) -> Self {
+    pub(crate) fn new(files: &[(&str, &str)], listener: &str, tables: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         files.iter().for_each(|(name, text)| write(&folder, name, text));
         let origin = Faulty::http(|request| {
@@ -39,25 +39,25 @@ impl Scene {
         Self { gateway: Gateway::start(config), origin, folder }
     }
 
-    fn client(&self) -> HttpClient {
+    pub(crate) fn client(&self) -> HttpClient {
         HttpClient::connect(&self.gateway.address)
     }
 
-    fn ask(&self, words: &str, lines: &str) -> Response {
+    pub(crate) fn ask(&self, words: &str, lines: &str) -> Response {
         let mut client = self.client();
         client.send(format!("{words} HTTP/1.1\r\nHost: test.example\r\n{lines}\r\n"));
         client.response()
     }
 
-    fn status(&self, words: &str, lines: &str) -> u16 {
+    pub(crate) fn status(&self, words: &str, lines: &str) -> u16 {
         self.ask(words, lines).status
     }
 
-    fn denied(&self, reason: &str) -> f64 {
+    pub(crate) fn denied(&self, reason: &str) -> f64 {
         self.gateway.metrics().sum_where("weir_http_denied_total", &[("reason", reason)])
     }
 
-    fn reload(&self) {
+    pub(crate) fn reload(&self) {
         assert_eq!(self.gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("answered").status, 200);
     }
 }
@@ -266,21 +266,26 @@ key = [
 }
 
 /// Signs tokens.
-struct Issuer(KeyPair);
+pub(crate) struct Issuer(KeyPair);
 
 impl Issuer {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(KeyPair::generate_for(&PKCS_ED25519).expect("a key"))
     }
 
-    fn jwks(&self) -> String {
+    pub(crate) fn jwks(&self) -> String {
         let x = base64(self.0.public_key_raw(), b"-_", false);
         json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "one", "x": x}]}).to_string()
     }
 
-    fn token(&self, claims: &Json) -> String {
+    pub(crate) fn token(&self, claims: &Json) -> String {
+        self.token_of("one", claims)
+    }
+
+    /// A token that names this key.
+    pub(crate) fn token_of(&self, kid: &str, claims: &Json) -> String {
         let part = |part: &Json| base64(part.to_string().as_bytes(), b"-_", false);
-        let message = format!("{}.{}", part(&json!({"alg": "EdDSA", "kid": "one"})), part(claims));
+        let message = format!("{}.{}", part(&json!({"alg": "EdDSA", "kid": kid})), part(claims));
         let signature = self.0.sign(message.as_bytes()).expect("signed");
         format!("Authorization: Bearer {message}.{}\r\n", base64(&signature, b"-_", false))
     }

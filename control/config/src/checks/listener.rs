@@ -9,15 +9,13 @@ use weir_listener::settings::{
 };
 use weir_redis::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, CacheSettings, RedisListenerSettings};
 
-use crate::checks::{Lowest, error_at, is_public, knee, policy, route, table_header, tls, users};
+use crate::checks::{Lowest, error_at, find_upstream, is_public, knee, policy, route, table_header, tls, users};
 use crate::document::At;
 use crate::http::{self, ListenerHttpSection};
 use crate::reader::Reader;
 use crate::sections::{FileSection, ListenerRedisSection, ListenerSection, UpstreamSection};
 use crate::snapshot::{Listener, ListenerProtocol};
-use crate::suggest;
 use crate::tcp;
-use crate::texts::Name;
 
 /// A low-water mark that is not written is the high one divided by this.
 const HIGH_TO_LOW_WATER: u64 = OUTPUT_HIGH_WATER_BYTES / OUTPUT_LOW_WATER_BYTES;
@@ -43,10 +41,10 @@ fn listener(
     reader: &mut Reader<'_>,
 ) -> Option<Listener> {
     let path = format!("listener[{index}]");
-    let upstream = find_upstream(file, section.upstream.as_ref()?, &path, reader);
+    let upstream = find_upstream(file, section.upstream.as_ref()?, &path, "upstream", reader);
     for (index, one) in section.server_name.iter().enumerate() {
         if let Some(named) = &one.upstream {
-            find_upstream(file, named, &format!("{path}.server_name[{index}]"), reader);
+            find_upstream(file, named, &format!("{path}.server_name[{index}]"), "upstream", reader);
         }
         if section.protocol.as_ref().is_some_and(|protocol| protocol.value != Protocol::Tls) {
             let message = format!("`{path}.server_name` is for `protocol = \"tls\"`");
@@ -100,6 +98,9 @@ fn listener(
         Protocol::Http => {
             let http_path = format!("{path}.http");
             check_hops(&section.http, &http_path, reader);
+            for (key, upstream) in section.http.policies().upstreams() {
+                find_upstream(file, upstream, &http_path, key, reader);
+            }
             let rules = policy::rules(&section.http.policies(), &http_path, reader);
             let name = section.name.as_ref()?;
             if policy::Rules::default().wants_authorization_twice(&rules) {
@@ -115,30 +116,6 @@ fn listener(
         }
     };
     Some(Listener { settings: Arc::new(settings), protocol, upstream, knee })
-}
-
-/// The upstream that the listener names.
-fn find_upstream<'f>(
-    file: &'f FileSection,
-    wanted: &At<Name>,
-    path: &str,
-    reader: &mut Reader<'_>,
-) -> Option<&'f UpstreamSection> {
-    let named = |one: &&UpstreamSection| one.name.as_ref().is_some_and(|name| name.value == wanted.value);
-    let found = file.upstream.iter().find(named);
-    // With a nameless upstream around, it may be the one that was meant; that it has no name was reported.
-    if found.is_some() || file.upstream.iter().any(|one| one.name.is_none()) {
-        return found;
-    }
-    let names: Vec<&str> = file.upstream.iter().filter_map(|one| Some(&*one.name.as_ref()?.value.0)).collect();
-    let help = match (suggest::nearest(&wanted.value.0, names.iter().copied()), names.is_empty()) {
-        (Some(meant), _) => format!("did you mean \"{meant}\"?"),
-        (None, true) => format!("add [[upstream]] with name = \"{}\" and endpoints", wanted.value),
-        (None, false) => format!("upstreams of this file: {}", names.join(", ")),
-    };
-    let what = format!("names the upstream \"{}\", which does not exist", wanted.value);
-    error_at(wanted, path, "upstream", &what, help, reader);
-    None
 }
 
 /// A limit of the listener, which cannot be above the limit of the process.

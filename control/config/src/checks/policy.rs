@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
+use weir_http::ext_auth::ExtAuth;
+use weir_http::jwks::RemoteKeys;
 use weir_http::policies::{Policies, Told};
+use weir_http_codec::Known;
 use weir_policy::http::{
     AddressRules, Algorithm, ApiKey, ApiKeys, Basic, ClaimHeader, Cors, CorsSettings, Effect, Jwt, KeyHash, KeyPlace,
-    KeySet, OriginRule, Provider, RateKey, RateLimit, RateSettings,
+    KeySet, Keys, OriginRule, Provider, RateKey, RateLimit, RateSettings, SharedKeys,
 };
 
 use crate::checks::error_at;
 use crate::diagnostic::Span;
 use crate::document::At;
 use crate::policy::{
-    ApiKeySection, BasicAuthSection, CorsSection, IpFilterSection, JwtProviderSection, JwtSection, RateKeyChoice,
-    RateLimitSection, Written,
+    ApiKeySection, BasicAuthSection, CorsSection, ExtAuthSection, IpFilterSection, JwtProviderSection, JwtSection,
+    RateKeyChoice, RateLimitSection, Written,
 };
 use crate::reader::Reader;
 use crate::texts::{Text, Word};
@@ -25,7 +28,8 @@ pub(super) struct Rules {
     cors: Ruled<Cors>,
     basic: Ruled<Arc<Told<Basic>>>,
     api_keys: Ruled<Arc<Told<ApiKeys>>>,
-    jwt: Ruled<Arc<Jwt>>,
+    jwt: Ruled<(Arc<Jwt>, Vec<Arc<RemoteKeys>>)>,
+    ext_auth: Ruled<Arc<ExtAuth>>,
     rates: Ruled<Vec<Arc<RateLimit>>>,
     body_bytes_max: Ruled<u64>,
     /// Which of `basic_auth`, `api_key` and `jwt` look into Authorization.
@@ -61,12 +65,15 @@ impl<T: Clone> Ruled<T> {
 impl Rules {
     /// What a route asks whose listener has these; `None`: nothing.
     pub(super) fn over(&self, listener: &Self) -> Option<Box<Policies>> {
+        let (jwt, keys) = self.jwt.over(&listener.jwt).unzip();
         let policies = Policies {
             address: self.address.over(&listener.address),
             cors: self.cors.over(&listener.cors),
             basic: self.basic.over(&listener.basic),
             api_keys: self.api_keys.over(&listener.api_keys),
-            jwt: self.jwt.over(&listener.jwt),
+            jwt,
+            keys: keys.unwrap_or_default(),
+            ext_auth: self.ext_auth.over(&listener.ext_auth),
             rates: self.rates.over(&listener.rates).unwrap_or_default(),
             // As with nginx, 0 is no limit: it takes that of the listener away.
             body_bytes_max: self.body_bytes_max.over(&listener.body_bytes_max).filter(|most| *most > 0),
@@ -76,6 +83,7 @@ impl Rules {
             || policies.basic.is_some()
             || policies.api_keys.is_some()
             || policies.jwt.is_some()
+            || policies.ext_auth.is_some()
             || !policies.rates.is_empty()
             || policies.body_bytes_max.is_some();
         asks.then(|| Box::new(policies))
@@ -115,6 +123,9 @@ pub(super) fn rules(written: &Written<'_>, path: &str, reader: &mut Reader<'_>) 
     if let Some(section) = written.jwt {
         maker.rules.jwt = ruled(section.enabled.value, maker.jwt(section));
     }
+    if let Some(section) = written.ext_auth {
+        maker.rules.ext_auth = ruled(section.enabled.value, maker.ext_auth(section));
+    }
     if !written.rate_limit.is_empty() {
         let limits = written.rate_limit.iter().enumerate().filter(|(_, limit)| limit.enabled.value);
         let made: Vec<_> = limits.filter_map(|(index, limit)| maker.rate(limit, index)).map(Arc::new).collect();
@@ -132,6 +143,21 @@ fn ruled<T>(is_enabled: bool, made: Option<T>) -> Ruled<T> {
         Some(made) => Ruled::Own(made),
         None => Ruled::Off,
     }
+}
+
+/// A field that says where a message ends, or whom it is for.
+fn is_framing(known: Known) -> bool {
+    matches!(
+        known,
+        Known::ContentLength
+            | Known::TransferEncoding
+            | Known::Connection
+            | Known::Host
+            | Known::Te
+            | Known::Trailer
+            | Known::Upgrade
+            | Known::Expect
+    )
 }
 
 struct Maker<'m, 'r> {
@@ -293,15 +319,16 @@ impl Maker<'_, '_> {
         Some(Some(name.into()))
     }
 
-    fn jwt(&mut self, section: &JwtSection) -> Option<Arc<Jwt>> {
+    fn jwt(&mut self, section: &JwtSection) -> Option<(Arc<Jwt>, Vec<Arc<RemoteKeys>>)> {
         if !section.enabled.value {
             return None;
         }
         let sections = section.provider.iter().enumerate();
-        let providers: Vec<Provider> = sections.filter_map(|(index, one)| self.provider(one, index)).collect();
-        if providers.len() < section.provider.len() {
+        let made: Vec<_> = sections.filter_map(|(index, one)| self.provider(one, index)).collect();
+        if made.len() < section.provider.len() {
             return None;
         }
+        let (providers, remote): (Vec<Provider>, Vec<_>) = made.into_iter().unzip();
         let mut claim_headers = Vec::new();
         for one in &section.claim_header {
             let (header, claim) = (one.header.as_ref()?, one.claim.as_ref()?);
@@ -315,11 +342,11 @@ impl Maker<'_, '_> {
         let names = claim_headers.iter().map(|one| one.header.as_str().into());
         self.rules.identity_fields.extend(names);
         let made = Jwt::new(providers, places, claim_headers, section.forward.value, &section.realm.value.0);
-        self.told(&section.place.0, "jwt", made).map(Arc::new)
+        let made = self.told(&section.place.0, "jwt", made)?;
+        Some((Arc::new(made), remote.into_iter().flatten().map(Arc::new).collect()))
     }
 
-    fn provider(&mut self, section: &JwtProviderSection, index: usize) -> Option<Provider> {
-        let file = section.jwks_file.as_ref()?;
+    fn provider(&mut self, section: &JwtProviderSection, index: usize) -> Option<(Provider, Option<RemoteKeys>)> {
         // Without them what is in the file says nothing.
         if self.reader.problems.is_known_wrong(&format!("{}.jwt.provider[{index}].algorithms", self.path)) {
             return None;
@@ -328,15 +355,79 @@ impl Maker<'_, '_> {
             .algorithms
             .as_ref()
             .map_or(vec![Algorithm::Rs256, Algorithm::Es256], |list| list.value.iter().map(|one| one.value).collect());
-        let made = KeySet::from_jwks(file.value.text(), &algorithms);
-        let keys = self.told(&file.span, &format!("jwt.provider[{index}].jwks_file"), made)?;
+        let table = format!("jwt.provider[{index}]");
+        let (keys, remote) = match (&section.jwks_file, &section.jwks_upstream) {
+            (Some(file), None) => {
+                let made = KeySet::from_jwks(file.value.text(), &algorithms);
+                (Keys::Fixed(self.told(&file.span, &format!("{table}.jwks_file"), made)?), None)
+            }
+            (None, Some(upstream)) => {
+                let keys = Arc::new(self.told(&section.place.0, &table, SharedKeys::new(&algorithms))?);
+                let path = section.jwks_path.as_ref().map_or("/.well-known/jwks.json", |path| &path.value.0);
+                if !path.starts_with('/') {
+                    self.wrong(upstream, &format!("{table}.jwks_path"), "is no path", "begin it with a slash");
+                }
+                let host = section.jwks_host.as_ref().map(|host| host.value.0.as_str());
+                let (upstream, refresh) = (upstream.value.0.clone(), section.jwks_refresh.value.0);
+                (Keys::Shared(keys.clone()), Some(RemoteKeys::new(upstream, path, host, refresh, keys)))
+            }
+            _ => {
+                let path = format!("{}.{table}.jwks_file", self.path);
+                if !self.reader.problems.is_known_wrong(&path) {
+                    let help = "write jwks_file = \"jwks.json\", or jwks_upstream = \"NAME\"";
+                    self.wrong_table(&section.place.0, &table, "needs one of `jwks_file` and `jwks_upstream`", help);
+                }
+                return None;
+            }
+        };
         let audiences = section.audiences.iter().flat_map(|list| &list.value);
-        Some(Provider {
+        let provider = Provider {
             issuer: section.issuer.as_ref().map(|issuer| issuer.value.0.clone()),
             audiences: audiences.map(|one| one.value.0.clone()).collect(),
             requires_exp: section.require_exp.value,
             keys,
-        })
+        };
+        Some((provider, remote))
+    }
+
+    fn ext_auth(&mut self, section: &ExtAuthSection) -> Option<Arc<ExtAuth>> {
+        if !section.enabled.value {
+            return None;
+        }
+        let Some(upstream) = &section.upstream else {
+            let help = "add upstream = \"NAME\", the service that decides";
+            self.wrong_table(&section.place.0, "ext_auth", "has no upstream", help);
+            return None;
+        };
+        if let Some(path) = section.path.as_ref().filter(|path| !path.value.0.starts_with('/')) {
+            self.wrong(path, "ext_auth.path", "is no path", "begin it with a slash: \"/verify\"");
+            return None;
+        }
+        let names = |list: &Option<At<Vec<At<Word>>>>| -> Option<Vec<Box<str>>> {
+            Some(list.as_ref()?.value.iter().map(|name| name.value.0.as_str().into()).collect())
+        };
+        for name in section.response_headers.iter().flat_map(|list| &list.value) {
+            let text = name.value.0.as_bytes();
+            if !weir_http_codec::token::is_token(text) || is_framing(Known::of(text)) {
+                let help = "choose a name of its own, such as \"X-Remote-User\"";
+                self.wrong(name, "ext_auth.response_headers", "has a field that is not for the origin", help);
+                return None;
+            }
+            // Whatever the client says under a name by which the origin is told who asks is taken away, on every route. Others,
+            // such as Authorization, the service has to see first.
+            if Known::of(text) == Known::Other {
+                self.rules.identity_fields.push(name.value.0.as_str().into());
+            }
+        }
+        Some(Arc::new(ExtAuth {
+            upstream: upstream.value.0.clone(),
+            path: section.path.as_ref().map(|path| path.value.0.as_str().into()),
+            host: section.host.as_ref().map(|host| host.value.0.as_str().into()),
+            request_fields: names(&section.request_headers),
+            response_fields: names(&section.response_headers).unwrap_or_default(),
+            timeout: section.timeout.value.0,
+            fails_open: section.fail_open.value,
+        }))
     }
 
     fn rate(&mut self, section: &RateLimitSection, index: usize) -> Option<RateLimit> {

@@ -18,7 +18,7 @@ use weir_route::{
     variables::{Side, Template},
 };
 
-use crate::checks::{error_at, policy};
+use crate::checks::{error_at, find_upstream, policy};
 use crate::document::At;
 use crate::http::{CompressionSection, upgrades};
 use crate::reader::Reader;
@@ -103,6 +103,9 @@ pub(super) fn of_listener(
         let targets = checked.upstreams.iter().map(|(upstream, weight)| (number(upstream), *weight)).collect();
         let split = Split::new(targets).ok();
         let mirror = checked.mirror.as_ref().map(&mut number);
+        for upstream in policies.iter().flat_map(|policies| policies.upstreams()) {
+            number(upstream);
+        }
         routes.extend(checked.routes.iter().cloned().map(|mut route| {
             route.action.policies.clone_from(&policies);
             if let (Target::Upstream(target), Some(split)) = (&mut route.action.target, &split) {
@@ -118,6 +121,11 @@ pub(super) fn of_listener(
     if let (Ok(path), Ok(split)) = (all_paths, Split::new(vec![(0, None)])) {
         let mut last = Route::new("default", HostMatch::Any, path, Action::plain(Target::Upstream(split)));
         last.action.policies = policy::Rules::default().over(rules);
+        for upstream in last.action.policies.iter().flat_map(|policies| policies.upstreams()) {
+            if !upstreams.contains(upstream) {
+                upstreams.push(upstream.clone());
+            }
+        }
         last.priority = i32::MAX;
         routes.push(last);
     }
@@ -179,6 +187,7 @@ impl Maker<'_, '_, '_> {
         action.request_timeout = section.request_timeout.as_ref().map(|timeout| timeout.value.0);
         let retry_path = format!("{}.retry", self.path);
         action.retry = section.retry.as_ref().map(|retry| Box::new(retry.settings(&retry_path, self.reader)));
+        action.fault = section.fault.as_ref().map(|fault| Box::new(fault.settings()));
         action.compression = section.compression.as_ref().map(CompressionSection::settings);
         if let Some(mirror) = &section.mirror {
             if let Some(upstream) = &mirror.upstream {
@@ -222,7 +231,10 @@ impl Maker<'_, '_, '_> {
             routes: hosts.into_iter().map(route).collect(),
             upstreams,
             mirror: section.mirror.as_ref().and_then(|mirror| Some(mirror.upstream.as_ref()?.value.0.clone())),
-            rules: policy::rules(&section.policies(), self.path, self.reader),
+            rules: {
+                section.policies().upstreams().for_each(|(key, upstream)| self.check_upstream(upstream, key));
+                policy::rules(&section.policies(), self.path, self.reader)
+            },
             name: name.clone(),
             path: self.path.to_owned(),
         })
@@ -358,15 +370,7 @@ impl Maker<'_, '_, '_> {
     }
 
     fn check_upstream(&mut self, wanted: &At<Name>, key: &str) {
-        let names = self.file.upstream.iter().filter_map(|one| Some(&*one.name.as_ref()?.value.0));
-        if names.clone().any(|name| *name == *wanted.value.0) {
-            return;
-        }
-        let help = match suggest::nearest(&wanted.value.0, names) {
-            Some(meant) => format!("did you mean \"{meant}\"?"),
-            None => format!("add [[upstream]] with name = \"{}\" and endpoints", wanted.value),
-        };
-        self.wrong(wanted, key, &format!("names the upstream \"{}\", which does not exist", wanted.value), &help);
+        find_upstream(self.file, wanted, self.path, key, self.reader);
     }
 
     fn redirect(&mut self, section: &RedirectSection, matched: &PathMatch) -> Option<Redirect> {

@@ -6,7 +6,8 @@
 //! 4. Only then are the claims read: issuer, audience, times. Nothing is decided on what nobody has signed.
 //!
 //! A check costs 30 to 100 us of CPU; what was found good is remembered by each worker ([`TokenCache`]) until the token
-//! ends, by a hash with a key that is made anew with each [`Jwt`]: new keys mean a new `Jwt`, and that forgets all.
+//! ends, by a hash with a key that is made anew with each [`Jwt`], and with the generation of the keys that are fetched: new keys
+//! forget all.
 
 mod claims;
 mod keys;
@@ -23,7 +24,7 @@ use super::{
     cache::{Cache, Digest},
     refusal::Refusal,
 };
-pub use keys::{Algorithm, JWKS_BYTES_MAX, JWKS_KEYS_MAX, KeySet};
+pub use keys::{Algorithm, JWKS_BYTES_MAX, JWKS_KEYS_MAX, KeySet, Keys, SharedKeys};
 
 /// Bytes of a token. Default 16 KiB: as much as servers take in a header, and more than identity providers make.
 pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -69,7 +70,24 @@ pub struct Provider {
     /// A token without `exp` is refused. Leave it true: such a token cannot be got rid of.
     pub requires_exp: bool,
     /// Its keys.
-    pub keys: KeySet,
+    pub keys: Keys,
+}
+
+impl Provider {
+    /// Its keys of now, if they are fetched.
+    fn shared(&self) -> Option<Arc<KeySet>> {
+        match &self.keys {
+            Keys::Fixed(_) => None,
+            Keys::Shared(keys) => keys.current(),
+        }
+    }
+
+    fn keys<'a>(&'a self, shared: Option<&'a KeySet>) -> Option<&'a KeySet> {
+        match &self.keys {
+            Keys::Fixed(keys) => Some(keys),
+            Keys::Shared(_) => shared,
+        }
+    }
 }
 
 /// The policy.
@@ -175,7 +193,14 @@ impl Jwt {
             return Err(self.invalid(("jwt_too_long", "The token is too long")));
         }
         let mut digest: Digest = [0; 32];
-        digest.copy_from_slice(hmac::sign(&self.secret, &token).as_ref());
+        let mut context = hmac::Context::with_key(&self.secret);
+        context.update(&token);
+        for provider in &self.providers {
+            if let Keys::Shared(keys) = &provider.keys {
+                context.update(&keys.generation().to_ne_bytes());
+            }
+        }
+        digest.copy_from_slice(context.sign().as_ref());
         if let Some(verified) = cache.0.get(&digest, now) {
             return Ok(Arc::clone(verified));
         }
@@ -214,8 +239,10 @@ impl Jwt {
         let message = &token[..header.len() + 1 + payload.len()];
         let (algorithm, kid) = read_header(header)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| malformed)?;
-        let all = self.providers.iter();
-        let candidates = all.flat_map(|it| it.keys.candidates(algorithm, kid.as_deref()).map(move |key| (it, key)));
+        let shared: Vec<Option<Arc<KeySet>>> = self.providers.iter().map(Provider::shared).collect();
+        let all = self.providers.iter().zip(&shared).filter_map(|(it, shared)| Some((it, it.keys(shared.as_deref())?)));
+        let candidates =
+            all.flat_map(|(it, keys)| keys.candidates(algorithm, kid.as_deref()).map(move |key| (it, key)));
         let mut why = ("jwt_unknown_key", "The signature is of nobody known");
         for (provider, key) in candidates.take(TRIES_MAX) {
             if !key.verifies(message, &signature) {

@@ -35,8 +35,8 @@ pub use basic::{
 };
 pub use cors::{Cors, CorsError, CorsSettings, LIST_ENTRIES_MAX, ORIGINS_MAX, OriginRule, Preflight, is_preflight};
 pub use jwt::{
-    Algorithm, CACHED_CLAIM_BYTES_MAX, ClaimHeader, JWKS_BYTES_MAX, JWKS_KEYS_MAX, Jwt, JwtError, KeySet,
-    PROVIDERS_MAX, Provider, SKEW_SECONDS, TOKEN_BYTES_MAX, TOKENS_MAX, TRIES_MAX, TokenCache, Verified,
+    Algorithm, CACHED_CLAIM_BYTES_MAX, ClaimHeader, JWKS_BYTES_MAX, JWKS_KEYS_MAX, Jwt, JwtError, KeySet, Keys,
+    PROVIDERS_MAX, Provider, SKEW_SECONDS, SharedKeys, TOKEN_BYTES_MAX, TOKENS_MAX, TRIES_MAX, TokenCache, Verified,
 };
 pub use password::{BCRYPT_COST_MAX, PBKDF2_ROUNDS_MAX, PasswordError, StoredPassword};
 pub use rate::{

@@ -3,6 +3,14 @@
 //! An entry of a [`KeySet`] is a key *for one algorithm*, made from the kind of key that the algorithm asks for. A token
 //! names an algorithm and is verified with entries of just that one: a public RSA key can never become the secret of an HMAC.
 
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{
+        AtomicU64,
+        Ordering::{AcqRel, Acquire},
+    },
+};
+
 use aws_lc_rs::{
     hmac,
     rsa::PublicKeyComponents,
@@ -120,12 +128,7 @@ impl KeySet {
     /// No document, or over the limits; no key is left; nothing is allowed, or HS256 beside others: who can verify with an
     /// HMAC secret can sign with it, so it does not belong among public keys.
     pub fn from_jwks(text: &str, allowed: &[Algorithm]) -> Result<Self, JwtError> {
-        if allowed.is_empty() {
-            return Err(JwtError::NoAlgorithm);
-        }
-        if allowed.contains(&Algorithm::Hs256) && allowed.iter().any(|algorithm| *algorithm != Algorithm::Hs256) {
-            return Err(JwtError::MixedAlgorithms);
-        }
+        check_allowed(allowed)?;
         if text.len() > JWKS_BYTES_MAX {
             return Err(JwtError::JwksTooLarge(text.len()));
         }
@@ -149,6 +152,70 @@ impl KeySet {
         };
         self.0.iter().filter(fits).map(|entry| Candidate(&entry.verifier))
     }
+}
+
+/// Keys that come and change while the gateway runs; one for all workers.
+pub struct SharedKeys {
+    allowed: Box<[Algorithm]>,
+    current: Mutex<Option<Arc<KeySet>>>,
+    generation: AtomicU64,
+}
+
+impl std::fmt::Debug for SharedKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "generation {}: {:?}", self.generation.load(Acquire), self.current())
+    }
+}
+
+impl SharedKeys {
+    /// None yet, for these algorithms.
+    ///
+    /// # Errors
+    /// No document could have keys for them: see [`KeySet::from_jwks`].
+    pub fn new(allowed: &[Algorithm]) -> Result<Self, JwtError> {
+        check_allowed(allowed)?;
+        Ok(Self { allowed: allowed.into(), current: Mutex::default(), generation: AtomicU64::new(0) })
+    }
+
+    /// What tokens may be signed with.
+    pub fn allowed(&self) -> &[Algorithm] {
+        &self.allowed
+    }
+
+    /// Those of now.
+    pub fn current(&self) -> Option<Arc<KeySet>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes whenever the keys do, so that nothing is remembered that other keys have decided.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
+    }
+
+    /// These from now on.
+    pub fn set(&self, keys: Arc<KeySet>) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys);
+        self.generation.fetch_add(1, AcqRel);
+    }
+}
+
+/// Where the keys of an issuer are.
+#[derive(Debug)]
+pub enum Keys {
+    /// These, until the configuration is read again.
+    Fixed(KeySet),
+    /// Fetched from the issuer.
+    Shared(Arc<SharedKeys>),
+}
+
+fn check_allowed(allowed: &[Algorithm]) -> Result<(), JwtError> {
+    if allowed.is_empty() {
+        return Err(JwtError::NoAlgorithm);
+    }
+    if allowed.contains(&Algorithm::Hs256) && allowed.iter().any(|algorithm| *algorithm != Algorithm::Hs256) {
+        return Err(JwtError::MixedAlgorithms);
+    }
+    Ok(())
 }
 
 /// A key that may have made a signature.

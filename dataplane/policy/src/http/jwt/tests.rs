@@ -24,7 +24,7 @@ const RSA_SIGNATURE: &str = "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJb
 
 fn provider(jwks: &str, allowed: &[Algorithm]) -> Provider {
     let keys = KeySet::from_jwks(jwks, allowed).expect("keys");
-    Provider { issuer: None, audiences: Vec::new(), requires_exp: true, keys }
+    Provider { issuer: None, audiences: Vec::new(), requires_exp: true, keys: Keys::Fixed(keys) }
 }
 
 fn policy(provider: Provider) -> Jwt {
@@ -260,6 +260,23 @@ fn a_good_token_is_remembered_until_it_ends_and_not_beyond_a_reload() {
     assert_eq!(jwt.check(&head, &mut cache, 160).expect_err("ended").reason, "jwt_expired");
     let other = policy(provider(EC_KEY, &[Algorithm::Es256]));
     assert_eq!(other.check(&head, &mut cache, 1).expect_err("other keys").reason, "jwt_unknown_key");
+}
+
+#[test]
+fn keys_that_come_later_are_used_at_once_and_what_the_old_ones_decided_is_forgotten() {
+    let signer = Signer::new();
+    let shared = Arc::new(SharedKeys::new(&[Algorithm::EdDsa]).expect("an algorithm"));
+    let jwt = policy(Provider { keys: Keys::Shared(shared.clone()), ..signer.provider() });
+    let (head, mut cache) = (head(&signer.token(&json!({"sub": "a", "exp": 100}))), TokenCache::default());
+    let refused = |cache: &mut TokenCache| jwt.check(&head, cache, 1).expect_err("not these keys").reason;
+    assert_eq!(refused(&mut cache), "jwt_unknown_key");
+    shared.set(Arc::new(KeySet::from_jwks(&signer.jwks, &[Algorithm::EdDsa]).expect("keys")));
+    assert!(jwt.check(&head, &mut cache, 1).is_ok());
+    let other =
+        r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"other","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    shared.set(Arc::new(KeySet::from_jwks(other, &[Algorithm::EdDsa]).expect("keys")));
+    assert!(refused(&mut cache).starts_with("jwt_"), "a remembered token ends with its key");
+    assert_eq!(SharedKeys::new(&[]).expect_err("nothing is allowed"), JwtError::NoAlgorithm);
 }
 
 #[test]
