@@ -14,6 +14,11 @@ pub fn is_key(key: &[u8]) -> bool {
     key.len() == 24 && STANDARD.decode(key).is_ok_and(|bytes| bytes.len() == 16)
 }
 
+/// A Sec-WebSocket-Key of these bytes, which should be random.
+pub fn key(halves: [[u8; 8]; 2]) -> String {
+    STANDARD.encode(halves.concat())
+}
+
 /// The Sec-WebSocket-Accept that answers `key`. SHA-1 protects nothing here: it shows that the server speaks WebSocket.
 pub fn accept(key: &[u8]) -> String {
     let mut text = key.to_vec();
@@ -33,6 +38,7 @@ mod tests {
     #[test]
     fn a_key_is_sixteen_bytes_in_base64() {
         assert!(is_key(b"dGhlIHNhbXBsZSBub25jZQ=="));
+        assert!(is_key(key([*b"the samp", *b"le nonce"]).as_bytes()));
         for other in [&b""[..], b"dGhlIHNhbXBsZSBub25jZQ", b"dGhlIHNhbXBsZSBub25jZTE=", b"????????????????????????"] {
             assert!(!is_key(other), "{}", String::from_utf8_lossy(other));
         }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use weir_base::time::{Time, turn};
-use weir_http_codec::{BodyLength, Known, ResponseHead, strip_hop_by_hop};
+use weir_http_codec::{BodyLength, Known, ResponseHead, Version, strip_hop_by_hop};
 use weir_upstream::LossCause;
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     routes,
     routing::Routed,
     settings::INTERIM_RESPONSES_MAX,
-    tunnel::Switched,
+    tunnel::{Switched, Wish},
 };
 
 /// What comes back.
@@ -67,6 +67,10 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         };
         if self.retries.wants(head.status(), &head.fields) {
             return Ended::Failed(Failure::Status(head.status()));
+        }
+        let is_misleading = self.asked.version == Version::Http2 && self.asked.wish != Wish::None;
+        if is_misleading && (200..300).contains(&head.status()) {
+            return Ended::Failed(Failure::Origin(Refusal::ORIGIN_NO_WEBSOCKET, LossCause::Closed));
         }
         let length = head.body(self.asked.is_head);
         let coding = self.coding(&mut head, length);

@@ -3,13 +3,14 @@
 use std::{rc::Rc, task::Context};
 
 use weir_engine::Deadline;
-use weir_http_codec::{BodyLength, ResponseHead, ResponseParser};
+use weir_http_codec::{BodyLength, RequestHead, ResponseHead, ResponseParser};
 
 use crate::{
     connection::Connection,
+    ends::{Inlet, Outlet, TunnelEnd},
     exchange::{After, Asked},
     relay::{RequestBody, Sink},
-    tunnel::Wire,
+    tunnel::Wish,
 };
 
 /// The client of one exchange.
@@ -20,6 +21,15 @@ pub(crate) trait Client {
         Self: 'a;
     /// Where answers go.
     type Replies<'a>: Replies
+    where
+        Self: 'a;
+
+    /// Where its frames come from, once it has become a tunnel.
+    type Inlet<'a>: Inlet
+    where
+        Self: 'a;
+    /// Where they go.
+    type Outlet<'a>: Outlet
     where
         Self: 'a;
 
@@ -35,8 +45,11 @@ pub(crate) trait Client {
     /// Tells how many bytes the client has been sent so far, on its connection or on its stream.
     fn sent_bytes(&self) -> SentBytes;
 
-    /// Its connection, if that is its own: a tunnel takes all of it.
-    fn wire(&mut self) -> Option<Wire<'_>>;
+    /// What its connection or its stream is to become.
+    fn wish(&self, head: &RequestHead) -> Wish;
+
+    /// That, as the end of a tunnel.
+    fn tunnel_end(&mut self) -> TunnelEnd<'_, Self::Inlet<'_>, Self::Outlet<'_>>;
 
     /// Sends a whole answer of the gateway's own. `closes`: no further request can be told from what is left of this one.
     fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After;

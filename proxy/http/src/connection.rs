@@ -1,7 +1,7 @@
 //! One client connection: what it is, how it is told to end, and its end.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     panic::AssertUnwindSafe,
     rc::Rc,
     sync::atomic::Ordering::Relaxed,
@@ -10,7 +10,7 @@ use std::{
 
 use weir_base::{error::Culprit, limits, time::turn, violation::Violation};
 use weir_engine::{Cutter, Deadline, Stream, tls::PeerIdentity};
-use weir_listener::{ConnectionGuard, DRAIN_GAP, Drain};
+use weir_listener::{ConnectionGuard, DRAIN_GAP, Drain, Listed, Roster};
 use weir_telemetry::log::Peer;
 
 use crate::{
@@ -46,7 +46,21 @@ pub(crate) struct Connection {
     guard: ConnectionGuard,
     cutter: Cutter,
     waker: RefCell<Option<Waker>>,
+    /// Of its tunnels.
+    tunnels: OnceCell<Roster<Listening>>,
     ending: Cell<Option<&'static str>>,
+}
+
+/// Who is to be woken of one tunnel.
+#[derive(Default)]
+pub(crate) struct Listening(RefCell<Option<Waker>>);
+
+impl Listening {
+    /// As [`Connection::poll_ended`], for one of several tasks of a connection.
+    pub(crate) fn poll_ended(&self, connection: &Connection, context: &mut Context<'_>) -> bool {
+        *self.0.borrow_mut() = Some(context.waker().clone());
+        connection.ending.get().is_some()
+    }
 }
 
 /// Serves one admitted connection until it ends.
@@ -66,6 +80,7 @@ pub async fn serve(service: Rc<Service>, stream: Box<Stream>, guard: ConnectionG
         guard,
         cutter,
         waker: RefCell::default(),
+        tunnels: OnceCell::new(),
         ending: Cell::new(None),
     });
     let metrics = &connection.service.metrics;
@@ -165,6 +180,16 @@ impl Connection {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
+        if let Some(tunnels) = self.tunnels.get() {
+            tunnels.all().iter().filter_map(|tunnel| tunnel.0.borrow_mut().take()).for_each(Waker::wake);
+        }
+    }
+
+    /// A tunnel is to hear of the connection's end and of a drain, until the result is dropped.
+    pub(crate) fn listening(&self) -> (Rc<Listening>, Listed<Listening>) {
+        let listening = Rc::<Listening>::default();
+        let listed = self.tunnels.get_or_init(Roster::default).enter(&listening);
+        (listening, listed)
     }
 
     /// Counts and logs what the client did, and gives the reason back.

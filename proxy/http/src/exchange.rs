@@ -68,7 +68,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    fn of(head: &RequestHead, settings: &HttpListenerSettings) -> Self {
+    fn of(head: &RequestHead, wish: Wish, settings: &HttpListenerSettings) -> Self {
         let is_grpc = head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc);
         let wants_trailers = |value| token::list(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
         Self {
@@ -90,7 +90,7 @@ impl Asked {
             answer_fields: OnceCell::new(),
             notes: None,
             route: OnceCell::new(),
-            wish: Wish::of(head),
+            wish,
             coding: None,
             affinity_cookie: OnceCell::new(),
         }
@@ -116,7 +116,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     let service = &connection.service;
     service.metrics.requested(head.method());
     let (settings, routing) = (service.http(), service.routing());
-    let mut asked = Asked::of(head, &settings);
+    let mut asked = Asked::of(head, client.wish(head), &settings);
     asked.notes = Notes::of_sampled(&connection, head, || client.sent_bytes());
     let Some(_permit) = service.core.flight.try_acquire() else {
         service.metrics.shed(Refusal::IN_FLIGHT.reason);
@@ -136,6 +136,11 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         }
         Err(Local::Slow(_) | Local::Keys(_) | Local::Ask(_)) => return refuse(client, &asked, Refusal::POLICY_FAILED),
     };
+    let may_tunnel = routed.upgrades(&settings).websocket && !routed.upstream.is_multiplexed();
+    let is_tunnel = may_tunnel && asked.wish != Wish::Malformed;
+    if asked.version == Version::Http2 && asked.wish != Wish::None && !is_tunnel {
+        return refuse(client, &asked, Refusal::CONNECT_PROTOCOL);
+    }
     if routed.upstream.is_multiplexed() {
         // What a connection may become, a stream cannot.
         asked.wish = Wish::None;
@@ -232,10 +237,10 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             }
             continue;
         }
-        if let (Some(switched), Some(wire)) = (attempt.switched.take(), client.wire()) {
+        if let Some(switched) = attempt.switched.take() {
             let upstream = &routed.upstream.settings().name;
             connection.answered(&asked, 101, Some(attempt.sent), upstream, "ok");
-            return Box::pin(tunnel::run(wire, &connection, &asked, &routed, lane, *switched)).await;
+            return Box::pin(tunnel::run(client.tunnel_end(), &connection, &asked, &routed, lane, *switched)).await;
         }
         return match attempt.after(lane, ended) {
             Ok(after) => after,

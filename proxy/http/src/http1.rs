@@ -19,13 +19,14 @@ use weir_http_codec::{
 use crate::{
     client::{Client, OwnAnswer, Replies, SentBytes, Sides},
     connection::Connection,
+    ends::{TunnelEnd, WireInlet, WireOutlet},
     exchange::{self, After, Asked},
     http2::Preface,
     input::Input,
     refusal::Refusal,
     relay::{Broken, RequestBody, Sink, relieved},
     settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
-    tunnel::Wire,
+    tunnel::Wish,
     wire::{Framing, WireSink, WireSource, receive},
 };
 
@@ -206,6 +207,14 @@ impl Client for Front<'_> {
         = WireReplies<'a>
     where
         Self: 'a;
+    type Inlet<'a>
+        = WireInlet<'a>
+    where
+        Self: 'a;
+    type Outlet<'a>
+        = WireOutlet<'a>
+    where
+        Self: 'a;
 
     fn connection(&self) -> &Rc<Connection> {
         self.connection
@@ -235,10 +244,15 @@ impl Client for Front<'_> {
         Box::new(move || output.appended())
     }
 
-    fn wire(&mut self) -> Option<Wire<'_>> {
+    fn wish(&self, head: &RequestHead) -> Wish {
+        Wish::of(head)
+    }
+
+    fn tunnel_end(&mut self) -> TunnelEnd<'_, WireInlet<'_>, WireOutlet<'_>> {
         let Front { stream, input, deadline, origin_deadline, .. } = self;
         let Stream { reader, output, .. } = &mut **stream;
-        Some(Wire { reader, output, input, deadline, origin_deadline })
+        let (inlet, outlet) = (WireInlet::new(reader, input), WireOutlet(output));
+        TunnelEnd { inlet, outlet, deadline, other_deadline: origin_deadline }
     }
 
     fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After {

@@ -8,6 +8,7 @@ mod message;
 pub(crate) mod origin;
 pub(crate) mod probe;
 mod stream;
+mod tunnel;
 
 use std::{
     cell::Cell,
@@ -114,7 +115,11 @@ async fn begin<'a>(
     flood: &'a Cell<Option<Flood>>,
 ) -> Result<Driver<'a>, &'static str> {
     let service = &connection.service;
-    let mut handshake = pin!(builder(service.http().http2_streams_max).handshake::<_, Bytes>(io));
+    let mut builder = builder(service.http().http2_streams_max);
+    if service.routing().offers_websocket {
+        builder.enable_connect_protocol();
+    }
+    let mut handshake = pin!(builder.handshake::<_, Bytes>(io));
     let deadline = weir_engine::deadline();
     deadline.set(turn::now().saturating_add(service.listener().head_timeout));
     let begun = poll_fn(|context| {

@@ -28,7 +28,7 @@
 //! | `mirror` | copies of requests for a second upstream |
 //! | `compression` | answers compressed for clients that take that |
 //! | `cookies` | what changes in the cookies that origins set |
-//! | `tunnel` | WebSocket: frames both ways behind a 101 |
+//! | `tunnel` / `ends` | WebSocket: frames both ways behind a 101; where they come from and go |
 //! | `refusal` | every way to say no, in HTTP's words |
 //! | `probe` | whether an origin answers |
 //! | `access` | what the access log and the metrics of routes say of a request |
@@ -45,6 +45,7 @@ mod client;
 pub mod compression;
 mod connection;
 pub mod cookies;
+mod ends;
 mod exchange;
 pub mod ext_auth;
 mod facts;

@@ -71,6 +71,13 @@ impl Refusal {
     pub(crate) const WEBSOCKET_HANDSHAKE: Self =
         Self::new(426, "websocket_handshake", "WebSocket needs GET, a key of 16 bytes and version 13");
 
+    /// An extended CONNECT (RFC 8441) where there is no WebSocket.
+    pub(crate) const CONNECT_PROTOCOL: Self = Self::new(501, "connect_protocol", "no WebSocket is to be had here");
+
+    /// The origin did not become a WebSocket and said that all is well, which over HTTP/2 would mean that it did.
+    pub(crate) const ORIGIN_NO_WEBSOCKET: Self =
+        Self::new(502, "origin_no_websocket", "the origin did not agree to a WebSocket");
+
     /// Of a request that breaks a rule.
     pub(crate) const fn malformed(error: WireError) -> Self {
         Self::new(error.status(), error.reason(), error.text()).closing()
@@ -112,6 +119,7 @@ impl Refusal {
                 fields.push(b"Upgrade", b"websocket");
                 fields.push(b"Sec-WebSocket-Version", b"13");
             }
+            501 if *self == Self::CONNECT_PROTOCOL => fields.push(b"Sec-WebSocket-Version", b"13"),
             426 => fields.push(b"Upgrade", b"h2c"),
             _ => {}
         }

@@ -32,6 +32,8 @@ pub(crate) struct Routing {
     pub(crate) routes: Routes,
     /// In the order of [`Routes::upstreams`].
     pub(crate) upstreams: Vec<Rc<HttpUpstream>>,
+    /// WebSockets are allowed somewhere.
+    pub(crate) offers_websocket: bool,
     /// In the order of [`Routes::names`]; empty for a listener without routes of its own.
     pub(crate) metrics: Vec<Rc<RouteMetrics>>,
 }
@@ -81,7 +83,7 @@ impl Service {
             name: listener.name.clone(),
             access: RefCell::new(Share::new(listener.access_log_sample, rng.fork())),
             listener: RefCell::new(Rc::new(listener)),
-            routing: RefCell::new(routing(&core, &listener_name, (*http.routes).clone(), upstreams)),
+            routing: RefCell::new(routing(&core, &listener_name, &http, (*http.routes).clone(), upstreams)),
             seen: RefCell::default(),
             tokens: RefCell::default(),
             http: RefCell::new(Rc::new(http)),
@@ -101,7 +103,7 @@ impl Service {
         let mut routes = (*http.routes).clone();
         policies::keep_limits(&self.routing.borrow().routes, &mut routes);
         jwks::keep(&self.routing.borrow().routes, &routes);
-        *self.routing.borrow_mut() = routing(&self.core, &self.name, routes, upstreams);
+        *self.routing.borrow_mut() = routing(&self.core, &self.name, &http, routes, upstreams);
         *self.http.borrow_mut() = Rc::new(http);
     }
 
@@ -180,7 +182,15 @@ impl Service {
     }
 }
 
-fn routing(core: &CoreShare, listener: &str, routes: Routes, upstreams: Vec<Rc<HttpUpstream>>) -> Rc<Routing> {
+fn routing(
+    core: &CoreShare,
+    listener: &str,
+    http: &HttpListenerSettings,
+    routes: Routes,
+    upstreams: Vec<Rc<HttpUpstream>>,
+) -> Rc<Routing> {
     let metrics = RouteMetrics::all(&core.metrics, listener, &routes.names);
-    Rc::new(Routing { routes, upstreams, metrics })
+    let mut own = routes.table.routes().iter().filter_map(|route| route.action.upgrades);
+    let offers_websocket = http.upgrades.websocket || own.any(|upgrades| upgrades.websocket);
+    Rc::new(Routing { routes, upstreams, offers_websocket, metrics })
 }

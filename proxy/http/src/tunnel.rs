@@ -11,22 +11,21 @@ use weir_base::{
     error::Culprit,
     time::{Time, turn},
 };
-use weir_engine::{Deadline, Output, Reader, Stream, timeout};
-use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version, encode, strip_hop_by_hop, token};
+use weir_engine::{Deadline, Stream, timeout};
+use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version, strip_hop_by_hop, token};
 use weir_listener::Drain;
 use weir_upstream::{Link, LossCause};
 use weir_websocket_codec::{CloseCode, Reserved, Sender, Watch, WireError, close_frame, handshake};
 
 use crate::{
     connection::Connection,
+    ends::{Inlet, Outlet, TunnelEnd, WireInlet, WireOutlet},
     exchange::{After, Asked},
     input::Input,
-    relay::relieved,
     routes,
     routing::Routed,
     service::HttpLane,
     settings::{LINGER_TIMEOUT, WebSocketSettings},
-    wire::receive,
 };
 
 /// How long the answer to a close frame may take. Default 10 s: the messages before it may have to be read first.
@@ -48,7 +47,7 @@ pub(crate) enum Wish {
 }
 
 impl Wish {
-    /// That of a request as it came.
+    /// That of a request of HTTP/1.1 as it came.
     pub(crate) fn of(head: &RequestHead) -> Self {
         let is_websocket = |value| token::list(value).any(|name| name.eq_ignore_ascii_case(b"websocket"));
         let is_wanted = head.version() == Version::Http11
@@ -98,15 +97,6 @@ pub(crate) struct Switched {
     pub(crate) input: Input,
 }
 
-/// The connection of a client that has it for itself.
-pub(crate) struct Wire<'a> {
-    pub(crate) reader: &'a mut Reader,
-    pub(crate) output: &'a Output,
-    pub(crate) input: &'a mut Input,
-    pub(crate) deadline: &'a Deadline,
-    pub(crate) origin_deadline: &'a Deadline,
-}
-
 /// What both directions know of each other.
 struct Shared<'a> {
     settings: &'a WebSocketSettings,
@@ -117,17 +107,15 @@ struct Shared<'a> {
 }
 
 /// One direction.
-struct Direction<'a> {
+struct Direction<'a, I, O> {
     shared: &'a Shared<'a>,
     connection: &'a Connection,
     sender: Sender,
     watch: Watch,
-    reader: &'a mut Reader,
-    input: &'a mut Input,
-    output: &'a Output,
+    inlet: I,
+    outlet: &'a O,
     deadline: &'a Deadline,
     is_between_frames: &'a Cell<bool>,
-    received: u64,
 }
 
 /// Why a direction stops.
@@ -153,46 +141,45 @@ enum Stop {
     Cut,
 }
 
-impl Direction<'_> {
+impl<I: Inlet, O: Outlet> Direction<'_, I, O> {
     async fn run(&mut self) -> Stop {
         let (idle, whole) = (self.shared.settings.idle_timeout, self.shared.settings.frame_timeout);
         // When the frame under way began, without the time in which nobody took it.
         let mut begun: Option<Time> = None;
         loop {
-            let followed = self.watch.follow(self.input.bytes(), turn::now());
+            let followed = self.watch.follow(self.inlet.bytes(), turn::now());
             if followed.passes > 0 {
-                self.output.append(&self.input.bytes()[..followed.passes]);
-                self.input.spend(followed.passes);
+                self.outlet.append(&self.inlet.bytes()[..followed.passes]);
+                self.inlet.spend(followed.passes);
             }
             self.is_between_frames.set(self.watch.is_between_frames());
             self.connection.service.metrics.tunnel_frames(self.sender, followed.frames);
             if let Some(error) = followed.broken {
                 return Stop::Broken(error);
             }
-            if self.watch.is_closed() {
-                return Stop::Closed;
-            }
-            let waited = match self.output.is_congested() || self.output.is_closed() {
+            let waited = match self.outlet.is_full() {
                 true => match self.relieved().await {
                     Some(waited) => waited,
                     None => return Stop::Untaken,
                 },
                 false => Duration::ZERO,
             };
-            let is_within = !self.watch.is_between_frames() || !self.input.bytes().is_empty();
+            if self.watch.is_closed() {
+                return Stop::Closed;
+            }
+            let is_within = !self.watch.is_between_frames() || !self.inlet.bytes().is_empty();
             begun = match begun.filter(|_| followed.frames == 0) {
                 _ if !is_within => None,
                 Some(at) => Some(at.saturating_add(waited)),
                 None => Some(turn::now()),
             };
-            self.input.keep();
+            self.inlet.keep();
             loop {
                 let idle_at = self.shared.active.get().saturating_add(idle);
                 let whole_at = begun.map_or(idle_at, |at| at.saturating_add(whole));
                 self.deadline.set(idle_at.min(whole_at));
-                match receive(self.reader, self.input, self.deadline).await {
+                match self.inlet.receive(self.deadline).await {
                     Some(Ok(count)) if count > 0 => {
-                        self.received += count as u64;
                         self.shared.active.set(turn::now());
                         break;
                     }
@@ -216,7 +203,7 @@ impl Direction<'_> {
     async fn relieved(&mut self) -> Option<Duration> {
         let since = turn::now();
         self.shared.blocked.set(self.shared.blocked.get() + 1);
-        let outcome = relieved(self.output, self.deadline).await;
+        let outcome = self.outlet.relieved(self.deadline).await;
         self.shared.blocked.set(self.shared.blocked.get() - 1);
         self.shared.active.set(turn::now());
         outcome.ok().map(|()| turn::now().since(since))
@@ -224,8 +211,8 @@ impl Direction<'_> {
 }
 
 /// Passes the origin's agreement on, and then frames both ways until both have closed or one cannot go on.
-pub(crate) async fn run(
-    wire: Wire<'_>,
+pub(crate) async fn run<I: Inlet, O: Outlet>(
+    client: TunnelEnd<'_, I, O>,
     connection: &Connection,
     asked: &Asked,
     routed: &Routed<'_>,
@@ -238,51 +225,46 @@ pub(crate) async fn run(
     let Switched { mut head, input: mut answered } = switched;
     let chosen = head.fields.all(Known::SecWebsocketExtensions);
     let reserved = chosen.fold(Reserved::None, |known, extensions| known.with(extensions));
-    pass_head(&mut head, wire.output, connection, asked, routed);
+    pass_head(&mut head, &client.outlet, connection, asked, routed);
     let shared = Shared { settings, active: Cell::new(turn::now()), blocked: Cell::new(0) };
     let (client_is_between, origin_is_between) = (Cell::new(true), Cell::new(true));
     // A stream of HTTP/2 is asked for no upgrade.
     let Link::Connection(origin) = lane.link() else { return After::Broken("internal_invariant") };
-    let (to_client, to_origin) = (wire.output, origin.output.clone());
-    let written = to_origin.appended();
-    let direction = |sender, reader, input, output, deadline, is_between_frames| Direction {
+    let (origin_output, to_client) = (origin.output.clone(), client.outlet);
+    let (to_origin, written) = (WireOutlet(&origin_output), origin_output.appended());
+    let mut up = Direction {
         shared: &shared,
         connection,
-        sender,
-        watch: Watch::new(sender, reserved, settings.limits),
-        reader,
-        input,
-        output,
-        deadline,
-        is_between_frames,
-        received: 0,
+        sender: Sender::Client,
+        watch: Watch::new(Sender::Client, reserved, settings.limits),
+        inlet: client.inlet,
+        outlet: &to_origin,
+        deadline: client.deadline,
+        is_between_frames: &client_is_between,
     };
-    let mut up = direction(Sender::Client, wire.reader, wire.input, &to_origin, wire.deadline, &client_is_between);
-    let mut down = direction(
-        Sender::Server,
-        &mut origin.reader,
-        &mut answered,
-        to_client,
-        wire.origin_deadline,
-        &origin_is_between,
-    );
+    let mut down = Direction {
+        shared: &shared,
+        connection,
+        sender: Sender::Server,
+        watch: Watch::new(Sender::Server, reserved, settings.limits),
+        inlet: WireInlet::new(&mut origin.reader, &mut answered),
+        outlet: &to_client,
+        deadline: client.other_deadline,
+        is_between_frames: &origin_is_between,
+    };
     let is_quiet = || client_is_between.get() && origin_is_between.get();
     let (sender, stop) = both(connection, &mut up, &mut down, is_quiet).await;
-    let (sent, received) = (up.received, down.received);
+    let received = down.inlet.received();
     // Nothing may follow a close frame (RFC 6455 section 5.5.1).
     let (client_may_hear, origin_may_hear) =
         (origin_is_between.get() && !down.watch.is_closed(), client_is_between.get() && !up.watch.is_closed());
-    service.metrics.read_bytes.add(sent);
+    service.metrics.read_bytes.add(up.inlet.received());
     // Who is at fault hears of it; the other only that there is no more.
-    for (end, output, may_hear) in
-        [(Sender::Client, to_client, client_may_hear), (Sender::Server, &to_origin, origin_may_hear)]
-    {
-        if let Some((code, text)) = stop.told(end == sender)
-            && may_hear
-        {
-            let own = if end == Sender::Client { Sender::Server } else { Sender::Client };
-            output.with(|into| close_frame(own, code, text, into));
-        }
+    if client_may_hear {
+        tell(&to_client, Sender::Server, stop.told(sender == Sender::Client));
+    }
+    if origin_may_hear {
+        tell(&to_origin, Sender::Client, stop.told(sender == Sender::Server));
     }
     to_client.finish();
     let reason = stop.reason(sender);
@@ -291,7 +273,7 @@ pub(crate) async fn run(
     {
         farewell(origin).await;
     }
-    lane.count_bytes(received as usize, (to_origin.appended() - written) as usize);
+    lane.count_bytes(received as usize, (origin_output.appended() - written) as usize);
     match (stop, sender) {
         (Stop::Broken(error), Sender::Client) => {
             connection.report(reason, error.text());
@@ -313,8 +295,8 @@ pub(crate) async fn run(
 /// Both directions until the tunnel is over; whose doing that was, and what.
 async fn both(
     connection: &Connection,
-    up: &mut Direction<'_>,
-    down: &mut Direction<'_>,
+    up: &mut Direction<'_, impl Inlet, impl Outlet>,
+    down: &mut Direction<'_, impl Inlet, impl Outlet>,
     is_quiet: impl Fn() -> bool,
 ) -> (Sender, Stop) {
     let (mut up, mut down) = (pin!(up.run()), pin!(down.run()));
@@ -322,8 +304,9 @@ async fn both(
     // Of the answer to a close frame, or of the drain.
     let ending = weir_engine::deadline();
     let mut is_leaving = false;
+    let (listening, _listed) = connection.listening();
     poll_fn(|context| {
-        if connection.poll_ended(context) {
+        if listening.poll_ended(connection, context) {
             return Poll::Ready((Sender::Client, Stop::Cut));
         }
         let was_closed = up_closed || down_closed;
@@ -367,8 +350,14 @@ async fn both(
     .await
 }
 
-/// The 101, with all that the two ends agreed on.
-fn pass_head(head: &mut ResponseHead, output: &Output, connection: &Connection, asked: &Asked, routed: &Routed<'_>) {
+/// The origin's agreement, with all that the two ends agreed on.
+fn pass_head(
+    head: &mut ResponseHead,
+    client: &impl Outlet,
+    connection: &Connection,
+    asked: &Asked,
+    routed: &Routed<'_>,
+) {
     strip_hop_by_hop(&mut head.fields);
     if let Some(answer) = asked.answer_fields.get() {
         answer.apply(routed.action.policies.as_deref(), &mut head.fields);
@@ -377,12 +366,16 @@ fn pass_head(head: &mut ResponseHead, output: &Output, connection: &Connection, 
     if !changes.is_empty() {
         routes::change(&mut head.fields, changes, &connection.known(routed, None, asked));
     }
-    output.with(|into| {
-        encode::response(head, into);
-        encode::field(b"Connection", b"Upgrade", into);
-        encode::field(b"Upgrade", b"websocket", into);
-        encode::end_of_head(into);
-    });
+    client.agree(head);
+}
+
+/// A close frame in `sender`'s name, if there is something to tell.
+fn tell(end: &impl Outlet, sender: Sender, told: Option<(CloseCode, &'static str)>) {
+    if let Some((code, text)) = told {
+        let mut frame = Vec::new();
+        close_frame(sender, code, text, &mut frame);
+        end.append(&frame);
+    }
 }
 
 /// Sends what is left for the origin, and gives it a moment to close: dropping its lane at once would lose the last frames.

@@ -22,3 +22,4 @@ mod tls;
 mod upstreams;
 mod websocket;
 mod websocket_clients;
+mod websocket_http2;

@@ -71,11 +71,24 @@ impl Incoming {
         Poll::Ready(Ok(()))
     }
 
+    /// The next piece, apart from the ways of a body with an end; `None`: there is no more.
+    pub(super) fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
+        match self.body.is_end_stream() {
+            true => Poll::Ready(None),
+            false => self.body.poll_data(context),
+        }
+    }
+
+    /// So many bytes were spent.
+    pub(super) fn release(&mut self, count: usize) {
+        // A stream that is gone needs no window.
+        let _ = self.body.flow_control().release_capacity(count);
+    }
+
     /// See [`crate::relay::Source::pass`].
     pub(super) fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
         let data = std::mem::take(&mut self.current);
-        // A stream that is gone needs no window.
-        let _ = self.body.flow_control().release_capacity(data.len());
+        self.release(data.len());
         self.is_over |= self.body.is_end_stream();
         match (self.is_over, &self.trailers) {
             (false, _) => sink.data(&data),

@@ -1,6 +1,5 @@
 //! Messages of HTTP/2 as the gateway holds them, and back.
 
-use h2::ext::Protocol;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri,
     request::Parts,
@@ -11,15 +10,23 @@ use weir_http_codec::{
     BodyLength, Fields, HeadLimits, Known, RequestHead, ResponseHead, Version, WireError, is_trailer,
 };
 
-/// The head of a request; `is_whole`: no body follows.
-pub(super) fn request(parts: &Parts, is_whole: bool) -> Result<RequestHead, WireError> {
-    if parts.extensions.get::<Protocol>().is_some() {
-        return Err(WireError::MethodRefused);
-    }
+use crate::tunnel::Wish;
+
+/// The head of a request; `is_whole`: no body follows. One that wants a WebSocket becomes what it would be in HTTP/1.1 (RFC 8441
+/// section 5), but for the fields of its connection.
+pub(super) fn request(parts: &Parts, is_whole: bool, wish: &Wish) -> Result<RequestHead, WireError> {
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
     let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
-    let line = (parts.method.as_str().as_bytes(), target.as_bytes(), authority.as_bytes());
-    RequestHead::from_parts(Version::Http2, line, fields(&parts.headers), is_whole, &HeadLimits::default())
+    let mut fields = fields(&parts.headers);
+    let (method, is_whole) = match wish {
+        Wish::None => (parts.method.as_str(), is_whole),
+        _ => ("GET", true),
+    };
+    if let Wish::WebSocket(key) = wish {
+        fields.set(Known::SecWebsocketKey, key);
+    }
+    let line = (method.as_bytes(), target.as_bytes(), authority.as_bytes());
+    RequestHead::from_parts(Version::Http2, line, fields, is_whole, &HeadLimits::default())
 }
 
 /// Cookies come one by one, so that they compress well; elsewhere they are one field (RFC 9113 section 8.2.3).

@@ -13,21 +13,23 @@ use h2::{Reason, RecvStream, server::SendResponse};
 use http::Request;
 use weir_base::{error::Culprit, violation::Violation};
 use weir_engine::Deadline;
-use weir_http_codec::{BodyLength, Fields, ResponseHead, ResponseParser};
+use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead, ResponseParser};
 
 use super::{
     body::{self, Incoming, Outgoing},
     message,
+    tunnel::{self, StreamInlet, StreamOutlet},
 };
 use crate::{
     client::{Client, OwnAnswer, Replies, SentBytes, Sides},
     connection::Connection,
+    ends::TunnelEnd,
     exchange::{self, After, Asked},
     grpc,
     refusal::Refusal,
     relay::{Broken, Nowhere, RequestBody, Sink, Source},
     settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
-    tunnel::Wire,
+    tunnel::Wish,
 };
 
 /// Answers one stream.
@@ -66,7 +68,8 @@ async fn turn_over() {
 
 async fn exchange(connection: &Rc<Connection>, request: Request<RecvStream>, out: &RefCell<Out>) -> After {
     let (parts, body) = request.into_parts();
-    let head = message::request(&parts, body.is_end_stream());
+    let wish = tunnel::wish(&parts, || connection.service.chance());
+    let head = message::request(&parts, body.is_end_stream(), &wish);
     drop(parts);
     match head {
         Ok(mut head) => {
@@ -75,6 +78,7 @@ async fn exchange(connection: &Rc<Connection>, request: Request<RecvStream>, out
                 connection,
                 out,
                 body: Incoming::new(body, idle_timeout),
+                wish,
                 deadline: weir_engine::deadline(),
                 origin_deadline: weir_engine::deadline(),
                 answers: ResponseParser::new(),
@@ -100,6 +104,7 @@ struct Front<'a> {
     connection: &'a Rc<Connection>,
     out: &'a RefCell<Out>,
     body: Incoming,
+    wish: Wish,
     deadline: Deadline,
     origin_deadline: Deadline,
     answers: ResponseParser,
@@ -131,6 +136,14 @@ impl Client for Front<'_> {
         = StreamReplies<'a>
     where
         Self: 'a;
+    type Inlet<'a>
+        = StreamInlet<'a>
+    where
+        Self: 'a;
+    type Outlet<'a>
+        = StreamOutlet<'a>
+    where
+        Self: 'a;
 
     fn connection(&self) -> &Rc<Connection> {
         self.connection
@@ -158,8 +171,13 @@ impl Client for Front<'_> {
         Box::new(move || sent.get())
     }
 
-    fn wire(&mut self) -> Option<Wire<'_>> {
-        None
+    fn wish(&self, _: &RequestHead) -> Wish {
+        self.wish.clone()
+    }
+
+    fn tunnel_end(&mut self) -> TunnelEnd<'_, StreamInlet<'_>, StreamOutlet<'_>> {
+        let Front { out, body, deadline, origin_deadline, .. } = self;
+        TunnelEnd { inlet: StreamInlet(body), outlet: StreamOutlet(out), deadline, other_deadline: origin_deadline }
     }
 
     fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, _: bool, _: &'static str) -> After {
@@ -173,7 +191,7 @@ impl Client for Front<'_> {
 }
 
 /// The answer's way to the client.
-struct Out {
+pub(super) struct Out {
     stage: Stage,
     /// Bytes of its body.
     sent: Rc<Cell<u64>>,
@@ -190,7 +208,7 @@ enum Stage {
 
 impl Out {
     /// The final head. What cannot be sent any more is not: the client is gone then, which is seen elsewhere.
-    fn head(&mut self, head: &ResponseHead, length: Option<BodyLength>, is_whole: bool) {
+    pub(super) fn head(&mut self, head: &ResponseHead, length: Option<BodyLength>, is_whole: bool) {
         let Stage::Silent(respond) = &mut self.stage else { return };
         let mut response = message::response(head);
         if let Some(BodyLength::Exact(length)) = length {
@@ -210,13 +228,13 @@ impl Out {
         }
     }
 
-    fn data(&mut self, data: &[u8]) {
+    pub(super) fn data(&mut self, data: &[u8]) {
         let Stage::Begun(outgoing) = &mut self.stage else { return };
         self.sent.set(self.sent.get() + data.len() as u64);
         outgoing.data(data);
     }
 
-    fn end(&mut self, trailers: Option<&Fields>) {
+    pub(super) fn end(&mut self, trailers: Option<&Fields>) {
         if let Stage::Begun(outgoing) = &mut self.stage {
             outgoing.end(trailers);
         }
@@ -241,7 +259,7 @@ impl Out {
 }
 
 /// Sends all that is there.
-async fn flush(out: &RefCell<Out>, deadline: &Deadline) -> Result<(), Broken> {
+pub(super) async fn flush(out: &RefCell<Out>, deadline: &Deadline) -> Result<(), Broken> {
     let flush = |poll: &mut dyn FnMut(&mut Outgoing) -> Poll<bool>| match &mut out.borrow_mut().stage {
         Stage::Begun(outgoing) => poll(outgoing),
         Stage::Silent(_) | Stage::Over => Poll::Ready(true),
