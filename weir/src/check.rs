@@ -38,6 +38,11 @@ pub fn run(args: &CheckArgs) -> Result<(), String> {
     match weir_config::load(file, &|name| std::env::var(name).ok()) {
         Ok(snapshot) => {
             show(&snapshot.warnings, args.json);
+            if snapshot.warnings.errors() > 0 {
+                let routes = snapshot.routes.iter().filter(|route| !route.mistakes.is_empty()).count();
+                let count = mistakes(&snapshot.warnings);
+                return Err(format!("{}: {count}; it would serve without {routes} of its routes", file.display()));
+            }
             if !args.json {
                 let (listeners, upstreams) = (snapshot.listeners.len(), snapshot.upstreams.len());
                 println!("{}: good ({listeners} listeners, {upstreams} upstreams)", file.display());

@@ -15,6 +15,7 @@ mod lab_report;
 mod origin;
 mod origin_http;
 mod plan;
+mod routes;
 mod run;
 mod systemd;
 mod top;
@@ -47,6 +48,7 @@ enum Command {
     Upgrade(upgrade::ask::UpgradeArgs),
     Top(top::TopArgs),
     Plan(plan::PlanArgs),
+    Routes(routes::RoutesArgs),
     /// The lab: synthetic back ends, and the tools that measure.
     #[command(subcommand)]
     Lab(Lab),
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Upgrade(args) => upgrade::ask::run(&args),
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
         Command::Plan(args) => plan::run(&args),
+        Command::Routes(args) => routes::run(&args),
         Command::Lab(Lab::Origin(Origin::Http(args))) => origin_http::run(&args),
         Command::Lab(Lab::Origin(Origin::Redis(args))) => origin::run(&args),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),

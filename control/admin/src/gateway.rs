@@ -6,8 +6,8 @@ use std::pin::Pin;
 use weir_telemetry::Registry;
 
 use crate::status::{
-    Check, ConnectionAnswer, ConnectionQuery, DrainStatus, InsightAnswer, ListenerStatus, ReloadOutcome, SlowLogReset,
-    UpgradeOutcome, UpstreamStatus, VersionStatus, WorkerStatus,
+    Check, ConnectionAnswer, ConnectionQuery, DrainStatus, InsightAnswer, ListenerStatus, ReloadOutcome, RouteStatus,
+    SlowLogReset, UpgradeOutcome, UpstreamStatus, VersionStatus, WorkerStatus,
 };
 
 /// A boxed future that a [`Gateway`] method returns.
@@ -39,6 +39,9 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// Every upstream with its endpoints.
     fn upstreams(&self) -> Vec<UpstreamStatus>;
+
+    /// Every route of HTTP listeners.
+    fn routes(&self) -> Vec<RouteStatus>;
 
     /// Every worker.
     fn workers(&self) -> Vec<WorkerStatus>;

@@ -21,8 +21,8 @@ use crate::problem::Problem;
 use crate::process;
 use crate::routes::ROUTES;
 use crate::status::{
-    BigKeyList, Check, ConnectionPage, ConnectionQuery, HotKeyList, ListenerList, Outcome, ProbeAnswer, SlowLogList,
-    UpgradeResult, UpstreamList, Verdict, WorkerList,
+    BigKeyList, Check, ConnectionPage, ConnectionQuery, HotKeyList, ListenerList, Outcome, ProbeAnswer, RouteList,
+    SlowLogList, UpgradeResult, UpstreamList, Verdict, WorkerList,
 };
 
 /// What every handler may use.
@@ -138,6 +138,11 @@ pub(crate) async fn listeners(State(shared): State<Shared>) -> Response {
 pub(crate) async fn upstreams(State(shared): State<Shared>) -> Response {
     let upstreams = shared.gateway.upstreams();
     Json(UpstreamList { upstreams }).into_response()
+}
+
+pub(crate) async fn routes(State(shared): State<Shared>) -> Response {
+    let routes = shared.gateway.routes();
+    Json(RouteList { routes }).into_response()
 }
 
 pub(crate) async fn workers(State(shared): State<Shared>) -> Response {

@@ -18,8 +18,8 @@ use crate::handlers::{self, Shared};
 use crate::limits::{READ_DEADLINE, RELOAD_DEADLINE, UPGRADE_DEADLINE};
 use crate::problem::Problem;
 use crate::status::{
-    BigKeyList, ConnectionPage, DrainStatus, HotKeyList, ListenerList, ProbeAnswer, ReloadOutcome, SlowLogList,
-    SlowLogReset, UpgradeOutcome, UpstreamList, VersionStatus, WorkerList,
+    BigKeyList, ConnectionPage, DrainStatus, HotKeyList, ListenerList, ProbeAnswer, ReloadOutcome, RouteList,
+    SlowLogList, SlowLogReset, UpgradeOutcome, UpstreamList, VersionStatus, WorkerList,
 };
 
 /// How a route is asked.
@@ -205,6 +205,13 @@ pub(crate) const ROUTES: &[Route] = &[
         "Upstreams with health, breaker and lanes per endpoint.",
         &[json::<UpstreamList>(200, "Every upstream.")],
         || get(handlers::upstreams),
+    ),
+    read(
+        "/api/v1/routes",
+        "routes",
+        "Routes of HTTP listeners, with their state and what is wrong with them.",
+        &[json::<RouteList>(200, "Every route.")],
+        || get(handlers::routes),
     ),
     read(
         "/api/v1/workers",

@@ -17,6 +17,8 @@ use weir_base::limits;
 use weir_engine::settings::{Address, RuntimeSettings};
 use weir_listener::settings::{DrainSettings, LimitSettings, UpgradeSettings};
 
+pub use route::RouteObject;
+
 use crate::diagnostic::Diagnostics;
 use crate::document::At;
 use crate::insight::insight;
@@ -49,6 +51,7 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     users::give_logins(&listeners, &mut upstreams);
     Snapshot {
         generation: 0,
+        routes: route::objects(&file, &routes),
         runtime: runtime(&file.runtime),
         admin: admin(&file.admin, reader),
         limits,

@@ -201,6 +201,8 @@ struct Problem {
     message: String,
     help: Option<String>,
     cut: Cut,
+    /// It does not forbid the use of the file.
+    is_borne: bool,
 }
 
 /// How much of the source line may be shown.
@@ -246,12 +248,29 @@ impl<'a> Problems<'a> {
             message,
             help: Some(help).filter(|help| !help.is_empty()),
             cut,
+            is_borne: false,
         });
     }
 
     /// True if anything forbids the use of the file.
     pub(crate) fn has_errors(&self) -> bool {
-        self.untold > 0 || self.found.iter().any(|one| one.severity == Severity::Error)
+        self.untold > 0 || self.found.iter().any(|one| one.severity == Severity::Error && !one.is_borne)
+    }
+
+    /// Errors about these keys, or in them, do not forbid the use of the file any more.
+    pub(crate) fn bear(&mut self, keys: &[String]) {
+        let is_within = |path: &str, key: &str| {
+            path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        for problem in &mut self.found {
+            problem.is_borne |= keys.iter().any(|key| is_within(&problem.path, key));
+        }
+    }
+
+    /// The messages of errors about `key`, or in it.
+    pub(crate) fn errors_in(&self, key: &str) -> impl Iterator<Item = &str> {
+        let is_here = move |one: &&Problem| one.severity == Severity::Error && one.path.starts_with(key);
+        self.found.iter().filter(is_here).map(|one| &*one.message)
     }
 
     /// True if something about `key`, or in it, was reported.

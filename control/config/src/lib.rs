@@ -55,6 +55,7 @@ mod texts;
 mod value;
 
 pub use change::{Change, diff};
+pub use checks::RouteObject;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use knee::KNEE_BYTES_MAX;
 pub use load::{FILE_BYTES_MAX, check, load, reload};

@@ -316,6 +316,44 @@ pub(crate) enum RouteState {
     Offline,
 }
 
+/// What becomes of a route with a mistake in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InvalidRoutes {
+    Refuse,
+    Unavailable,
+}
+
+impl Choice for InvalidRoutes {
+    const WORDS: &'static [(&'static str, Self)] = &[("refuse", Self::Refuse), ("unavailable", Self::Unavailable)];
+}
+
+/// The keys of a route that say what is done with its requests, and not which they are: a mistake in one concerns nobody else.
+pub(crate) const DEEDS: [&str; 23] = [
+    "upstream",
+    "split",
+    "mirror",
+    "fault",
+    "redirect",
+    "response",
+    "rewrite",
+    "request_header",
+    "response_header",
+    "cookie",
+    "response_timeout",
+    "request_timeout",
+    "compression",
+    "retry",
+    "request_body_bytes_max",
+    "ip_filter",
+    "cors",
+    "basic_auth",
+    "api_key",
+    "jwt",
+    "ext_auth",
+    "rate_limit",
+    "upgrades",
+];
+
 /// What happens to a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeKind {

@@ -23,7 +23,7 @@ use crate::insight::{KeysSection, SlowLogSection};
 use crate::knee::KneeFile;
 use crate::numbers::{Period, Ratio};
 use crate::pem::{Certificates, PemFile, PrivateKey};
-use crate::route::RouteSection;
+use crate::route::{InvalidRoutes, RouteSection};
 use crate::rules::{Rules, UsersFile};
 use crate::secret::SecretRef;
 use crate::section::section;
@@ -43,6 +43,10 @@ const DEADLINE_MIN: Period = Period::millis(1);
 section! {
     /// One file holds everything. An unknown key is an error, so a mistyped or removed one never goes unnoticed.
     pub(crate) struct FileSection {
+        /// What becomes of a `[[route]]` with a mistake in what it does: `refuse` the whole file, or leave the route out
+        /// (`unavailable`): its requests are answered 503, and the rest serves. A mistake in which requests it takes always
+        /// refuses the file. `weir check` tells of both.
+        default invalid_routes: InvalidRoutes = InvalidRoutes::Refuse;
         /// Worker threads and their buffers.
         table runtime: RuntimeSection;
         /// The HTTP server for probes, metrics and the API.

@@ -15,6 +15,7 @@ use weir_tcp::settings::TcpListenerSettings;
 use weir_telemetry::Level;
 use weir_upstream::settings::{ExclusiveSettings, UpstreamSettings};
 
+use crate::checks::RouteObject;
 use crate::diagnostic::Diagnostics;
 use crate::section::Section as _;
 use crate::sections::FileSection;
@@ -49,6 +50,8 @@ pub struct Snapshot {
     pub telemetry: TelemetrySettings,
     /// At least one, with unique names and addresses.
     pub listeners: Vec<Listener>,
+    /// The routes of HTTP listeners, in the order of the file.
+    pub routes: Vec<RouteObject>,
     /// Unique names; every one that a listener refers to is here.
     pub upstreams: Vec<Upstream>,
     /// What should be looked at although the file is used.
@@ -59,7 +62,7 @@ pub struct Snapshot {
 /// Two snapshots are equal if they configure the same; generation and warnings do not count.
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
-        self.file == other.file && self.limits == other.limits
+        self.file == other.file && self.limits == other.limits && self.routes == other.routes
     }
 }
 

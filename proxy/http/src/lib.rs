@@ -15,6 +15,7 @@
 //! | `grpc` | what gRPC adds |
 //! | `routing` | from a request to its route |
 //! | `facts` / `routes` | what a request tells the routes / what they do with it |
+//! | `explain` | which route takes a request, and why, for operators |
 //! | `policies` | what is asked of a request before it goes anywhere |
 //! | `forward` | what the gateway changes in a head |
 //! | `attempt` / `retry` | one try to have a request answered; when another one is made |
@@ -47,6 +48,7 @@ mod connection;
 pub mod cookies;
 mod ends;
 mod exchange;
+pub mod explain;
 pub mod ext_auth;
 mod facts;
 pub mod fault;

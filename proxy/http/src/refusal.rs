@@ -39,6 +39,8 @@ impl Refusal {
     pub(crate) const REWRITE: Self = Self::new(400, "rewrite", "the path cannot be rewritten");
     /// No route takes it.
     pub(crate) const NO_ROUTE: Self = Self::new(404, "no_route", "no route for this request");
+    /// There is a mistake in the route that takes it.
+    pub(crate) const ROUTE_INVALID: Self = Self::new(503, "route_invalid", "this is not available");
     /// As many exchanges are under way as may be.
     pub(crate) const IN_FLIGHT: Self = Self::new(503, "in_flight", "the gateway is at its limit of requests");
     /// The body is longer than its route takes.

@@ -113,6 +113,8 @@ pub enum Target {
     Redirect(Redirect),
     /// The gateway: this.
     Response(Arc<DirectResponse>),
+    /// The gateway: not now, for there is a mistake in the route.
+    Invalid,
 }
 
 /// An answer that stands in the configuration.

@@ -129,6 +129,7 @@ fn choose<'a>(
     let upstream = match &action.target {
         Target::Upstream(split) if split.targets().len() == 1 => &routing.upstreams[*split.choose(0)],
         Target::Upstream(split) => &routing.upstreams[*split.choose(connection.service.chance())],
+        Target::Invalid => return Err(Local::Refused(Refusal::ROUTE_INVALID)),
         Target::Response(response) => {
             let mut fields = own_fields(asked);
             let known = connection.variables(&route.name, Some(head), asked);

@@ -1,7 +1,9 @@
 //! Routes of a configuration file, end to end: who answers what, and what the origin gets.
 
+use std::process::Command;
+
 use weir_tests::faulty::{Act, Faulty};
-use weir_tests::gateway::{Config, Gateway};
+use weir_tests::gateway::{Config, Gateway, program};
 use weir_tests::http::{HttpClient, Response};
 
 /// An origin that says its name and repeats the head it got.
@@ -229,4 +231,112 @@ fn a_wrong_route_is_refused_with_its_line_and_what_to_do() {
         let (is_fine, told) = check(routes);
         assert!(!is_fine && told.contains(words) && told.contains("weir.toml:"), "{routes}: {told}");
     }
+}
+
+#[test]
+fn a_route_with_a_mistake_is_left_out_and_the_rest_serves_if_the_file_says_so() {
+    let origin = Faulty::http(|_| Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi".to_vec()));
+    let tables = r#"
+[[route]]
+name = "broken"
+path_prefix = "/broken"
+upstream = "server"
+ip_filter = { deny = ["10.0.0.0/8"] }
+[[route]]
+name = "good"
+path_prefix = "/good"
+upstream = "server"
+[[route]]
+name = "aside"
+path_prefix = "/aside"
+state = "offline"
+upstream = "server"
+"#;
+    let gateway = Gateway::start(Config::http(&origin.address).tables(tables));
+    let mut client = HttpClient::connect(&gateway.address);
+    assert_eq!(client.get("/broken").status, 200);
+    let good = std::fs::read_to_string(&gateway.file).expect("its file");
+    let bad = good.replacen("deny = [\"10.0.0.0/8\"]", "deny = [\"10.0.0.0/33\"]", 1);
+    assert_ne!(good, bad);
+    let reload = |text: &str| {
+        std::fs::write(&gateway.file, text).expect("written");
+        gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("answered")
+    };
+    assert_eq!(reload(&bad).status, 422, "as long as nobody says otherwise the file is refused");
+    assert_eq!(client.get("/broken").status, 200, "and the last good one serves");
+    assert_eq!(reload(&format!("invalid_routes = \"unavailable\"\n{bad}")).status, 200);
+    let refused = client.get("/broken/x");
+    assert_eq!((refused.status, refused.field("retry-after").is_some()), (503, true));
+    assert_eq!((client.get("/good").status, client.get("/").status), (200, 200));
+    let listed = gateway.admin.get("/api/v1/routes").json();
+    let told = |name: &str| {
+        let routes = listed["routes"].as_array().expect("a list");
+        let route = routes.iter().find(|route| route["name"] == name).expect("it is listed");
+        (route["validity"].as_str().map(str::to_owned), route["online"].as_bool(), route["mistakes"].to_string())
+    };
+    let (validity, online, mistakes) = told("broken");
+    assert_eq!((validity.as_deref(), online), (Some("invalid"), Some(true)));
+    assert!(mistakes.contains("ip_filter.deny"), "{mistakes}");
+    assert_eq!(told("good"), (Some("valid".to_owned()), Some(true), "[]".to_owned()));
+    assert_eq!(told("aside").1, Some(false));
+    let weir = |words: &[&str]| {
+        let output = Command::new(program()).args(words).arg(&gateway.file).output().expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let (is_good, text) = weir(&["check"]);
+    assert!(!is_good && text.contains("ip_filter.deny") && text.contains("without 1 of its routes"), "{text}");
+    let (is_good, text) = weir(&["routes"]);
+    assert!(is_good && text.contains("route broken: invalid") && text.contains("route aside: offline"), "{text}");
+    // A mistake in which requests it takes concerns all of them.
+    let wild = bad.replacen("path_prefix = \"/broken\"", "path_regex = \"(\"", 1);
+    assert_eq!(reload(&format!("invalid_routes = \"unavailable\"\n{wild}")).status, 422);
+    assert_eq!(reload(&format!("invalid_routes = \"unavailable\"\n{good}")).status, 200);
+    assert_eq!(client.get("/broken").status, 200);
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn an_operator_is_told_which_route_takes_a_request_and_why() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("weir.toml");
+    let text = r#"
+[[listener]]
+name = "web"
+protocol = "http"
+bind = "127.0.0.1:8080"
+upstream = "app"
+[[upstream]]
+name = "app"
+endpoints = ["127.0.0.1:8081"]
+[[route]]
+name = "beta"
+hosts = ["shop.example"]
+path_prefix = "/cart"
+header = [{ name = "x-beta", value = "yes" }]
+upstream = "app"
+[[route]]
+name = "cart"
+hosts = ["shop.example"]
+path_prefix = "/cart"
+methods = ["GET"]
+upstream = "app"
+"#;
+    std::fs::write(&file, text).expect("written");
+    let routes = |words: &[&str]| {
+        let output = Command::new(program()).arg("routes").arg(&file).args(words).output().expect("it runs");
+        (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let (is_good, table) = routes(&[]);
+    let at = |name: &str| table.find(name).unwrap_or_else(|| panic!("{name} is not in\n{table}"));
+    assert!(is_good && at("cart") < at("default"), "{table}");
+    let (_, told) = routes(&["http://shop.example/cart?x=1"]);
+    assert!(told.contains("yes  cart"), "{told}");
+    let (_, told) = routes(&["http://shop.example/cart", "-X", "POST", "-H", "X-Beta: yes"]);
+    assert!(told.contains("yes  beta") && told.contains("no   cart"), "{told}");
+    let (_, told) = routes(&["http://other.example/cart"]);
+    assert!(told.contains("yes  default"), "{told}");
+    let (_, told) = routes(&["http://shop.example/a%2Fb"]);
+    assert!(told.contains("answered 400"), "{told}");
+    assert!(!routes(&["-l", "nobody"]).0);
 }

@@ -11,8 +11,8 @@ use weir_admin::{
     status::{
         Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
         DrainStatus, EndpointStatus, Health, InsightAnswer, ListenerState, ListenerStatus, Outcome, Quantiles,
-        ReloadOutcome, Severity, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus,
-        WorkerStatus,
+        ReloadOutcome, RouteStatus, Severity, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity,
+        VersionStatus, WorkerStatus,
     },
 };
 use weir_analysis::redis::CommandId;
@@ -95,6 +95,21 @@ impl weir_admin::Gateway for Gateway {
     fn upstreams(&self) -> Vec<UpstreamStatus> {
         let cells = self.registry.read();
         self.snapshot().upstreams.iter().map(|upstream| self.upstream_status(upstream, &cells)).collect()
+    }
+
+    fn routes(&self) -> Vec<RouteStatus> {
+        let route = |route: &weir_config::RouteObject| RouteStatus {
+            name: route.name.to_string(),
+            listeners: route.listeners.iter().map(ToString::to_string).collect(),
+            online: route.is_online,
+            validity: match (route.mistakes.is_empty(), route.listeners.is_empty()) {
+                (false, _) => Validity::Invalid,
+                (true, true) => Validity::Orphaned,
+                (true, false) => Validity::Valid,
+            },
+            mistakes: route.mistakes.clone(),
+        };
+        self.snapshot().routes.iter().map(route).collect()
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

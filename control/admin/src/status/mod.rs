@@ -7,6 +7,7 @@ mod insight;
 mod listener;
 mod operation;
 mod probe;
+mod route;
 mod upstream;
 mod worker;
 
@@ -20,5 +21,6 @@ pub use operation::{
     Diagnostic, DrainState, DrainStatus, Outcome, ReloadOutcome, Severity, UpgradeOutcome, UpgradeResult, VersionStatus,
 };
 pub use probe::{Check, CheckResult, ProbeAnswer, Verdict};
+pub use route::{RouteList, RouteStatus, Validity};
 pub use upstream::{Breaker, EndpointStatus, Health, UpstreamList, UpstreamStatus};
 pub use worker::{WorkerList, WorkerStatus};

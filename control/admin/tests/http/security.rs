@@ -74,7 +74,7 @@ fn with_a_token_all_but_index_and_probes_asks_for_it() {
             assert!((200..300).contains(&answer.status), "{path}: {answer:?}");
         }
     }
-    assert_eq!(guarded, 15);
+    assert_eq!(guarded, 16);
     // Neither what exists nor which method it takes is told without the token.
     assert_eq!(fetch(&server, "/api/v1/nothing").problem(401), "token");
     assert_eq!(ask(&server, "DELETE", "/api/v1/config", &[]).problem(401), "token");

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use weir_admin::status::{
     Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
     DrainStatus, EndpointStatus, Health, HotKeyStatus, InsightAnswer, KeyNames, KneeAction, KneeStatus, ListenerState,
-    ListenerStatus, Outcome, Quantiles, ReloadOutcome, Severity, SlowLogReset, UpgradeOutcome, UpgradeResult,
-    UpstreamStatus, VersionStatus, WorkerStatus,
+    ListenerStatus, Outcome, Quantiles, ReloadOutcome, RouteStatus, Severity, SlowLogReset, UpgradeOutcome,
+    UpgradeResult, UpstreamStatus, Validity, VersionStatus, WorkerStatus,
 };
 use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
 use weir_telemetry::{Registry, catalog};
@@ -184,6 +184,16 @@ impl Gateway for FakeGateway {
             }],
             acquire_wait_seconds: Quantiles::default(),
             response_seconds: Quantiles::default(),
+        }]
+    }
+
+    fn routes(&self) -> Vec<RouteStatus> {
+        vec![RouteStatus {
+            name: "shop".to_owned(),
+            listeners: vec!["web".to_owned()],
+            online: true,
+            validity: Validity::Invalid,
+            mistakes: vec!["`route[0].upstream` names the upstream \"ap\", which does not exist".to_owned()],
         }]
     }
 

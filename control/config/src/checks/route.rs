@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_analysis::http::path::PathRules;
 use weir_http::cookies::CookieChange;
 use weir_http::routes::{Action, DirectResponse, FieldChange, Mirror, Routes, Target};
+use weir_listener::settings::Protocol;
 use weir_route::{
     Route, RouteTable,
     condition::{HeaderCondition, Method, QueryCondition},
@@ -23,10 +24,10 @@ use crate::document::At;
 use crate::http::{CompressionSection, upgrades};
 use crate::reader::Reader;
 use crate::route::{
-    ChangeKind, CookieSection, FieldSection, HeaderMatchSection, QueryMatchSection, RedirectSection, ResponseSection,
-    RewriteSection, RouteSection, RouteState,
+    ChangeKind, CookieSection, DEEDS, FieldSection, HeaderMatchSection, InvalidRoutes, QueryMatchSection,
+    RedirectSection, ResponseSection, RewriteSection, RouteSection, RouteState,
 };
-use crate::sections::FileSection;
+use crate::sections::{FileSection, ListenerSection};
 use crate::suggest;
 use crate::texts::{Name, Text, Word};
 
@@ -48,7 +49,17 @@ pub(super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
         if let Some(listeners) = &section.listeners {
             listeners.value.iter().for_each(|listener| check_listener(file, listener, &path, reader));
         }
-        checked.extend(Maker { file, section, path: &path, reader }.make());
+        let is_borne = file.invalid_routes.value == InvalidRoutes::Unavailable;
+        let mut made = Maker { file, section, path: &path, reader, is_borne }.make();
+        if is_borne && let Some(made) = &mut made {
+            reader.problems.bear(&DEEDS.map(|key| format!("{path}.{key}")));
+            made.mistakes = reader.problems.errors_in(&format!("{path}.")).map(str::to_owned).collect();
+            if !made.mistakes.is_empty() {
+                made.routes.iter_mut().for_each(|route| route.action = Action::plain(Target::Invalid));
+                (made.upstreams, made.mirror, made.rules) = (Vec::new(), None, policy::Rules::default());
+            }
+        }
+        checked.extend(made);
     }
     checked
 }
@@ -63,6 +74,44 @@ pub(super) struct Checked {
     rules: policy::Rules,
     name: At<Name>,
     path: String,
+    /// What is wrong with it; its requests are answered 503 then.
+    mistakes: Vec<String>,
+}
+
+/// A route as an object of its own, whatever its listeners make of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteObject {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The listeners that have it.
+    pub listeners: Vec<Arc<str>>,
+    /// It is in force as far as the file says.
+    pub is_online: bool,
+    /// What is wrong with it; its requests are answered 503 then.
+    pub mistakes: Vec<String>,
+}
+
+/// The routes as objects of their own.
+pub(super) fn objects(file: &FileSection, all: &[Checked]) -> Vec<RouteObject> {
+    let is_http = |listener: &&ListenerSection| {
+        listener.protocol.as_ref().is_some_and(|protocol| protocol.value == Protocol::Http)
+    };
+    let named = file.listener.iter().filter(is_http).filter_map(|listener| listener.name.as_ref());
+    let listeners: Vec<Arc<str>> = named.map(|name| name.value.0.clone()).collect();
+    let object = |one: &Checked| RouteObject {
+        name: one.name.value.0.clone(),
+        listeners: listeners.iter().filter(|name| one.is_of(name)).cloned().collect(),
+        is_online: one.is_online,
+        mistakes: one.mistakes.clone(),
+    };
+    all.iter().map(object).collect()
+}
+
+impl Checked {
+    /// The listener called `name` has it.
+    fn is_of(&self, name: &str) -> bool {
+        self.listeners.as_ref().is_none_or(|names| names.iter().any(|own| **own == *name))
+    }
 }
 
 /// An upstream and its weight.
@@ -81,9 +130,7 @@ pub(super) fn of_listener(
     let mut identity_fields = rules.identity_fields().to_vec();
     let mut upstreams = vec![upstream];
     let mut routes = Vec::new();
-    let is_here = |one: &&Checked| {
-        one.is_online && one.listeners.as_ref().is_none_or(|names| names.iter().any(|own| **own == *name))
-    };
+    let is_here = |one: &&Checked| one.is_online && one.is_of(name);
     for checked in all.iter().filter(is_here) {
         if checked.rules.wants_authorization_twice(rules) {
             let what =
@@ -107,7 +154,9 @@ pub(super) fn of_listener(
             number(upstream);
         }
         routes.extend(checked.routes.iter().cloned().map(|mut route| {
-            route.action.policies.clone_from(&policies);
+            if checked.mistakes.is_empty() {
+                route.action.policies.clone_from(&policies);
+            }
             if let (Target::Upstream(target), Some(split)) = (&mut route.action.target, &split) {
                 *target = split.clone();
             }
@@ -167,6 +216,8 @@ struct Maker<'m, 'f, 'r> {
     section: &'f RouteSection,
     path: &'m str,
     reader: &'m mut Reader<'r>,
+    /// Mistakes in what it does do not refuse the file.
+    is_borne: bool,
 }
 
 impl Maker<'_, '_, '_> {
@@ -175,7 +226,11 @@ impl Maker<'_, '_, '_> {
         let name = section.name.as_ref()?;
         let path = self.path_match()?;
         let hosts = self.hosts();
-        let (target, upstreams) = self.target(&path)?;
+        let (target, upstreams) = match self.target(&path) {
+            Some(made) => made,
+            None if self.is_borne => (Target::Invalid, Vec::new()),
+            None => return None,
+        };
         let mut action = Action::plain(target);
         if let Some(rewrite) = &section.rewrite {
             action.path = self.path_rewrite(rewrite, &path);
@@ -237,6 +292,7 @@ impl Maker<'_, '_, '_> {
             },
             name: name.clone(),
             path: self.path.to_owned(),
+            mistakes: Vec::new(),
         })
     }
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use weir_admin::status::{
     Check, ConnectionAnswer, ConnectionQuery, DrainState, DrainStatus, InsightAnswer, ListenerStatus, Outcome,
-    ReloadOutcome, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus, WorkerStatus,
+    ReloadOutcome, RouteStatus, SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, VersionStatus,
+    WorkerStatus,
 };
 use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
 use weir_base::secret::Secret;
@@ -50,6 +51,10 @@ impl Gateway for OneListener {
 
     fn upstreams(&self) -> Vec<UpstreamStatus> {
         vec![upstream("redis-main")]
+    }
+
+    fn routes(&self) -> Vec<RouteStatus> {
+        Vec::new()
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {
