@@ -10,6 +10,7 @@
 //! | `worker` | the thread: loop turns, CPU pinning, heartbeat, mailbox |
 //! | `host` | kernel and processor, which figures of capacity belong to |
 //! | `net` | sockets: bind, accept, connect, limits on descriptors |
+//! | `names` | host names of servers, and the addresses that they had last |
 //! | `accept` | the accept loop, error classes, hand-off to the least-loaded worker |
 //! | `handover` | messages with open descriptors to another process |
 //! | `socket` | a data socket: direct calls, and the epoll instance that says when |
@@ -31,6 +32,7 @@ pub mod driver;
 pub mod handover;
 pub mod host;
 pub mod mailbox;
+mod names;
 pub mod net;
 pub mod output;
 pub mod poll_face;

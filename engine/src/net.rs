@@ -14,7 +14,7 @@ use std::{
 use compio::driver::{SharedFd, op::Connect};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::settings::Address;
+use crate::{names, settings::Address};
 
 /// Keep-alive probes find peers that vanished without a word.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
@@ -162,12 +162,15 @@ pub async fn connect(address: &Address, limit: Duration) -> io::Result<Socket> {
     let targets = match address {
         Address::Unix(path) => vec![SockAddr::unix(path)?],
         Address::Socket(address) => vec![SockAddr::from(*address)],
-        Address::Host { .. } => {
-            let address = address.clone();
-            let resolved = compio::runtime::spawn_blocking(move || resolve(&address));
-            let resolved = compio::time::timeout(limit, resolved).await.map_err(|_| io::ErrorKind::TimedOut)?;
-            let resolved = resolved.map_err(|_| io::Error::other("name resolution was cut short"))??;
-            resolved.into_iter().map(SockAddr::from).collect()
+        Address::Host { name, port } => {
+            let host = address.clone();
+            let resolved = async {
+                let resolved = compio::runtime::spawn_blocking(move || resolve(&host));
+                // Half of the time is for the connection, to the last good address if need be.
+                let resolved = compio::time::timeout(limit / 2, resolved).await.map_err(|_| io::ErrorKind::TimedOut)?;
+                resolved.map_err(|_| io::Error::other("name resolution was cut short"))?
+            };
+            names::addresses((name, *port), resolved).await?.into_iter().map(SockAddr::from).collect()
         }
     };
     connect_any(targets, limit.saturating_sub(begun.elapsed())).await

@@ -60,6 +60,67 @@ pub struct AccessRecord {
     pub http: Option<Box<HttpAccess>>,
 }
 
+/// One thing that a line of the access log can say. The words of the file, and the keys of JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(
+    missing_docs,
+    reason = "the names are those of the fields of `AccessRecord` and `HttpAccess`, times in microseconds"
+)]
+pub enum AccessField {
+    Time,
+    Listener,
+    Peer,
+    Connection,
+    Command,
+    Upstream,
+    DurationUs,
+    UpstreamUs,
+    RequestBytes,
+    ReplyBytes,
+    Outcome,
+    Status,
+    Method,
+    Path,
+    Protocol,
+    Authority,
+    Route,
+    Endpoint,
+    User,
+    UserAgent,
+    ForwardedFor,
+    RequestId,
+    TraceId,
+}
+
+impl AccessField {
+    /// Every one with its word, in the order of a line that has all.
+    pub const NAMED: [(&'static str, Self); 23] = [
+        ("time", Self::Time),
+        ("listener", Self::Listener),
+        ("peer", Self::Peer),
+        ("connection", Self::Connection),
+        ("command", Self::Command),
+        ("upstream", Self::Upstream),
+        ("duration_us", Self::DurationUs),
+        ("upstream_us", Self::UpstreamUs),
+        ("request_bytes", Self::RequestBytes),
+        ("reply_bytes", Self::ReplyBytes),
+        ("outcome", Self::Outcome),
+        ("status", Self::Status),
+        ("method", Self::Method),
+        ("path", Self::Path),
+        ("protocol", Self::Protocol),
+        ("authority", Self::Authority),
+        ("route", Self::Route),
+        ("endpoint", Self::Endpoint),
+        ("user", Self::User),
+        ("user_agent", Self::UserAgent),
+        ("forwarded_for", Self::ForwardedFor),
+        ("request_id", Self::RequestId),
+        ("trace_id", Self::TraceId),
+    ];
+}
+
 /// Bytes of one text of a client in the access log. Default 1,024; the rest is cut off.
 pub const TEXT_BYTES_MAX: usize = 1_024;
 

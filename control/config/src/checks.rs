@@ -24,7 +24,7 @@ use crate::document::At;
 use crate::insight::insight;
 use crate::reader::{Reader, header};
 use crate::sections::{AdminSection, FileSection, LimitsSection, RuntimeSection, TelemetrySection, UpstreamSection};
-use crate::snapshot::{AccessLogSettings, AdminSettings, Snapshot, TelemetrySettings};
+use crate::snapshot::{AdminSettings, Snapshot, TelemetrySettings};
 use crate::suggest;
 use crate::texts::Name;
 use crate::value::Value;
@@ -133,10 +133,7 @@ fn telemetry(section: &TelemetrySection, reader: &mut Reader<'_>) -> TelemetrySe
         stage_sample: section.stage_sample.value.0,
         log_level: section.log_level.value,
         log_format: section.log_format.value,
-        access_log: AccessLogSettings {
-            target: section.access_log.target.value.clone(),
-            format: section.access_log.format.value,
-        },
+        access_log: section.access_log.settings(),
         insight: insight(&section.keys, &section.slow_log, reader),
     }
 }

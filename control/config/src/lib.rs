@@ -28,6 +28,7 @@
 //! | `surroundings` | environment and files, so that the core stays pure |
 #![forbid(unsafe_code)]
 
+mod access_log;
 mod change;
 mod checks;
 mod diagnostic;

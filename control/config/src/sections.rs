@@ -17,6 +17,7 @@ use weir_upstream::placement::{Distribution, KeyHash};
 use weir_upstream::settings as upstreams;
 use weir_upstream::settings::ReadFrom;
 
+use crate::access_log::AccessLogSection;
 use crate::document::At;
 use crate::http::{ListenerHttpSection, UpstreamHttpSection};
 use crate::insight::{KeysSection, SlowLogSection};
@@ -27,9 +28,7 @@ use crate::route::{InvalidRoutes, RouteSection};
 use crate::rules::{Rules, UsersFile};
 use crate::secret::SecretRef;
 use crate::section::section;
-use crate::snapshot::{
-    ADMIN_PORT, AccessLogFormat, KNEE_WARN, KneeAction, LogFormat, LogLevel, LogTarget, STAGE_SAMPLE,
-};
+use crate::snapshot::{ADMIN_PORT, KNEE_WARN, KneeAction, LogFormat, LogLevel, STAGE_SAMPLE};
 use crate::tcp::{ServerNameSection, UpstreamTcpSection};
 use crate::texts::{AdminBind, Bind, Choice, Endpoint, Name, Tag, Word};
 
@@ -152,18 +151,6 @@ section! {
         table keys: KeysSection;
         /// Slow requests.
         table slow_log: SlowLogSection;
-    }
-}
-
-section! {
-    /// One line per sampled exchange. Writing never blocks a worker: what does not fit is dropped and counted.
-    pub(crate) struct AccessLogSection {
-        /// `off`, `stdout`, `stderr` or `file:/absolute/path`.
-        default target: LogTarget = LogTarget::Off;
-        /// Form of a line.
-        default format: AccessLogFormat = AccessLogFormat::Json;
-        /// Share of exchanges that are logged; `listener.access_log_sample` overrides it for one listener.
-        default sample: Ratio = Ratio(listening::ACCESS_LOG_SAMPLE);
     }
 }
 
@@ -575,9 +562,5 @@ impl Choice for LogLevel {
 }
 
 impl Choice for LogFormat {
-    const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
-}
-
-impl Choice for AccessLogFormat {
     const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
 }

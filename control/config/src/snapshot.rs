@@ -12,7 +12,7 @@ use weir_listener::settings::{DrainSettings, LimitSettings, ListenerSettings, Pr
 use weir_redis::insight::settings::InsightSettings;
 use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
 use weir_tcp::settings::TcpListenerSettings;
-use weir_telemetry::Level;
+use weir_telemetry::{Level, log::AccessField};
 use weir_upstream::settings::{ExclusiveSettings, UpstreamSettings};
 
 use crate::checks::RouteObject;
@@ -233,6 +233,12 @@ pub struct AccessLogSettings {
     pub target: LogTarget,
     /// Form of a line.
     pub format: AccessLogFormat,
+    /// What a line has, in this order. `None`: all.
+    pub fields: Option<Vec<AccessField>>,
+    /// Size from which a file is put aside, in bytes. `None`: never.
+    pub rotate_bytes: Option<u64>,
+    /// Files that are kept besides.
+    pub rotate_keep: u32,
 }
 
 /// Severity of the program's own log.

@@ -154,3 +154,49 @@ fn routes_have_metrics_of_their_own() {
     assert_eq!(metrics.sum("weir_http_route_request_duration_seconds_count"), 4.0);
     gateway.finish();
 }
+
+#[test]
+fn a_line_has_what_was_chosen_and_a_full_or_moved_file_is_begun_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("access.log");
+    let origin = origin();
+    let chosen =
+        "fields = [\"status\", \"path\", \"user_agent\", \"route\"]\nrotate_size = \"1KiB\"\nrotate_keep = 2\n";
+    let gateway =
+        Gateway::start(Config::http(&origin.address).tables(&format!("{}{chosen}", logged_to(&file, "text"))));
+    ask(&gateway, "GET /one HTTP/1.1\r\nHost: a\r\nUser-Agent: some \"one\"\r\n\r\n");
+    assert_eq!(lines(&file, 1), ["200 /one \"some 'one'\" default"]);
+    // As logrotate does it.
+    let moved = folder.path().join("moved.log");
+    std::fs::rename(&file, &moved).expect("moved");
+    let begun = Instant::now();
+    while !file.exists() {
+        assert!(begun.elapsed() < WAIT, "the file is never begun anew");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut client = HttpClient::connect(&gateway.address);
+    let long = "x".repeat(90);
+    (0..40).for_each(|number| assert_eq!(client.get(&format!("/{number}/{long}")).status, 200));
+    drop(client);
+    let begun = Instant::now();
+    let path = |number: u32| folder.path().join(format!("access.log.{number}"));
+    let all = || {
+        let files = [path(2), path(1), file.clone()].map(|path| std::fs::read_to_string(path).unwrap_or_default());
+        files.concat().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    while !all().last().is_some_and(|line| line.contains("/39/")) {
+        assert!(begun.elapsed() < WAIT, "{:?}", all());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let kept = all();
+    let first = 40 - kept.len();
+    for (line, number) in kept.iter().zip(first..40) {
+        assert_eq!(*line, format!("200 /{number}/{long} - default"), "none is lost, none is cut");
+    }
+    assert!(!path(3).exists(), "two are kept besides");
+    for path in [path(1), path(2), file] {
+        let length = std::fs::metadata(&path).expect("it is there").len();
+        assert!(length > 0 && length <= 1_024, "{length} bytes of {}", path.display());
+    }
+    gateway.finish();
+}

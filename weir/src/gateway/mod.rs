@@ -1,5 +1,6 @@
 //! The gateway as a whole: workers, the plan they run, and reload. All of it on the control thread.
 
+mod access_log;
 mod admin;
 mod core;
 mod departures;

@@ -1,0 +1,53 @@
+//! `[telemetry.access_log]`.
+
+use weir_base::ByteSize;
+use weir_listener::settings as listening;
+use weir_telemetry::log::AccessField;
+
+use crate::document::At;
+use crate::numbers::Ratio;
+use crate::section::section;
+use crate::snapshot::{AccessLogFormat, AccessLogSettings, LogTarget};
+use crate::texts::Choice;
+
+section! {
+    /// One line per sampled exchange. Writing never blocks a worker: what does not fit is dropped and counted.
+    pub(crate) struct AccessLogSection {
+        /// `off`, `stdout`, `stderr` or `file:/absolute/path`.
+        default target: LogTarget = LogTarget::Off;
+        /// Form of a line.
+        default format: AccessLogFormat = AccessLogFormat::Json;
+        /// Share of exchanges that are logged; `listener.access_log_sample` overrides it for one listener.
+        default sample: Ratio = Ratio(listening::ACCESS_LOG_SAMPLE);
+        /// What a line has, in this order: `time`, `listener`, `peer`, `connection`, `command`, `upstream`, `duration_us`, `upstream_us`,
+        /// `request_bytes`, `reply_bytes`, `outcome`; of HTTP also `status`, `method`, `path`, `protocol`, `authority`, `route`,
+        /// `endpoint`, `user`, `user_agent`, `forwarded_for`, `request_id`, `trace_id`. Absent: all.
+        optional fields: Vec<At<AccessField>>;
+        /// Size from which a file becomes `FILE.1`, the one before it `FILE.2`, and a new one begins. Absent: it grows. A file that
+        /// somebody else has moved away is begun anew within a second.
+        optional rotate_size: ByteSize => ByteSize::kib(1)..=ByteSize::mib(1 << 20);
+        /// Files that are kept besides the one that is written.
+        default rotate_keep: u32 = 5 => 1..=1_000;
+    }
+}
+
+impl AccessLogSection {
+    pub(crate) fn settings(&self) -> AccessLogSettings {
+        let fields = self.fields.as_ref().map(|list| list.value.iter().map(|field| field.value).collect());
+        AccessLogSettings {
+            target: self.target.value.clone(),
+            format: self.format.value,
+            fields,
+            rotate_bytes: self.rotate_size.as_ref().map(|size| size.value.bytes()),
+            rotate_keep: self.rotate_keep.value,
+        }
+    }
+}
+
+impl Choice for AccessLogFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+impl Choice for AccessField {
+    const WORDS: &'static [(&'static str, Self)] = &AccessField::NAMED;
+}
