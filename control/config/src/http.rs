@@ -196,7 +196,7 @@ section! {
         default attempts: u32 = http::RETRY_ATTEMPTS => 0..=10;
         /// After what: `connect_failure` (nobody has seen the request), `refused_stream` (HTTP/2: the origin has not begun with
         /// it), `reset` (the connection ended without an answer), `timeout`, `gateway_error` (502, 503, 504), `5xx`. The last four
-        /// only for requests without a body that are idempotent: GET, HEAD, OPTIONS, PUT, DELETE. Absent: the first two.
+        /// only for requests that are idempotent: GET, HEAD, OPTIONS, PUT, DELETE. Absent: the first two.
         optional on: Vec<At<RetryOn>>;
         /// Further statuses.
         optional statuses: Vec<At<u32>>;
@@ -204,6 +204,9 @@ section! {
         default non_idempotent: bool = false;
         /// From the end of a request to the head of its answer, of all attempts but the last one. Absent: as `response_timeout`.
         optional try_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
+        /// A request with a longer body is not sent again once an origin has had a part of it. Kept in memory only where `on` or
+        /// `statuses` may need it. Not of gRPC.
+        default body_bytes_max: ByteSize = ByteSize::new(http::RETRY_BODY_BYTES_MAX as u64) => ByteSize::new(0)..=ByteSize::mib(16);
     }
 }
 
@@ -247,6 +250,7 @@ impl RetrySection {
             attempts: self.attempts.value,
             non_idempotent: self.non_idempotent.value,
             try_timeout: self.try_timeout.as_ref().map(|timeout| timeout.value.0),
+            body_bytes_max: self.body_bytes_max.value.bytes() as usize,
             ..RetrySettings::default()
         };
         if let Some(on) = &self.on {

@@ -21,7 +21,7 @@ use crate::{
     mirror::Copying,
     origin::{Download as _, Means, Origin},
     refusal::Refusal,
-    relay::{Broken, Limited, RequestBody as _, relay_paced},
+    relay::{Broken, Limited, RequestBody as _, Sink as _, Source as _, relay_paced},
     retry::{Class, Retries},
     routing::Routed,
     service::HttpLane,
@@ -162,15 +162,23 @@ impl<'a> Attempt<'a> {
                 false => {
                     let policies = self.routed.action.policies.as_ref();
                     let room = policies.and_then(|policies| policies.body_bytes_max).unwrap_or(u64::MAX);
-                    let mut sink = Limited::new(
-                        upload,
-                        room,
-                        self.identity_fields,
-                        self.copying.as_ref().map(|copying| &copying.body),
-                    );
+                    let copies = [self.copying.as_ref().map(|copying| &copying.body), self.retries.kept()];
+                    let mut sink = Limited::new(upload, room, self.identity_fields, copies);
+                    // Another origin had a part of it before, or it is over before it began.
+                    let is_begun = self.retries.kept().is_some_and(|kept| !kept.borrow().is_empty()) || body.is_done();
+                    if is_begun {
+                        let kept = self.retries.kept().map(|kept| kept.borrow());
+                        let bytes = kept.as_ref().and_then(|kept| kept.so_far()).unwrap_or_default();
+                        sink.again(bytes, body.is_done());
+                    }
                     let ended = {
                         let rate = if self.asked.is_call { 0 } else { self.settings.body_rate_min };
-                        let mut upload = pin!(relay_paced(&mut body, &mut sink, rate));
+                        let mut upload = pin!(async {
+                            if is_begun {
+                                sink.relieved().await?;
+                            }
+                            relay_paced(&mut body, &mut sink, rate).await
+                        });
                         let mut is_over = false;
                         poll_fn(|context| {
                             if let Poll::Ready(ended) = poll_cut(context) {

@@ -40,7 +40,7 @@ pub(crate) struct Asked {
     pub(crate) arrived: Time,
     pub(crate) method: &'static str,
     pub(crate) is_head: bool,
-    pub(crate) is_safe_to_repeat: bool,
+    pub(crate) is_idempotent: bool,
     pub(crate) version: Version,
     pub(crate) is_persistent: bool,
     pub(crate) expects_continue: bool,
@@ -75,9 +75,8 @@ impl Asked {
             arrived: turn::now(),
             method: method_name(head.method()),
             is_head: head.method() == b"HEAD",
-            // Idempotent (RFC 9110 section 9.2.2), and with nothing that would have to be sent again.
-            is_safe_to_repeat: matches!(head.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE")
-                && head.body() == BodyLength::Exact(0),
+            // RFC 9110 section 9.2.2.
+            is_idempotent: matches!(head.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE"),
             version: head.version(),
             is_persistent: head.is_persistent(),
             expects_continue: head.expects_continue(),
@@ -214,7 +213,8 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
                 Err(failure) => Ended::Failed(failure),
             },
         };
-        if matches!(ended, Ended::Failed(Failure::Silent)) && is_reused && asked.is_safe_to_repeat && !is_repeated {
+        let may_repeat = asked.is_idempotent && retries.is_repeatable() && !is_repeated;
+        if matches!(ended, Ended::Failed(Failure::Silent)) && is_reused && may_repeat {
             // The origin has probably closed the idle connection when the request was on its way. Not for ever: it may be this
             // request that ends it.
             is_repeated = true;

@@ -65,16 +65,29 @@ pub(crate) struct Limited<'a, S> {
     sink: S,
     /// Names of fields that do not pass in trailers.
     dropped: &'a [Box<str>],
-    /// Gets the same, if somebody wants it.
-    copy: Option<&'a RefCell<Copied>>,
+    /// Get the same, if somebody wants it.
+    copies: [Option<&'a RefCell<Copied>>; 2],
     /// Bytes that may still come.
     pub(crate) room: u64,
     is_too_long: bool,
 }
 
 impl<'a, S: Sink> Limited<'a, S> {
-    pub(crate) fn new(sink: S, room: u64, dropped: &'a [Box<str>], copy: Option<&'a RefCell<Copied>>) -> Self {
-        Self { sink, dropped, copy, room, is_too_long: false }
+    pub(crate) fn new(sink: S, room: u64, dropped: &'a [Box<str>], copies: [Option<&'a RefCell<Copied>>; 2]) -> Self {
+        Self { sink, dropped, copies, room, is_too_long: false }
+    }
+
+    /// What was kept of the body when it was sent to another origin; `is_whole`: there is no more of it.
+    pub(crate) fn again(&mut self, kept: &[u8], is_whole: bool) {
+        self.room = self.room.saturating_sub(kept.len() as u64);
+        match is_whole {
+            true => self.sink.last(kept),
+            false => self.sink.data(kept),
+        }
+    }
+
+    fn copy(&self, data: &[u8]) {
+        self.copies.iter().flatten().for_each(|copy| copy.borrow_mut().add(data));
     }
 
     /// Whether these bytes may pass.
@@ -90,14 +103,15 @@ impl<'a, S: Sink> Limited<'a, S> {
 impl<S: Sink> Sink for Limited<'_, S> {
     fn data(&mut self, data: &[u8]) {
         if self.takes(data) {
-            if let Some(copy) = self.copy {
-                copy.borrow_mut().add(data);
-            }
+            self.copy(data);
             self.sink.data(data);
         }
     }
 
     fn end(&mut self, trailers: Option<&Fields>) {
+        if trailers.is_some() {
+            self.copies.iter().flatten().for_each(|copy| copy.borrow_mut().has_trailers = true);
+        }
         match trailers {
             _ if self.is_too_long => {}
             Some(trailers) if !self.dropped.is_empty() => {
@@ -111,9 +125,7 @@ impl<S: Sink> Sink for Limited<'_, S> {
 
     fn last(&mut self, data: &[u8]) {
         if self.takes(data) {
-            if let Some(copy) = self.copy {
-                copy.borrow_mut().add(data);
-            }
+            self.copy(data);
             self.sink.last(data);
         }
     }
@@ -141,11 +153,22 @@ pub(crate) struct Copied {
     bytes: Vec<u8>,
     most: usize,
     is_too_long: bool,
+    /// More came behind it, which is not here.
+    has_trailers: bool,
 }
 
 impl Copied {
     pub(crate) fn new(most: usize) -> Self {
-        Self { bytes: Vec::new(), most, is_too_long: false }
+        Self { bytes: Vec::new(), most, is_too_long: false, has_trailers: false }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// All that has come so far; `None` if that is not all.
+    pub(crate) fn so_far(&self) -> Option<&[u8]> {
+        (!self.is_too_long && !self.has_trailers).then_some(&*self.bytes)
     }
 
     fn add(&mut self, data: &[u8]) {

@@ -12,6 +12,7 @@ use weir_upstream::Retry;
 use crate::{
     exchange::Asked,
     http2::origin::Http2Origins,
+    relay::Copied,
     service::HttpUpstream,
     settings::{RETRY_PAUSE, RETRY_PAUSE_MAX, RetrySettings},
 };
@@ -59,6 +60,8 @@ pub(crate) struct Retries<'a> {
     /// The endpoint that failed last.
     avoided: Cell<Option<usize>>,
     under_way: RefCell<Option<Retry<Http2Origins>>>,
+    /// What was read of the body of the request, so that it can be sent again.
+    kept: Option<RefCell<Copied>>,
 }
 
 impl<'a> Retries<'a> {
@@ -69,7 +72,26 @@ impl<'a> Retries<'a> {
         chance: u64,
     ) -> Self {
         let (made, avoided, under_way) = (Cell::new(0), Cell::new(None), RefCell::new(None));
-        Self { settings, upstream, asked, chance, made, avoided, under_way }
+        let most = settings.body_bytes_max;
+        let may_fit = match asked.body {
+            BodyLength::Exact(length) => (1..=most as u64).contains(&length),
+            BodyLength::Chunked | BodyLength::UntilClose => true,
+        };
+        // A call is as long as its client likes.
+        let keeps = may_fit && !asked.is_call && settings.keeps_bodies(upstream.is_multiplexed());
+        let kept = keeps.then(|| RefCell::new(Copied::new(most)));
+        Self { settings, upstream, asked, chance, made, avoided, under_way, kept }
+    }
+
+    /// Where the body of the request is kept, if it is.
+    pub(crate) fn kept(&self) -> Option<&RefCell<Copied>> {
+        self.kept.as_ref()
+    }
+
+    /// Nothing of the request is lost when it is sent again.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.asked.body == BodyLength::Exact(0)
+            || self.kept.as_ref().is_some_and(|kept| kept.borrow().so_far().is_some())
     }
 
     /// The endpoint that failed last.
@@ -107,13 +129,12 @@ impl<'a> Retries<'a> {
     }
 
     fn may(&self, class: Class) -> bool {
-        let is_bodiless = self.asked.body == BodyLength::Exact(0);
         let is_possible = match class {
             // Nothing of a body has been asked for.
             Class::ConnectFailure => true,
-            Class::RefusedStream => is_bodiless,
+            Class::RefusedStream => self.is_repeatable(),
             Class::Reset | Class::Timeout | Class::Status => {
-                self.asked.is_safe_to_repeat || (is_bodiless && self.settings.non_idempotent)
+                self.is_repeatable() && (self.asked.is_idempotent || self.settings.non_idempotent)
             }
         };
         let is_wanted = class == Class::Status || self.settings.on.contains(&class);

@@ -65,6 +65,9 @@ pub const RETRY_PAUSE: Duration = Duration::from_millis(25);
 /// The longest pause before any attempt. As Envoy's: ten times the first.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(250);
 
+/// Bytes of a request body that are kept so that it can be sent again. Default 64 KiB, as many as a connection's window.
+pub const RETRY_BODY_BYTES_MAX: usize = 64 * 1024;
+
 /// Bytes a second that the body of a request must bring at least, over ten seconds in which it is waited for. Default 64: a client
 /// on the worst of lines does better, and one that holds a connection for its own sake does not.
 pub const BODY_RATE_MIN: u64 = 64;
@@ -86,9 +89,23 @@ pub struct RetrySettings {
     pub non_idempotent: bool,
     /// From the end of a request to the head of its answer, of all attempts but the last.
     pub try_timeout: Option<Duration>,
+    /// See [`RETRY_BODY_BYTES_MAX`].
+    pub body_bytes_max: usize,
 }
 
 impl RetrySettings {
+    /// A body has to be kept: something may be asked again that an origin has been sent a part of. `is_multiplexed`: origins may
+    /// say that they have not begun with it.
+    pub(crate) fn keeps_bodies(&self, is_multiplexed: bool) -> bool {
+        let may_follow = |class: &Class| match class {
+            Class::ConnectFailure => false,
+            Class::RefusedStream => is_multiplexed,
+            Class::Reset | Class::Timeout | Class::Status => true,
+        };
+        let wants_statuses = self.on_5xx || self.on_gateway_error || !self.statuses.is_empty();
+        self.attempts > 0 && self.body_bytes_max > 0 && (wants_statuses || self.on.iter().any(may_follow))
+    }
+
     /// An answer with this status is a failure.
     pub(crate) fn takes(&self, status: u16) -> bool {
         (self.on_5xx && status >= 500)
@@ -108,6 +125,7 @@ impl Default for RetrySettings {
             statuses: Vec::new(),
             non_idempotent: false,
             try_timeout: None,
+            body_bytes_max: RETRY_BODY_BYTES_MAX,
         }
     }
 }

@@ -393,3 +393,23 @@ fn a_connection_without_a_stream_ends_after_its_time() {
     assert_eq!(last.code(), code::NO_ERROR);
     scene.gateway.finish();
 }
+
+#[test]
+fn a_body_that_is_over_before_an_origin_is_there_is_over_for_the_origin_too() {
+    let origin = Faulty::http(|request| {
+        let body = String::from_utf8_lossy(&request[1]).into_owned();
+        Act::Reply(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
+    });
+    let gateway = Gateway::start(Config::http(&origin.address));
+    for _ in 0..20 {
+        let mut client = Http2Peer::connect(&gateway.address);
+        let post = [(":method", "POST"), (":scheme", "http"), (":authority", "test.example"), (":path", "/")];
+        // In one piece: the end is there before a connection to the origin is.
+        let mut bytes = frame(kind::HEADERS, flag::END_HEADERS, 1, &block(&post));
+        bytes.extend(frame(kind::DATA, flag::END_STREAM, 1, b""));
+        client.send(bytes);
+        assert_eq!(client.next_of(kind::HEADERS).status(), Some(200));
+    }
+    assert!(origin.seen().iter().all(|request| request[1] == b"0\r\n\r\n"), "{:?}", origin.seen());
+    gateway.finish();
+}

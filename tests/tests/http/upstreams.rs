@@ -1,6 +1,8 @@
 //! Several endpoints: who is chosen, who is left out, and what is asked again elsewhere.
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use std::time::{Duration, Instant};
 use weir_tests::deadline::until_true;
 use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
-use weir_tests::http::HttpClient;
+use weir_tests::http::{HttpClient, field, unchunked};
 use weir_tests::port;
 use weir_tests::stream::Address;
 
@@ -26,6 +28,28 @@ fn origin(status: &'static str, body: &'static str) -> Faulty {
 
 fn before<'a>(origins: impl IntoIterator<Item = &'a Address>) -> Config {
     Config { protocol: "http", ..Config::to_all(origins) }
+}
+
+/// An origin that answers so as soon as it has a head, and reads on. Its threads end with the connections.
+fn hasty(answer: &'static str) -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = Address::Tcp(listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || {
+                let (mut seen, mut bytes) = (Vec::new(), [0; 16 * 1024]);
+                while !seen.windows(4).any(|four| four == b"\r\n\r\n") {
+                    match stream.read(&mut bytes) {
+                        Ok(count @ 1..) => seen.extend_from_slice(&bytes[..count]),
+                        _ => return,
+                    }
+                }
+                let _ = stream.write_all(answer.as_bytes());
+                while matches!(stream.read(&mut bytes), Ok(1..)) {}
+            });
+        }
+    });
+    address
 }
 
 fn post(client: &mut HttpClient) -> u16 {
@@ -79,6 +103,66 @@ fn failures_are_asked_again_only_where_that_is_safe_and_wanted() {
     assert_eq!(bad.seen().len() - asked, 4);
     drop(client);
     gateway.finish();
+}
+
+#[test]
+fn a_body_is_sent_again_as_it_was_if_it_was_kept() {
+    // Answers as soon as it has the head, or only when all of the body is there.
+    for answers_early in [false, true] {
+        let bad = origin("503 Service Unavailable", "no");
+        let good = Faulty::http(|request| {
+            let body = match field(&request[0], "transfer-encoding") {
+                Some(_) => unchunked(&request[1]),
+                None => request[1].clone(),
+            };
+            reply("200 OK", &String::from_utf8_lossy(&body))
+        });
+        let first = if answers_early {
+            hasty("HTTP/1.1 503 X\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+        } else {
+            bad.address.clone()
+        };
+        let off = "[upstream.http.ejection]\nfailures = 0\n";
+        let retry =
+            "[listener.http.retry]\non = [\"gateway_error\", \"reset\"]\nbody_bytes_max = \"20KiB\"\nattempts = 5";
+        let config = before([&first, &good.address]).upstream(NO_OTHER_HELP).upstream(off).listener(retry);
+        let gateway = Gateway::start(config);
+        let body: String = (0..10_000).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
+        let mut client = HttpClient::connect(&gateway.address);
+        for _ in 0..6 {
+            client.send(format!(
+                "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{}",
+                body.len(),
+                &body[..4_000]
+            ));
+            std::thread::sleep(Duration::from_millis(30));
+            client.send(&body[4_000..]);
+            let response = client.response();
+            assert!(response.status == 200 && response.text() == body, "{} {}", response.status, response.body.len());
+        }
+        for _ in 0..6 {
+            client.send("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+            for piece in body.as_bytes().chunks(3_000) {
+                client.send(format!("{:x}\r\n{}\r\n", piece.len(), String::from_utf8_lossy(piece)));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            client.send("0\r\n\r\n");
+            let response = client.response();
+            assert!(response.status == 200 && response.text() == body, "{} {}", response.status, response.body.len());
+        }
+        drop(client);
+        // What is longer is sent once, and its answer is the client's. An origin that answers early may close.
+        let long = "x".repeat(30_000);
+        let statuses: BTreeSet<u16> = (0..10)
+            .map(|_| {
+                let mut client = HttpClient::connect(&gateway.address);
+                client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{long}", long.len()));
+                client.response().status
+            })
+            .collect();
+        assert_eq!(statuses, BTreeSet::from([200, 503]));
+        gateway.finish();
+    }
 }
 
 #[test]
