@@ -116,8 +116,7 @@ pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result
     let placement = Placement::of(request.budget)?;
     check(request)?;
     placement.enter_generator()?;
-    let stage =
-        Stage::start(&request.weir, &request.behind, &placement, request.budget.share(), request.scenario.connections)?;
+    let stage = Stage::start(&request.weir, &request.behind, &placement, request.budget.share(), &request.scenario)?;
     let mut fleet = Fleet::start(request, stage)?;
     let arms: Vec<Arm> = fleet.runners.iter().map(Runner::facts).collect();
     told(&Progress::Started { placement: &placement, arms: &arms, missing: &fleet.missing });
@@ -181,7 +180,8 @@ pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result
 
 fn check(request: &Request) -> Result<()> {
     // Results and files are told apart by name.
-    let ours = [Peer::weir(Telemetry::On).name, "origin".to_owned()];
+    let protocol = request.scenario.protocol.to_string();
+    let ours = [Telemetry::On.peer_name().to_owned(), "origin".to_owned()];
     let mut names: Vec<&str> =
         request.peers.iter().map(|peer| &*peer.name).chain(ours.iter().map(|name| &**name)).collect();
     names.sort_unstable();
@@ -191,9 +191,8 @@ fn check(request: &Request) -> Result<()> {
     if request.peers.is_empty() && !request.is_direct {
         bail!("there is nobody to compare with; name peers");
     }
-    let protocol = request.scenario.protocol.to_string();
     for peer in &request.peers {
-        if !peer.protocols.contains(&protocol) {
+        if !peer.speaks(&protocol) {
             bail!("{} does not speak {protocol}; it speaks {}", peer.name, peer.protocols.join(", "));
         }
     }
@@ -241,7 +240,7 @@ struct Fleet {
 
 impl Fleet {
     fn start(request: &Request, stage: Stage) -> Result<Self> {
-        let mut runners = vec![Runner::Gateway(Box::new(stage.start_gateway(&Peer::weir(Telemetry::On))?))];
+        let mut runners = vec![Runner::Gateway(Box::new(stage.start_gateway(&stage.weir(Telemetry::On)?)?))];
         let mut missing = Vec::new();
         for peer in &request.peers {
             match stage.start_gateway(peer) {

@@ -1,5 +1,6 @@
 //! The programs of a measurement: what stands behind, the sink that calibrates the generator, the gateways.
 
+use std::ffi::OsStr;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,9 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 use weir_engine::settings::Address;
 use weir_knee::Backend;
-use weir_parties::peer::{Peer, Running, Setting};
+use weir_load::Scenario;
+use weir_load::scenario::Protocol;
+use weir_parties::peer::{Peer, Running, Setting, Telemetry};
 use weir_parties::place::free_port;
 use weir_parties::{Launch, Process};
 
@@ -50,6 +53,7 @@ impl Behind {
 /// The programs behind the gateways, and where they listen. Dropped, they end.
 pub(crate) struct Stage {
     weir: PathBuf,
+    protocol: Protocol,
     folder: TempDir,
     placement: Placement,
     share: Option<f64>,
@@ -59,15 +63,21 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Starts the origin with the program `weir`, or reaches for the server that is there. Gateways get `share` of their CPU;
-    /// `connections` is the most that clients will make.
+    /// Starts the origin of `scenario` with the program `weir`, or reaches for the server that is there. Gateways get `share`
+    /// of their CPU, and have room for as many connections as clients will make, or requests on the streams of HTTP/2.
     pub(crate) fn start(
         weir: &Path,
         behind: &Behind,
         placement: &Placement,
         share: Option<f64>,
-        connections: u32,
+        scenario: &Scenario,
     ) -> Result<Self> {
+        let protocol = scenario.protocol;
+        let connections = match protocol {
+            // Behind the gateway a stream needs a connection.
+            Protocol::Http2 => scenario.connections.saturating_mul(scenario.pipeline),
+            _ => scenario.connections,
+        };
         let folder = tempfile::Builder::new().prefix("weir-lab-").tempdir()?;
         let (origin, behind) = match behind {
             Behind::Server(address) => {
@@ -75,11 +85,21 @@ impl Stage {
                 (None, address.clone())
             }
             Behind::Origin => {
-                let (process, address) = start_origin(weir, "origin", &placement.origin, folder.path())?;
+                let (process, address) = start_origin(weir, protocol, "origin", &placement.origin, folder.path())?;
                 (Some(process), address)
             }
         };
-        Ok(Self { weir: weir.to_owned(), folder, placement: placement.clone(), share, connections, origin, behind })
+        let (weir, placement) = (weir.to_owned(), placement.clone());
+        Ok(Self { weir, protocol, folder, placement, share, connections, origin, behind })
+    }
+
+    /// The gateway of this project, for what stands behind.
+    ///
+    /// # Errors
+    /// It does not speak the protocol.
+    pub(crate) fn weir(&self, telemetry: Telemetry) -> Result<Peer> {
+        let protocol = self.protocol.to_string();
+        Peer::weir(telemetry, &protocol).with_context(|| format!("this build does not speak {protocol}"))
     }
 
     /// Starts a gateway in front of it, on its CPUs.
@@ -98,7 +118,7 @@ impl Stage {
 
     /// An origin of the lab on the gateway's CPUs, which are idle while the generator is calibrated: it has them for itself.
     pub(crate) fn start_sink(&self) -> Result<(Process, Address)> {
-        start_origin(&self.weir, "sink", &self.placement.gateway, self.folder.path())
+        start_origin(&self.weir, self.protocol, "sink", &self.placement.gateway, self.folder.path())
     }
 
     /// Where clients of what stands behind connect.
@@ -136,11 +156,23 @@ fn reach(address: &Address) -> Result<()> {
     reached.with_context(|| format!("cannot reach {text}; nothing was sent. Start the server, or mend the address"))
 }
 
-fn start_origin(weir: &Path, name: &str, cpus: &[u32], folder: &Path) -> Result<(Process, Address)> {
+fn start_origin(
+    weir: &Path,
+    protocol: Protocol,
+    name: &str,
+    cpus: &[u32],
+    folder: &Path,
+) -> Result<(Process, Address)> {
     let port = free_port()?;
-    let bind = format!("127.0.0.1:{port}");
-    let words: [&std::ffi::OsStr; 6] =
-        [weir.as_os_str(), "lab".as_ref(), "origin".as_ref(), "redis".as_ref(), "--bind".as_ref(), bind.as_ref()];
+    let (bind, workers) = (format!("127.0.0.1:{port}"), cpus.len().to_string());
+    // The store of Redis is one, in one thread.
+    let words: &[&str] = match protocol {
+        Protocol::Redis => &["lab", "origin", "redis", "--bind", &bind],
+        Protocol::Http1 | Protocol::Http2 | Protocol::WebSocket => {
+            &["lab", "origin", "http", "--bind", &bind, "--workers", &workers]
+        }
+    };
+    let words = [weir.as_os_str()].into_iter().chain(words.iter().map(OsStr::new));
     let mut process = Process::start(Launch::new(name, Some(&list_of(cpus)), words), folder)?;
     process.wait_for_port(port)?;
     Ok((process, loopback(port)))
