@@ -37,6 +37,7 @@ const VERSION_SECONDS: &str = "5";
 
 /// By family: Redis, and all that is HTTP or begins as it.
 const WEIR: [&str; 2] = [include_str!("peers/weir.toml"), include_str!("peers/weir-http.toml")];
+const NGINX_ORIGIN: &str = include_str!("peers/nginx-origin.toml");
 const OTHERS: [&str; 10] = [
     include_str!("peers/envoy.toml"),
     include_str!("peers/haproxy.toml"),
@@ -201,6 +202,15 @@ impl Peer {
     #[must_use]
     pub fn speaks(&self, protocol: &str) -> bool {
         self.protocols.iter().any(|spoken| spoken == protocol)
+    }
+
+    /// nginx as what stands behind: it serves what is in `files` of the folder that it is started with.
+    ///
+    /// # Panics
+    /// Its file, which is part of this crate, is wrong.
+    #[must_use]
+    pub fn nginx_origin() -> Self {
+        Self::of_built_in(NGINX_ORIGIN)
     }
 
     /// One of those that the lab knows.
@@ -467,6 +477,7 @@ arguments = ["{port}", "{origin}"]
                 assert!(peer.speaks(protocol) && peer.name.starts_with(name) && !peer.is_weir(), "{name} {protocol}");
             }
         }
+        assert_eq!(Peer::nginx_origin().name, "nginx-origin");
         let name = |name, protocol| Peer::built_in_for(name, protocol).map(|peer| peer.name);
         assert_eq!(name("nginx", "websocket").as_deref(), Some("nginx-websocket"));
         assert_eq!(name("envoy", "websocket").as_deref(), Some("envoy-http"));

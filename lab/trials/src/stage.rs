@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use weir_engine::settings::Address;
 use weir_knee::Backend;
@@ -25,6 +25,8 @@ const CONNECTIONS_SPARE: u32 = 64;
 pub enum Behind {
     /// The lab's own origin, started for the search.
     Origin,
+    /// nginx, started for the measurement: HTTP/1.1, and one file of the payload's size.
+    Nginx,
     /// A server that runs already.
     Server(Address),
 }
@@ -34,6 +36,7 @@ impl std::fmt::Display for Behind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Origin => f.write_str("an origin of the lab"),
+            Self::Nginx => f.write_str("nginx with a file"),
             Self::Server(address) => address.fmt(f),
         }
     }
@@ -45,10 +48,31 @@ impl Behind {
     pub fn backend(&self) -> Backend {
         match self {
             Self::Origin => Backend::Synthetic,
-            Self::Server(_) => Backend::Real,
+            Self::Nginx | Self::Server(_) => Backend::Real,
         }
     }
+
+    /// `scenario` as it can be sent to what stands behind.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(crate) fn adapted(&self, scenario: &Scenario) -> Result<Scenario> {
+        let mut scenario = scenario.clone();
+        if *self == Self::Nginx {
+            ensure!(
+                scenario.protocol == Protocol::Http1 && scenario.payload.sizes().len() == 1,
+                "nginx can stand behind a scenario with protocol = \"http1\" and one size of payload; {} is another",
+                scenario.name
+            );
+            ensure!(scenario.request.path.is_none(), "nginx has one file of its own; leave `request.path` out");
+            scenario.request.path = Some(format!("/{FILE}"));
+        }
+        Ok(scenario)
+    }
 }
+
+/// What nginx serves.
+const FILE: &str = "payload";
 
 /// The programs behind the gateways, and where they listen. Dropped, they end.
 pub(crate) struct Stage {
@@ -83,6 +107,10 @@ impl Stage {
             Behind::Server(address) => {
                 reach(address)?;
                 (None, address.clone())
+            }
+            Behind::Nginx => {
+                let (process, address) = start_nginx(scenario, placement, folder.path())?;
+                (Some(process), address)
             }
             Behind::Origin => {
                 let (process, address) = start_origin(weir, protocol, "origin", &placement.origin, folder.path())?;
@@ -176,6 +204,23 @@ fn start_origin(
     let mut process = Process::start(Launch::new(name, Some(&list_of(cpus)), words), folder)?;
     process.wait_for_port(port)?;
     Ok((process, loopback(port)))
+}
+
+/// With a file as large as the payload of `scenario`, one worker for each CPU that it has.
+fn start_nginx(scenario: &Scenario, placement: &Placement, folder: &Path) -> Result<(Process, Address)> {
+    let files = folder.join("files");
+    std::fs::create_dir(&files)?;
+    std::fs::write(files.join(FILE), "x".repeat(scenario.payload.bytes_max()))?;
+    let setting = Setting {
+        origin: "",
+        workers: placement.origin.len() as u32,
+        connections: 0,
+        cpus: Some(&list_of(&placement.origin)),
+        share: None,
+        program: None,
+    };
+    let running = Peer::nginx_origin().start(&setting, folder)?;
+    Ok((running.process, loopback(running.port)))
 }
 
 fn loopback(port: u16) -> Address {
