@@ -10,6 +10,8 @@ use serde_json::Value;
 use weir_tests::gateway::program;
 use weir_tests::server::{Kind, Server};
 
+#[path = "lab/http.rs"]
+mod http;
 #[path = "lab/placement.rs"]
 mod placement;
 #[path = "lab/together.rs"]
@@ -330,7 +332,7 @@ fn a_wrong_peer_is_refused_before_any_load() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     assert!(refusal("gate", "1").contains("no peer `gate`; there are weir-telemetry-off, weir-capture-all, envoy"));
-    assert!(refusal("nginx", "1").contains("nginx does not speak redis; it speaks http"));
+    assert!(refusal("nginx", "1").contains("nginx does not speak redis; it speaks http1"));
     assert!(refusal("./wrong.toml", "1").contains("wrong.toml:2: unknown field `colour`"));
     assert!(refusal("envoy,envoy", "1").contains("envoy is named twice"));
     assert!(refusal("weir", "1").contains("a name of the lab's own"));

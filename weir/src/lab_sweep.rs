@@ -20,9 +20,6 @@ use weir_trials::{
 
 use crate::{lab_compare, lab_load};
 
-/// Warm-up of each run.
-const WARMUP: Duration = Duration::from_secs(1);
-
 /// Measure what each protocol costs with 1, 8, 32, 64 and 128 requests under way: rate, latency, CPU, memory, descriptors. Closed
 /// loop. Starts origin and gateways itself, on CPUs of their own.
 #[derive(Debug, Args)]
@@ -70,6 +67,7 @@ pub struct CoresArgs {
     common: CommonArgs,
 }
 
+/// What both have.
 #[derive(Debug, Args)]
 struct CommonArgs {
     /// What stands behind the gateways: origin (the lab's own), nginx (which the lab starts, HTTP/1.1 only), or a server that runs
@@ -81,7 +79,11 @@ struct CommonArgs {
     #[arg(long, value_name = "NAME|FILE.toml", value_delimiter = ',', default_value = DIRECT)]
     peers: Vec<String>,
 
-    /// Length of each run, behind one second of warm-up.
+    /// Load before each run.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::origin::duration)]
+    warmup: Duration,
+
+    /// Length of each run.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
 
@@ -132,7 +134,7 @@ fn run(
         budgets,
         under_way,
         is_direct: common.peers.iter().any(|word| word == DIRECT),
-        warmup: WARMUP,
+        warmup: common.warmup,
         window: Duration::from_secs(common.seconds.into()),
         // Of a few seconds one may be lost.
         rules: Rules { slices_stolen_share_max: Rules::quick().slices_stolen_share_max, ..Rules::default() },

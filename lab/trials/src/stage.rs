@@ -15,6 +15,7 @@ use weir_parties::peer::{Peer, Running, Setting, Telemetry};
 use weir_parties::place::free_port;
 use weir_parties::{Launch, Process};
 
+use crate::comparison::Arm;
 use crate::placement::{Placement, list_of};
 
 /// Client connections that a gateway has room for beyond the scenario's connections.
@@ -83,6 +84,7 @@ pub(crate) struct Stage {
     share: Option<f64>,
     connections: u32,
     origin: Option<Process>,
+    server: Option<Arm>,
     behind: Address,
 }
 
@@ -103,13 +105,15 @@ impl Stage {
             _ => scenario.connections,
         };
         let folder = tempfile::Builder::new().prefix("weir-lab-").tempdir()?;
+        let mut server = None;
         let (origin, behind) = match behind {
             Behind::Server(address) => {
                 reach(address)?;
                 (None, address.clone())
             }
             Behind::Nginx => {
-                let (process, address) = start_nginx(scenario, placement, folder.path())?;
+                let (process, address, facts) = start_nginx(scenario, placement, folder.path())?;
+                server = Some(facts);
                 (Some(process), address)
             }
             Behind::Origin => {
@@ -118,7 +122,7 @@ impl Stage {
             }
         };
         let (weir, placement) = (weir.to_owned(), placement.clone());
-        Ok(Self { weir, protocol, folder, placement, share, connections, origin, behind })
+        Ok(Self { weir, protocol, folder, placement, share, connections, origin, server, behind })
     }
 
     /// The gateway of this project, for what stands behind.
@@ -152,6 +156,11 @@ impl Stage {
     /// Where clients of what stands behind connect.
     pub(crate) fn behind(&self) -> &Address {
         &self.behind
+    }
+
+    /// The server of others that was started to stand behind.
+    pub(crate) fn server(&self) -> Option<&Arm> {
+        self.server.as_ref()
     }
 
     /// Where the generator runs, perhaps not alone.
@@ -207,7 +216,7 @@ fn start_origin(
 }
 
 /// With a file as large as the payload of `scenario`, one worker for each CPU that it has.
-fn start_nginx(scenario: &Scenario, placement: &Placement, folder: &Path) -> Result<(Process, Address)> {
+fn start_nginx(scenario: &Scenario, placement: &Placement, folder: &Path) -> Result<(Process, Address, Arm)> {
     let files = folder.join("files");
     std::fs::create_dir(&files)?;
     std::fs::write(files.join(FILE), "x".repeat(scenario.payload.bytes_max()))?;
@@ -220,7 +229,8 @@ fn start_nginx(scenario: &Scenario, placement: &Placement, folder: &Path) -> Res
         program: None,
     };
     let running = Peer::nginx_origin().start(&setting, folder)?;
-    Ok((running.process, loopback(running.port)))
+    let Running { name, process, port, version, command, config, .. } = running;
+    Ok((process, loopback(port), Arm { name, version, command, config }))
 }
 
 fn loopback(port: u16) -> Address {

@@ -110,6 +110,7 @@ pub fn sweep(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<S
                 budget_vcpu: budget.vcpu(),
                 placement: None,
                 not_run: None,
+                server: None,
                 arms: Vec::new(),
                 missing: Vec::new(),
                 rungs: Vec::new(),
@@ -167,6 +168,7 @@ fn climb(
     let most = request.under_way.iter().copied().max().unwrap_or(1);
     let widest = Scenario { connections: most, pipeline: 1, ..scenario.clone() };
     let stage = Stage::start(&request.weir, &request.behind, placement, budget.share(), &widest)?;
+    group.server = stage.server().cloned();
     let mut fleet = Fleet::start(stage, &workload.peers, request.is_direct)?;
     group.arms = fleet.runners.iter().map(Runner::facts).collect();
     group.missing = std::mem::take(&mut fleet.missing);

@@ -75,6 +75,8 @@ pub struct Group {
     pub placement: Option<Placement>,
     /// Why nothing was run.
     pub not_run: Option<String>,
+    /// The server of others that was started to stand behind; `None`: an origin of the lab, or one that was there.
+    pub server: Option<Arm>,
     /// Those that ran, the gateway of this project first.
     pub arms: Vec<Arm>,
     /// Those that did not.

@@ -94,7 +94,7 @@ pub(crate) fn document(sweep: &Sweep) -> Document {
             continue;
         }
         page.add(Element::Code(format!("Scenario {}", group.name), group.scenario.clone()));
-        for arm in group.arms.iter().filter(|arm| !arm.config.is_empty()) {
+        for arm in group.server.iter().chain(&group.arms).filter(|arm| !arm.config.is_empty()) {
             page.add(Element::Code(format!("Configuration of {} ({of})", arm.name), arm.config.clone()));
         }
     }
@@ -328,8 +328,8 @@ fn conditions(sweep: &Sweep) -> Vec<String> {
         if let Some(placement) = &group.placement {
             told.push(format!("{} vCPU: {placement}; behind the gateways {}", group.budget_vcpu, sweep.behind));
         }
-        let gateways = group.arms.iter().filter(|arm| !arm.command.is_empty());
-        told.extend(gateways.map(|arm| format!("{}: {}, `{}`", arm.name, arm.version, arm.command)));
+        let programs = group.server.iter().chain(&group.arms).filter(|arm| !arm.command.is_empty());
+        told.extend(programs.map(|arm| format!("{}: {}, `{}`", arm.name, arm.version, arm.command)));
     }
     for point in told {
         if !points.contains(&point) {
@@ -338,7 +338,7 @@ fn conditions(sweep: &Sweep) -> Vec<String> {
     }
     points.push(side_by_side::host(&sweep.host));
     points.push(format!(
-        "each run {:.0} s behind {:.0} s of warm-up; one run each, all arms of a rung one after the other",
+        "each run {} s behind {} s of warm-up; one run each, all arms of a rung one after the other",
         sweep.window_s, sweep.warmup_s
     ));
     points.extend(
@@ -408,6 +408,7 @@ mod tests {
             budget_vcpu: budget,
             placement: is_run.then(|| Placement { gateway: vec![0], origin: vec![1], generator: vec![1] }),
             not_run: not_run.map(str::to_owned),
+            server: is_run.then(|| arm("nginx-origin")),
             arms: if is_run { vec![arm("weir"), arm(DIRECT)] } else { Vec::new() },
             missing: Vec::new(),
             rungs,
@@ -479,5 +480,6 @@ mod tests {
         assert_eq!(row("| 2 | - | - | - |")[5], "not run");
         assert_eq!(row("| 2 | - | closed | published by DaoCloud")[5], "2.3k");
         assert!(page.contains("> not run: too few CPUs."), "{page}");
+        assert!(page.contains("- nginx-origin: 1, `nginx-origin --run`"), "{page}");
     }
 }
