@@ -147,3 +147,35 @@ fn a_server_that_closes_after_each_answer_costs_the_run_its_validity_and_no_requ
     assert_eq!((record.counts.errors.total(), record.counts.completed), (0, record.counts.intended), "{record:?}");
     assert_eq!(record.verdict.invalid_reason.as_deref(), Some("connections"));
 }
+
+/// A server of HTTP/2 that says GOAWAY to the first request of each connection and works on none.
+fn leaving() -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut buffer = [0; 4_096];
+                // The preface with its settings, then their acknowledgement, then a request.
+                let mut is_asked = false;
+                stream.write_all(b"\0\0\0\x04\0\0\0\0\0").expect("settings");
+                while let (false, Ok(1..)) = (is_asked, stream.read(&mut buffer)) {
+                    is_asked = buffer.windows(11).any(|bytes| bytes == b"lab.example");
+                }
+                let _ = stream.write_all(b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0");
+            });
+        }
+    });
+    Address::Socket(address)
+}
+
+#[test]
+fn what_a_server_that_leaves_has_not_worked_on_is_shed_and_the_connection_made_again() {
+    let scenario =
+        scenario("http2", "connections = 2\nstreams = 8\nlate_limit = \"500ms\"", "rate = 100\nduration = \"1s\"");
+    let record = record(&scenario, &leaving()).expect("a whole run");
+    let counts = &record.counts;
+    assert_eq!((counts.completed, counts.errors.timeout), (0, 0), "{counts:?}");
+    assert!(counts.shed.get("goaway").is_some_and(|count| *count > 10), "{counts:?}");
+    assert_eq!(record.verdict.invalid_reason.as_deref(), Some("connections"));
+}

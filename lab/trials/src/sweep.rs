@@ -177,8 +177,8 @@ fn climb(
     let mut last = None;
     for under_way in &request.under_way {
         let scenario = rung_of(scenario, *under_way, request, placement);
-        for index in 0..group.arms.len() {
-            if gone[index] {
+        for (index, is_gone) in gone.iter_mut().enumerate() {
+            if *is_gone {
                 continue;
             }
             let arm = group.arms[index].name.clone();
@@ -193,7 +193,7 @@ fn climb(
                     interrupt::check()?;
                     // Its end is nobody else's failure.
                     fleet.stage.check()?;
-                    gone[index] = true;
+                    *is_gone = true;
                     (None, Some(format!("failed: {error:#}")))
                 }
             };

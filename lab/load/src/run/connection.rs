@@ -135,7 +135,15 @@ async fn read(generator: &Generator, at: usize, line: Line) -> End<'static> {
     let queue = generator.connected(at, &stream, &wire);
     let mut out = Vec::new();
     loop {
-        let Ok(Some(chunk)) = stream.reader.receive().await else { return End::Lost };
+        let chunk = match stream.reader.receive().await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => {
+                // The answer whose end it is, if there is one: what else is under way is lost either way.
+                let _ = wire.finish(|of, reply| generator.answered(at, &queue, of, reply));
+                return End::Lost;
+            }
+            Err(_) => return End::Lost,
+        };
         generator.received(chunk.len());
         let taken = wire.take(&chunk, &mut out, |of, reply| generator.answered(at, &queue, of, reply));
         generator.bell.ring();

@@ -281,7 +281,10 @@ impl Generator {
     /// # Errors
     /// Nothing was asked.
     pub(super) fn answered(&self, at: usize, queue: &Queue, of: Of, reply: Reply<'_>) -> Result<(), Broken> {
-        let request = queue.pop_answered(of).ok_or(Broken)?;
+        let Some(request) = queue.pop_answered(of) else {
+            // A stream may be reset when all of it has been said.
+            return if matches!(reply, Reply::Reset | Reply::Refused(_)) { Ok(()) } else { Err(Broken) };
+        };
         let now = Time::now().as_nanos();
         self.tally.borrow_mut().ended(&self.requests, &request, End::Reply(reply), now);
         self.in_flight.set(self.in_flight.get() - 1);

@@ -104,6 +104,19 @@ impl Wire {
     }
 }
 
+impl Wire {
+    /// The peer has closed: calls `each` with the reply that ends there, if there is one.
+    ///
+    /// # Errors
+    /// `each` refused it.
+    pub(super) fn finish(&mut self, mut each: impl FnMut(Of, Reply<'_>) -> Result<(), Broken>) -> Result<(), Broken> {
+        match self {
+            Self::Http1(answers) => answers.finish(|reply| each(Of::Oldest, reply)),
+            Self::Resp(_) | Self::Http2(_) | Self::WebSocket(_) => Ok(()),
+        }
+    }
+}
+
 /// Nothing may be answered before it was asked.
 fn unasked(_: Reply<'_>) -> Result<(), Broken> {
     Err(Broken)

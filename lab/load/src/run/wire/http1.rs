@@ -49,6 +49,16 @@ impl Answers {
         Ok(leaving)
     }
 
+    /// The peer has closed, which is the end of a body without a length.
+    pub(super) fn finish(&mut self, mut each: impl FnMut(Reply<'_>) -> Result<(), Broken>) -> Result<(), Broken> {
+        match self.body.take() {
+            Some(body) if body.decoder.ends_with_connection() => {
+                each(Reply::Http { status: body.status, body: &body.collected })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn step(
         &mut self,
         input: &[u8],
@@ -126,6 +136,22 @@ mod tests {
             let second = collect(&mut answers, &wire[at..], &mut found).expect("answers");
             assert_eq!(found, wanted, "cut at {at}");
             assert_eq!((first, second), (Leaving::No, Leaving::Yes));
+        }
+    }
+
+    #[test]
+    fn a_body_without_a_length_ends_with_the_connection_and_one_with_a_length_does_not() {
+        for (framing, wanted) in [("", vec![(200, "abc".to_owned())]), ("Content-Length: 9\r\n", vec![])] {
+            let (mut answers, mut found) = (Answers::new(8), Seen::new());
+            collect(&mut answers, format!("HTTP/1.1 200 OK\r\n{framing}\r\nabc").as_bytes(), &mut found)
+                .expect("a head");
+            let each = |reply: Reply<'_>| {
+                let Reply::Http { status, body } = reply else { return Err(Broken) };
+                found.push((status, String::from_utf8_lossy(body).into_owned()));
+                Ok(())
+            };
+            answers.finish(each).expect("taken");
+            assert_eq!(found, wanted);
         }
     }
 

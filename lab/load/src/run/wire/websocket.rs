@@ -22,6 +22,7 @@ pub(crate) struct Messages {
     message: Vec<u8>,
     has_begun: bool,
     control: Vec<u8>,
+    is_closed: bool,
     bytes_max: usize,
 }
 
@@ -40,6 +41,7 @@ impl Messages {
             message: Vec::new(),
             has_begun: false,
             control: Vec::new(),
+            is_closed: false,
             bytes_max: bytes_max + SPARE_BYTES,
         }
     }
@@ -83,14 +85,18 @@ impl Messages {
         if self.kept.is_empty() {
             let used = self.step(chunk, out, &mut each)?;
             self.kept.extend_from_slice(&chunk[used..]);
-            return Ok(Leaving::No);
+            return Ok(self.leaving());
         }
         let mut kept = std::mem::take(&mut self.kept);
         kept.extend_from_slice(chunk);
         let used = self.step(&kept, out, &mut each)?;
         kept.drain(..used);
         self.kept = kept;
-        Ok(Leaving::No)
+        Ok(self.leaving())
+    }
+
+    fn leaving(&self) -> Leaving {
+        if self.is_closed { Leaving::Yes } else { Leaving::No }
     }
 
     fn step(
@@ -99,6 +105,9 @@ impl Messages {
         out: &mut Vec<u8>,
         each: &mut impl FnMut(Reply<'_>) -> Result<(), Broken>,
     ) -> Result<usize, Broken> {
+        if self.is_closed {
+            return Ok(input.len());
+        }
         let mut used = 0;
         loop {
             let frame = match self.frame {
@@ -121,8 +130,12 @@ impl Messages {
             }
             self.frame = None;
             match frame.opcode {
-                // It ends the connection, which tells the rest.
-                Opcode::Close => return Err(Broken),
+                // The server ends the connection once it has been answered; what follows has no meaning.
+                Opcode::Close => {
+                    self.is_closed = true;
+                    close(out);
+                    return Ok(input.len());
+                }
                 Opcode::Ping => {
                     self.keep(frame.opcode, piece);
                     pong(&std::mem::take(&mut self.control), out);
@@ -177,6 +190,10 @@ fn pong(payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
+fn close(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[0x88, 0x80, 0, 0, 0, 0]);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,8 +220,16 @@ mod tests {
     }
 
     #[test]
+    fn a_close_is_answered_and_nothing_behind_it_counts() {
+        assert_eq!(
+            collect(&[b"\x82\x01a\x88\x02\x03\xe8\x82\x01b", b"\x82\x01c"]),
+            Ok((vec!["a".to_owned()], b"\x88\x80\0\0\0\0".to_vec(),))
+        );
+    }
+
+    #[test]
     fn what_no_server_may_send_is_refused() {
-        for wire in [&b"\x82\x80\0\0\0\0"[..], b"\xc2\x00", b"\x80\x00", b"\x09\x00", b"\x83\x00", b"\x88\x00"] {
+        for wire in [&b"\x82\x80\0\0\0\0"[..], b"\xc2\x00", b"\x80\x00", b"\x09\x00", b"\x83\x00"] {
             assert_eq!(collect(&[wire]), Err(Broken), "{wire:x?}");
         }
     }
