@@ -10,6 +10,7 @@ mod grpc;
 mod hostile;
 mod http2;
 mod http2_origins;
+mod lab_origin;
 mod messages;
 mod origins;
 mod policies;
