@@ -208,6 +208,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_quick_look_is_short_and_may_lose_a_second() {
+        let source = "name = \"s\"\nprotocol = \"http1\"\nphase = [{ rate = 9, duration = \"10s\" }, { rate = 9, duration = \"1s\" }]\n";
+        let mut scenario = weir_load::scenario::parse("s.toml", source).expect("right");
+        shorten(&mut scenario, QUICK_WINDOW);
+        let lengths: Vec<_> = scenario.phases.iter().map(|phase| (phase.warmup, phase.duration)).collect();
+        // A warm-up is only made shorter with its window.
+        assert_eq!(lengths, [(WARMUP_SHORT, QUICK_WINDOW), (Duration::from_secs(5), QUICK_WINDOW)]);
+        let (quick, whole) = (rules(true), rules(false));
+        assert!(quick.slices_stolen_share_max >= 0.5 && whole.slices_stolen_share_max < 0.5);
+        assert_eq!((quick.lag_p99_slo_share_max, whole.lag_p99_slo_share_max), (0.0, 0.0));
+    }
+
+    #[test]
     fn peers_are_names_or_files_and_direct_is_none_of_them() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let peers = |names: &[&str]| peers(&words(names), Protocol::Redis);
