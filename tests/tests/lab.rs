@@ -10,6 +10,8 @@ use serde_json::Value;
 use weir_tests::gateway::program;
 use weir_tests::server::{Kind, Server};
 
+#[path = "lab/http.rs"]
+mod http;
 #[path = "lab/placement.rs"]
 mod placement;
 #[path = "lab/together.rs"]
@@ -193,8 +195,9 @@ fn a_share_of_a_cpu_bounds_the_gateway_and_marks_the_result() {
 #[test]
 fn telemetry_is_a_row_of_its_own_and_costs_what_it_costs() {
     let bench = Bench::new(SCENARIO);
-    let words = ["lab", "compare", "scenario.toml", "--quick", "--peers", "weir-telemetry-off,weir-capture-all"];
-    let output = bench.weir(&[], &words);
+    let words = ["lab", "compare", "scenario.toml", "--peers", "weir-telemetry-off,weir-capture-all"];
+    // One block shows that each row is made; figures are not looked at.
+    let output = bench.weir(&[], &[&words[..], &["--blocks", "1", "--seconds", "1"]].concat());
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
     for line in ["\n| weir-telemetry-off", "\n| weir-capture-all", "level = \"off\"", "sample = 1.0"] {
@@ -330,7 +333,7 @@ fn a_wrong_peer_is_refused_before_any_load() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     assert!(refusal("gate", "1").contains("no peer `gate`; there are weir-telemetry-off, weir-capture-all, envoy"));
-    assert!(refusal("nginx", "1").contains("nginx does not speak redis; it speaks http"));
+    assert!(refusal("nginx", "1").contains("nginx does not speak redis; it speaks http1"));
     assert!(refusal("./wrong.toml", "1").contains("wrong.toml:2: unknown field `colour`"));
     assert!(refusal("envoy,envoy", "1").contains("envoy is named twice"));
     assert!(refusal("weir", "1").contains("a name of the lab's own"));

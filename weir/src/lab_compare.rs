@@ -5,7 +5,7 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 use clap::Args;
 use weir_engine::settings::Address;
 use weir_knee::{Rules, ratio::BLOCKS_MIN};
-use weir_load::Scenario;
+use weir_load::{Scenario, scenario::Protocol};
 use weir_parties::{
     Peer,
     peer::{DIRECT, Telemetry},
@@ -30,21 +30,16 @@ const WARMUP_SHORT: Duration = Duration::from_secs(1);
 /// origin and every gateway itself.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab compare examples/lab/redis-mixed.toml --peers envoy,haproxy,twemproxy,direct\n  weir lab compare scenario.toml --peers envoy,./my-peer.toml --behind 127.0.0.1:6379 --json results/compared.json\n  weir lab compare scenario.toml --peers direct --quick\n\nEach phase of the scenario is a row at its rate. It takes phases x blocks x arms x 2 runs. A peer that is missing is named with how to install it, and the rest still runs. --show-peer prints a built-in peer's file, the pattern for your own.\n\nExit: 0 compared, 1 nothing was or this gateway failed, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab compare examples/lab/redis-mixed.toml --peers envoy,haproxy,twemproxy,direct\n  weir lab compare examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  weir lab compare scenario.toml --peers envoy,./my-peer.toml --behind 127.0.0.1:6379 --json results/compared.json\n  weir lab compare scenario.toml --peers direct --quick\n\nEach phase of the scenario is a row at its rate. It takes phases x blocks x arms x 2 runs. A peer that is missing is named with how to install it, and the rest still runs. --show-peer prints a built-in peer's file, the pattern for your own.\n\nExit: 0 compared, 1 nothing was or this gateway failed, 2 the command line is wrong."
 )]
 pub struct CompareArgs {
     /// The scenario, a TOML file.
     #[arg(value_name = "SCENARIO.toml", required_unless_present = "show_peer")]
     scenario: Option<PathBuf>,
 
-    /// With whom: envoy, haproxy, twemproxy, weir-telemetry-off, weir-capture-all, direct (no gateway), or a peer's TOML
-    /// file.
-    #[arg(
-        long,
-        value_name = "NAME|FILE.toml",
-        value_delimiter = ',',
-        default_value = "envoy,haproxy,twemproxy,direct"
-    )]
+    /// With whom: nginx, haproxy, envoy, twemproxy, weir-telemetry-off, weir-capture-all, direct (no gateway), or a peer's
+    /// TOML file. Without it: envoy, haproxy and direct, and twemproxy for Redis or nginx for all else.
+    #[arg(long, value_name = "NAME|FILE.toml", value_delimiter = ',')]
     peers: Vec<String>,
 
     /// CPUs of each gateway, one worker each, or a share of one such as 0.5, kept by a quota.
@@ -90,7 +85,7 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
     if let Some(window) = window {
         shorten(&mut scenario, window);
     }
-    let (peers, is_direct) = peers(&args.peers)?;
+    let (peers, is_direct) = peers(&args.peers, scenario.protocol)?;
     if let Some(path) = &args.json {
         file::try_write(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
@@ -135,20 +130,34 @@ fn shorten(scenario: &mut Scenario, window: Duration) {
     }
 }
 
-fn peers(words: &[String]) -> Result<(Vec<Peer>, bool), String> {
+/// Those of the command line, or those that people know for `protocol`; and whether a load without a gateway is among them.
+pub fn peers(words: &[String], protocol: Protocol) -> Result<(Vec<Peer>, bool), String> {
+    let usual = if protocol.is_http() {
+        ["nginx", "haproxy", "envoy", DIRECT]
+    } else {
+        ["envoy", "haproxy", "twemproxy", DIRECT]
+    };
+    let usual = usual.map(str::to_owned);
+    let words = if words.is_empty() { &usual[..] } else { words };
     let mut peers = Vec::new();
     for word in words.iter().filter(|word| *word != DIRECT) {
         peers.push(match word.ends_with(".toml") {
             true => Peer::read(word.as_ref()).map_err(|error| format!("{error:#}"))?,
-            false => Peer::built_in(word).ok_or_else(|| no_peer(word))?,
+            false => Peer::built_in_for(word, &protocol.to_string()).ok_or_else(|| no_peer(word))?,
         });
     }
     Ok((peers, words.iter().any(|word| word == DIRECT)))
 }
 
 fn no_peer(word: &str) -> String {
-    let ours = Peer::weir(Telemetry::On).name;
-    let known: Vec<String> = Peer::all_built_in().map(|peer| peer.name).filter(|name| *name != ours).collect();
+    let ours = Telemetry::On.peer_name();
+    let mut known: Vec<String> = Vec::new();
+    for peer in Peer::all_built_in() {
+        // The gateway of this project has the same names for every family of protocols.
+        if peer.name != ours && !known.contains(&peer.name) {
+            known.push(peer.name);
+        }
+    }
     format!("no peer `{word}`; there are {}, {DIRECT}, or a file that ends in .toml", known.join(", "))
 }
 
@@ -199,15 +208,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_quick_look_is_short_and_may_lose_a_second() {
+        let source = "name = \"s\"\nprotocol = \"http1\"\nphase = [{ rate = 9, duration = \"10s\" }, { rate = 9, duration = \"1s\" }]\n";
+        let mut scenario = weir_load::scenario::parse("s.toml", source).expect("right");
+        shorten(&mut scenario, QUICK_WINDOW);
+        let lengths: Vec<_> = scenario.phases.iter().map(|phase| (phase.warmup, phase.duration)).collect();
+        // A warm-up is only made shorter with its window.
+        assert_eq!(lengths, [(WARMUP_SHORT, QUICK_WINDOW), (Duration::from_secs(5), QUICK_WINDOW)]);
+        let (quick, whole) = (rules(true), rules(false));
+        assert!(quick.slices_stolen_share_max >= 0.5 && whole.slices_stolen_share_max < 0.5);
+        assert_eq!((quick.lag_p99_slo_share_max, whole.lag_p99_slo_share_max), (0.0, 0.0));
+    }
+
+    #[test]
     fn peers_are_names_or_files_and_direct_is_none_of_them() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let (found, is_direct) = peers(&words(&["envoy", "direct"])).expect("both are known");
+        let peers = |names: &[&str]| peers(&words(names), Protocol::Redis);
+        let (found, is_direct) = peers(&["envoy", "direct"]).expect("both are known");
         assert_eq!((found.len(), &*found[0].name, is_direct), (1, "envoy", true));
-        let refusal = peers(&words(&["gate"])).expect_err("it is not");
+        let refusal = peers(&["gate"]).expect_err("it is not");
         assert_eq!(
             refusal,
-            "no peer `gate`; there are weir-telemetry-off, weir-capture-all, envoy, haproxy, twemproxy, nginx, haproxy-http, envoy-http, direct, or a file that ends in .toml"
+            "no peer `gate`; there are weir-telemetry-off, weir-capture-all, envoy, haproxy, twemproxy, nginx, haproxy-http, envoy-http, nginx-http2, haproxy-http2, envoy-http2, nginx-websocket, direct, or a file that ends in .toml"
         );
-        assert!(peers(&words(&["/no/such.toml"])).is_err_and(|error| error.starts_with("/no/such.toml")));
+        assert!(peers(&["/no/such.toml"]).is_err_and(|error| error.starts_with("/no/such.toml")));
+        for (_, protocol) in Protocol::ALL {
+            let (usual, is_direct) = super::peers(&[], protocol).expect("all are known");
+            assert!(is_direct && usual.len() == 3 && usual.iter().all(|peer| peer.speaks(&protocol.to_string())));
+        }
     }
 }

@@ -14,7 +14,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Write one report from the results of a folder: report.md, and report.html with charts, which needs no network.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab knee scenario.toml --json results/synthetic.json\n  weir lab compare scenario.toml --json results/compared.json\n  weir lab report results\n\nIt reads the files that end in .json; what is no result of the lab is named. Exit: 0 written, 1 there is no result, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab knee scenario.toml --json results/synthetic.json\n  weir lab compare scenario.toml --json results/compared.json\n  weir lab ladder scenario.toml --json results/ladder.json\n  weir lab cores scenario.toml --json results/cores.json\n  weir lab report results\n\nIt reads the files that end in .json; what is no result of the lab is named. Exit: 0 written, 1 there is no result, 2 the command line is wrong."
 )]
 pub struct ReportArgs {
     /// The folder with results.
@@ -41,7 +41,7 @@ pub fn run(args: &ReportArgs) -> Result<(), String> {
     }
     if report.is_empty() {
         return Err(format!(
-            "no result in {}; `weir lab knee` and `weir lab compare` write one with --json",
+            "no result in {}; `weir lab knee`, `compare`, `ladder` and `cores` write one with --json",
             args.folder.display()
         ));
     }

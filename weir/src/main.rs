@@ -12,6 +12,7 @@ mod lab_knee;
 mod lab_load;
 mod lab_merge;
 mod lab_report;
+mod lab_sweep;
 mod origin;
 mod origin_http;
 mod plan;
@@ -66,6 +67,8 @@ enum Lab {
     Merge(lab_merge::MergeArgs),
     Knee(lab_knee::KneeArgs),
     Compare(lab_compare::CompareArgs),
+    Ladder(lab_sweep::LadderArgs),
+    Cores(lab_sweep::CoresArgs),
     Report(lab_report::ReportArgs),
 }
 
@@ -93,6 +96,8 @@ fn main() -> ExitCode {
         Command::Lab(Lab::Merge(args)) => lab_merge::run(&args),
         Command::Lab(Lab::Knee(args)) => lab_knee::run(&args),
         Command::Lab(Lab::Compare(args)) => lab_compare::run(&args),
+        Command::Lab(Lab::Ladder(args)) => lab_sweep::ladder(&args),
+        Command::Lab(Lab::Cores(args)) => lab_sweep::cores(&args),
         Command::Lab(Lab::Report(args)) => lab_report::run(&args),
     };
     match outcome {

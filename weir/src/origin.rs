@@ -96,7 +96,8 @@ pub fn serve(protocol: &str, origin: Origin) -> Result<(), String> {
     origin.stop().map_err(|error| error.to_string())
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+/// A whole number and `us`, `ms` or `s`.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..split].parse().map_err(|_| "a number with a unit, for example 5ms".to_owned())?;
     match &text[split..] {

@@ -85,6 +85,24 @@ fn a_measurement_that_differs_in_what_may_differ_is_used_and_the_difference_told
 }
 
 #[test]
+fn an_http_listener_takes_what_was_found_for_http_and_does_not_shed_by_it() {
+    let http = |listener: &str| {
+        with(&format!("knee = \"knee.json\"\n{listener}")).replacen("protocol = \"redis\"", "protocol = \"http\"", 1)
+    };
+    let found = |protocol: &str| holding(|it| it["scenario"] = json!(format!("protocol = \"{protocol}\"\n")));
+    for protocol in ["http1", "http2"] {
+        let snapshot = judged(&http("knee_action = \"unready\""), &found(protocol)).expect("a good file");
+        assert_eq!(snapshot.listeners[0].knee.as_ref().map(|knee| knee.requests_per_second), Some(200.0));
+        let text = judged(&http("knee_action = \"shed\""), &found(protocol)).expect_err("it is not kept").to_string();
+        assert!(text.contains("is kept by Redis listeners alone") && text.contains("\"unready\""), "{text}");
+    }
+    for protocol in ["redis", "websocket"] {
+        let text = judged(&http(""), &found(protocol)).expect_err("another load").to_string();
+        assert!(text.contains("with protocol = \"http1\" or \"http2\""), "{text}");
+    }
+}
+
+#[test]
 fn a_new_result_under_the_same_name_is_a_change() {
     let source = with("knee = \"knee.json\"");
     let old = judged(&source, &Memory::furnished()).expect("a good file");

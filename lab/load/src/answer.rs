@@ -1,5 +1,42 @@
 //! What kind of answer a reply is: a value, the overload answer of a gateway, or an error.
 
+/// A whole reply of any protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// RESP, as it came.
+    Resp(&'a [u8]),
+    /// HTTP of any version.
+    Http {
+        /// The final status.
+        status: u16,
+        /// The body, without its framing.
+        body: &'a [u8],
+    },
+    /// A message of WebSocket.
+    Message(&'a [u8]),
+    /// A stream of HTTP/2 that was provably not worked on; why, as a stable label (RFC 9113 section 8.7).
+    Refused(&'static str),
+    /// A stream of HTTP/2 that was ended without an answer.
+    Reset,
+}
+
+impl<'a> Reply<'a> {
+    /// What kind of answer it is.
+    #[must_use]
+    pub fn answer(&self) -> Answer<'a> {
+        match *self {
+            Self::Resp(bytes) => classify(bytes),
+            Self::Message(_) | Self::Http { status: 200, .. } => Answer::Value,
+            // What gateways and servers say of too much load. A 503 may have another reason; it is no answer either way.
+            Self::Http { status: 429, .. } => Answer::Shed("status_429"),
+            Self::Http { status: 503, .. } => Answer::Shed("status_503"),
+            Self::Http { body, .. } => Answer::Error(body),
+            Self::Refused(reason) => Answer::Shed(reason),
+            Self::Reset => Answer::Lost,
+        }
+    }
+}
+
 /// A reply by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
@@ -9,6 +46,8 @@ pub enum Answer<'a> {
     Shed(&'static str),
     /// Any other error reply: its text, code included.
     Error(&'a [u8]),
+    /// None: the exchange was broken off.
+    Lost,
 }
 
 /// Words of gateways and servers that refuse a request because of load, and the label of each. What fails for another
@@ -67,6 +106,18 @@ mod tests {
         for value in [&b"+OK\r\n"[..], b"$-1\r\n", b"*0\r\n", b":1\r\n", b"_\r\n"] {
             assert_eq!(classify(value), Answer::Value);
         }
+    }
+
+    #[test]
+    fn a_status_is_an_answer_a_refusal_or_a_failure() {
+        let answer = |status| Reply::Http { status, body: b"x" }.answer();
+        assert_eq!(answer(200), Answer::Value);
+        assert_eq!((answer(503), answer(429)), (Answer::Shed("status_503"), Answer::Shed("status_429")));
+        for status in [204, 301, 404, 500, 502, 504] {
+            assert_eq!(answer(status), Answer::Error(b"x"), "{status}");
+        }
+        assert_eq!(Reply::Refused("refused_stream").answer(), Answer::Shed("refused_stream"));
+        assert_eq!((Reply::Reset.answer(), Reply::Message(b"").answer()), (Answer::Lost, Answer::Value));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::shard::{Purpose, Shard};
 use crate::values::{Generation, Values};
 
 mod check;
+mod http;
 
 pub use check::Integrity;
 
@@ -55,6 +56,13 @@ enum Plan {
     Set,
     Incr,
     Raw,
+    /// A body of HTTP: its bytes, and whether it begins with the word of its target.
+    Body {
+        size: u32,
+        has_word: bool,
+    },
+    /// What was sent, over WebSocket.
+    Message,
 }
 
 /// The value that a key holds when the plan is followed in order.
@@ -99,7 +107,7 @@ impl Requests {
         self.plans.is_empty()
     }
 
-    /// The encoded bytes of request `index`.
+    /// The encoded bytes of request `index`; of HTTP/2 its header block, without the frame around it.
     #[inline]
     #[must_use]
     pub fn bytes(&self, index: u64) -> &[u8] {
@@ -232,7 +240,19 @@ impl<'a> Planner<'a> {
 
     /// Plans the next request; false if it does not fit the arena any more.
     fn plan_one(&mut self) -> bool {
-        let plan = match self.draw_command() {
+        let plan = if self.scenario.protocol.is_http() { self.plan_http() } else { self.plan_command() };
+        let is_first = self.plans.is_empty();
+        if self.arena.len() > ARENA_BYTES_MAX && !is_first {
+            return false;
+        }
+        // Within u32: one request stays far below what lies between the two limits.
+        self.starts.push(self.arena.len() as u32);
+        self.plans.push(plan);
+        true
+    }
+
+    fn plan_command(&mut self) -> Plan {
+        match self.draw_command() {
             CommandKind::Get => {
                 let wanted = self.want();
                 let name = self.name(Space::Strings, wanted.key);
@@ -254,15 +274,7 @@ impl<'a> Planner<'a> {
                 self.plan_raw(words);
                 Plan::Raw
             }
-        };
-        let is_first = self.plans.is_empty();
-        if self.arena.len() > ARENA_BYTES_MAX && !is_first {
-            return false;
         }
-        // Within u32: one request stays far below what lies between the two limits.
-        self.starts.push(self.arena.len() as u32);
-        self.plans.push(plan);
-        true
     }
 
     fn draw_command(&mut self) -> &'a CommandKind {

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `worker` | one core: connects, preloads, runs phases as ordered |
 //! | `generator` | its connections, free slots, and requests on their way |
-//! | `connection`, `replies` | one connection: made, read, made again; whole replies out of chunks |
+//! | `connection` | one connection: made, read, made again |
+//! | `wire` | its protocol: what is said first, whole replies out of chunks |
 //! | `dispatch`, `bell` | when a request is sent: by the schedule (open) or by a reply (closed) |
 //! | `tally` | what is counted: the window, and the running second |
 //! | `second` | seconds for the live view, added up over shards and processes |
@@ -38,10 +39,10 @@ mod dispatch;
 mod error;
 mod generator;
 mod host;
-mod replies;
 mod second;
 mod step;
 mod tally;
+mod wire;
 mod worker;
 
 pub use barrier::{Alone, Barrier, ByClock, Start, unix_micros};

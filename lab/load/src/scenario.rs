@@ -35,6 +35,24 @@
 //! warmup = "5s"
 //! duration = "10s"
 //! ```
+//!
+//! HTTP and WebSocket have no keys and no commands; `[request]` may say more about what they ask for:
+//!
+//! ```text
+//! name = "http2-128b"
+//! protocol = "http2"            # http1 | http2 | websocket
+//! connections = 2
+//! streams = 32                  # HTTP/2: requests under way per connection; pipeline for the others
+//! payload.size = "128B"         # of an answer's body, or of a message that comes back
+//!
+//! [request]
+//! host = "lab.example"
+//! path = "/index.html"          # left out: paths of the lab's own origin, whose answers show whose they are
+//!
+//! [[phase]]
+//! rate = 10_000
+//! duration = "10s"
+//! ```
 
 use std::fmt;
 use std::time::Duration;
@@ -47,6 +65,7 @@ use crate::keys::Distribution;
 mod commands;
 mod mistake;
 mod read;
+mod request;
 mod table;
 
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
@@ -92,7 +111,7 @@ pub struct Scenario {
     pub shards: u32,
     /// Of all shards together.
     pub connections: u32,
-    /// Requests under way per connection, at least 1.
+    /// Requests under way per connection, at least 1; of HTTP/2 its streams.
     pub pipeline: u32,
     /// The p99 sojourn that a clean step must keep.
     pub slo_p99: Option<Duration>,
@@ -104,8 +123,10 @@ pub struct Scenario {
     pub keys: KeySpace,
     /// How large values are.
     pub payload: Payload,
-    /// The mix, at least one.
+    /// The mix, at least one; none of HTTP and WebSocket.
     pub commands: Vec<Command>,
+    /// What HTTP and WebSocket ask for.
+    pub request: Request,
     /// In the order in which they run, at least one.
     pub phases: Vec<Phase>,
 }
@@ -136,13 +157,45 @@ impl Scenario {
 pub enum Protocol {
     /// RESP2.
     Redis,
+    /// HTTP/1.1, connections kept.
+    Http1,
+    /// HTTP/2 in clear text, by prior knowledge.
+    Http2,
+    /// A message there and the same back, behind an upgrade of HTTP/1.1.
+    WebSocket,
 }
 
-/// As peers and tables write it: `redis`.
+impl Protocol {
+    /// Each with its word.
+    pub const ALL: [(&'static str, Self); 4] =
+        [("redis", Self::Redis), ("http1", Self::Http1), ("http2", Self::Http2), ("websocket", Self::WebSocket)];
+
+    /// Whether it is a version of HTTP, or begins as one.
+    #[must_use]
+    pub const fn is_http(self) -> bool {
+        !matches!(self, Self::Redis)
+    }
+
+    /// As tables for people head their rows.
+    #[must_use]
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Redis => "Redis",
+            Self::Http1 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2",
+            Self::WebSocket => "WebSocket",
+        }
+    }
+}
+
+/// As scenarios and peers write it: `redis`.
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Redis => "redis",
+            Self::Http1 => "http1",
+            Self::Http2 => "http2",
+            Self::WebSocket => "websocket",
         })
     }
 }
@@ -238,6 +291,15 @@ impl fmt::Display for Payload {
             }
         }
     }
+}
+
+/// What HTTP and WebSocket ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The path; `None`: those of the lab's own origin, `/N/WORD`, and `/` for a WebSocket.
+    pub path: Option<String>,
+    /// What Host, or the authority, says.
+    pub host: String,
 }
 
 /// One kind of request and how often it comes.

@@ -120,6 +120,12 @@ impl Values {
         if is_own { Seen::Value(generation) } else { Seen::Foreign }
     }
 
+    /// A word that only `key` has, for protocols that name what they ask for.
+    #[inline]
+    pub(crate) fn word(&self, key: u64) -> u64 {
+        word(self.stream(key, Generation::PRELOADED), u64::MAX - 1)
+    }
+
     fn mask(&self, key: u64) -> u64 {
         mix(self.stream(key, Generation::PRELOADED).wrapping_add(1))
     }

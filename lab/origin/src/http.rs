@@ -1,11 +1,14 @@
-//! An HTTP/1.1 origin with fixed replies: the cheapest server that still reads every request by the rules.
+//! An HTTP origin with fixed replies: the cheapest server that still reads every request by the rules. One port speaks
+//! HTTP/1.1, HTTP/2 by prior knowledge, and WebSocket behind an upgrade; the client's first bytes tell which.
 //!
 //! | target | reply |
 //! |---|---|
 //! | `/` | 200 and the default body |
 //! | `/N` | 200 and N bytes, at most [`BODY_BYTES_MAX`] |
+//! | `/N/WORD` | the same; the body begins with the word, so a client sees whose answer it has |
 //! | `/requests` | 200 and how many requests its worker has answered, this one included |
 //! | others | 404 |
+//! | any, with an upgrade | a WebSocket on which every frame comes back |
 //!
 //! ```no_run
 //! use weir_origin::http::{HttpOriginSettings, start};
@@ -21,13 +24,17 @@
 //! | file | concept |
 //! |---|---|
 //! | `settings` | what to serve |
-//! | `server`, `connection` | workers; one connection: chunks in, replies out |
-//! | `session` | requests to replies, without I/O |
+//! | `server`, `connection` | workers; one connection: which protocol, chunks in, replies out |
+//! | `session`, `target`, `echo` | requests and frames to replies, without I/O |
+//! | `http2` | the same for HTTP/2, over the `h2` crate |
 
 mod connection;
+mod echo;
+mod http2;
 mod server;
 mod session;
 mod settings;
+mod target;
 
 pub use crate::server::{Origin, OriginStats};
 pub use server::start;

@@ -5,10 +5,11 @@
 //!
 //! | module | protocol |
 //! |---|---|
-//! | [`http`] | HTTP/1.1: fixed replies of any size |
+//! | [`http`] | HTTP/1.1, HTTP/2 by prior knowledge: fixed replies of any size; WebSocket: echo |
 //! | [`redis`] | RESP2 and RESP3: a small store in memory, or fixed replies |
 #![forbid(unsafe_code)]
 
+mod held;
 pub mod http;
 pub mod redis;
 mod server;

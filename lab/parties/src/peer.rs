@@ -35,14 +35,20 @@ const VERSION_UNKNOWN: &str = "version unknown";
 /// How long a program may take to tell its version.
 const VERSION_SECONDS: &str = "5";
 
-const WEIR: &str = include_str!("peers/weir.toml");
-const OTHERS: [&str; 6] = [
+/// By family: Redis, and all that is HTTP or begins as it.
+const WEIR: [&str; 2] = [include_str!("peers/weir.toml"), include_str!("peers/weir-http.toml")];
+const NGINX_ORIGIN: &str = include_str!("peers/nginx-origin.toml");
+const OTHERS: [&str; 10] = [
     include_str!("peers/envoy.toml"),
     include_str!("peers/haproxy.toml"),
     include_str!("peers/twemproxy.toml"),
     include_str!("peers/nginx.toml"),
     include_str!("peers/haproxy-http.toml"),
     include_str!("peers/envoy-http.toml"),
+    include_str!("peers/nginx-http2.toml"),
+    include_str!("peers/haproxy-http2.toml"),
+    include_str!("peers/envoy-http2.toml"),
+    include_str!("peers/nginx-websocket.toml"),
 ];
 const WORDS: [&str; 9] = [
     "{port}",
@@ -83,6 +89,12 @@ impl Telemetry {
         }
     }
 
+    /// As tables call the gateway of this project with this much of it.
+    #[must_use]
+    pub const fn peer_name(self) -> &'static str {
+        self.variant().0
+    }
+
     /// The peer's name, and what its `[telemetry]` has more.
     const fn variant(self) -> (&'static str, &'static str) {
         match self {
@@ -94,9 +106,10 @@ impl Telemetry {
         }
     }
 
-    fn text(self) -> String {
+    fn text(self, family: &str) -> String {
         let (name, more) = self.variant();
-        WEIR.replace("name = \"weir\"", &format!("name = \"{name}\""))
+        family
+            .replace("name = \"weir\"", &format!("name = \"{name}\""))
             .replace("[telemetry]\n", &format!("[telemetry]\n{more}"))
     }
 }
@@ -107,7 +120,7 @@ impl Telemetry {
 pub struct Peer {
     /// As tables call it: small letters, digits, `-`.
     pub name: String,
-    /// What it speaks, such as `redis`.
+    /// What it speaks: `redis`, `http1`, `http2`, `websocket`.
     pub protocols: Vec<String>,
     /// Name of the program, or a path to it.
     pub program: String,
@@ -170,19 +183,34 @@ pub struct Running {
 }
 
 impl Peer {
-    /// The gateway of this project.
+    /// The gateway of this project in front of what speaks `protocol`; `None`: it does not speak it.
     ///
     /// # Panics
     /// Its file, which is part of this crate, is wrong.
     #[must_use]
-    pub fn weir(telemetry: Telemetry) -> Self {
-        Self::of_built_in(&telemetry.text())
+    pub fn weir(telemetry: Telemetry, protocol: &str) -> Option<Self> {
+        WEIR.iter().map(|family| Self::of_built_in(&telemetry.text(family))).find(|peer| peer.speaks(protocol))
     }
 
     /// Whether it is the gateway of this project, whatever it observes.
     #[must_use]
     pub fn is_weir(&self) -> bool {
-        Telemetry::ALL.iter().any(|telemetry| *self == Self::weir(*telemetry))
+        weir_texts().any(|text| *self == Self::of_built_in(&text))
+    }
+
+    /// Whether it may carry a load of `protocol`.
+    #[must_use]
+    pub fn speaks(&self, protocol: &str) -> bool {
+        self.protocols.iter().any(|spoken| spoken == protocol)
+    }
+
+    /// nginx as what stands behind: it serves what is in `files` of the folder that it is started with.
+    ///
+    /// # Panics
+    /// Its file, which is part of this crate, is wrong.
+    #[must_use]
+    pub fn nginx_origin() -> Self {
+        Self::of_built_in(NGINX_ORIGIN)
     }
 
     /// One of those that the lab knows.
@@ -192,6 +220,18 @@ impl Peer {
     #[must_use]
     pub fn built_in(name: &str) -> Option<Self> {
         Self::all_built_in().find(|peer| peer.name == name)
+    }
+
+    /// The one that the lab knows by this name for `protocol`: `envoy` is `envoy-http2` in front of HTTP/2. If none speaks it,
+    /// the one of that very name.
+    ///
+    /// # Panics
+    /// A file that is part of this crate is wrong.
+    #[must_use]
+    pub fn built_in_for(name: &str, protocol: &str) -> Option<Self> {
+        let names = [name.to_owned(), format!("{name}-{protocol}"), format!("{name}-http")];
+        let found = Self::all_built_in().find(|peer| names.contains(&peer.name) && peer.speaks(protocol));
+        found.or_else(|| Self::built_in(name))
     }
 
     /// Those that the lab knows.
@@ -331,7 +371,12 @@ impl Peer {
 }
 
 fn built_in_texts() -> impl Iterator<Item = String> {
-    Telemetry::ALL.into_iter().map(Telemetry::text).chain(OTHERS.map(str::to_owned))
+    weir_texts().chain(OTHERS.map(str::to_owned))
+}
+
+/// The gateway of this project, first with Redis: those of the other family have the same names.
+fn weir_texts() -> impl Iterator<Item = String> {
+    WEIR.iter().flat_map(|family| Telemetry::ALL.into_iter().map(|telemetry| telemetry.text(family)))
 }
 
 /// A program on the PATH, in the active Python environment, or where Debian keeps servers.
@@ -422,8 +467,22 @@ arguments = ["{port}", "{origin}"]
         let names: Vec<String> = Peer::all_built_in().map(|peer| peer.name).collect();
         let ours = ["weir-telemetry-off", "weir", "weir-capture-all"];
         let others = ["envoy", "haproxy", "twemproxy", "nginx", "haproxy-http", "envoy-http"];
-        assert_eq!(names, [&ours[..], &others].concat());
-        assert!(Peer::weir(Telemetry::Off).is_weir() && !Peer::built_in("envoy").expect("it is there").is_weir());
+        let more = ["nginx-http2", "haproxy-http2", "envoy-http2", "nginx-websocket"];
+        assert_eq!(names, [&ours[..], &ours, &others, &more].concat());
+        for protocol in ["redis", "http1", "http2", "websocket"] {
+            let ours = Peer::weir(Telemetry::Off, protocol).expect("it speaks it");
+            assert!(ours.is_weir() && ours.speaks(protocol));
+            for name in ["envoy", "haproxy"] {
+                let peer = Peer::built_in_for(name, protocol).expect("it is there");
+                assert!(peer.speaks(protocol) && peer.name.starts_with(name) && !peer.is_weir(), "{name} {protocol}");
+            }
+        }
+        assert_eq!(Peer::nginx_origin().name, "nginx-origin");
+        let name = |name, protocol| Peer::built_in_for(name, protocol).map(|peer| peer.name);
+        assert_eq!(name("nginx", "websocket").as_deref(), Some("nginx-websocket"));
+        assert_eq!(name("envoy", "websocket").as_deref(), Some("envoy-http"));
+        assert_eq!(name("nginx", "redis").as_deref(), Some("nginx"), "so that it can be told what it does not speak");
+        assert_eq!((Peer::weir(Telemetry::On, "smtp"), name("caddy", "http1")), (None, None));
         let text = Peer::built_in_text("weir-capture-all").expect("it is there");
         assert!(text.contains("sample = 1.0"), "{text}");
         assert_eq!(Peer::built_in("caddy"), None);

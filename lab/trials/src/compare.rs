@@ -14,14 +14,15 @@ use weir_load::scenario::{Mode, Phase};
 use weir_load::{Scenario, StepRecord};
 use weir_parties::Peer;
 use weir_parties::interrupt;
-use weir_parties::peer::{DIRECT, Running, Telemetry};
+use weir_parties::peer::Telemetry;
 
 use crate::budget::Budget;
 use crate::comparison::{Arm, Block, Failed, Missing, Row, Sample, Worth};
+use crate::fleet::{Fleet, Runner};
 use crate::knee::Failure;
 use crate::placement::Placement;
-use crate::stage::{Behind, Stage, front_of};
-use crate::trial::{self, Subject, TrialOutcome};
+use crate::stage::{Behind, Stage};
+use crate::trial::{self, TrialOutcome};
 
 /// Warm-up, window and attempts of the direct ceiling.
 const CEILING_WARMUP: Duration = Duration::from_secs(1);
@@ -116,15 +117,14 @@ pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result
     let placement = Placement::of(request.budget)?;
     check(request)?;
     placement.enter_generator()?;
-    let stage =
-        Stage::start(&request.weir, &request.behind, &placement, request.budget.share(), request.scenario.connections)?;
-    let mut fleet = Fleet::start(request, stage)?;
+    let stage = Stage::start(&request.weir, &request.behind, &placement, request.budget.share(), &request.scenario)?;
+    let mut fleet = Fleet::start(stage, &request.peers, request.is_direct)?;
     let arms: Vec<Arm> = fleet.runners.iter().map(Runner::facts).collect();
     told(&Progress::Started { placement: &placement, arms: &arms, missing: &fleet.missing });
     if arms.len() < 2 {
         return Err(anyhow!("nobody is left to compare with; the reasons stand above").into());
     }
-    let (direct_ceiling, mut last) = fleet.direct_ceiling(request)?;
+    let (direct_ceiling, mut last) = direct_ceiling(&fleet, request)?;
     told(&Progress::Ceiling(direct_ceiling));
     let mut rng = Rng::new(request.scenario.seed);
     let mut rows = Vec::new();
@@ -142,7 +142,7 @@ pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result
                     continue;
                 }
                 match fleet.run(&scenario, index, &request.rules) {
-                    Ok((mut trial, record)) => {
+                    Ok(TrialOutcome { mut trial, record, .. }) => {
                         trial.backend = request.behind.backend();
                         trial.ceiling = Some(direct_ceiling);
                         let verdict = match phase.rate {
@@ -181,7 +181,8 @@ pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result
 
 fn check(request: &Request) -> Result<()> {
     // Results and files are told apart by name.
-    let ours = [Peer::weir(Telemetry::On).name, "origin".to_owned()];
+    let protocol = request.scenario.protocol.to_string();
+    let ours = [Telemetry::On.peer_name().to_owned(), "origin".to_owned()];
     let mut names: Vec<&str> =
         request.peers.iter().map(|peer| &*peer.name).chain(ours.iter().map(|name| &**name)).collect();
     names.sort_unstable();
@@ -191,9 +192,8 @@ fn check(request: &Request) -> Result<()> {
     if request.peers.is_empty() && !request.is_direct {
         bail!("there is nobody to compare with; name peers");
     }
-    let protocol = request.scenario.protocol.to_string();
     for peer in &request.peers {
-        if !peer.protocols.contains(&protocol) {
+        if !peer.speaks(&protocol) {
             bail!("{} does not speak {protocol}; it speaks {}", peer.name, peer.protocols.join(", "));
         }
     }
@@ -210,95 +210,22 @@ fn order(arms: usize, rng: &mut Rng) -> Vec<usize> {
     [order, mirrored].concat()
 }
 
-/// What carries the load of an arm: a gateway, or none.
-enum Runner {
-    Gateway(Box<Running>),
-    Direct,
-}
-
-impl Runner {
-    fn facts(&self) -> Arm {
-        match self {
-            Self::Direct => {
-                Arm { name: DIRECT.to_owned(), version: String::new(), command: String::new(), config: String::new() }
-            }
-            Self::Gateway(running) => Arm {
-                name: running.name.clone(),
-                version: running.version.clone(),
-                command: running.command.clone(),
-                config: running.config.clone(),
-            },
+/// What generator and back end can do without a gateway: closer to it than the rules allow, a run shows the lab.
+fn direct_ceiling(fleet: &Fleet, request: &Request) -> Result<(f64, StepRecord)> {
+    let phase = Phase { name: "direct".to_owned(), rate: None, warmup: CEILING_WARMUP, duration: CEILING_WINDOW };
+    let scenario = Scenario { mode: Mode::Closed, phases: vec![phase], ..request.scenario.clone() };
+    // Of its few seconds one may be lost.
+    let slices_stolen_share_max = Rules::quick().slices_stolen_share_max;
+    let rules = Rules { slices_stolen_share_max, ..request.rules.clone() };
+    let mut reason = String::new();
+    for _ in 0..CEILING_ATTEMPTS {
+        let TrialOutcome { trial, record, .. } = fleet.run_direct(&scenario, &rules)?;
+        match judge_ceiling(&trial, &rules, true) {
+            Verdict::Invalid(found) => reason = found.reason.to_string(),
+            _ => return Ok((trial.completed_rate(), record)),
         }
     }
-}
-
-/// All arms, started once and kept: during the runs only the load moves.
-struct Fleet {
-    stage: Stage,
-    runners: Vec<Runner>,
-    missing: Vec<Missing>,
-}
-
-impl Fleet {
-    fn start(request: &Request, stage: Stage) -> Result<Self> {
-        let mut runners = vec![Runner::Gateway(Box::new(stage.start_gateway(&Peer::weir(Telemetry::On))?))];
-        let mut missing = Vec::new();
-        for peer in &request.peers {
-            match stage.start_gateway(peer) {
-                Ok(running) => runners.push(Runner::Gateway(Box::new(running))),
-                Err(error) => {
-                    // An interrupt is not a missing peer.
-                    interrupt::check()?;
-                    missing.push(Missing { name: peer.name.clone(), reason: format!("{error:#}") });
-                }
-            }
-        }
-        runners.extend(request.is_direct.then_some(Runner::Direct));
-        Ok(Self { stage, runners, missing })
-    }
-
-    /// What generator and back end can do without a gateway: closer to it than the rules allow, a run shows the lab.
-    fn direct_ceiling(&self, request: &Request) -> Result<(f64, StepRecord)> {
-        let phase = Phase { name: "direct".to_owned(), rate: None, warmup: CEILING_WARMUP, duration: CEILING_WINDOW };
-        let scenario = Scenario { mode: Mode::Closed, phases: vec![phase], ..request.scenario.clone() };
-        let subject = Subject {
-            target: self.stage.behind(),
-            gateway: None,
-            origin: self.stage.origin(),
-            generator_cpus: self.stage.generator_cpus(),
-            has_counters: false,
-        };
-        // Of its few seconds one may be lost.
-        let slices_stolen_share_max = Rules::quick().slices_stolen_share_max;
-        let rules = Rules { slices_stolen_share_max, ..request.rules.clone() };
-        let mut reason = String::new();
-        for _ in 0..CEILING_ATTEMPTS {
-            let TrialOutcome { trial, record, .. } = trial::run(&scenario, &subject, &rules)?;
-            match judge_ceiling(&trial, &rules, true) {
-                Verdict::Invalid(found) => reason = found.reason.to_string(),
-                _ => return Ok((trial.completed_rate(), record)),
-            }
-        }
-        bail!("the direct ceiling could not be measured in {CEILING_ATTEMPTS} attempts: {reason}")
-    }
-
-    fn run(&mut self, scenario: &Scenario, index: usize, rules: &Rules) -> Result<(Trial, StepRecord)> {
-        let (target, gateway) = match &self.runners[index] {
-            Runner::Gateway(running) => (front_of(running), Some(&**running)),
-            Runner::Direct => (self.stage.behind().clone(), None),
-        };
-        let (origin, generator_cpus) = (self.stage.origin(), self.stage.generator_cpus());
-        let subject = Subject { target: &target, gateway, origin, generator_cpus, has_counters: true };
-        let outcome = trial::run(scenario, &subject, rules);
-        // A program that ended says more than the load that failed on it.
-        let ended = match &mut self.runners[index] {
-            Runner::Gateway(running) => running.process.check_running(),
-            Runner::Direct => Ok(()),
-        };
-        self.stage.check()?;
-        ended?;
-        outcome.map(|TrialOutcome { trial, record, .. }| (trial, record))
-    }
+    bail!("the direct ceiling could not be measured in {CEILING_ATTEMPTS} attempts: {reason}")
 }
 
 #[cfg(test)]

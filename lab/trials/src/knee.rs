@@ -11,7 +11,7 @@ use weir_load::Scenario;
 use weir_load::record::Host;
 use weir_load::scenario::{Mode, Phase};
 use weir_parties::Process;
-use weir_parties::peer::{Peer, Running, Telemetry};
+use weir_parties::peer::{Running, Telemetry};
 
 use crate::budget::Budget;
 use crate::course::Course;
@@ -114,9 +114,8 @@ pub fn knee(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Fo
     let placement = Placement::of(request.budget)?;
     let mut search = search_of(request, &placement)?;
     placement.enter_generator()?;
-    let stage =
-        Stage::start(&request.weir, &request.behind, &placement, request.budget.share(), request.scenario.connections)?;
-    let gateway = stage.start_gateway(&Peer::weir(request.telemetry))?;
+    let stage = Stage::start(&request.weir, &request.behind, &placement, request.budget.share(), &request.scenario)?;
+    let gateway = stage.start_gateway(&stage.weir(request.telemetry)?)?;
     told(&Progress::Started { placement: &placement, config: &gateway.config });
     let config = gateway.config.clone();
     let mut driver = Driver { scenario: &request.scenario, rules: &request.rules, stage, gateway, sink: None };

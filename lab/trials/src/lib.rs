@@ -14,7 +14,10 @@
 //! | [`course`] | what a trial looked like second by second and thread by thread |
 //! | [`together`] | one load from several processes, begun together and merged |
 //! | [`mod@knee`] | the search from the first calibration to the last rung |
+//! | `fleet` | the arms of a measurement, started once and kept |
 //! | [`mod@compare`] | gateways side by side, interleaved |
+//! | [`mod@sweep`] | a closed loop at one concurrency after the other, or with one CPU more at a time |
+//! | [`swept`], `swept_page` | the file of a sweep; the same as tables: the ladder per protocol, cores to throughput |
 //! | [`comparison`] | the file of a comparison, and the ratios in it |
 //! | [`mod@file`] | result files: schema first, written whole or not at all |
 //! | [`result`](mod@result) | the file of a search, which `weir plan` reads |
@@ -31,6 +34,7 @@ pub mod comparison;
 pub mod course;
 mod document;
 pub mod file;
+mod fleet;
 mod html;
 pub mod knee;
 pub mod placement;
@@ -38,6 +42,9 @@ pub mod report;
 pub mod result;
 pub mod side_by_side;
 pub mod stage;
+pub mod sweep;
+pub mod swept;
+mod swept_page;
 pub mod table;
 pub mod together;
 mod trial;
@@ -52,3 +59,5 @@ pub use placement::{NotRun, Placement};
 pub use report::Report;
 pub use result::KneeResult;
 pub use stage::Behind;
+pub use sweep::sweep;
+pub use swept::Sweep;

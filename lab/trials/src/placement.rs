@@ -77,13 +77,18 @@ impl Placement {
         Ok(Self { gateway: gateway.to_vec(), origin: origin.to_vec(), generator: generator.to_vec() })
     }
 
-    /// As [`Placement::divide`], of the CPUs that this process may use, once it is known that a share can be kept.
+    /// As [`Placement::on`], of the CPUs that this process may use.
     pub(crate) fn of(budget: Budget) -> std::result::Result<Self, Failure> {
+        Self::on(&allowed_cpus()?, budget)
+    }
+
+    /// As [`Placement::divide`], once it is known that a share can be kept.
+    pub(crate) fn on(cpus: &[u32], budget: Budget) -> std::result::Result<Self, Failure> {
         if let Some(share) = budget.share() {
             let tried = Group::create("quota", Some(share));
             tried.map_err(|error| NotRun::Quota { share, reason: format!("{error:#}") }).map_err(Failure::NotRun)?;
         }
-        Self::divide(&allowed_cpus()?, budget).map_err(Failure::NotRun)
+        Self::divide(cpus, budget).map_err(Failure::NotRun)
     }
 
     /// Makes this process the generator: on its CPUs, with as many descriptors as it may have, and with Ctrl-C as an error

@@ -16,8 +16,9 @@ use crate::course::{Course, CourseSecond};
 use crate::document::{Document, Element};
 use crate::file::FileError;
 use crate::result::{KneeResult, QUICK};
+use crate::swept::{self, Sweep};
 use crate::watch::Party;
-use crate::{comparison, file, html, result, side_by_side, table};
+use crate::{comparison, file, html, result, side_by_side, swept_page, table};
 
 /// In the row of a search before a server that was there.
 const REAL: &str = "real back end";
@@ -29,6 +30,7 @@ const BUDGETS: [u32; 4] = [1_000, 2_000, 4_000, 8_000];
 pub struct Report {
     knees: Vec<(String, KneeResult)>,
     comparisons: Vec<(String, Comparison)>,
+    sweeps: Vec<(String, Sweep)>,
     unread: Vec<(String, String)>,
 }
 
@@ -48,6 +50,7 @@ impl Report {
         let added = file::schema_of(text).and_then(|schema| match &*schema {
             result::SCHEMA => KneeResult::from_json(text).map(|found| self.knees.push((name.clone(), found))),
             comparison::SCHEMA => Comparison::from_json(text).map(|found| self.comparisons.push((name.clone(), found))),
+            swept::SCHEMA => Sweep::from_json(text).map(|found| self.sweeps.push((name.clone(), found))),
             _ => Err(FileError::Schema { found: schema, wanted: result::SCHEMA }),
         });
         if let Err(error) = added {
@@ -63,7 +66,7 @@ impl Report {
     /// Whether there is nothing to report.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.knees.is_empty() && self.comparisons.is_empty()
+        self.knees.is_empty() && self.comparisons.is_empty() && self.sweeps.is_empty()
     }
 
     /// Files that are no result, and why.
@@ -78,6 +81,7 @@ impl Report {
         // The order of files in a folder is no order.
         self.knees.sort_by(|a, b| (&a.1.shape.row, a.1.ended, &a.0).cmp(&(&b.1.shape.row, b.1.ended, &b.0)));
         self.comparisons.sort_by(|a, b| (&a.1.name, a.1.ended, &a.0).cmp(&(&b.1.name, b.1.ended, &b.0)));
+        self.sweeps.sort_by(|a, b| (a.1.kind as u8, a.1.ended, &a.0).cmp(&(b.1.kind as u8, b.1.ended, &b.0)));
         let title = "What it carries";
         let mut page = Document::default();
         page.add(Element::Heading(1, title.to_owned()));
@@ -92,6 +96,10 @@ impl Report {
         }
         for (name, found) in &self.knees {
             page.extend(knee_chapter(name, found, &self.title(found)));
+        }
+        for (name, swept) in &self.sweeps {
+            page.extend(swept_page::document(swept).nested());
+            page.add(Element::Text(format!("Every run is in {name}.")));
         }
         for (name, compared) in &self.comparisons {
             page.extend(side_by_side::document(compared).nested());

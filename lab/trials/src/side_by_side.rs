@@ -5,7 +5,6 @@ use weir_knee::ratio::{BLOCKS_MIN, Ratio};
 use weir_knee::{Backend, Trial, cell};
 use weir_load::record::Host;
 use weir_load::recorder::Tail;
-use weir_parties::Peer;
 use weir_parties::peer::Telemetry;
 
 use crate::chart::{Axis, Chart, Field, Forest, Interval, Series};
@@ -142,7 +141,7 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
             "Quota-shaped: each gateway has a share of a CPU, and latency has steps of a period's length.".into(),
         );
     }
-    let is_capturing = |arm: &&Arm| arm.name == Peer::weir(Telemetry::CaptureAll).name;
+    let is_capturing = |arm: &&Arm| arm.name == Telemetry::CaptureAll.peer_name();
     if let Some(arm) = comparison.arms.iter().find(is_capturing) {
         caveats.push(format!(
             "{}: what the access log cannot take is dropped, as in service; beyond some 20k/s its cost is a lower bound.",

@@ -1,17 +1,21 @@
 //! The programs of a measurement: what stands behind, the sink that calibrates the generator, the gateways.
 
+use std::ffi::OsStr;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 use weir_engine::settings::Address;
 use weir_knee::Backend;
-use weir_parties::peer::{Peer, Running, Setting};
+use weir_load::Scenario;
+use weir_load::scenario::Protocol;
+use weir_parties::peer::{Peer, Running, Setting, Telemetry};
 use weir_parties::place::free_port;
 use weir_parties::{Launch, Process};
 
+use crate::comparison::Arm;
 use crate::placement::{Placement, list_of};
 
 /// Client connections that a gateway has room for beyond the scenario's connections.
@@ -22,6 +26,8 @@ const CONNECTIONS_SPARE: u32 = 64;
 pub enum Behind {
     /// The lab's own origin, started for the search.
     Origin,
+    /// nginx, started for the measurement: HTTP/1.1, and one file of the payload's size.
+    Nginx,
     /// A server that runs already.
     Server(Address),
 }
@@ -31,6 +37,7 @@ impl std::fmt::Display for Behind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Origin => f.write_str("an origin of the lab"),
+            Self::Nginx => f.write_str("nginx with a file"),
             Self::Server(address) => address.fmt(f),
         }
     }
@@ -42,44 +49,89 @@ impl Behind {
     pub fn backend(&self) -> Backend {
         match self {
             Self::Origin => Backend::Synthetic,
-            Self::Server(_) => Backend::Real,
+            Self::Nginx | Self::Server(_) => Backend::Real,
         }
     }
+
+    /// `scenario` as it can be sent to what stands behind.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub(crate) fn adapted(&self, scenario: &Scenario) -> Result<Scenario> {
+        let mut scenario = scenario.clone();
+        if *self == Self::Nginx {
+            ensure!(
+                scenario.protocol == Protocol::Http1 && scenario.payload.sizes().len() == 1,
+                "nginx can stand behind a scenario with protocol = \"http1\" and one size of payload; {} is another",
+                scenario.name
+            );
+            ensure!(scenario.request.path.is_none(), "nginx has one file of its own; leave `request.path` out");
+            scenario.request.path = Some(format!("/{FILE}"));
+        }
+        Ok(scenario)
+    }
 }
+
+/// What nginx serves.
+const FILE: &str = "payload";
 
 /// The programs behind the gateways, and where they listen. Dropped, they end.
 pub(crate) struct Stage {
     weir: PathBuf,
+    protocol: Protocol,
     folder: TempDir,
     placement: Placement,
     share: Option<f64>,
     connections: u32,
     origin: Option<Process>,
+    server: Option<Arm>,
     behind: Address,
 }
 
 impl Stage {
-    /// Starts the origin with the program `weir`, or reaches for the server that is there. Gateways get `share` of their CPU;
-    /// `connections` is the most that clients will make.
+    /// Starts the origin of `scenario` with the program `weir`, or reaches for the server that is there. Gateways get `share`
+    /// of their CPU, and have room for as many connections as clients will make, or requests on the streams of HTTP/2.
     pub(crate) fn start(
         weir: &Path,
         behind: &Behind,
         placement: &Placement,
         share: Option<f64>,
-        connections: u32,
+        scenario: &Scenario,
     ) -> Result<Self> {
+        let protocol = scenario.protocol;
+        let connections = match protocol {
+            // Behind the gateway a stream needs a connection.
+            Protocol::Http2 => scenario.connections.saturating_mul(scenario.pipeline),
+            _ => scenario.connections,
+        };
         let folder = tempfile::Builder::new().prefix("weir-lab-").tempdir()?;
+        let mut server = None;
         let (origin, behind) = match behind {
             Behind::Server(address) => {
                 reach(address)?;
                 (None, address.clone())
             }
+            Behind::Nginx => {
+                let (process, address, facts) = start_nginx(scenario, placement, folder.path())?;
+                server = Some(facts);
+                (Some(process), address)
+            }
             Behind::Origin => {
-                let (process, address) = start_origin(weir, "origin", &placement.origin, folder.path())?;
+                let (process, address) = start_origin(weir, protocol, "origin", &placement.origin, folder.path())?;
                 (Some(process), address)
             }
         };
-        Ok(Self { weir: weir.to_owned(), folder, placement: placement.clone(), share, connections, origin, behind })
+        let (weir, placement) = (weir.to_owned(), placement.clone());
+        Ok(Self { weir, protocol, folder, placement, share, connections, origin, server, behind })
+    }
+
+    /// The gateway of this project, for what stands behind.
+    ///
+    /// # Errors
+    /// It does not speak the protocol.
+    pub(crate) fn weir(&self, telemetry: Telemetry) -> Result<Peer> {
+        let protocol = self.protocol.to_string();
+        Peer::weir(telemetry, &protocol).with_context(|| format!("this build does not speak {protocol}"))
     }
 
     /// Starts a gateway in front of it, on its CPUs.
@@ -98,12 +150,17 @@ impl Stage {
 
     /// An origin of the lab on the gateway's CPUs, which are idle while the generator is calibrated: it has them for itself.
     pub(crate) fn start_sink(&self) -> Result<(Process, Address)> {
-        start_origin(&self.weir, "sink", &self.placement.gateway, self.folder.path())
+        start_origin(&self.weir, self.protocol, "sink", &self.placement.gateway, self.folder.path())
     }
 
     /// Where clients of what stands behind connect.
     pub(crate) fn behind(&self) -> &Address {
         &self.behind
+    }
+
+    /// The server of others that was started to stand behind.
+    pub(crate) fn server(&self) -> Option<&Arm> {
+        self.server.as_ref()
     }
 
     /// Where the generator runs, perhaps not alone.
@@ -136,14 +193,44 @@ fn reach(address: &Address) -> Result<()> {
     reached.with_context(|| format!("cannot reach {text}; nothing was sent. Start the server, or mend the address"))
 }
 
-fn start_origin(weir: &Path, name: &str, cpus: &[u32], folder: &Path) -> Result<(Process, Address)> {
+fn start_origin(
+    weir: &Path,
+    protocol: Protocol,
+    name: &str,
+    cpus: &[u32],
+    folder: &Path,
+) -> Result<(Process, Address)> {
     let port = free_port()?;
-    let bind = format!("127.0.0.1:{port}");
-    let words: [&std::ffi::OsStr; 6] =
-        [weir.as_os_str(), "lab".as_ref(), "origin".as_ref(), "redis".as_ref(), "--bind".as_ref(), bind.as_ref()];
+    let (bind, workers) = (format!("127.0.0.1:{port}"), cpus.len().to_string());
+    // The store of Redis is one, in one thread.
+    let words: &[&str] = match protocol {
+        Protocol::Redis => &["lab", "origin", "redis", "--bind", &bind],
+        Protocol::Http1 | Protocol::Http2 | Protocol::WebSocket => {
+            &["lab", "origin", "http", "--bind", &bind, "--workers", &workers]
+        }
+    };
+    let words = [weir.as_os_str()].into_iter().chain(words.iter().map(OsStr::new));
     let mut process = Process::start(Launch::new(name, Some(&list_of(cpus)), words), folder)?;
     process.wait_for_port(port)?;
     Ok((process, loopback(port)))
+}
+
+/// With a file as large as the payload of `scenario`, one worker for each CPU that it has.
+fn start_nginx(scenario: &Scenario, placement: &Placement, folder: &Path) -> Result<(Process, Address, Arm)> {
+    let files = folder.join("files");
+    std::fs::create_dir(&files)?;
+    std::fs::write(files.join(FILE), "x".repeat(scenario.payload.bytes_max()))?;
+    let setting = Setting {
+        origin: "",
+        workers: placement.origin.len() as u32,
+        connections: 0,
+        cpus: Some(&list_of(&placement.origin)),
+        share: None,
+        program: None,
+    };
+    let running = Peer::nginx_origin().start(&setting, folder)?;
+    let Running { name, process, port, version, command, config, .. } = running;
+    Ok((process, loopback(port), Arm { name, version, command, config }))
 }
 
 fn loopback(port: u16) -> Address {

@@ -7,6 +7,8 @@ use weir_knee::knee::Seen;
 use weir_knee::trial::Trial;
 use weir_knee::{Knee, Purpose, Run, Verdict, cell::short};
 
+use crate::swept::Rung;
+
 /// Width of the first column of the result.
 const NAME_WIDTH: usize = 18;
 
@@ -46,6 +48,17 @@ pub fn ran(arm: &str, trial: &Trial, verdict: &Verdict) -> String {
     let cost = trial.parties.gateway_cpu_us_per_req.map_or(String::new(), |cost| format!("  {cost:.2} us/request"));
     let (done, p99) = (short(trial.completed_rate()), trial.latency.sojourn_p99_us);
     format!("  {arm:<12} {done:>8}/s done  p99 {p99:>7} us{cost}  {verdict}")
+}
+
+/// A run of a sweep.
+#[must_use]
+pub fn rung(rung: &Rung) -> String {
+    let figures = rung.figures.as_ref().map_or(String::new(), |figures| {
+        let cost = figures.cpu_us_per_req.map_or(String::new(), |cost| format!("  {cost:.2} us/request"));
+        format!("{:>8}/s done{cost}  limited by {}", short(figures.rate), figures.limit())
+    });
+    let failed = rung.failed.as_ref().map_or(String::new(), |why| format!("  {why}"));
+    format!("  {:>5} under way  {:<14}{figures}{failed}", rung.under_way, rung.arm)
 }
 
 /// The result of a search.

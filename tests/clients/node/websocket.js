@@ -1,9 +1,10 @@
-// A WebSocket peer made with `ws`: `origin` echoes on a free port and prints it; `client URL` talks to an echo and fails loudly.
+// A WebSocket peer made with `ws`: `origin` echoes on a free port and prints it; `client URL` talks to an echo and fails loudly;
+// `client URL plain` does so to an echo that knows neither subprotocols nor compression.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { WebSocket, WebSocketServer } from "ws";
 
-const [role, url] = process.argv.slice(2);
+const [role, url, plain] = process.argv.slice(2);
 
 if (role === "origin") {
   const server = new WebSocketServer({
@@ -18,10 +19,11 @@ if (role === "origin") {
   });
   server.on("listening", () => console.log(server.address().port));
 } else {
-  const socket = new WebSocket(url, ["echo.1", "echo.2"], { perMessageDeflate: { threshold: 64 } });
+  const offered = plain ? [] : ["echo.1", "echo.2"];
+  const socket = new WebSocket(url, offered, { perMessageDeflate: { threshold: 64 } });
   await once(socket, "open");
-  assert.equal(socket.protocol, "echo.2");
-  assert.match(socket.extensions, /permessage-deflate/);
+  assert.equal(socket.protocol, plain ? "" : "echo.2");
+  assert.match(socket.extensions, plain ? /^$/ : /permessage-deflate/);
   const echo = async (data, options) => {
     const back = once(socket, "message");
     socket.send(data, options);

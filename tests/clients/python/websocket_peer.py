@@ -1,5 +1,5 @@
 """A WebSocket peer made with `websockets`: `origin` echoes on a free port and prints it; `client URL` talks to an echo and
-fails loudly."""
+fails loudly; `client URL plain` does so to an echo that knows neither subprotocols nor compression."""
 
 import asyncio
 import contextlib
@@ -22,10 +22,12 @@ async def origin():
         await server.serve_forever()
 
 
-async def client(url):
-    async with connect(url, subprotocols=["echo.1", "echo.2"], max_size=None, proxy=None) as socket:
-        assert socket.subprotocol == "echo.2", socket.subprotocol
-        assert "permessage-deflate" in socket.response.headers["Sec-WebSocket-Extensions"]
+async def client(url, plain=None):
+    offered = None if plain else ["echo.1", "echo.2"]
+    async with connect(url, subprotocols=offered, max_size=None, proxy=None) as socket:
+        assert socket.subprotocol == (None if plain else "echo.2"), socket.subprotocol
+        extensions = socket.response.headers.get("Sec-WebSocket-Extensions", "")
+        assert ("permessage-deflate" in extensions) != bool(plain), extensions
         messages = ["hello", "", "ä" * 5_000, bytes(at * 7919 >> 8 & 255 for at in range(3_000_000)), b"\5" * 70_000]
         for message in messages:
             await socket.send(message)

@@ -11,6 +11,7 @@ mod grpc;
 mod hostile;
 mod http2;
 mod http2_origins;
+mod lab_origin;
 mod messages;
 mod origins;
 mod policies;

@@ -10,13 +10,13 @@ use weir_tests::tools::python;
 
 /// A library, by the program that speaks through it.
 #[derive(Clone, Copy, Debug)]
-enum Library {
+pub enum Library {
     Ws,
     Websockets,
 }
 
 impl Library {
-    fn command(self, words: &[&str]) -> Command {
+    pub fn command(self, words: &[&str]) -> Command {
         let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
         let (program, script) = match self {
             Self::Ws => (PathBuf::from("node"), "node/websocket.js"),

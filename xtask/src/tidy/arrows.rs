@@ -61,7 +61,7 @@ const EXTERNAL_ONLY_IN: &[(&str, &[&str])] = &[
     ("axum", &["control"]),
     ("hyper", &["control"]),
     ("compio", &["engine"]),
-    ("h2", &["proxy"]),
+    ("h2", &["proxy", "lab"]),
 ];
 
 /// External crates that `base` may use: it stands on the standard library.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use weir_listener::settings::Protocol;
 use weir_telemetry::Level;
 
 use crate::checks::error_at;
@@ -75,11 +76,16 @@ fn refuse_without<T>(value: &At<T>, path: &str, key: &str, reader: &mut Reader<'
 
 fn check_protocol(section: &ListenerSection, knee: &At<KneeFile>, path: &str, reader: &mut Reader<'_>) -> bool {
     let (Some(own), found) = (&section.protocol, &knee.value.measured.protocol) else { return true };
-    if own.value.name() == found {
+    // As scenarios call what listeners speak. Messages of a WebSocket are no requests, and are not counted.
+    let words: &[&str] = match own.value {
+        Protocol::Http => &["http1", "http2"],
+        ref other => &[other.name()],
+    };
+    if words.contains(&&**found) {
         return true;
     }
     let what = format!("was found for the protocol \"{found}\", and this listener speaks {}", own.value.name());
-    let help = format!("name a result of a scenario with protocol = \"{}\"", own.value.name());
+    let help = format!("name a result of a scenario with protocol = \"{}\"", words.join("\" or \""));
     error_at(knee, path, "knee", &what, help, reader);
     false
 }
@@ -119,9 +125,17 @@ fn check_counters(file: &FileSection, knee: &At<KneeFile>, path: &str, reader: &
     false
 }
 
-/// A ceiling of the lab is no limit of the listener: nobody is turned away for it.
+/// A ceiling of the lab is no limit of the listener: nobody is turned away for it. Only sessions of Redis shed by a rate.
 fn check_action(section: &ListenerSection, knee: &At<KneeFile>, path: &str, reader: &mut Reader<'_>) -> bool {
     let action = &section.knee_action;
+    let is_redis = section.protocol.as_ref().is_none_or(|protocol| protocol.value == Protocol::Redis);
+    if action.value == KneeAction::Shed && !is_redis {
+        let what = "is kept by Redis listeners alone";
+        let help =
+            "set knee_action = \"unready\" or \"observe\"; `in_flight_per_core` of [limits] bounds what is under way";
+        error_at(action, path, "knee_action", what, help, reader);
+        return false;
+    }
     if action.value == KneeAction::Observe || !knee.value.measured.is_at_ceiling {
         return true;
     }

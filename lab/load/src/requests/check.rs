@@ -1,6 +1,7 @@
 //! Is this the reply that the plan expects?
 
-use crate::requests::{Checks, Plan, REQUESTS_MAX, Requests, Wanted};
+use crate::answer::Reply;
+use crate::requests::{Checks, Plan, REQUESTS_MAX, Requests, Wanted, http};
 use crate::values::{Generation, Seen};
 
 /// What the check of one reply found. Of an MGET the worst of its keys, in this order.
@@ -24,7 +25,8 @@ impl Requests {
         let checks = self.checks.as_ref()?;
         let is_first_round = index < self.plans.len() as u64;
         let found = match self.plans[self.place(index)] {
-            Plan::Raw => return None,
+            // Those of other protocols come by other ways.
+            Plan::Raw | Plan::Body { .. } | Plan::Message => return None,
             Plan::Set => is_expected(reply == b"+OK\r\n"),
             Plan::Incr => is_expected(is_count(reply)),
             Plan::Get(wanted) => match take_bulk(reply) {
@@ -37,6 +39,36 @@ impl Requests {
             }
         };
         Some(found)
+    }
+
+    /// Checks a reply that is no error, of any protocol. `None` as in [`Requests::check`].
+    #[must_use]
+    pub fn check_reply(&self, index: u64, reply: &Reply<'_>) -> Option<Integrity> {
+        match reply {
+            Reply::Resp(bytes) => self.check(index, bytes),
+            Reply::Http { body, .. } => self.check_body(index, body),
+            Reply::Message(message) => self.check_message(index, message),
+            Reply::Refused(_) | Reply::Reset => None,
+        }
+    }
+
+    /// Checks the body of the answer to request `index`.
+    #[must_use]
+    pub fn check_body(&self, index: u64, body: &[u8]) -> Option<Integrity> {
+        let (checks, at) = (self.checks.as_ref()?, self.place(index));
+        match self.plans[at] {
+            Plan::Body { size, has_word } => {
+                Some(http::check_body(&self.values, checks.shard, at, (size, has_word), body))
+            }
+            _ => Some(Integrity::Mismatch),
+        }
+    }
+
+    /// Checks the message that came back for message `index`.
+    #[must_use]
+    pub fn check_message(&self, index: u64, message: &[u8]) -> Option<Integrity> {
+        let (checks, at) = (self.checks.as_ref()?, self.place(index));
+        Some(http::check_message(&self.values, checks.shard, at, message))
     }
 
     /// `None`: not an array with a string or nothing for each key.

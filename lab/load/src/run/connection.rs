@@ -2,6 +2,7 @@
 
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::limits;
@@ -9,9 +10,10 @@ use weir_engine::settings::Address;
 use weir_engine::{Stream, StreamOptions, Watermarks, net, sleep, spawn, timeout};
 
 use super::generator::Generator;
-use super::replies::{Broken, Replies};
 use super::tally::End;
+use super::wire::{Broken, Replies, Wire};
 use crate::requests::Preload;
+use crate::scenario::Scenario;
 
 /// Default 5 s: what a target on the same network never needs.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,29 +30,51 @@ const PRELOAD_BATCH_BYTES: usize = 1 << 20;
 /// For the replies to one batch. Default 10 s.
 const PRELOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-async fn connect(target: &Address) -> io::Result<Stream> {
+/// A connection on which the first request may be sent.
+pub(super) struct Line {
+    pub(super) stream: Stream,
+    pub(super) wire: Wire,
+}
+
+/// Why a connection does not stand.
+pub(super) enum Refusal {
+    /// There is none.
+    Connect(io::Error),
+    /// It does not speak the protocol; a sentence for people.
+    Protocol(String),
+}
+
+async fn connect(target: &Address, scenario: &Scenario) -> Result<Line, Refusal> {
     let marks =
         Watermarks { high: limits::WRITE_HIGH_WATER_BYTES as usize, low: limits::WRITE_LOW_WATER_BYTES as usize };
-    Stream::new(net::connect(target, CONNECT_TIMEOUT).await?, StreamOptions { marks })
+    let socket = net::connect(target, CONNECT_TIMEOUT).await.map_err(Refusal::Connect)?;
+    let mut stream = Stream::new(socket, StreamOptions { marks }).map_err(Refusal::Connect)?;
+    let wire = Wire::begin(scenario, &mut stream, CONNECT_TIMEOUT).await.map_err(Refusal::Protocol)?;
+    Ok(Line { stream, wire })
 }
 
 /// `count` connections to `target`.
 ///
 /// # Errors
 /// The first refusal.
-pub(super) async fn connect_all(target: &Address, count: usize) -> io::Result<Vec<Stream>> {
-    let mut streams = Vec::new();
-    while streams.len() < count {
-        let wave = CONNECTS_AT_ONCE.min(count - streams.len());
+pub(super) async fn connect_all(
+    target: &Address,
+    scenario: &Arc<Scenario>,
+    count: usize,
+) -> Result<Vec<Line>, Refusal> {
+    let mut lines = Vec::new();
+    while lines.len() < count {
+        let wave = CONNECTS_AT_ONCE.min(count - lines.len());
         let connecting = (0..wave).map(|_| {
-            let target = target.clone();
-            spawn(async move { connect(&target).await })
+            let (target, scenario) = (target.clone(), scenario.clone());
+            spawn(async move { connect(&target, &scenario).await })
         });
         for one in connecting.collect::<Vec<_>>() {
-            streams.push(one.await.map_err(|_| io::Error::other("a connection attempt was cut short"))??);
+            let cut = |_| Refusal::Connect(io::Error::other("a connection attempt was cut short"));
+            lines.push(one.await.map_err(cut)??);
         }
     }
-    Ok(streams)
+    Ok(lines)
 }
 
 /// Writes the keys of this shard.
@@ -89,16 +113,16 @@ pub(super) async fn preload(stream: &mut Stream, preload: &mut Preload, bytes_ma
     }
 }
 
-/// Keeps connection `at` of the generator standing, for ever. It begins with `stream`.
-pub(super) async fn keep(generator: Rc<Generator>, at: usize, mut stream: Stream) {
+/// Keeps connection `at` of the generator standing, for ever. It begins with `line`.
+pub(super) async fn keep(generator: Rc<Generator>, at: usize, mut line: Line) {
     loop {
-        let end = read(&generator, at, stream).await;
+        let end = read(&generator, at, line).await;
         generator.disconnected(at, end);
         let mut pause = BACKOFF_MIN;
-        stream = loop {
+        line = loop {
             sleep(pause).await;
-            match connect(&generator.target).await {
-                Ok(stream) => break stream,
+            match connect(&generator.target, &generator.scenario).await {
+                Ok(line) => break line,
                 Err(_) => pause = (pause * 2).min(BACKOFF_MAX),
             }
         };
@@ -106,16 +130,31 @@ pub(super) async fn keep(generator: Rc<Generator>, at: usize, mut stream: Stream
 }
 
 /// Reads replies until the connection ends.
-async fn read(generator: &Generator, at: usize, mut stream: Stream) -> End<'static> {
-    let queue = generator.connected(at, &stream);
-    let mut replies = Replies::new(Replies::bytes_max(&generator.scenario));
+async fn read(generator: &Generator, at: usize, line: Line) -> End<'static> {
+    let Line { mut stream, mut wire } = line;
+    let queue = generator.connected(at, &stream, &wire);
+    let mut out = Vec::new();
     loop {
-        let Ok(Some(chunk)) = stream.reader.receive().await else { return End::Lost };
+        let chunk = match stream.reader.receive().await {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => {
+                // The answer whose end it is, if there is one: what else is under way is lost either way.
+                let _ = wire.finish(|of, reply| generator.answered(at, &queue, of, reply));
+                return End::Lost;
+            }
+            Err(_) => return End::Lost,
+        };
         generator.received(chunk.len());
-        let taken = replies.take(&chunk, |reply| generator.answered(at, &queue, reply));
+        let taken = wire.take(&chunk, &mut out, |of, reply| generator.answered(at, &queue, of, reply));
         generator.bell.ring();
-        if taken == Err(Broken) {
-            return End::Protocol;
+        if !out.is_empty() {
+            stream.output.append(&out);
+            out.clear();
+        }
+        match taken {
+            Err(Broken) => return End::Protocol,
+            Ok(leaving) if generator.leave(at, &queue, leaving) => return End::Lost,
+            Ok(_) => {}
         }
     }
 }

@@ -19,6 +19,15 @@ pub enum RunError {
         /// Why.
         error: io::Error,
     },
+    /// The target takes connections and does not speak the protocol, or not as the scenario needs it. No load was made.
+    Protocol {
+        /// The target.
+        target: String,
+        /// The protocol.
+        protocol: String,
+        /// What it did instead; a sentence for people.
+        why: String,
+    },
     /// The keys could not be written. No load was made.
     Preload {
         /// The target.
@@ -48,6 +57,11 @@ impl fmt::Display for RunError {
                 f,
                 "cannot reach {target}: {error}; nothing was sent. Start the target, or mend the address, or raise the \
                  limit of open files (ulimit -n) if the scenario has many `connections`"
+            ),
+            Self::Protocol { target, protocol, why } => write!(
+                f,
+                "cannot begin {protocol} with {target}: {why}; no load was made. Name a target that speaks it, or change \
+                 `protocol`"
             ),
             Self::Preload { target, reply } => write!(
                 f,

@@ -13,8 +13,9 @@ use weir_engine::settings::Address;
 use weir_engine::{Cutter, Output, Stream, net};
 
 use super::bell::Bell;
-use super::replies::Broken;
 use super::tally::{End, Sent, Tally};
+use super::wire::{Broken, Leaving, Of, Sender, Wire};
+use crate::answer::Reply;
 use crate::requests::Requests;
 use crate::scenario::Scenario;
 
@@ -60,9 +61,32 @@ impl Queue {
     }
 
     /// The request that a reply belongs to; `None` if none was asked.
-    fn pop_answered(&self) -> Option<Sent> {
+    fn pop_answered(&self, of: Of) -> Option<Sent> {
         let mut requests = self.requests.borrow_mut();
-        requests.pop_front_if(|request| request.sent > 0)
+        match of {
+            Of::Oldest => requests.pop_front_if(|request| request.sent > 0),
+            Of::Stream(stream) => {
+                // Their numbers rise.
+                let at = requests.binary_search_by_key(&stream, |request| request.stream).ok()?;
+                if requests[at].sent == 0 {
+                    return None;
+                }
+                requests.remove(at)
+            }
+        }
+    }
+
+    /// Those on streams above `stream`.
+    fn split_off_above(&self, stream: u32) -> VecDeque<Sent> {
+        let mut requests = self.requests.borrow_mut();
+        let at = requests.partition_point(|request| request.stream <= stream);
+        let above = requests.split_off(at);
+        self.unstamped.set(self.unstamped.get().saturating_sub(above.len()));
+        above
+    }
+
+    fn is_empty(&self) -> bool {
+        self.requests.borrow().is_empty()
     }
 
     fn drain(&self) -> VecDeque<Sent> {
@@ -73,6 +97,10 @@ impl Queue {
 
 struct Connection {
     output: Output,
+    /// Of HTTP/2.
+    sender: Option<Sender>,
+    /// It takes no further request.
+    is_leaving: Cell<bool>,
     cutter: Cutter,
     queue: Rc<Queue>,
 }
@@ -145,14 +173,19 @@ impl Generator {
     }
 
     /// Connection `at` stands.
-    pub(super) fn connected(&self, at: usize, stream: &Stream) -> Rc<Queue> {
+    pub(super) fn connected(&self, at: usize, stream: &Stream, wire: &Wire) -> Rc<Queue> {
         let queue = Rc::new(Queue::default());
         let stamped = queue.clone();
         stream.output.on_flush(move || stamped.stamp());
         let link = &mut self.links.borrow_mut()[at];
         link.epoch += 1;
-        link.connection =
-            Some(Connection { output: stream.output.clone(), cutter: stream.cutter(), queue: queue.clone() });
+        link.connection = Some(Connection {
+            output: stream.output.clone(),
+            sender: wire.sender(),
+            is_leaving: Cell::new(false),
+            cutter: stream.cutter(),
+            queue: queue.clone(),
+        });
         self.up.set(self.up.get() + 1);
         let slot = Slot { link: at, epoch: link.epoch, since: Time::now().as_nanos() };
         self.free.borrow_mut().extend((0..self.scenario.pipeline).map(|_| slot));
@@ -204,7 +237,9 @@ impl Generator {
         let (links, mut free) = (self.links.borrow(), self.free.borrow_mut());
         while let Some(slot) = free.pop_front() {
             let link = &links[slot.link];
-            if link.epoch == slot.epoch && link.connection.is_some() {
+            if link.epoch == slot.epoch
+                && link.connection.as_ref().is_some_and(|connection| !connection.is_leaving.get())
+            {
                 return Some(slot);
             }
         }
@@ -221,26 +256,60 @@ impl Generator {
         let links = self.links.borrow();
         let Some(connection) = &links[slot.link].connection else { return };
         let index = self.next_index.get();
+        let block = self.requests.bytes(index);
+        let before = connection.output.appended();
+        let stream = match &connection.sender {
+            None => {
+                connection.output.append(block);
+                0
+            }
+            Some(sender) => {
+                let stream = connection.output.with(|out| sender.write(block, out));
+                connection.is_leaving.set(sender.is_spent());
+                stream
+            }
+        };
+        let bytes = connection.output.appended() - before;
+        connection.queue.push(Sent { index, intended, ready, sent: 0, stream });
         self.next_index.set(index + 1);
-        let bytes = self.requests.bytes(index);
-        connection.queue.push(Sent { index, intended, ready, sent: 0 });
-        connection.output.append(bytes);
         self.in_flight.set(self.in_flight.get() + 1);
-        self.tx_bytes.set(self.tx_bytes.get() + bytes.len() as u64);
+        self.tx_bytes.set(self.tx_bytes.get() + bytes);
     }
 
     /// Connection `at`, whose requests stand in `queue`, got a whole reply.
     ///
     /// # Errors
     /// Nothing was asked.
-    pub(super) fn answered(&self, at: usize, queue: &Queue, reply: &[u8]) -> Result<(), Broken> {
-        let request = queue.pop_answered().ok_or(Broken)?;
+    pub(super) fn answered(&self, at: usize, queue: &Queue, of: Of, reply: Reply<'_>) -> Result<(), Broken> {
+        let Some(request) = queue.pop_answered(of) else {
+            // A stream may be reset when all of it has been said.
+            return if matches!(reply, Reply::Reset | Reply::Refused(_)) { Ok(()) } else { Err(Broken) };
+        };
         let now = Time::now().as_nanos();
         self.tally.borrow_mut().ended(&self.requests, &request, End::Reply(reply), now);
         self.in_flight.set(self.in_flight.get() - 1);
         let epoch = self.links.borrow()[at].epoch;
         self.free.borrow_mut().push_back(Slot { link: at, epoch, since: now });
         Ok(())
+    }
+
+    /// Connection `at`, whose requests stand in `queue`, takes no further ones. True if nothing is left on it.
+    pub(super) fn leave(&self, at: usize, queue: &Queue, leaving: Leaving) -> bool {
+        if leaving == Leaving::No {
+            let links = self.links.borrow();
+            return links[at].connection.as_ref().is_some_and(|one| one.is_leaving.get()) && queue.is_empty();
+        }
+        if let Some(connection) = &self.links.borrow()[at].connection {
+            connection.is_leaving.set(true);
+        }
+        if let Leaving::Above(stream) = leaving {
+            let (mut tally, now) = (self.tally.borrow_mut(), Time::now().as_nanos());
+            for request in queue.split_off_above(stream) {
+                tally.ended(&self.requests, &request, End::Reply(Reply::Refused("goaway")), now);
+                self.in_flight.set(self.in_flight.get() - 1);
+            }
+        }
+        queue.is_empty()
     }
 
     pub(super) fn received(&self, bytes: usize) {

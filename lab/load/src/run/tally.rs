@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::second::Slice;
-use crate::answer::{Answer, classify};
+use crate::answer::{Answer, Reply};
 use crate::outcome::{ErrorClass, Outcome, Stamps, Turn};
 use crate::requests::{Integrity, Requests};
 
@@ -17,13 +17,15 @@ pub(super) struct Sent {
     pub(super) ready: u64,
     /// 0 until its bytes were handed to the kernel.
     pub(super) sent: u64,
+    /// Of HTTP/2; 0 where replies come in order.
+    pub(super) stream: u32,
 }
 
 /// How a request that was on its way ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End<'a> {
     /// With a whole reply.
-    Reply(&'a [u8]),
+    Reply(Reply<'a>),
     /// With bytes that are no reply.
     Protocol,
     /// Its connection is gone.
@@ -41,10 +43,11 @@ enum Fate {
 impl Fate {
     fn of(end: End<'_>, index: u64, requests: &Requests) -> Self {
         match end {
-            End::Reply(reply) => match classify(reply) {
-                Answer::Value => Self::Value(requests.check(index, reply)),
+            End::Reply(reply) => match reply.answer() {
+                Answer::Value => Self::Value(requests.check_reply(index, &reply)),
                 Answer::Shed(reason) => Self::Shed(reason),
                 Answer::Error(_) => Self::Failed(ErrorClass::Status),
+                Answer::Lost => Self::Failed(ErrorClass::Transport),
             },
             End::Protocol => Self::Failed(ErrorClass::Protocol),
             End::Lost => Self::Failed(ErrorClass::Transport),
@@ -97,7 +100,7 @@ impl Tally {
 
     /// A request that was on its way has ended at `now`.
     pub(super) fn ended(&mut self, requests: &Requests, request: &Sent, end: End<'_>, now: u64) {
-        let &Sent { index, intended, ready, sent } = request;
+        let &Sent { index, intended, ready, sent, .. } = request;
         let was_sent = sent > 0;
         let stamps = Stamps { intended, ready, sent, completed: now };
         let fate = Fate::of(end, index, requests);

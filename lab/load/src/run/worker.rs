@@ -7,15 +7,15 @@ use std::time::Duration;
 use weir_base::Time;
 use weir_engine::mailbox::Inbox;
 use weir_engine::settings::Address;
-use weir_engine::{Stream, sleep, spawn};
+use weir_engine::{sleep, spawn};
 
 use super::RunError;
-use super::connection::{self, CONNECT_TIMEOUT};
+use super::connection::{self, CONNECT_TIMEOUT, Line, Refusal};
 use super::dispatch::{self, Times};
 use super::generator::{Generator, Usage};
-use super::replies::Replies;
 use super::second::Slice;
 use super::tally::Tally;
+use super::wire::Replies;
 use crate::arrivals::Schedule;
 use crate::outcome::Outcome;
 use crate::requests::{Preload, REQUESTS_MAX, Requests};
@@ -103,10 +103,16 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
     let reporter = Rc::new(reporter);
     let requests = job.plan();
     let count = job.shard.part(job.scenario.connections) as usize;
-    let mut streams = match connection::connect_all(&job.target, count).await {
-        Ok(streams) => streams,
-        Err(error) => {
-            return reporter.tell(Report::Failed(RunError::Unreachable { target: job.target.to_string(), error }));
+    let mut lines = match connection::connect_all(&job.target, &job.scenario, count).await {
+        Ok(lines) => lines,
+        Err(refusal) => {
+            let target = job.target.to_string();
+            return reporter.tell(Report::Failed(match refusal {
+                Refusal::Connect(error) => RunError::Unreachable { target, error },
+                Refusal::Protocol(why) => {
+                    RunError::Protocol { target, protocol: job.scenario.protocol.to_string(), why }
+                }
+            }));
         }
     };
     let generator = Rc::new(Generator::new(job.scenario.clone(), job.target.clone(), requests, count));
@@ -114,7 +120,7 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
     loop {
         for order in inbox.receive().await {
             match order {
-                Order::Preload => match preload(&job, &mut streams).await {
+                Order::Preload => match preload(&job, &mut lines).await {
                     Ok(()) => reporter.tell(Report::Done),
                     Err(reply) => {
                         let target = job.target.to_string();
@@ -123,8 +129,8 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
                 },
                 Order::Gather => {
                     // The first time; afterwards the connections keep themselves.
-                    for (at, stream) in streams.drain(..).enumerate() {
-                        spawn(connection::keep(generator.clone(), at, stream)).detach();
+                    for (at, line) in lines.drain(..).enumerate() {
+                        spawn(connection::keep(generator.clone(), at, line)).detach();
                     }
                     reporter.tell(Report::Gathered(gather(&generator).await));
                 }
@@ -138,10 +144,10 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
     }
 }
 
-async fn preload(job: &Job, streams: &mut [Stream]) -> Result<(), String> {
+async fn preload(job: &Job, lines: &mut [Line]) -> Result<(), String> {
     let mut keys = Preload::new(&job.scenario, job.shard);
-    let Some(stream) = streams.first_mut() else { return Ok(()) };
-    connection::preload(stream, &mut keys, Replies::bytes_max(&job.scenario)).await
+    let Some(line) = lines.first_mut() else { return Ok(()) };
+    connection::preload(&mut line.stream, &mut keys, Replies::bytes_max(&job.scenario)).await
 }
 
 async fn gather(generator: &Generator) -> u32 {

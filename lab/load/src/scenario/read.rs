@@ -10,7 +10,7 @@ use super::mistake::{Mistakes, Problems, Span};
 use super::table::{Node, Table};
 use super::{
     CONNECTIONS_MAX, Command, CommandKind, KEYS_MAX, KeySpace, LATENCY_MAX, Mode, PAYLOAD_BYTES_MAX, PIPELINE_MAX,
-    Payload, PayloadSize, Phase, Protocol, REPLY_BYTES_MAX, Scenario,
+    Payload, PayloadSize, Phase, Protocol, REPLY_BYTES_MAX, Request, Scenario, request,
 };
 use crate::arrivals::{Arrival, Rate};
 use crate::keys::Distribution;
@@ -74,7 +74,7 @@ fn read(source: &str, problems: &Problems<'_>) -> Option<Scenario> {
 
 fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
     let name = root.need("name", "\"redis-get-64b\"").and_then(|node| name(&node));
-    let protocol = root.need("protocol", "\"redis\"").and_then(|node| node.choice(&[("redis", Protocol::Redis)]));
+    let protocol = root.need("protocol", "\"redis\"").and_then(|node| node.choice(&Protocol::ALL));
     let mode = read_mode(root);
     let seed = or_default(root.get("seed"), 1, |node| node.whole(0..=i64::MAX as u64));
     let connections = or_default(root.get("connections"), 50, |node| node.whole(1..=CONNECTIONS_MAX));
@@ -85,17 +85,15 @@ fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
         let what = format!("{shards} `shards` cannot share {connections} `connections`");
         problems.add(&root.span_of("shards"), what, "each shard needs a connection: raise one or lower the other");
     }
-    let pipeline = or_default(root.get("pipeline"), 1, |node| node.whole(1..=PIPELINE_MAX));
+    let pipeline = read_depth(root, protocol);
     let (slo_p99, late_limit) = read_limits(root);
-    let keys = root.table("keys").and_then(read_keys);
     let payload = read_payload(root);
-    let commands = commands::read(root, problems);
-    check_reply_size(&commands, payload.as_ref(), &root.span_of("command"), problems);
     let integrity = or_default(root.get("integrity"), true, |node| node.boolean());
-    if integrity == Some(true) && !commands.is_empty() && !commands.iter().any(|one| one.kind.is_checked()) {
-        let what = "`integrity` is on, but no command of the mix can be checked";
-        problems.add(&root.span_of("integrity"), what, "add a GET, or write integrity = false");
-    }
+    let work = match protocol {
+        Some(protocol) if protocol.is_http() => read_http(root, payload.as_ref()),
+        // What is wrong is told as if it were Redis, whose keys are the most.
+        _ => read_redis(root, payload.as_ref(), integrity, problems),
+    };
     let phases = read_phases(root, mode, problems);
     Some(Scenario {
         name: name?,
@@ -108,11 +106,65 @@ fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
         slo_p99: slo_p99?,
         late_limit: late_limit?,
         integrity: integrity?,
-        keys: keys?,
+        keys: work.as_ref()?.keys.clone(),
         payload: payload?,
-        commands,
+        commands: work.as_ref()?.commands.clone(),
+        request: work?.request,
         phases,
     })
+}
+
+/// What is sent, by protocol.
+struct Work {
+    keys: KeySpace,
+    commands: Vec<Command>,
+    request: Request,
+}
+
+fn read_redis(
+    root: &Table<'_>,
+    payload: Option<&Payload>,
+    integrity: Option<bool>,
+    problems: &Problems<'_>,
+) -> Option<Work> {
+    root.refuse("request", "is only for HTTP and WebSocket", "remove it, or change the protocol");
+    let keys = root.table("keys").and_then(read_keys);
+    let commands = commands::read(root, problems);
+    check_reply_size(&commands, payload, &root.span_of("command"), problems);
+    if integrity == Some(true) && !commands.is_empty() && !commands.iter().any(|one| one.kind.is_checked()) {
+        let what = "`integrity` is on, but no command of the mix can be checked";
+        problems.add(&root.span_of("integrity"), what, "add a GET, or write integrity = false");
+    }
+    Some(Work { keys: keys?, commands, request: Request::default() })
+}
+
+/// HTTP and WebSocket.
+fn read_http(root: &Table<'_>, payload: Option<&Payload>) -> Option<Work> {
+    root.refuse("keys", "is only for protocol = \"redis\"", "remove it; [request] says what HTTP asks for");
+    root.refuse("command", "is only for protocol = \"redis\"", "remove it; [request] says what HTTP asks for");
+    let request = root.table("request").and_then(request::read)?;
+    let sizes = payload.map_or(1, |payload| payload.sizes().len());
+    if request.path.is_some() && sizes > 1 && root.get("protocol").is_some_and(|node| !is_echo(&node)) {
+        root.refuse("payload", "has several sizes, and `request.path` asks for one answer", "keep one of both");
+    }
+    // Nothing is stored, so nothing is written first.
+    let keys = KeySpace { count: 1, prefix: String::new(), distribution: Distribution::Uniform, preload: false };
+    Some(Work { keys, commands: Vec::new(), request })
+}
+
+/// Of a WebSocket every message may have its own size, whatever the path.
+fn is_echo(protocol: &Node<'_>) -> bool {
+    protocol.value.as_str() == Some("websocket")
+}
+
+/// Requests under way per connection: streams of HTTP/2, which have no order, and the pipeline of all others.
+fn read_depth(root: &Table<'_>, protocol: Option<Protocol>) -> Option<u32> {
+    let (key, other, why, remedy) = match protocol {
+        Some(Protocol::Http2) => ("streams", "pipeline", "is not for HTTP/2", "write `streams`"),
+        _ => ("pipeline", "streams", "is only for protocol = \"http2\"", "write `pipeline`, or remove it"),
+    };
+    root.refuse(other, why, remedy);
+    or_default(root.get(key), 1, |node| node.whole(1..=PIPELINE_MAX))
 }
 
 /// The default if the key is absent; `None` if its value is wrong.

@@ -95,6 +95,7 @@ fn a_whole_scenario_is_read_as_it_stands() {
                 weight: 1,
             },
         ],
+        request: Request::default(),
         phases: vec![
             Phase { name: "low".into(), rate: Rate::per_second(1_000.5), warmup: seconds(2), duration: seconds(10) },
             Phase {
@@ -247,6 +248,51 @@ fn what_cannot_be_is_refused() {
     }
     let large = SMALL.replace("name = \"GET\"", "name = \"MGET\", keys = 1024") + "[payload]\nsize = \"1MiB\"\n";
     assert!(mistakes(&large)[0].contains("could have 1073741824 bytes"));
+}
+
+const HTTP: &str = r#"
+name = "web"
+protocol = "http2"
+streams = 32
+payload.size = "1KiB"
+[request]
+path = "/a?b=c"
+host = "example.org:8080"
+[[phase]]
+rate = 1
+duration = "1s"
+"#;
+
+#[test]
+fn http_and_websocket_have_requests_in_place_of_keys_and_commands() {
+    let scenario = parse("s.toml", HTTP).expect("a right scenario");
+    assert_eq!((scenario.protocol, scenario.pipeline, scenario.commands.len()), (Protocol::Http2, 32, 0));
+    assert_eq!(scenario.request, Request { path: Some("/a?b=c".into()), host: "example.org:8080".into() });
+    assert!(!scenario.keys.preload, "there is nothing to write");
+    let load = crate::record::Load::of(&scenario, &scenario.phases[0]);
+    assert_eq!((load.pipeline, load.streams), (1, Some(32)));
+    for (from, to, mistake) in [
+        ("streams", "pipeline", "`pipeline` is not for HTTP/2"),
+        ("http2", "http1", "`streams` is only for protocol = \"http2\""),
+        ("streams = 32", "streams = 0", "`streams` is 0"),
+        ("[request]", "[keys]\ncount = 1\n[request]", "`keys` is only for protocol = \"redis\""),
+        ("streams = 32", "command = [{ name = \"GET\" }]", "`command` is only for protocol = \"redis\""),
+        ("/a?b=c", "a b", "`request.path` is \"a b\""),
+        ("/a?b=c", "/a b", "`request.path` is \"/a b\""),
+        ("example.org:8080", "a/b", "`request.host` is \"a/b\""),
+        ("host =", "hosts =", "unknown key `hosts` in `request`"),
+        ("payload.size = \"1KiB\"", "payload = [{ size = 1 }, { size = 2 }]", "`payload` has several sizes"),
+    ] {
+        let source = HTTP.replacen(from, to, 1);
+        assert_ne!(source, HTTP, "{from}");
+        let found = mistakes(&source);
+        assert!(found.len() == 1 && found[0].contains(mistake), "{to}: {found:#?}");
+    }
+    let redis = with("request.path = \"/\"\n");
+    assert!(mistakes(&redis)[0].contains("`request` is only for HTTP and WebSocket"));
+    for (word, protocol) in Protocol::ALL {
+        assert_eq!(protocol.to_string(), word);
+    }
 }
 
 #[test]

@@ -1,13 +1,20 @@
-//! One connection: chunks in, replies out.
+//! One connection: which protocol it speaks, then chunks in and replies out.
 
 use std::{io, rc::Rc, time::Duration};
 
 use socket2::Socket;
-use weir_base::limits;
+use weir_base::{Time, limits};
 use weir_engine::{Stream, StreamOptions, Watermarks, spawn};
+use weir_http_codec::frames::PREFACE;
 
-use super::session::{Progress, Replies, Session};
-use crate::server::{Open, add};
+use super::{
+    http2,
+    session::{Progress, Replies, Session},
+};
+use crate::{
+    held::{Event, Held},
+    server::{Open, add},
+};
 
 /// Unsent bytes of replies at which a client stops being read.
 pub const HIGH_WATER_BYTES: usize = limits::WRITE_HIGH_WATER_BYTES as usize;
@@ -26,22 +33,49 @@ pub fn admit(replies: &Rc<Replies>, socket: Socket) {
 
 async fn serve(replies: Rc<Replies>, mut stream: Stream) {
     let open = Open::new(&replies.stats, replies.connections_max);
-    match open {
-        // An error means that the client is gone: there is nobody to tell.
-        Some(_) => drop(exchange(&replies, &mut stream).await),
-        None => stream.output.with(|out| Replies::refuse(503, out)),
+    if open.is_none() {
+        stream.output.with(|out| Replies::refuse(503, out));
+        return stream.close(CLOSE_TIMEOUT).await;
     }
-    stream.close(CLOSE_TIMEOUT).await;
+    match first(&mut stream).await {
+        Ok(First { is_http2: true, received }) => http2::serve(replies, stream, &received).await,
+        Ok(First { received, .. }) => {
+            // An error means that the client is gone: there is nobody to tell.
+            drop(match replies.delay.is_zero() {
+                true => exchange(&replies, &mut stream, &received).await,
+                false => delayed(&replies, &mut stream, &received).await,
+            });
+            stream.close(CLOSE_TIMEOUT).await;
+        }
+        Err(_) => stream.close(CLOSE_TIMEOUT).await,
+    }
+}
+
+/// What a client says first.
+struct First {
+    is_http2: bool,
+    received: Vec<u8>,
+}
+
+/// Reads until it is known which version of HTTP the client speaks.
+async fn first(stream: &mut Stream) -> io::Result<First> {
+    let mut received = Vec::new();
+    while let Some(chunk) = stream.reader.receive().await? {
+        received.extend_from_slice(&chunk);
+        let is_http2 = received.starts_with(PREFACE);
+        if is_http2 || !PREFACE.starts_with(&received) {
+            return Ok(First { is_http2, received });
+        }
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Answers until either side ends the connection. All requests of a chunk are answered in one run of appends, which leave in
 /// one send at the end of the loop turn.
-async fn exchange(replies: &Replies, stream: &mut Stream) -> io::Result<()> {
+async fn exchange(replies: &Replies, stream: &mut Stream, received: &[u8]) -> io::Result<()> {
     let mut session = Session::default();
-    while let Some(chunk) = stream.reader.receive().await? {
-        let mut progress = stream.output.with(|out| session.answer(&chunk, replies, out));
-        // Back to the pool before anything is waited for.
-        drop(chunk);
+    let mut progress = stream.output.with(|out| session.answer(received, replies, out));
+    loop {
         while stream.output.is_congested() {
             stream.output.relieved().await;
             if stream.output.is_closed() {
@@ -52,7 +86,50 @@ async fn exchange(replies: &Replies, stream: &mut Stream) -> io::Result<()> {
             }
         }
         if progress == Progress::Ended {
-            break;
+            return Ok(());
+        }
+        let Some(chunk) = stream.reader.receive().await? else { return Ok(()) };
+        progress = stream.output.with(|out| session.answer(&chunk, replies, out));
+    }
+}
+
+/// The same, where what a chunk is answered with leaves after the delay.
+async fn delayed(replies: &Replies, stream: &mut Stream, received: &[u8]) -> io::Result<()> {
+    let due = || Time::now().saturating_add(replies.delay);
+    let (mut session, mut held, mut reply) = (Session::default(), Held::default(), Vec::new());
+    let mut progress = session.answer(received, replies, &mut reply);
+    held.push(due(), reply);
+    let mut has_input = true;
+    while !stream.output.is_closed() {
+        if stream.output.is_congested() {
+            stream.output.relieved().await;
+            continue;
+        }
+        let has_room = held.bytes < HIGH_WATER_BYTES;
+        if progress == Progress::Congested && has_room {
+            let mut reply = Vec::new();
+            progress = session.answer(&[], replies, &mut reply);
+            held.push(due(), reply);
+            continue;
+        }
+        let reads = has_room && has_input && progress == Progress::Done;
+        if !reads && held.is_empty() {
+            return Ok(());
+        }
+        match held.next(&mut stream.reader, reads).await {
+            Event::Due => {
+                while let Some(reply) = held.pop(Time::now()) {
+                    stream.output.append(&reply);
+                }
+            }
+            Event::Input(chunk) => match chunk? {
+                None => has_input = false,
+                Some(chunk) => {
+                    let mut reply = Vec::new();
+                    progress = session.answer(&chunk, replies, &mut reply);
+                    held.push(due(), reply);
+                }
+            },
         }
     }
     Ok(())

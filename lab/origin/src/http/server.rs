@@ -17,8 +17,8 @@ const HOUSEKEEPING: Duration = Duration::from_millis(100);
 /// cannot be built.
 pub fn start(settings: HttpOriginSettings) -> io::Result<Origin> {
     settings.check()?;
-    let HttpOriginSettings { bind, workers, cpus, runtime, payload, connections_max } = &settings;
-    let (payload, connections_max) = (*payload, *connections_max);
+    let HttpOriginSettings { bind, workers, cpus, runtime, payload, delay, connections_max } = &settings;
+    let (payload, delay, connections_max) = (*payload, *delay, *connections_max);
     server::start(&Places { bind, workers: *workers, cpus, runtime }, |post| {
         move || async move {
             let stats = post.stats.clone();
@@ -28,7 +28,7 @@ pub fn start(settings: HttpOriginSettings) -> io::Result<Origin> {
                     sleep(HOUSEKEEPING).await;
                 }
             });
-            let replies = Rc::new(Replies::new(payload, connections_max, post.stats.clone()));
+            let replies = Rc::new(Replies::new(payload, connections_max, delay, post.stats.clone()));
             server::accept(&post.listener, post.inbox, &post.stats, |socket| connection::admit(&replies, socket)).await;
         }
     })

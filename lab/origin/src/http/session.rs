@@ -3,11 +3,16 @@
 use std::{
     cell::RefCell,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
-use weir_http_codec::{BodyDecoder, BodyLength, BodyLimits, HeadLimits, RequestHead, RequestParser, WireError, encode};
+use bytes::Bytes;
+use weir_http_codec::{
+    BodyDecoder, BodyLength, BodyLimits, HeadLimits, Known, RequestHead, RequestParser, WireError, encode,
+};
+use weir_websocket_codec::handshake;
 
-use super::{connection::HIGH_WATER_BYTES, settings::BODY_BYTES_MAX};
+use super::{connection::HIGH_WATER_BYTES, echo::Echo, target::wanted};
 use crate::server::{WorkerStats, add};
 
 /// What every reply says of itself.
@@ -20,12 +25,23 @@ pub struct Replies {
     body: RefCell<Vec<u8>>,
     payload: usize,
     pub connections_max: usize,
+    /// Before each reply.
+    pub delay: Duration,
     pub stats: Arc<WorkerStats>,
 }
 
+/// A reply whose head is still to be written.
+pub struct Reply<'a> {
+    pub status: u16,
+    /// The body's beginning.
+    pub word: &'a [u8],
+    /// Bytes of the body, the word included.
+    pub size: usize,
+}
+
 impl Replies {
-    pub fn new(payload: usize, connections_max: usize, stats: Arc<WorkerStats>) -> Self {
-        Self { body: RefCell::default(), payload, connections_max, stats }
+    pub fn new(payload: usize, connections_max: usize, delay: Duration, stats: Arc<WorkerStats>) -> Self {
+        Self { body: RefCell::default(), payload, connections_max, delay, stats }
     }
 
     /// An error, after which the connection ends.
@@ -37,26 +53,42 @@ impl Replies {
         encode::end_of_head(out);
     }
 
-    fn answer(&self, head: &RequestHead, out: &mut Vec<u8>) {
+    /// The reply to a request for `target`, which is counted; `count` is room for a number.
+    pub fn reply<'a>(&self, target: &'a [u8], count: &'a mut String) -> Reply<'a> {
         add(&self.stats.requests, 1);
-        let count;
+        match wanted(target, self.payload) {
+            Some(wanted) => Reply { status: 200, word: wanted.word, size: wanted.size },
+            None if target == REQUESTS => {
+                *count = self.stats.requests.load(Ordering::Relaxed).to_string();
+                Reply { status: 200, word: count.as_bytes(), size: count.len() }
+            }
+            None => Reply { status: 404, word: b"", size: 0 },
+        }
+    }
+
+    /// The body of a reply as one piece.
+    pub fn body_of(&self, reply: &Reply<'_>) -> Bytes {
+        let mut body = Vec::with_capacity(reply.size);
+        self.write_body(reply, &mut body);
+        body.into()
+    }
+
+    fn write_body(&self, reply: &Reply<'_>, out: &mut Vec<u8>) {
+        let filling = reply.size - reply.word.len();
         let mut body = self.body.borrow_mut();
-        let (status, body) = match (head.target(), size(head.target(), self.payload)) {
-            (_, Some(size)) => {
-                if body.len() < size {
-                    body.resize(size, b'x');
-                }
-                (200, &body[..size])
-            }
-            (REQUESTS, None) => {
-                count = self.stats.requests.load(Ordering::Relaxed).to_string();
-                (200, count.as_bytes())
-            }
-            (_, None) => (404, &b""[..]),
-        };
-        encode::status_line(status, b"", out);
+        if body.len() < filling {
+            body.resize(filling, b'x');
+        }
+        out.extend_from_slice(reply.word);
+        out.extend_from_slice(&body[..filling]);
+    }
+
+    fn answer(&self, head: &RequestHead, out: &mut Vec<u8>) {
+        let mut count = String::new();
+        let reply = self.reply(head.target(), &mut count);
+        encode::status_line(reply.status, b"", out);
         out.extend_from_slice(FIELDS);
-        encode::framing(BodyLength::Exact(body.len() as u64), out);
+        encode::framing(BodyLength::Exact(reply.size as u64), out);
         if !head.is_persistent() {
             encode::field(b"Connection", b"close", out);
         } else if head.options().keep_alive {
@@ -64,22 +96,20 @@ impl Replies {
         }
         encode::end_of_head(out);
         if head.method() != b"HEAD" {
-            out.extend_from_slice(body);
+            self.write_body(&reply, out);
         }
     }
 }
 
-/// Bytes of the body that a target asks for.
-fn size(target: &[u8], payload: usize) -> Option<usize> {
-    match target {
-        b"/" => Some(payload),
-        // No number with seven digits is much too large to be counted.
-        [b'/', digits @ ..] if (1..=7).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit) => {
-            let size = digits.iter().fold(0, |size, digit| size * 10 + usize::from(digit & 15));
-            (size <= BODY_BYTES_MAX).then_some(size)
-        }
-        _ => None,
+/// The key of a wish for a WebSocket (RFC 6455 section 4.2.1); `None`: it is an ordinary request.
+fn websocket_key(head: &RequestHead) -> Option<&[u8]> {
+    let is_wish = head.options().upgrade
+        && head.method() == b"GET"
+        && head.fields.get(Known::Upgrade).is_some_and(|name| name.eq_ignore_ascii_case(b"websocket"));
+    if !is_wish || head.fields.all_named(b"sec-websocket-version").next() != Some(handshake::VERSION) {
+        return None;
     }
+    head.fields.all_named(b"sec-websocket-key").next().filter(|key| handshake::is_key(key))
 }
 
 /// How far the input was answered.
@@ -102,6 +132,8 @@ pub struct Session {
     /// Received and not spent: no whole head, or requests that wait.
     kept: Vec<u8>,
     is_last: bool,
+    /// Behind a 101.
+    echo: Option<Echo>,
 }
 
 impl Session {
@@ -126,10 +158,7 @@ impl Session {
             match self.one(&input[used..], replies, out) {
                 Ok(Some(taken)) => used += taken,
                 Ok(None) => return (used, Progress::Done),
-                Err(error) => {
-                    Replies::refuse(error.status(), out);
-                    return (input.len(), Progress::Ended);
-                }
+                Err(Broken) => return (input.len(), Progress::Ended),
             }
             if self.is_last && self.body.is_none() {
                 return (input.len(), Progress::Ended);
@@ -143,8 +172,23 @@ impl Session {
         }
     }
 
-    /// A head with its answer, or a piece of a body; `None`: more is needed.
-    fn one(&mut self, input: &[u8], replies: &Replies, out: &mut Vec<u8>) -> Result<Option<usize>, WireError> {
+    /// A head with its answer, a piece of a body, or a frame; `None`: more is needed. What is broken has been answered.
+    fn one(&mut self, input: &[u8], replies: &Replies, out: &mut Vec<u8>) -> Result<Option<usize>, Broken> {
+        if let Some(echo) = &mut self.echo {
+            let stepped = echo.step(input, out).map_err(|_| Broken)?;
+            self.is_last = echo.is_closed();
+            return Ok(stepped.map(|stepped| {
+                add(&replies.stats.requests, u64::from(stepped.is_message));
+                stepped.taken
+            }));
+        }
+        self.request(input, replies, out).map_err(|error| {
+            Replies::refuse(error.status(), out);
+            Broken
+        })
+    }
+
+    fn request(&mut self, input: &[u8], replies: &Replies, out: &mut Vec<u8>) -> Result<Option<usize>, WireError> {
         if let Some(body) = &mut self.body {
             let taken = body.decode(input, &BodyLimits::default())?.taken;
             if body.is_done() {
@@ -156,6 +200,11 @@ impl Session {
         }
         let Some(taken) = self.parser.parse(input, &HeadLimits::default())? else { return Ok(None) };
         let head = self.parser.take();
+        if let Some(key) = websocket_key(&head) {
+            upgrade(key, out);
+            self.echo = Some(Echo::default());
+            return Ok(Some(taken));
+        }
         if head.expects_continue() {
             out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
@@ -167,12 +216,25 @@ impl Session {
     }
 }
 
+/// The client broke a rule, and has its answer.
+struct Broken;
+
+/// The 101 behind which frames come.
+fn upgrade(key: &[u8], out: &mut Vec<u8>) {
+    encode::status_line(101, b"", out);
+    encode::field(b"Upgrade", b"websocket", out);
+    encode::field(b"Connection", b"Upgrade", out);
+    encode::field(b"Sec-WebSocket-Accept", handshake::accept(key).as_bytes(), out);
+    encode::end_of_head(out);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::settings::BODY_BYTES_MAX;
 
     fn replies() -> Replies {
-        Replies::new(3, 1, Arc::default())
+        Replies::new(3, 1, Duration::ZERO, Arc::default())
     }
 
     fn told(input: &[u8]) -> (String, Progress) {
@@ -206,6 +268,25 @@ mod tests {
         assert_eq!(progress, Progress::Ended);
         let text = String::from_utf8(out).unwrap();
         assert!(text.ends_with("Connection: close\r\n\r\n2"), "{text}");
+    }
+
+    #[test]
+    fn a_body_begins_with_the_word_of_its_target_and_frames_follow_an_upgrade() {
+        let (text, _) = told(b"GET /6/abc HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(text.contains("Content-Length: 6\r\n") && text.ends_with("\r\n\r\nabcxxx"), "{text}");
+        let wish = b"GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
+                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        let frames = b"\x81\x82\0\0\0\0hi\x88\x80\0\0\0\0";
+        let (mut session, replies, mut out) = (Session::default(), replies(), Vec::new());
+        let progress = session.answer(&[&wish[..], frames].concat(), &replies, &mut out);
+        assert_eq!(progress, Progress::Ended);
+        let text = String::from_utf8_lossy(&out);
+        assert!(text.starts_with("HTTP/1.1 101 ") && text.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{text}");
+        assert!(out.ends_with(b"\r\n\r\n\x81\x02hi\x88\0"), "{text}");
+        assert_eq!(replies.stats.requests.load(Ordering::Relaxed), 1);
+        // Without a key it is a request like any other.
+        let (text, _) = told(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
+    time::Duration,
 };
 
 use weir_base::limits;
@@ -29,6 +30,8 @@ pub struct HttpOriginSettings {
     pub cpus: Vec<usize>,
     /// Bytes of the body of `/`. Default 128.
     pub payload: usize,
+    /// Before each reply, and before each frame of a WebSocket. Default 0.
+    pub delay: Duration,
     /// Per worker. Default [`CONNECTIONS_MAX`].
     pub connections_max: usize,
     /// Driver and receive buffers. Its `workers` and `pin` are not used: see `workers` and `cpus` here.
@@ -42,6 +45,7 @@ impl Default for HttpOriginSettings {
             workers: 1,
             cpus: Vec::new(),
             payload: 128,
+            delay: Duration::ZERO,
             connections_max: CONNECTIONS_MAX,
             runtime: RuntimeSettings::default(),
         }

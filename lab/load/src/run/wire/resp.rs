@@ -2,6 +2,7 @@
 
 use weir_resp::{ReplyFramer, limits::ReplyLimits};
 
+use super::Broken;
 use crate::scenario::{CommandKind, Scenario};
 
 /// Bytes of a reply besides its values: length lines, and the line of an error. More is cut off, which no check accepts.
@@ -9,12 +10,8 @@ const OVERHEAD_BYTES: usize = 1_024;
 /// Bytes around one value of an array.
 const ELEMENT_BYTES: usize = 32;
 
-/// The stream is no longer understood; the connection must be closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Broken;
-
 /// Collects replies. One that lies whole in a chunk is never copied.
-pub(super) struct Replies {
+pub(in crate::run) struct Replies {
     framer: ReplyFramer,
     partial: Vec<u8>,
     bytes_max: usize,
@@ -22,12 +19,12 @@ pub(super) struct Replies {
 
 impl Replies {
     /// Keeps at most `bytes_max` bytes of a reply.
-    pub(super) fn new(bytes_max: usize) -> Self {
+    pub(in crate::run) fn new(bytes_max: usize) -> Self {
         Self { framer: ReplyFramer::new(ReplyLimits::default()), partial: Vec::new(), bytes_max }
     }
 
     /// The longest reply that the commands of `scenario` can have.
-    pub(super) fn bytes_max(scenario: &Scenario) -> usize {
+    pub(in crate::run) fn bytes_max(scenario: &Scenario) -> usize {
         let values = |kind: &CommandKind| if let CommandKind::Mget { keys } = kind { *keys as usize } else { 1 };
         let values = scenario.commands.iter().map(|command| values(&command.kind)).max().unwrap_or(1);
         OVERHEAD_BYTES + values * (scenario.payload.bytes_max() + ELEMENT_BYTES)
@@ -37,7 +34,7 @@ impl Replies {
     ///
     /// # Errors
     /// Bytes that are no reply, or `each` refused one.
-    pub(super) fn take(
+    pub(in crate::run) fn take(
         &mut self,
         mut chunk: &[u8],
         mut each: impl FnMut(&[u8]) -> Result<(), Broken>,

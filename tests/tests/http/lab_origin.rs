@@ -1,0 +1,71 @@
+//! The lab's origin, without a gateway, as clients see it that know nothing of the lab: what is measured in front of it is only
+//! worth something if it speaks what others speak.
+
+use std::process::{Child, Command, Stdio};
+
+use weir_tests::gateway::program;
+use weir_tests::stream::Address;
+
+use super::websocket_clients::Library;
+
+/// `weir lab origin http`; it ends with the test.
+struct Origin {
+    child: Child,
+    address: Address,
+}
+
+impl Origin {
+    fn start() -> Self {
+        let port = weir_tests::port::free();
+        let mut command = Command::new(program());
+        command.args(["lab", "origin", "http", "--bind", &format!("127.0.0.1:{port}")]);
+        let child = command.stdout(Stdio::null()).spawn().expect("the origin starts");
+        weir_tests::deadline::until_true("the origin to listen", || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Self { child, address: Address::port(port) }
+    }
+
+    fn url(&self, scheme: &str, path: &str) -> String {
+        format!("{scheme}://{}{path}", self.address.text())
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Standard output of a program that succeeds.
+fn told(program: &str, words: &[&str]) -> String {
+    let output = Command::new(program).args(words).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {words:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn curl_h2load_and_websocket_libraries_understand_the_origin_of_the_lab() {
+    let origin = Origin::start();
+    for (version, words) in [("1.1", "--http1.1"), ("2", "--http2-prior-knowledge")] {
+        let get = |path: &str| {
+            told("curl", &["-sS", words, "-w", " %{http_version} %{http_code}", &origin.url("http", path)])
+        };
+        assert_eq!(get("/12/word"), format!("wordxxxxxxxx {version} 200"));
+        assert_eq!(get("/nothing"), format!(" {version} 404"));
+        let large = get("/1048576");
+        assert!(large.ends_with(&format!("x {version} 200")) && large.len() > 1 << 20, "{}", large.len());
+        let posted = ["-sS", words, "--data-binary", "@/proc/self/exe", &origin.url("http", "/3")];
+        assert_eq!(told("curl", &posted), "xxx", "a body of some megabytes is read and dropped");
+    }
+    let url = origin.url("http", "/1024");
+    let load = told("h2load", &["-n", "4000", "-c", "4", "-m", "25", &url]);
+    assert!(load.contains("4000 succeeded, 0 failed, 0 errored, 0 timeout") && load.contains("4000 2xx"), "{load}");
+    for client in [Library::Ws, Library::Websockets] {
+        let output = client.command(&["client", &origin.url("ws", "/"), "plain"]).output().expect("runs");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && output.stdout == b"ok\n", "{client:?}: {errors}");
+    }
+}

@@ -1,0 +1,193 @@
+//! `weir lab ladder` and `weir lab cores`: a closed loop at one concurrency after the other, or with one CPU more at a time.
+
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
+
+use clap::Args;
+use weir_engine::settings::Address;
+use weir_knee::Rules;
+use weir_parties::peer::DIRECT;
+use weir_trials::{
+    Behind, Budget, Sweep, file,
+    result::seconds_since_epoch,
+    sweep::{Progress, Request, UNDER_WAY_MAX, Workload, sweep},
+    swept::{self, Kind},
+    table,
+};
+
+use crate::{lab_compare, lab_load};
+
+/// Measure what each protocol costs with 1, 8, 32, 64 and 128 requests under way: rate, latency, CPU, memory, descriptors. Closed
+/// loop. Starts origin and gateways itself, on CPUs of their own.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  weir lab ladder examples/lab/http1.toml examples/lab/http2.toml examples/lab/websocket.toml --json results/ladder.json\n  weir lab ladder examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  weir lab ladder examples/lab/http1.toml --at 64 --seconds 2\n\nMode, connections and phases of the scenarios are not used; `streams`, or `pipeline`, is how many requests share a connection. It takes scenarios x rungs x arms runs. `weir lab report` makes one page of the files.\n\nExit: 0 measured, 1 nothing was or this gateway failed, 2 the command line is wrong."
+)]
+pub struct LadderArgs {
+    /// Scenarios, TOML files: a table for each.
+    #[arg(value_name = "SCENARIO.toml", required = true)]
+    scenarios: Vec<PathBuf>,
+
+    /// Requests under way: connections times streams or pipeline.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,8,32,64,128", value_parser = under_way())]
+    at: Vec<u32>,
+
+    /// CPUs of each gateway, one worker each, or a share of one such as 0.5, kept by a quota.
+    #[arg(long, default_value = "1", value_parser = Budget::from_str)]
+    budget: Budget,
+
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Measure how much a gateway carries with one CPU after the other, and which share that is of what stands behind it alone.
+/// Closed loop. Starts what stands behind (nginx) and the gateways itself, on CPUs of their own.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  weir lab cores examples/lab/http1.toml --json results/cores.json\n  weir lab cores examples/lab/http1.toml --cores 1,2,4 --users 64,256 --peers envoy,direct\n  weir lab cores examples/lab/http2.toml --behind origin\n\nMode, connections and phases of the scenarios are not used. Cores that this machine does not have are not run: with 1 for the gateway it takes 2. `weir lab report` makes one page of the files.\n\nExit: 0 measured, 1 nothing was or this gateway failed, 2 the command line is wrong."
+)]
+pub struct CoresArgs {
+    /// The scenario, a TOML file.
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: PathBuf,
+
+    /// CPUs of each gateway, one worker each.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,3,4,5,6",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    cores: Vec<u32>,
+
+    /// Requests under way: connections times streams or pipeline.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64", value_parser = under_way())]
+    users: Vec<u32>,
+
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// What both have.
+#[derive(Debug, Args)]
+struct CommonArgs {
+    /// What stands behind the gateways: origin (the lab's own), nginx (which the lab starts, HTTP/1.1 only), or a server that runs
+    /// already. Without it: origin for a ladder, nginx for cores.
+    #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_parser = behind)]
+    behind: Option<Behind>,
+
+    /// Besides this gateway: nginx, haproxy, envoy, twemproxy, direct (no gateway), or a peer's TOML file.
+    #[arg(long, value_name = "NAME|FILE.toml", value_delimiter = ',', default_value = DIRECT)]
+    peers: Vec<String>,
+
+    /// Load before each run.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = crate::origin::duration)]
+    warmup: Duration,
+
+    /// Length of each run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+
+    /// Write every run to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn under_way() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(UNDER_WAY_MAX))
+}
+
+fn behind(text: &str) -> Result<Behind, String> {
+    match text {
+        "origin" => Ok(Behind::Origin),
+        "nginx" => Ok(Behind::Nginx),
+        address => Address::from_str(address).map(Behind::Server).map_err(|error| error.to_string()),
+    }
+}
+
+pub fn ladder(args: &LadderArgs) -> Result<(), String> {
+    let (budgets, scenarios) = (vec![args.budget], &args.scenarios);
+    run(Kind::Ladder, scenarios, budgets, args.at.clone(), Behind::Origin, &args.common)
+}
+
+pub fn cores(args: &CoresArgs) -> Result<(), String> {
+    let budgets = args.cores.iter().copied().map(Budget::Cpus).collect();
+    let scenarios = std::slice::from_ref(&args.scenario);
+    run(Kind::Cores, scenarios, budgets, args.users.clone(), Behind::Nginx, &args.common)
+}
+
+fn run(
+    kind: Kind,
+    scenarios: &[PathBuf],
+    budgets: Vec<Budget>,
+    under_way: Vec<u32>,
+    usual: Behind,
+    common: &CommonArgs,
+) -> Result<(), String> {
+    let workloads = scenarios.iter().map(|path| workload(path, &common.peers)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(path) = &common.json {
+        file::try_write(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let request = Request {
+        weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
+        workloads,
+        behind: common.behind.clone().unwrap_or(usual),
+        budgets,
+        under_way,
+        is_direct: common.peers.iter().any(|word| word == DIRECT),
+        warmup: common.warmup,
+        window: Duration::from_secs(common.seconds.into()),
+        // Of a few seconds one may be lost.
+        rules: Rules { slices_stolen_share_max: Rules::quick().slices_stolen_share_max, ..Rules::default() },
+    };
+    let found = sweep(&request, tell).map_err(|failure| failure.to_string())?;
+    let Some(last) = found.last else {
+        let reasons: Vec<String> = found.groups.into_iter().filter_map(|group| group.not_run).collect();
+        return Err(format!("nothing was measured: {}", reasons.join("; ")));
+    };
+    let result = Sweep {
+        schema: swept::SCHEMA.to_owned(),
+        run_id: last.identity.run_id,
+        ended: seconds_since_epoch(),
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        build: last.identity.build,
+        kind,
+        behind: request.behind.to_string(),
+        backend: request.behind.backend(),
+        host: last.host,
+        rules: request.rules,
+        warmup_s: request.warmup.as_secs_f64(),
+        window_s: request.window.as_secs_f64(),
+        groups: found.groups,
+    };
+    // First what cannot fail: a full disk costs the file and not the figures.
+    print!("{}", result.markdown());
+    if let Some(path) = &common.json {
+        file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let ours = |group: &swept::Group| group.arms.first().map(|arm| arm.name.clone());
+    for group in &result.groups {
+        let failed = group.rungs.iter().find(|rung| rung.figures.is_none() && Some(&rung.arm) == ours(group).as_ref());
+        if let Some(why) = failed.and_then(|rung| rung.failed.as_ref()) {
+            return Err(format!("this gateway failed at {}: {why}", group.name));
+        }
+    }
+    Ok(())
+}
+
+fn workload(path: &Path, peers: &[String]) -> Result<Workload, String> {
+    let (scenario, source) = lab_load::read_with_source(path)?;
+    let (peers, _) = lab_compare::peers(peers, scenario.protocol)?;
+    Ok(Workload { scenario, source, peers })
+}
+
+fn tell(progress: &Progress<'_>) {
+    match progress {
+        Progress::Started { name, placement, arms, missing } => {
+            eprintln!("{name}: {placement}");
+            arms.iter().for_each(|arm| eprintln!("{} {}", arm.name, arm.version));
+            missing.iter().for_each(|missing| eprintln!("not compared: {}: {}", missing.name, missing.reason));
+        }
+        Progress::NotRun(why) => eprintln!("{why}"),
+        Progress::Rung(rung) => eprintln!("{}", table::rung(rung)),
+    }
+}
