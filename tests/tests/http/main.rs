@@ -6,6 +6,8 @@ mod access;
 mod changes;
 mod clients;
 mod conformance;
+mod desync;
+mod desync_answers;
 mod grpc;
 mod hostile;
 mod http2;

@@ -31,7 +31,8 @@ pub enum Part {
     Servers,
     /// HAProxy, twemproxy, nginx and wrk (system packages), Envoy (a wheel).
     Peers,
-    /// nghttp and h2load (system packages), h2spec and gRPC's interoperability cases (Go modules).
+    /// nghttp and h2load (system packages), h2spec and gRPC's interoperability cases (Go modules), and an origin and a client of
+    /// net/http (Go sources of the tests).
     Http2,
     /// redis-py, websockets and pytest.
     Python,
@@ -151,7 +152,9 @@ fn go_programs(workspace: &Workspace) -> Result<()> {
         let into = folder.to_string_lossy().into_owned();
         run_with_retries(&workspace.root, &["go", "install", module], &[("GOBIN", &into)])?;
     }
-    Ok(())
+    // What is ours may have changed, and Go knows itself whether it has.
+    let into = workspace.tools().join("go").to_string_lossy().into_owned();
+    run_with_retries(&clients::suite_folder(workspace, "net-http"), &["go", "install", "."], &[("GOBIN", &into)])
 }
 
 /// Runs a command that uses the network, again after a failure.
