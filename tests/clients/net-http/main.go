@@ -1,5 +1,6 @@
 // An HTTP peer made with net/http. `origin` listens on a free port, prints it, and then a line of JSON for each request that
-// it was given, before it answers with method and target. `client` makes requests of an echo and prints `ok`, or fails loudly.
+// it was given, before it answers with method and target; `/echo` repeats bodies and is not told of. `client URL AUTHORITY 1|2` makes requests of an echo over TLS in that
+// version of HTTP and prints `ok`, or fails loudly.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -33,6 +35,15 @@ func origin() error {
 	fmt.Println(listener.Addr().(*net.TCPAddr).Port)
 	var mutex sync.Mutex
 	handler := func(writer http.ResponseWriter, request *http.Request) {
+		if request.URL.Path == "/echo" {
+			body, err := io.ReadAll(request.Body)
+			if err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			writer.Header().Set("Content-Length", strconv.Itoa(len(body)))
+			writer.Write(body)
+			return
+		}
 		body, err := io.ReadAll(request.Body)
 		line, _ := json.Marshal(seen{
 			Method: request.Method, Target: request.RequestURI, Host: request.Host,
@@ -54,8 +65,12 @@ func main() {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "origin":
 		err = origin()
+	case len(os.Args) == 5 && os.Args[1] == "client":
+		if err = runClient(os.Args[2], os.Args[3], int(os.Args[4][0]-'0')); err == nil {
+			fmt.Println("ok")
+		}
 	default:
-		err = fmt.Errorf("usage: %s origin", os.Args[0])
+		err = fmt.Errorf("usage: %s origin | client URL AUTHORITY 1|2", os.Args[0])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
