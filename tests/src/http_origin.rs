@@ -21,10 +21,12 @@ pub enum Kind {
     Node,
     /// net/http.
     Go,
+    /// Node's, with a page for browsers; it does not say what it was given.
+    Page,
 }
 
 impl Kind {
-    /// Each of them.
+    /// Those that answer every request with its method and target.
     pub const ALL: [Self; 3] = [Self::Nginx, Self::Node, Self::Go];
 }
 
@@ -92,9 +94,10 @@ impl HttpOrigin {
         let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
         let mut command = match kind {
             Kind::Nginx => return Self::nginx(),
-            Kind::Node => {
+            Kind::Node | Kind::Page => {
+                let script = if kind == Kind::Node { "http_origin.js" } else { "browser_origin.js" };
                 let mut node = Command::new("node");
-                node.arg(clients.join("node/http_origin.js"));
+                node.arg(clients.join("node").join(script));
                 node
             }
             Kind::Go => {

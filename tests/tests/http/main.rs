@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod browser;
 mod catalogue;
 mod changes;
 mod clients;

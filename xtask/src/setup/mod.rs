@@ -34,6 +34,8 @@ pub enum Part {
     /// nghttp and h2load (system packages), h2spec and gRPC's interoperability cases (Go modules), and an origin and a client of
     /// net/http (Go sources of the tests).
     Http2,
+    /// Chromium (a system package).
+    Browser,
     /// redis-py, websockets and pytest.
     Python,
     /// ioredis and ws.
@@ -52,10 +54,11 @@ pub enum Part {
 
 impl Part {
     /// In the order of installation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Servers,
         Self::Peers,
         Self::Http2,
+        Self::Browser,
         Self::Python,
         Self::Node,
         Self::Go,
@@ -71,6 +74,7 @@ impl Part {
             Self::Servers => "servers",
             Self::Peers => "peers",
             Self::Http2 => "http2",
+            Self::Browser => "browser",
             Self::Python => "python",
             Self::Node => "node",
             Self::Go => "go",
@@ -120,6 +124,7 @@ pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
                 packages::ensure_http2()?;
                 go_programs(workspace)?;
             }
+            Part::Browser => packages::ensure_browser()?,
             Part::Python => python::ensure(workspace)?,
             Part::Node => clients::node(workspace)?,
             Part::Go => clients::go(workspace)?,
