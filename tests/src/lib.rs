@@ -10,14 +10,17 @@
 #![forbid(unsafe_code)]
 
 pub mod admin;
+pub mod catalogue;
 pub mod certificate;
 pub mod client;
 pub mod cluster;
 pub mod deadline;
+pub mod desync;
 pub mod faulty;
 pub mod gateway;
 pub mod http;
 pub mod http2;
+pub mod http_origin;
 pub mod metrics;
 pub mod nginx;
 pub mod parity;
@@ -28,6 +31,7 @@ pub mod seed;
 pub mod server;
 pub mod stream;
 pub mod suite;
+pub mod tap;
 pub mod tools;
 pub mod victim;
 pub mod websocket;

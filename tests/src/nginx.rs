@@ -24,11 +24,23 @@ impl Nginx {
     /// # Panics
     /// If it is not installed, or does not listen.
     pub fn start(options: &str, server: &str) -> Self {
+        Self::configured("access_log off;", options, server)
+    }
+
+    /// One with a log: `formats` are the lines that say of what form, and `server` says where it is.
+    ///
+    /// # Panics
+    /// As [`Nginx::start`].
+    pub fn logging(formats: &str, server: &str) -> Self {
+        Self::configured(formats, "", server)
+    }
+
+    fn configured(http: &str, options: &str, server: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = port::free();
         let text = format!(
             "daemon off; worker_processes 1; pid {0}/pid; error_log stderr crit; events {{}}\n\
-             http {{ access_log off; client_body_temp_path {0}/body;\n\
+             http {{ {http} client_body_temp_path {0}/body;\n\
              server {{ listen 127.0.0.1:{port} {options}; root {0}; {server} }} }}",
             folder.path().display()
         );

@@ -23,6 +23,9 @@ const LANE_DEADLINE: Duration = Duration::from_secs(25 * 60);
 /// Seed of the randomised tests in a lane.
 const LANE_SEED: &str = "1";
 
+/// What the HTTP tests talk to and with.
+const HTTP_PARTS: &[Part] = &[Part::Servers, Part::Peers, Part::Http2, Part::Browser, Part::Node, Part::Python];
+
 const LANES: &[Lane] = &[
     Lane { name: "fmt", about: "cargo fmt --check", needs: &[], body: fmt, beside: false },
     Lane {
@@ -79,14 +82,14 @@ const LANES: &[Lane] = &[
     Lane {
         name: "http:io_uring",
         about: "HTTP against scripted and real origins, io_uring driver",
-        needs: &[Part::Servers, Part::Peers, Part::Http2, Part::Node, Part::Python],
+        needs: HTTP_PARTS,
         body: |workspace| end_to_end(workspace, "http", "io_uring"),
         beside: false,
     },
     Lane {
         name: "http:polling",
         about: "HTTP against scripted and real origins, polling driver",
-        needs: &[Part::Servers, Part::Peers, Part::Http2, Part::Node, Part::Python],
+        needs: HTTP_PARTS,
         body: |workspace| end_to_end(workspace, "http", "polling"),
         beside: false,
     },

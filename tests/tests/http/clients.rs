@@ -1,4 +1,4 @@
-//! Libraries that people use, over TLS: httpx of Python, fetch of Node.
+//! Libraries that people use, over TLS: httpx of Python, fetch of Node, net/http of Go.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,6 +7,7 @@ use weir_tests::certificate::Certificates;
 use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::{field, unchunked};
+use weir_tests::http_origin::{HttpOrigin, Kind};
 use weir_tests::tools;
 
 /// Repeats bodies.
@@ -36,10 +37,33 @@ fn httpx_and_fetch_get_what_they_ask_for() {
     httpx.arg(scripts.join("python/http_client.py")).arg(&url).arg(&files.authority);
     let mut fetch = Command::new("node");
     fetch.arg(scripts.join("node/fetch.js")).arg(&url).env("NODE_EXTRA_CA_CERTS", &files.authority);
-    for mut client in [httpx, fetch] {
-        let output = client.output().expect("it runs");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && output.stdout == b"ok\n", "{client:?}: {errors}");
+    for client in [httpx, fetch] {
+        says_ok(client);
     }
     gateway.finish();
+}
+
+/// Its own server behind the gateway answers `Expect` as its own client expects.
+#[test]
+fn net_http_gets_what_it_asks_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let files = Certificates::create(folder.path());
+    let (certificate, key) = (files.server.display(), files.server_key.display());
+    let tls = format!("[listener.tls]\ncert_file = \"{certificate}\"\nkey_file = \"{key}\"");
+    let origin = HttpOrigin::start(Kind::Go);
+    let gateway = Gateway::start(Config::http(&origin.address).listener(&tls));
+    let url = format!("https://localhost:{}/echo", gateway.address.tcp().port());
+    for version in ["1", "2"] {
+        let mut client = Command::new(tools::go("net-http"));
+        client.args(["client", &url]).arg(&files.authority).arg(version);
+        says_ok(client);
+    }
+    gateway.finish();
+}
+
+/// Runs it to its end.
+fn says_ok(mut client: Command) {
+    let output = client.output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output.stdout == b"ok\n", "{client:?}: {errors}");
 }

@@ -3,10 +3,14 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod browser;
+mod catalogue;
 mod changes;
 mod clients;
 mod conformance;
 mod delegated;
+mod desync;
+mod desync_answers;
 mod grpc;
 mod hostile;
 mod http2;

@@ -9,7 +9,7 @@ use weir_tests::stream::Address;
 use weir_tests::tools::python;
 
 /// A library, by the program that speaks through it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
     Ws,
     Websockets,
@@ -29,10 +29,10 @@ impl Library {
 }
 
 /// An echo origin; it ends with the test.
-struct Origin(Child);
+pub struct Origin(Child);
 
 impl Origin {
-    fn start(library: Library) -> (Self, Address) {
+    pub fn start(library: Library) -> (Self, Address) {
         let mut child = library.command(&["origin"]).stdout(Stdio::piped()).spawn().expect("the origin starts");
         let mut line = String::new();
         let output = child.stdout.take().expect("piped");

@@ -31,8 +31,11 @@ pub enum Part {
     Servers,
     /// HAProxy, twemproxy, nginx and wrk (system packages), Envoy (a wheel).
     Peers,
-    /// nghttp and h2load (system packages), h2spec and gRPC's interoperability cases (Go modules).
+    /// nghttp and h2load (system packages), h2spec and gRPC's interoperability cases (Go modules), and an origin and a client of
+    /// net/http (Go sources of the tests).
     Http2,
+    /// Chromium (a system package).
+    Browser,
     /// redis-py, websockets and pytest.
     Python,
     /// ioredis and ws.
@@ -51,10 +54,11 @@ pub enum Part {
 
 impl Part {
     /// In the order of installation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Servers,
         Self::Peers,
         Self::Http2,
+        Self::Browser,
         Self::Python,
         Self::Node,
         Self::Go,
@@ -70,6 +74,7 @@ impl Part {
             Self::Servers => "servers",
             Self::Peers => "peers",
             Self::Http2 => "http2",
+            Self::Browser => "browser",
             Self::Python => "python",
             Self::Node => "node",
             Self::Go => "go",
@@ -119,6 +124,7 @@ pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
                 packages::ensure_http2()?;
                 go_programs(workspace)?;
             }
+            Part::Browser => packages::ensure_browser()?,
             Part::Python => python::ensure(workspace)?,
             Part::Node => clients::node(workspace)?,
             Part::Go => clients::go(workspace)?,
@@ -151,7 +157,9 @@ fn go_programs(workspace: &Workspace) -> Result<()> {
         let into = folder.to_string_lossy().into_owned();
         run_with_retries(&workspace.root, &["go", "install", module], &[("GOBIN", &into)])?;
     }
-    Ok(())
+    // What is ours may have changed, and Go knows itself whether it has.
+    let into = workspace.tools().join("go").to_string_lossy().into_owned();
+    run_with_retries(&clients::suite_folder(workspace, "net-http"), &["go", "install", "."], &[("GOBIN", &into)])
 }
 
 /// Runs a command that uses the network, again after a failure.

@@ -16,6 +16,8 @@ const HTTP_PACKAGES: &[&str] = &["curl"];
 const PEER_PACKAGES: &[&str] = &["haproxy", "nutcracker", "nginx", "wrk"];
 /// nghttp and h2load.
 const HTTP2_PACKAGES: &[&str] = &["nghttp2-client"];
+/// The browser, without a window.
+const BROWSER_PACKAGES: &[&str] = &["chromium"];
 /// For the C parts of aws-lc and libFuzzer.
 const COMPILER_PACKAGES: &[&str] = &["gcc", "g++", "make"];
 /// Redis's own tests are Tcl and come as a source package.
@@ -50,6 +52,14 @@ pub fn ensure_http2() -> Result<()> {
         return Ok(());
     }
     install(HTTP2_PACKAGES)
+}
+
+/// A browser.
+pub fn ensure_browser() -> Result<()> {
+    if exists("chromium") {
+        return Ok(());
+    }
+    install(BROWSER_PACKAGES)
 }
 
 /// A C and a C++ compiler.

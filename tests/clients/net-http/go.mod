@@ -1,0 +1,3 @@
+module weir.example/net-http
+
+go 1.24

@@ -1,0 +1,217 @@
+//! Request lines, fields, hosts and paths.
+
+use super::{Case, Expected};
+
+/// Name, status, and a whole head.
+#[rustfmt::skip]
+const REFUSED: &[(&str, u16, &[u8])] = &[
+    ("line-http-09", 400, b"GET /\r\n"),
+    ("line-version-09", 400, b"GET / HTTP/0.9\r\nHost: a\r\n\r\n"),
+    ("line-version-10-digits", 400, b"GET / HTTP/1.10\r\nHost: a\r\n\r\n"),
+    ("line-version-12", 400, b"GET / HTTP/1.2\r\nHost: a\r\n\r\n"),
+    ("line-version-leading-zero", 400, b"GET / HTTP/01.1\r\nHost: a\r\n\r\n"),
+    ("line-version-lower-case", 400, b"GET / http/1.1\r\nHost: a\r\n\r\n"),
+    ("line-version-20", 505, b"GET / HTTP/2.0\r\nHost: a\r\n\r\n"),
+    ("line-version-30", 505, b"GET / HTTP/3.0\r\nHost: a\r\n\r\n"),
+    ("line-version-none", 400, b"GET / \r\nHost: a\r\n\r\n"),
+    ("line-version-icy", 400, b"GET / ICY/1.1\r\nHost: a\r\n\r\n"),
+    ("line-four-words", 400, b"GET / HTTP/1.1 x\r\nHost: a\r\n\r\n"),
+    ("line-blank-behind", 400, b"GET / HTTP/1.1 \r\nHost: a\r\n\r\n"),
+    ("line-two-blanks", 400, b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("line-blank-before", 400, b" GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("line-tabs", 400, b"GET\t/\tHTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("line-vertical-tab", 400, b"GET\x0b/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("line-lf", 400, b"GET / HTTP/1.1\nHost: a\r\n\r\n"),
+    ("line-cr", 400, b"GET / HTTP/1.1\rHost: a\r\n\r\n"),
+    ("line-only-lf", 400, b"GET / HTTP/1.1\nHost: a\n\n"),
+    ("line-two-empty-ones-before", 400, b"\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("line-lf-before", 400, b"\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("line-cr-before", 400, b"\rGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("line-byte-order-mark", 400, b"\xef\xbb\xbfGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("method-nul", 400, b"GE\0T / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("method-latin-1", 400, b"G\xc9T / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("method-brackets", 400, b"G(T / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("method-colon", 400, b"GET: / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("method-empty", 400, b" / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("method-connect", 405, b"CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n"),
+    ("method-connect-path", 405, b"CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("method-trace", 405, b"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("method-trace-with-a-body", 405, b"TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"),
+    ("method-pri", 400, b"PRI * HTTP/1.1\r\nHost: a\r\n\r\nSM\r\n\r\n"),
+    ("field-folded", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n"),
+    ("field-folded-tab", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n\tb\r\n\r\n"),
+    ("field-folded-empty", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n \r\n\r\n"),
+    ("field-folded-first", 400, b"GET / HTTP/1.1\r\n Host: a\r\nHost: a\r\n\r\n"),
+    ("field-no-colon", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX\r\n\r\n"),
+    ("field-no-name", 400, b"GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n"),
+    ("field-blank-before-colon", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n"),
+    ("field-blank-in-name", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX Y: z\r\n\r\n"),
+    ("field-brackets-in-name", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX(Y): z\r\n\r\n"),
+    ("field-latin-1-in-name", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX\xe9: z\r\n\r\n"),
+    ("field-nul-in-name", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX\0: z\r\n\r\n"),
+    ("field-nul", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: y\0z\r\n\r\n"),
+    ("field-cr", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: y\rz\r\n\r\n"),
+    ("field-lf", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: y\nz: w\r\n\r\n"),
+    ("field-cr-and-a-request", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: y\r\rGET /smuggled HTTP/1.1\r\r\r\n\r\n"),
+    ("field-delete", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: y\x7f\r\n\r\n"),
+    ("field-escape", 400, b"GET / HTTP/1.1\r\nHost: a\r\nX: \x1b[0m\r\n\r\n"),
+    ("head-ends-in-lf", 400, b"GET / HTTP/1.1\r\nHost: a\r\n\n"),
+    ("head-ends-in-lf-lf", 400, b"GET / HTTP/1.1\r\nHost: a\n\n"),
+    ("head-ends-in-cr-cr-lf", 400, b"GET / HTTP/1.1\r\nHost: a\r\n\r\r\n"),
+    ("host-none", 400, b"GET / HTTP/1.1\r\n\r\n"),
+    ("host-empty", 400, b"GET / HTTP/1.1\r\nHost:\r\n\r\n"),
+    ("host-twice", 400, b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"),
+    ("host-twice-different", 400, b"GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n"),
+    ("host-twice-one-empty", 400, b"GET / HTTP/1.1\r\nHost:\r\nHost: a\r\n\r\n"),
+    ("host-list", 400, b"GET / HTTP/1.1\r\nHost: a, b\r\n\r\n"),
+    ("host-blank-within", 400, b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n"),
+    ("host-tab-within", 400, b"GET / HTTP/1.1\r\nHost: a\tb\r\n\r\n"),
+    ("host-nul", 400, b"GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n"),
+    ("host-user", 400, b"GET / HTTP/1.1\r\nHost: u@a\r\n\r\n"),
+    ("host-path", 400, b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"),
+    ("host-scheme", 400, b"GET / HTTP/1.1\r\nHost: http://a\r\n\r\n"),
+    ("host-query", 400, b"GET / HTTP/1.1\r\nHost: a?b\r\n\r\n"),
+    ("host-fragment", 400, b"GET / HTTP/1.1\r\nHost: a#b\r\n\r\n"),
+    ("host-backslash", 400, b"GET / HTTP/1.1\r\nHost: a\\b\r\n\r\n"),
+    ("host-latin-1", 400, b"GET / HTTP/1.1\r\nHost: \xe9\r\n\r\n"),
+    ("host-two-ports", 400, b"GET / HTTP/1.1\r\nHost: a:80:81\r\n\r\n"),
+    ("host-port-0", 400, b"GET / HTTP/1.1\r\nHost: a:0\r\n\r\n"),
+    ("host-port-65536", 400, b"GET / HTTP/1.1\r\nHost: a:65536\r\n\r\n"),
+    ("host-port-empty", 400, b"GET / HTTP/1.1\r\nHost: a:\r\n\r\n"),
+    ("host-port-plus", 400, b"GET / HTTP/1.1\r\nHost: a:+80\r\n\r\n"),
+    ("host-port-a-word", 400, b"GET / HTTP/1.1\r\nHost: a:@b\r\n\r\n"),
+    ("host-only-a-port", 400, b"GET / HTTP/1.1\r\nHost: :80\r\n\r\n"),
+    ("host-open-bracket", 400, b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n"),
+    ("host-behind-bracket", 400, b"GET / HTTP/1.1\r\nHost: [::1]a\r\n\r\n"),
+    ("host-blank-before-colon", 400, b"GET / HTTP/1.1\r\nHost : a\r\n\r\n"),
+    ("host-folded", 400, b"GET / HTTP/1.1\r\nHost:\r\n a\r\n\r\n"),
+    ("absolute-other-host", 400, b"GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("absolute-other-port", 400, b"GET http://a:81/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("absolute-no-host", 400, b"GET http://a/ HTTP/1.1\r\n\r\n"),
+    ("absolute-user", 400, b"GET http://a@b/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("absolute-user-in-both", 400, b"GET http://u@a/ HTTP/1.1\r\nHost: u@a\r\n\r\n"),
+    ("absolute-other-scheme", 400, b"GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("absolute-no-authority", 400, b"GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("absolute-one-slash", 400, b"GET http:/x HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("absolute-backslash", 400, b"GET http://a\\@b/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("absolute-no-path-but-a-query", 400, b"GET http://a?x HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-fragment", 400, b"GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-fragment-in-query", 400, b"GET /a?b#c HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-blank", 400, b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-a-whole-line", 400, b"GET /a HTTP/1.1 /b HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-tab", 400, b"GET /a\tb HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-nul", 400, b"GET /a\0b HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-cr", 400, b"GET /a\rb HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-delete", 400, b"GET /a\x7fb HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-utf-8", 400, b"GET /\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-no-slash", 400, b"GET a/b HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-asterisk", 400, b"GET * HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-authority", 400, b"GET a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n"),
+    ("target-empty", 400, b"GET  HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("target-question-mark", 400, b"GET ?x HTTP/1.1\r\nHost: a\r\n\r\n"),
+];
+
+/// Name and target: answered with 400 by the gateway's path rules, and the connection goes on.
+#[rustfmt::skip]
+const PATHS_REFUSED: &[(&str, &str)] = &[
+    ("path-above-the-root", "/../x"),
+    ("path-above-the-root-escaped", "/%2e%2e/x"),
+    ("path-escaped-slash", "/a%2fb"),
+    ("path-escaped-slash-upper-case", "/a%2Fb"),
+    ("path-escaped-backslash", "/a%5cb"),
+    ("path-backslash", "/a\\b"),
+    ("path-backslash-dots", "/a\\..\\b"),
+    ("path-escaped-nul", "/a%00.html"),
+    ("path-bad-escape", "/a%zz"),
+    ("path-half-an-escape", "/a%2"),
+    ("path-dots-with-a-parameter", "/a/..;/b"),
+    ("path-dots-with-a-named-parameter", "/a/..;x=y/b"),
+];
+
+/// Name, target as sent, and as it goes on.
+#[rustfmt::skip]
+const PATHS_SERVED: &[(&str, &str, &str)] = &[
+    ("path-dots", "/a/../b", "/b"),
+    ("path-escaped-dots", "/a/%2e%2E/b", "/b"),
+    ("path-half-escaped-dots", "/a/.%2e/b", "/b"),
+    ("path-one-dot", "/a/./b", "/a/b"),
+    ("path-slashes", "//a///b", "/a/b"),
+    ("path-slashes-and-a-host", "//b/x", "/b/x"),
+    ("path-escaped-letter", "/%61dmin", "/admin"),
+    ("path-escaped-twice", "/%2561", "/%2561"),
+    ("path-escaped-blank", "/a%20b", "/a%20b"),
+    ("path-escaped-line-end", "/a%0d%0aX:%20y", "/a%0D%0AX:%20y"),
+    ("path-escaped-question-mark", "/a%3fb", "/a%3Fb"),
+    ("path-escaped-fragment", "/a%23b", "/a%23b"),
+    ("path-parameter", "/a;x=1/b", "/a;x=1/b"),
+    ("path-overlong-utf-8", "/%c0%ae%c0%ae/x", "/%C0%AE%C0%AE/x"),
+    ("query-dots", "/a?b=../c", "/a?b=../c"),
+    ("query-slashes", "/a?//b", "/a?//b"),
+    ("query-question-marks", "/a??b?", "/a??b?"),
+    ("query-escaped-nul", "/a?b=%00", "/a?b=%00"),
+    ("query-escaped-line-end", "/a?b=%0d%0a", "/a?b=%0d%0a"),
+    ("query-backslash", "/a?b=\\", "/a?b=\\"),
+    ("query-bad-escape", "/a?b=%zz", "/a?b=%zz"),
+    ("query-empty", "/a?", "/a?"),
+    ("absolute-same-host", "http://a/x?y", "/x?y"),
+    ("absolute-other-case", "HTTP://A/x", "/x"),
+    ("absolute-https", "https://a/x", "/x"),
+    ("absolute-no-path", "http://a", "/"),
+    ("absolute-dots", "http://a/b/../c", "/c"),
+    ("absolute-slashes", "http://a//b", "/b"),
+];
+
+/// Name, a whole head, and what an origin sees.
+#[rustfmt::skip]
+const SERVED: &[(&str, &[u8], Expected)] = &[
+    ("line-empty-one-before", b"\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n", ("GET", "/x", "")),
+    ("method-lower-case", b"get /x HTTP/1.1\r\nHost: a\r\n\r\n", ("get", "/x", "")),
+    ("method-unknown", b"FROB /x HTTP/1.1\r\nHost: a\r\n\r\n", ("FROB", "/x", "")),
+    ("method-odd-token", b"$'*+-.^_`|~ /x HTTP/1.1\r\nHost: a\r\n\r\n", ("$'*+-.^_`|~", "/x", "")),
+    ("method-options-asterisk", b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", ("OPTIONS", "*", "")),
+    ("method-override", b"POST /x HTTP/1.1\r\nHost: a\r\nX-HTTP-Method-Override: TRACE\r\n\r\n", ("POST", "/x", "")),
+    ("field-empty-value", b"GET /x HTTP/1.1\r\nHost: a\r\nX:\r\n\r\n", ("GET", "/x", "")),
+    ("field-blanks-only", b"GET /x HTTP/1.1\r\nHost: a\r\nX: \t \r\n\r\n", ("GET", "/x", "")),
+    ("field-tab-within", b"GET /x HTTP/1.1\r\nHost: a\r\nX: y\tz\r\n\r\n", ("GET", "/x", "")),
+    ("field-latin-1", b"GET /x HTTP/1.1\r\nHost: a\r\nX: \xe9\x80\r\n\r\n", ("GET", "/x", "")),
+    ("field-odd-token", b"GET /x HTTP/1.1\r\nHost: a\r\n!#$%&'*+-.^_`|~: y\r\n\r\n", ("GET", "/x", "")),
+    ("field-colons", b"GET /x HTTP/1.1\r\nHost: a\r\nX: :y: z\r\n\r\n", ("GET", "/x", "")),
+    ("field-that-looks-like-a-request", b"GET /x HTTP/1.1\r\nHost: a\r\nGET: /smuggled HTTP/1.1\r\n\r\n", ("GET", "/x", "")),
+    ("host-upper-case", b"GET /x HTTP/1.1\r\nHOST: A\r\n\r\n", ("GET", "/x", "")),
+    ("host-port", b"GET /x HTTP/1.1\r\nHost: a:8080\r\n\r\n", ("GET", "/x", "")),
+    ("host-ipv6", b"GET /x HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n", ("GET", "/x", "")),
+    ("host-last", b"GET /x HTTP/1.1\r\nX: y\r\nHost: a\r\n\r\n", ("GET", "/x", "")),
+    ("host-underscore", b"GET /x HTTP/1.1\r\nHost: a_b.c\r\n\r\n", ("GET", "/x", "")),
+    ("host-sub-delims", b"GET /x HTTP/1.1\r\nHost: a!$&'()*+;=\r\n\r\n", ("GET", "/x", "")),
+    ("host-in-other-fields", b"GET /x HTTP/1.1\r\nHost: a\r\nX-Forwarded-Host: b\r\nX-Host: c\r\nForwarded: host=d\r\n\r\n",
+        ("GET", "/x", "")),
+    ("host-none-on-http-10", b"GET /x HTTP/1.0\r\n\r\n", ("GET", "/x", "")),
+];
+
+pub(super) fn cases() -> Vec<Case> {
+    let refused = REFUSED.iter().map(|(name, status, head)| Case::refused(name, *status, head.to_vec()));
+    let served = SERVED.iter().map(|(name, head, seen)| Case::served(name, head.to_vec(), &[*seen]));
+    let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes();
+    let paths_refused = PATHS_REFUSED.iter().map(|(name, target)| Case {
+        answers: vec![400, 200],
+        ..Case::served(name, [get(target), get("/next")].concat(), &[("GET", "/next", "")])
+    });
+    let paths_served =
+        PATHS_SERVED.iter().map(|(name, target, seen)| Case::served(name, get(target), &[("GET", seen, "")]));
+    let fields: String = (0..100).map(|number| format!("X-{number}: y\r\n")).collect();
+    let with = |lines: &str| format!("GET /x HTTP/1.1\r\nHost: a\r\n{lines}\r\n").into_bytes();
+    let odd = [
+        Case {
+            answers: vec![400, 200],
+            ..Case::served(
+                "host-escaped",
+                [b"GET /x HTTP/1.1\r\nHost: a%41\r\n\r\n".to_vec(), get("/next")].concat(),
+                &[("GET", "/next", "")],
+            )
+        },
+        Case::refused("target-too-long", 414, get(&format!("/{}", "a".repeat(9_000)))),
+        Case::refused("fields-too-many", 431, with(&fields)),
+        Case::refused("field-too-long", 431, with(&format!("X: {}\r\n", "y".repeat(70_000)))),
+    ];
+    refused.chain(served).chain(paths_refused).chain(paths_served).chain(odd).collect()
+}
