@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::http::front::Front;
 use super::http::origin::OriginKind;
 use super::http::row::HttpRow;
 use super::peers::backend::Behind;
-use super::peers::name;
 use super::redis::row::RedisRow;
 use super::row::{Row, named};
 use crate::workspace::Workspace;
 
 pub(crate) const USAGE: &str = "\
 cargo xtask bench redis [option ...]     gateways side by side in front of one Redis server
-cargo xtask bench http [option ...]      the same in front of one HTTP/1.1 origin, with wrk as the load
+cargo xtask bench http [option ...]      the same in front of one HTTP/1.1 origin
 cargo xtask bench profile [http] [option ...]
                                          where Weir's time goes in the row get-64-c50-p1, or h1-128-c64
 cargo xtask bench lab [--repeats N] [--seconds N] [--quick] [--out FILE]
@@ -32,6 +32,8 @@ cargo xtask bench cache [--connections N] [--pipeline N] [--repeats N] [--second
   --behind WHAT        what stands behind the gateways: one (default), shards (3 servers, keys placed by Maglev; by
                        twemproxy with ketama) or cluster (a Redis Cluster of 3 nodes)
   --origin WHAT        of `bench http`: lab (`weir lab origin http`, default) or nginx
+  --front WHAT         of `bench http`, what clients speak: plain (HTTP/1.1, default), routes (with 100 routes and a line
+                       of the access log for every request), tls, http2 (in clear text) or websocket
   --repeats N          blocks per row (default 8; claims need at least 8)
   --seconds N          aimed length of one measured run, e.g. 2.5 (default 3); wrk knows whole seconds only
   --quick              2 blocks of 0.4 s: shows that everything works, not how fast
@@ -69,14 +71,19 @@ pub(crate) struct Options<R> {
 struct Given<'a> {
     rows: Option<&'a str>,
     arms: Option<&'a str>,
-    /// What only one protocol has: its word, and the value.
-    own: Option<&'a str>,
+    /// What only one protocol has: words, and their values.
+    own: Vec<(&'a str, &'a str)>,
     rest: Options<()>,
 }
 
 impl<'a> Given<'a> {
-    /// Reads the words behind the subcommand; `own` is the one option that only this protocol has.
-    fn read(words: &[&'a str], own: Option<&str>) -> Result<Self> {
+    /// The value of an option that only one protocol has.
+    fn own(&self, word: &str) -> Option<&'a str> {
+        self.own.iter().rev().find(|(known, _)| *known == word).map(|(_, value)| *value)
+    }
+
+    /// Reads the words behind the subcommand; `own` are the options that only this protocol has.
+    fn read(words: &[&'a str], own: &[&str]) -> Result<Self> {
         let rest = Options {
             rows: Vec::new(),
             arms: Vec::new(),
@@ -87,7 +94,7 @@ impl<'a> Given<'a> {
             weir_command: None,
             show_config: false,
         };
-        let mut given = Self { rows: None, arms: None, own: None, rest };
+        let mut given = Self { rows: None, arms: None, own: Vec::new(), rest };
         let options = &mut given.rest;
         let mut words = words.iter().copied();
         while let Some(word) = words.next() {
@@ -102,7 +109,10 @@ impl<'a> Given<'a> {
                 "--envoy" => options.envoy = Some(value()?.into()),
                 "--weir-command" => options.weir_command = Some(value()?.to_owned()),
                 "--show-config" => options.show_config = true,
-                _ if Some(word) == own => given.own = Some(value()?),
+                _ if own.contains(&word) => {
+                    let value = value()?;
+                    given.own.push((word, value));
+                }
                 _ => bail!("unknown option `{word}`\n\n{USAGE}"),
             }
         }
@@ -124,18 +134,19 @@ impl<'a> Given<'a> {
 impl Options<RedisRow> {
     /// Of `bench redis`, with what stands behind the gateways.
     pub(crate) fn of_redis(words: &[&str]) -> Result<(Self, Behind)> {
-        let given = Given::read(words, Some("--behind"))?;
-        let behind = given.own.map_or(Ok(Behind::One), Behind::named)?;
+        let given = Given::read(words, &["--behind"])?;
+        let behind = given.own("--behind").map_or(Ok(Behind::One), Behind::named)?;
         Ok((given.choose(&behind.rows(), behind.arms())?, behind))
     }
 }
 
 impl Options<HttpRow> {
     /// Of `bench http`, with the program that is the origin.
-    pub(crate) fn of_http(words: &[&str]) -> Result<(Self, OriginKind)> {
-        let given = Given::read(words, Some("--origin"))?;
-        let origin = given.own.map_or(Ok(OriginKind::Lab), OriginKind::named)?;
-        Ok((given.choose(&HttpRow::all(), &name::HTTP)?, origin))
+    pub(crate) fn of_http(words: &[&str]) -> Result<(Self, Front, OriginKind)> {
+        let given = Given::read(words, &["--origin", "--front"])?;
+        let origin = given.own("--origin").map_or(Ok(OriginKind::Lab), OriginKind::named)?;
+        let front = given.own("--front").map_or(Ok(Front::Plain), Front::named)?;
+        Ok((given.choose(&HttpRow::all(front), front.arms())?, front, origin))
     }
 }
 
@@ -156,7 +167,7 @@ impl LabOptions {
         if let Some(word) = words.iter().find(|word| word.starts_with("--") && !known.contains(word)) {
             bail!("unknown option `{word}`\n\n{USAGE}");
         }
-        let Options { blocks, run_length, out, .. } = Given::read(words, None)?.rest;
+        let Options { blocks, run_length, out, .. } = Given::read(words, &[])?.rest;
         Ok(Self { blocks, window: run_length, out })
     }
 
@@ -197,6 +208,7 @@ fn seconds(word: &str) -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::peers::name;
 
     #[test]
     fn options_are_read_and_arms_keep_the_order_of_a_block() {

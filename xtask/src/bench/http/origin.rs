@@ -90,12 +90,17 @@ impl HttpOrigin {
     }
 }
 
-/// The command, and the version.
-fn lab(workspace: &Workspace, port: u16, weir_command: Option<&str>) -> Result<(Vec<String>, String)> {
-    let program = match weir_command {
+/// The program that has the lab.
+pub(crate) fn program(workspace: &Workspace, weir_command: Option<&str>) -> Result<String> {
+    Ok(match weir_command {
         Some(command) => command.split_whitespace().next().context("--weir-command names a program")?.to_owned(),
         None => release_build(workspace)?.to_string_lossy().into_owned(),
-    };
+    })
+}
+
+/// The command, and the version.
+fn lab(workspace: &Workspace, port: u16, weir_command: Option<&str>) -> Result<(Vec<String>, String)> {
+    let program = program(workspace, weir_command)?;
     let version = format!("`weir lab origin http` of {}, one thread", version_line(&program, &["--version"]));
     let bind = format!("127.0.0.1:{port}");
     Ok(([&*program, "lab", "origin", "http", "--bind", &bind].map(str::to_owned).to_vec(), version))

@@ -19,7 +19,8 @@ const ROUNDED: f64 = 0.99;
 
 /// Asks for `seconds` over and over. Any failed connection, late reply or status that is no success fails the run.
 pub(crate) fn run(row: &HttpRow, goal: &Goal, seconds: u64, place: &Place) -> Result<Outcome> {
-    let url = format!("http://127.0.0.1:{}/{}", goal.port, row.bytes);
+    let scheme = if goal.tls_ca.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://127.0.0.1:{}/{}", goal.port, row.bytes);
     let (connections, length) = (row.connections.to_string(), format!("{seconds}s"));
     let words = ["wrk", "-t", "1", "-c", &connections, "-d", &length, "--timeout", REPLY_LIMIT, "--latency", &url];
     let mut process = Process::start(Launch::new("wrk", Some(&place.load_cpu), words), place.path())?;

@@ -63,8 +63,10 @@ pub(crate) struct Settings {
     pub(crate) drain: Option<(&'static str, &'static str)>,
     /// Servers behind besides `origin`.
     pub(crate) more_origins: Vec<u16>,
-    /// Further lines of the upstream, such as how keys are placed.
-    pub(crate) upstream_lines: &'static str,
+    /// Further lines of the upstream, such as how keys are placed, and further tables.
+    pub(crate) upstream_lines: String,
+    /// A file with a line for every request.
+    pub(crate) access_log: Option<PathBuf>,
     /// Further lines of the listener, such as a timeout that a reload changes.
     pub(crate) listener_lines: String,
 }
@@ -100,6 +102,9 @@ impl Settings {
         if let Some(level) = self.telemetry {
             let _ = writeln!(text, "level = \"{level}\"");
         }
+        if let Some(file) = &self.access_log {
+            let _ = writeln!(text, "access_log = {{ target = \"file:{}\", sample = 1.0 }}", file.display());
+        }
         if let Some(count) = self.connections {
             let _ = write!(text, "\n[limits]\nconnections = {count}\nconnections_per_source = {count}\n");
         }
@@ -122,7 +127,7 @@ impl Settings {
         }
         let origins = [self.origin].into_iter().chain(self.more_origins.iter().copied());
         let endpoints: Vec<String> = origins.map(|port| format!("\"127.0.0.1:{port}\"")).collect();
-        let (endpoints, lines) = (endpoints.join(", "), self.upstream_lines);
+        let (endpoints, lines) = (endpoints.join(", "), &self.upstream_lines);
         let _ = write!(text, "\n[[upstream]]\nname = \"{upstream}\"\nendpoints = [{endpoints}]\n{lines}");
         text
     }
@@ -211,7 +216,8 @@ pub(crate) fn arm_settings(place: &Place, arm: &str, backend: &Backend) -> Resul
         Behind::One => "",
         Behind::Shards => "\n[upstream.sharding]\ndistribution = \"maglev\"\n",
         Behind::Cluster => "topology = \"cluster\"\n",
-    };
+    }
+    .to_owned();
     settings.vary(place, arm)?;
     Ok(settings)
 }

@@ -48,11 +48,13 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
 
 /// Profiles Weir under one row of `bench http`.
 pub(crate) fn run_http(words: &[&str]) -> Result<()> {
-    let (mut options, origin) = Options::of_http(words)?;
-    if options.rows == HttpRow::all() {
+    let (mut options, front, origin) = Options::of_http(words)?;
+    if options.rows == HttpRow::all(front) {
         options.rows = named(HTTP_ROW, &options.rows)?;
     }
-    profile(&options, |workspace, place| Http::start(workspace, place, origin, options.weir_command.as_deref()))
+    profile(&options, |workspace, place| {
+        Http::start(workspace, place, (front, origin), options.weir_command.as_deref())
+    })
 }
 
 /// Profiles Weir under the first row.
