@@ -5,16 +5,18 @@
 #![forbid(unsafe_code)]
 
 mod differential;
+mod http;
 mod reply;
 mod request;
 mod session;
 mod websocket;
 
 pub use differential::differential_reply;
+pub use http::{http_answer, http_chunks, http_request};
 pub use reply::reply_framer;
 pub use request::{request_parser, split_invariance};
 pub use session::session;
-pub use websocket::websocket;
+pub use websocket::{websocket, websocket_header};
 
 /// A target: any bytes, panics on a broken invariant.
 pub type Target = fn(&[u8]);
@@ -27,4 +29,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("split_invariance", split_invariance),
     ("session", session),
     ("websocket", websocket),
+    ("websocket_header", websocket_header),
+    ("http_request", http_request),
+    ("http_answer", http_answer),
+    ("http_chunks", http_chunks),
 ];

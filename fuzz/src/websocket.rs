@@ -1,7 +1,7 @@
 //! Any bytes as the frames of a peer.
 
 use weir_base::time::Time;
-use weir_websocket_codec::{HEADER_BYTES_MAX, Limits, Reserved, Sender, Watch, WireError};
+use weir_websocket_codec::{FrameHeader, HEADER_BYTES_MAX, Limits, Reserved, Sender, Watch, WireError};
 
 /// Small enough for inputs of a few bytes to reach them.
 const LIMITS: Limits = Limits { message_bytes: 4096, fragments: 4, pings: 3 };
@@ -35,4 +35,25 @@ fn passed(sender: Sender, reserved: Reserved, stream: &[u8], piece: usize) -> (V
         assert!(watch.is_closed() || waiting.len() < HEADER_BYTES_MAX);
     }
     (passed, None)
+}
+
+/// A header is found as soon as its last byte is there and not before, and what follows it changes nothing.
+pub fn websocket_header(data: &[u8]) {
+    match FrameHeader::read(data) {
+        Ok(None) => assert!(data.len() < HEADER_BYTES_MAX),
+        // What breaks a rule breaks it with more bytes behind it, too.
+        Err(error) => {
+            let mut longer = data.to_vec();
+            longer.extend_from_slice(&[0; HEADER_BYTES_MAX]);
+            assert_eq!(FrameHeader::read(&longer), Err(error));
+        }
+        Ok(Some(header)) => {
+            assert!((2..=HEADER_BYTES_MAX).contains(&header.bytes) && header.bytes <= data.len());
+            assert!(header.payload >> 63 == 0 && header.reserved < 8);
+            assert_eq!(FrameHeader::read(&data[..header.bytes]), Ok(Some(header)));
+            for cut in 0..header.bytes {
+                assert_eq!(FrameHeader::read(&data[..cut]), Ok(None), "cut at {cut}");
+            }
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::stream::{Address, Stream};
 use crate::websocket::{handshake, masked, next_frame};
 
 /// Whoever should have ended a connection and says nothing for so long does not end it.
-const QUIET: Duration = Duration::from_secs(5);
+const QUIET: Duration = Duration::from_secs(10);
 
 /// What came of a case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

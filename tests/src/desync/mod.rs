@@ -66,7 +66,9 @@ fn post(lines: &[u8], body: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::fs;
+    use std::path::Path;
 
     use super::*;
 
@@ -78,5 +80,38 @@ mod tests {
         let is_file_name = |name: &&str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         assert!(names.iter().all(is_file_name), "they are the names of seeds, too");
         assert!(cases.len() > 200);
+    }
+
+    /// Inputs of a fuzz target are at most so long (`xtask`, lane `fuzz`).
+    const SEED_BYTES_MAX: usize = 4096;
+
+    /// The folder has each of these seeds, and besides only what a search has found.
+    fn assert_seeds(target: &str, seeds: impl IntoIterator<Item = (&'static str, Vec<u8>)>) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(target);
+        let seeds: BTreeMap<&str, Vec<u8>> = seeds.into_iter().filter(|seed| seed.1.len() <= SEED_BYTES_MAX).collect();
+        if std::env::var_os("WEIR_WRITE_SEEDS").is_some() {
+            fs::create_dir_all(&folder).expect("a folder");
+            seeds.iter().for_each(|(name, bytes)| fs::write(folder.join(name), bytes).expect("written"));
+        }
+        let hint = "write it with WEIR_WRITE_SEEDS=1 cargo test -p weir-tests --lib desync";
+        for (name, bytes) in &seeds {
+            let file = fs::read(folder.join(name)).unwrap_or_default();
+            assert!(file == *bytes, "{target}: the seed {name} is not its case: {hint}");
+        }
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let name = entry.expect("an entry").file_name().into_string().expect("a name");
+            assert!(name.starts_with("found-") || seeds.contains_key(&name[..]), "{target}: no case for {name}");
+        }
+    }
+
+    #[test]
+    fn the_cases_are_the_seeds_of_the_fuzz_targets() {
+        assert_seeds("http_request", cases().into_iter().map(|case| (case.name, case.input)));
+        assert_seeds("http_answer", answers().into_iter().map(|spoken| (spoken.name, spoken.answer)));
+        let bodies = chunks::cases().into_iter().map(|case| {
+            let head = case.input.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("a head") + 4;
+            (case.name, case.input[head..].to_vec())
+        });
+        assert_seeds("http_chunks", bodies);
     }
 }

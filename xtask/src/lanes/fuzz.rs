@@ -115,7 +115,8 @@ fn fuzz_target(workspace: &Workspace, program: &std::path::Path, target: &str, s
         "-verbosity=0".into(),
         "-print_final_stats=1".into(),
     ];
-    let dictionary = workspace.root.join("fuzz/resp.dict");
+    let protocol = if target.starts_with("http") { "http" } else { "resp" };
+    let dictionary = workspace.root.join(format!("fuzz/{protocol}.dict"));
     if dictionary.is_file() {
         words.push(format!("-dict={}", dictionary.display()));
     }
