@@ -200,7 +200,7 @@ section! {
         /// Share of the knee from which the load is warned about, above 0.0.
         default knee_warn: Ratio = Ratio(KNEE_WARN);
         /// What happens at the knee: `observe` (it is told), `unready` (`/readyz` fails until the load has fallen) or
-        /// `shed` (each worker refuses what is beyond its share).
+        /// `shed` (each worker refuses what is beyond its share; Redis listeners only).
         default knee_action: KneeAction = KneeAction::Observe;
         /// Users of a Redis listener, one per line, in the format of Redis's `aclfile`; read again at a reload. Others must
         /// not be able to read it. A relative path starts at this file's directory. Absent: only those of
