@@ -120,14 +120,18 @@ impl Scene {
         sent
     }
 
-    /// Two other clients, one after the other: each gets its own answer.
+    /// Two other clients, one after the other: each gets its own answer, and the origin tells of both.
     fn canaries(&self, name: &str, way: &str) -> [String; 2] {
-        [1, 2].map(|number| {
+        let canaries = [1, 2].map(|number| {
             let target = format!("/canary/{name}/{way}/{number}");
             let answer = HttpClient::connect(&self.gateway.address).get(&target);
             assert_eq!((answer.status, answer.content()), (200, format!("GET {target}")), "{name}, {way}");
             target
-        })
+        });
+        until_true(format!("{name}, {way}: {:?} to tell of the last", self.kind), || {
+            self.whole().iter().any(|seen| seen.target == canaries[1])
+        });
+        canaries
     }
 
     /// The wire and the origin have seen these requests since then and no others, and then the canaries.
@@ -161,18 +165,15 @@ impl Scene {
             let used: BTreeSet<usize> = whole.iter().filter_map(used).collect();
             let expected = own.last().map(|(number, _)| *number);
             assert!(used.len() == 1 && expected.is_none_or(|it| used.contains(&it)), "{name}, {way}: not used again");
-            self.compare_log(mark, judged, &whole, &canaries[1]);
+            self.compare_log(mark, judged, &whole);
         }
         let requests = own.into_iter().map(|(_, request)| without_chance(request)).collect();
         self.views.push((format!("{name}, {way}"), requests));
     }
 
     /// The origin has understood what went over the wire.
-    fn compare_log(&self, mark: &Mark, judged: &Judged<'_>, whole: &[(usize, Request)], last: &str) {
+    fn compare_log(&self, mark: &Mark, judged: &Judged<'_>, whole: &[(usize, Request)]) {
         let (name, way) = (judged.name, judged.way);
-        until_true(format!("{name}, {way}: {:?} to have logged the last", self.kind), || {
-            self.whole()[mark.seen..].iter().any(|seen| seen.target == last)
-        });
         let seen = self.whole().split_off(mark.seen);
         let order: Vec<&str> = judged.seen.iter().map(|seen| seen.1).collect();
         assert!(seen.iter().map(|seen| &seen.target[..]).take(order.len()).eq(order), "{name}, {way}: {seen:?}");
