@@ -62,9 +62,9 @@ pub fn http_answer(data: &[u8]) {
 
 /// A chunked body: where a read ends changes nothing, and what goes on of it is the same body.
 pub fn http_chunks(data: &[u8]) {
-    let whole = body_of(std::iter::once(data));
+    let whole = body_of(std::iter::once(data), &BODY);
     for size in PIECES {
-        assert_eq!(body_of(data.chunks(size)), whole, "pieces of {size}");
+        assert_eq!(body_of(data.chunks(size), &BODY), whole, "pieces of {size}");
     }
     let Some((content, Some(trailers), taken)) = whole else { return };
     assert!(content.len() < taken && taken <= data.len());
@@ -76,16 +76,21 @@ pub fn http_chunks(data: &[u8]) {
     again.extend_from_slice(&trailers);
     again.extend_from_slice(b"\r\n");
     let length = again.len();
-    assert_eq!(body_of(std::iter::once(&again[..])), Some((content, Some(trailers), length)));
+    // A blank behind each colon is more than there may have been.
+    let read = body_of(std::iter::once(&again[..]), &BodyLimits::default());
+    assert_eq!(read, Some((content, Some(trailers), length)));
 }
 
 /// Content, trailers if it has come to its end, and how many bytes it had; none if a rule was broken.
-fn body_of<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<(Vec<u8>, Option<Vec<u8>>, usize)> {
+fn body_of<'a>(
+    pieces: impl Iterator<Item = &'a [u8]>,
+    limits: &BodyLimits,
+) -> Option<(Vec<u8>, Option<Vec<u8>>, usize)> {
     let mut decoder = BodyDecoder::new(BodyLength::Chunked);
     let (mut content, mut taken) = (Vec::new(), 0);
     for mut piece in pieces {
         while !piece.is_empty() && !decoder.is_done() {
-            let decoded = decoder.decode(piece, &BODY).ok()?;
+            let decoded = decoder.decode(piece, limits).ok()?;
             assert!(decoded.taken > 0, "each call makes progress");
             assert_eq!(decoded.is_last, decoder.is_done());
             content.extend_from_slice(decoded.data);

@@ -49,6 +49,11 @@ impl Tap {
         Self { address, connections }
     }
 
+    /// Connections that the gateway has not ended.
+    pub fn open(&self) -> usize {
+        lock(&self.connections).iter().filter(|connection| !connection.is_ended).count()
+    }
+
     /// Every connection so far.
     pub fn connections(&self) -> Vec<Tapped> {
         lock(&self.connections).clone()

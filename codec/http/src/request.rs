@@ -381,8 +381,9 @@ pub fn is_authority(authority: &[u8]) -> bool {
         [] => true,
         [b':', digits @ ..] => {
             let is_number = (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
-            let number = digits.iter().fold(0_u32, |number, digit| number * 10 + u32::from(digit & 15));
-            is_number && (1..=65_535).contains(&number)
+            // Of more digits than these the sum would overflow, which ends the task of the connection.
+            let number = || digits.iter().fold(0_u32, |number, digit| number * 10 + u32::from(digit & 15));
+            is_number && (1..=65_535).contains(&number())
         }
         _ => false,
     };

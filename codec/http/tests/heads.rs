@@ -149,6 +149,8 @@ fn h1_9_there_is_exactly_one_host_and_it_is_the_one_of_the_target() {
         "Host: u@a\r\n",
         "Host: a:0\r\n",
         "Host: a:99999\r\n",
+        "Host: a:4294967376\r\n",
+        "Host: a:99999999999999999999\r\n",
         "Host: a:\r\n",
         "Host:\r\n",
         "Host: [::1\r\n",

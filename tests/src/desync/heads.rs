@@ -77,6 +77,8 @@ const REFUSED: &[(&str, u16, &[u8])] = &[
     ("host-two-ports", 400, b"GET / HTTP/1.1\r\nHost: a:80:81\r\n\r\n"),
     ("host-port-0", 400, b"GET / HTTP/1.1\r\nHost: a:0\r\n\r\n"),
     ("host-port-65536", 400, b"GET / HTTP/1.1\r\nHost: a:65536\r\n\r\n"),
+    ("host-port-2-to-32-and-80", 400, b"GET / HTTP/1.1\r\nHost: a:4294967376\r\n\r\n"),
+    ("host-port-20-digits", 400, b"GET / HTTP/1.1\r\nHost: a:99999999999999999999\r\n\r\n"),
     ("host-port-empty", 400, b"GET / HTTP/1.1\r\nHost: a:\r\n\r\n"),
     ("host-port-plus", 400, b"GET / HTTP/1.1\r\nHost: a:+80\r\n\r\n"),
     ("host-port-a-word", 400, b"GET / HTTP/1.1\r\nHost: a:@b\r\n\r\n"),

@@ -78,6 +78,7 @@ const HEADS: &[Fields] = &[
     ("authority-blank", &[(":authority", "a b")], None),
     ("authority-cr-lf", &[(":authority", "a\r\nX: y")], None),
     ("authority-port-0", &[(":authority", "a:0")], None),
+    ("authority-port-20-digits", &[(":authority", "a:99999999999999999999")], None),
     ("authority-port", &[(":authority", "a:8080")], Some(("GET", "/x", ""))),
     ("pseudo-field-behind-a-field", &[("x", "y"), (":path", "/y")], None),
     ("cl-without-a-body", &[("content-length", "5")], None),
