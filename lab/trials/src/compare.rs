@@ -118,7 +118,8 @@ pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result
     check(request)?;
     placement.enter_generator()?;
     let stage = Stage::start(&request.weir, &request.behind, &placement, request.budget.share(), &request.scenario)?;
-    let mut fleet = Fleet::start(stage, &request.peers, request.is_direct)?;
+    let fleet = Fleet::start(stage, &request.peers, request.is_direct)?;
+    let mut fleet = Fleet { has_counters: true, ..fleet };
     let arms: Vec<Arm> = fleet.runners.iter().map(Runner::facts).collect();
     told(&Progress::Started { placement: &placement, arms: &arms, missing: &fleet.missing });
     if arms.len() < 2 {

@@ -40,6 +40,8 @@ pub(crate) struct Fleet {
     pub(crate) stage: Stage,
     pub(crate) runners: Vec<Runner>,
     pub(crate) missing: Vec<Missing>,
+    /// Count cycles and instructions of the gateways, which costs them a little at every switch of threads.
+    pub(crate) has_counters: bool,
 }
 
 impl Fleet {
@@ -58,7 +60,7 @@ impl Fleet {
             }
         }
         runners.extend(is_direct.then_some(Runner::Direct));
-        Ok(Self { stage, runners, missing })
+        Ok(Self { stage, runners, missing, has_counters: false })
     }
 
     /// Without a gateway, whether that is an arm or not.
@@ -80,7 +82,7 @@ impl Fleet {
             Runner::Direct => (self.stage.behind().clone(), None),
         };
         let (origin, generator_cpus) = (self.stage.origin(), self.stage.generator_cpus());
-        let subject = Subject { target: &target, gateway, origin, generator_cpus, has_counters: true };
+        let subject = Subject { target: &target, gateway, origin, generator_cpus, has_counters: self.has_counters };
         let outcome = trial::run(scenario, &subject, rules);
         // A program that ended says more than the load that failed on it.
         let ended = match &mut self.runners[index] {

@@ -345,8 +345,9 @@ fn conditions(sweep: &Sweep) -> Vec<String> {
         [
             "c, users: requests under way, connections times streams (HTTP/2) or pipeline; every answer was checked",
             "CPU: accumulated run time of all threads of the gateway over the window, 100 % is one CPU",
-            "limited by: whose busiest thread or CPU was full (95 %), the gateway or the lab (generator, what stands behind); \
-             only where it is the gateway the rate is its own. Nobody full: the next request waits for the last",
+            "limited by: who was full (95 %): the busiest thread of the gateway; or the lab, which is that of what stands \
+             behind, or the generator's CPU, whoever else was on it. Only where it is the gateway the rate is its own; with \
+             nobody full the next request waits for the last",
             "failed: answers with another status, length or content, lost and refused requests",
         ]
         .map(str::to_owned),
