@@ -178,7 +178,7 @@ pub struct Running {
     pub version: String,
     /// The command that started it.
     pub command: String,
-    /// The configuration as it was written; empty without one.
+    /// The configuration as it was written, but for the folder, which is `.` here; empty without one.
     pub config: String,
 }
 
@@ -331,13 +331,14 @@ impl Peer {
         let config = match &self.config {
             None => String::new(),
             Some(Config { file, text }) => {
+                let shown = named.fill(text.trim_start()).with_context(|| name.clone())?;
                 let text = filled.fill(text.trim_start()).with_context(|| name.clone())?;
                 let file = format!("{name}-{file}");
                 let path = folder.join(&file);
                 named.words.push(("{config}", file));
                 std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
                 filled.words.push(("{config}", path.to_string_lossy().into_owned()));
-                text
+                shown
             }
         };
         let all =
