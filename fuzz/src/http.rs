@@ -2,7 +2,7 @@
 
 use weir_http_codec::{
     BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, Known, RequestHead, RequestParser, ResponseHead,
-    ResponseParser, WireError, encode, strip_hop_by_hop,
+    ResponseParser, Version, WireError, encode, strip_hop_by_hop,
 };
 
 /// Small enough for inputs of a few hundred bytes to reach them.
@@ -157,6 +157,10 @@ fn forwarded_request(head: &mut RequestHead) -> Vec<u8> {
     strip_hop_by_hop(&mut head.fields);
     head.fields.remove(Known::ContentLength);
     head.fields.remove(Known::Host);
+    if head.version() == Version::Http10 {
+        // It means nothing there, whatever it says.
+        head.fields.remove(Known::Expect);
+    }
     let mut bytes = Vec::new();
     encode::request(head, head.authority(), head.body(), &mut bytes);
     // A client of HTTP/1.0 need not name a host, and an empty one is refused here.
