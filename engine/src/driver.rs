@@ -21,7 +21,7 @@ const TASKS_PER_ROUND_MAX: usize = 64;
 /// Wakes from other threads that fit without spinning.
 const CROSS_THREAD_WAKES: usize = 1_024;
 /// Helper threads for the rare blocking operation (name resolution).
-const BLOCKING_THREADS: usize = 4;
+pub(crate) const BLOCKING_THREADS: usize = 4;
 
 /// The driver a worker runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -164,8 +164,11 @@ pub async fn connect(address: &Address, limit: Duration) -> io::Result<Socket> {
         Address::Socket(address) => vec![SockAddr::from(*address)],
         Address::Host { name, port } => {
             let host = address.clone();
-            let resolved = async {
-                let resolved = compio::runtime::spawn_blocking(move || resolve(&host));
+            let resolved = async |under_way| {
+                let resolved = compio::runtime::spawn_blocking(move || {
+                    let _under_way = under_way;
+                    resolve(&host)
+                });
                 // Half of the time is for the connection, to the last good address if need be.
                 let resolved = compio::time::timeout(limit / 2, resolved).await.map_err(|_| io::ErrorKind::TimedOut)?;
                 resolved.map_err(|_| io::Error::other("name resolution was cut short"))?

@@ -161,7 +161,7 @@ section! {
     /// Failures made on purpose. Both may befall one request, the delay first.
     pub(crate) struct FaultSection {
         /// A pause before the request goes on.
-        optional delay: Period => Period::millis(1)..=Period::secs(3_600);
+        optional delay: Period => Period::millis(1)..=Period::secs(60);
         /// Share of the requests that have it, 0.0 to 1.0.
         default delay_share: Ratio = Ratio(1.0) => Ratio(0.0)..=Ratio(1.0);
         /// A status that is answered in the origin's place.

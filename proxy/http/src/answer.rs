@@ -70,7 +70,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         }
         let is_misleading = self.asked.version == Version::Http2 && self.asked.wish != Wish::None;
         if is_misleading && (200..300).contains(&head.status()) {
-            return Ended::Failed(Failure::Origin(Refusal::ORIGIN_NO_WEBSOCKET, LossCause::Closed));
+            return Ended::Failed(Failure::Unwilling(Refusal::ORIGIN_NO_WEBSOCKET));
         }
         let length = head.body(self.asked.is_head);
         let coding = self.coding(&mut head, length);
@@ -110,6 +110,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
     /// Passes the final head on; whether the connection of the client may bring another request.
     fn pass_head(&mut self, head: &mut ResponseHead, length: BodyLength) -> bool {
         self.begun.set(Some(turn::now()));
+        self.retries.forget();
         strip_hop_by_hop(&mut head.fields);
         if head.status() == 204 {
             // RFC 9110 section 8.6.

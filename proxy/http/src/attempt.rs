@@ -59,6 +59,8 @@ pub(crate) enum Failure {
     Expired,
     /// The origin did not answer as it should.
     Origin(Refusal, LossCause),
+    /// The origin is well, and does not do what the client wants.
+    Unwilling(Refusal),
     /// The client is at fault.
     Client(Refusal),
     /// The client is gone.
@@ -269,7 +271,8 @@ impl<'a> Attempt<'a> {
                 self.routed.upstream.note(number, false, took);
             }
             // It is no fault of the endpoint, or not certainly one.
-            Ended::Failed(Failure::Expired | Failure::Client(_) | Failure::ClientGone) | Ended::BrokenOff(_) => {}
+            Ended::Failed(Failure::Expired | Failure::Unwilling(_) | Failure::Client(_) | Failure::ClientGone)
+            | Ended::BrokenOff(_) => {}
         }
     }
 
@@ -281,7 +284,11 @@ impl<'a> Attempt<'a> {
             Failure::Status(_) => Some(Class::Status),
             Failure::Origin(_, LossCause::Timeout) => Some(Class::Timeout),
             Failure::Silent | Failure::Origin(_, LossCause::Closed) => Some(Class::Reset),
-            Failure::Origin(..) | Failure::Expired | Failure::Client(_) | Failure::ClientGone => None,
+            Failure::Origin(..)
+            | Failure::Expired
+            | Failure::Unwilling(_)
+            | Failure::Client(_)
+            | Failure::ClientGone => None,
         }
     }
 
@@ -307,6 +314,10 @@ impl<'a> Attempt<'a> {
             Ended::Failed(Failure::Expired) => {
                 lane.ends();
                 Err(Refusal::RESPONSE_TIMEOUT)
+            }
+            Ended::Failed(Failure::Unwilling(refusal)) => {
+                lane.ends();
+                Err(refusal)
             }
             Ended::Failed(Failure::Origin(refusal, cause)) => {
                 lane.failed(cause);
@@ -362,7 +373,7 @@ impl Failure {
         match self {
             Self::Silent | Self::Unseen | Self::Status(_) => "origin_closed",
             Self::Expired => "call_expired",
-            Self::Origin(refusal, _) | Self::Client(refusal) => refusal.reason,
+            Self::Origin(refusal, _) | Self::Unwilling(refusal) | Self::Client(refusal) => refusal.reason,
             Self::ClientGone => "client_reset",
         }
     }

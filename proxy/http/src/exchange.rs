@@ -128,6 +128,12 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     let routed = match route(&connection, &routing, head, &asked, settings.forwarded).await {
         Ok(routed) => routed,
         Err(Local::Refused(refusal)) => return refuse(client, &asked, refusal),
+        // A 2xx would mean that the WebSocket stands (RFC 8441 section 5).
+        Err(Local::Direct(response, _))
+            if asked.version == Version::Http2 && asked.wish != Wish::None && (200..300).contains(&response.status) =>
+        {
+            return refuse(client, &asked, Refusal::CONNECT_PROTOCOL);
+        }
         Err(Local::Direct(response, fields)) => {
             let after = client.reply(&asked, &response.answer(&fields), false, "answered");
             connection.answered(&asked, response.status, None, "", "ok");
@@ -174,7 +180,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     }
     let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
     let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
-    let retries = Retries::new(retry, routed.upstream, &asked, service.chance());
+    let retries = Retries::new(retry, routed.upstream, &asked, service);
     let mut is_repeated = false;
     loop {
         let wanted = Wanted { avoid: retries.avoided(), hash: affinity };

@@ -10,7 +10,7 @@ use weir_http_codec::{Fields, HeadLimits, Known, RequestHead, ResponseHead, Vers
 use crate::{
     connection::Connection,
     exchange::Asked,
-    forward,
+    forward, policies,
     refusal::Refusal,
     relay::Copied,
     routes::DirectResponse,
@@ -58,6 +58,9 @@ const NOT_SHOWN: [&[u8]; 9] = [
     b"if-range",
 ];
 
+/// What only the gateway says.
+const TOLD: [&str; 2] = ["x-forwarded-method", "x-forwarded-uri"];
+
 /// What trusted proxies tell of clients.
 const FORWARDED: [Known; 4] =
     [Known::XForwardedFor, Known::XForwardedProto, Known::XForwardedHost, Known::XForwardedClientCert];
@@ -81,23 +84,18 @@ impl ExtAuth {
         let answer = match routing.upstream(&self.upstream) {
             Some(upstream) => {
                 let host = self.host.as_deref().map_or(head.authority(), str::as_bytes);
-                let request = Subrequest {
-                    head: &check,
-                    host,
-                    body: b"",
-                    is_head: false,
-                    timeout: self.timeout,
-                    idle_timeout: self.timeout,
-                };
-                let answer = weir_engine::timeout(self.timeout, request.ask(service, upstream, &mut body)).await;
-                answer.unwrap_or(Err(Unanswered::Failed))
+                let (timeout, limit) = (self.timeout, Some(self.timeout));
+                let request =
+                    Subrequest { head: &check, host, body: b"", is_head: false, timeout, idle_timeout: timeout, limit };
+                request.ask(service, upstream, &mut body).await
             }
             None => Err(Unanswered::Unreachable),
         };
         match answer {
             Ok(answer) if (200..300).contains(&answer.status()) => Ok(self.told(&answer.fields)),
-            Ok(answer) if answer.status() < 500 && !body.is_too_long() => {
+            Ok(answer) if answer.status() < 500 => {
                 service.metrics.denied("ext_auth_denied");
+                // A page that is too long is left out; the no stands.
                 Err(refusal(answer, body.take().unwrap_or_default(), asked))
             }
             // What the service answers to its own troubles is nothing for clients.
@@ -128,11 +126,14 @@ impl ExtAuth {
                 fields.push(field.name, field.value);
             }
         }
-        let target = self.path.as_deref().map_or(head.target(), str::as_bytes);
+        let own = if head.target() == b"*" { b"/" } else { head.target() };
+        let target = self.path.as_deref().map_or(own, str::as_bytes);
         let line = (&b"GET"[..], target, head.authority());
         let limits = HeadLimits::default();
         let mut check = RequestHead::from_parts(Version::Http11, line, fields, true, &limits).ok()?;
         forward::request(&mut check, settings.forwarded, &connection.forwarded());
+        // In every spelling: many services take `_` for `-`.
+        policies::clean(&TOLD.map(Into::into), &mut check.fields);
         check.fields.set_named(b"X-Forwarded-Method", head.method());
         check.fields.set_named(b"X-Forwarded-Uri", head.target());
         Some(check)
@@ -165,6 +166,12 @@ fn refusal(mut answer: ResponseHead, body: Vec<u8>, asked: &Asked) -> Local {
     answer.fields.remove(Known::ContentLength);
     answer.fields.remove(Known::ContentType);
     let mut fields = answer.fields;
-    own_fields(asked).iter().for_each(|field| fields.set_named(field.name, field.value));
+    for field in own_fields(asked).iter() {
+        match field.known {
+            // What both depend on.
+            Known::Vary => fields.push(field.name, field.value),
+            _ => fields.set_named(field.name, field.value),
+        }
+    }
     Local::Direct(Arc::new(DirectResponse { status, content_type, body }), fields)
 }

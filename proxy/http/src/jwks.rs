@@ -54,6 +54,8 @@ pub struct RemoteKeys {
 struct State {
     /// Of the keys that are there.
     fetched: Option<Time>,
+    /// As it came.
+    document: Option<String>,
     tried: Option<Time>,
     is_fetching: bool,
 }
@@ -84,22 +86,23 @@ impl RemoteKeys {
     }
 }
 
-/// Keys without which nothing can be said. Old ones are fetched again meanwhile.
-pub(crate) fn due(all: &[Arc<RemoteKeys>], connection: &Connection) -> Option<Arc<RemoteKeys>> {
-    all.iter()
-        .find(|keys| {
-            let fetched = keys.state().fetched;
-            let is_old = fetched.is_some_and(|fetched| turn::now().since(fetched) >= keys.refresh);
-            if is_old && keys.begins(RETRY_PAUSE) {
-                start(&connection.service, keys);
-            }
-            fetched.is_none()
-        })
-        .cloned()
+/// Old keys are fetched again while they go on being used.
+pub(crate) fn refresh(all: &[Arc<RemoteKeys>], connection: &Connection) {
+    for keys in all {
+        let fetched = keys.state().fetched;
+        let is_old = fetched.is_some_and(|fetched| turn::now().since(fetched) >= keys.refresh);
+        if is_old && keys.begins(RETRY_PAUSE) {
+            start(&connection.service, keys);
+        }
+    }
 }
 
-/// Keys that may have changed, so that a token of an unknown one is good after all.
-pub(crate) fn due_for_new(all: &[Arc<RemoteKeys>]) -> Option<Arc<RemoteKeys>> {
+/// Keys that are not there or may have changed, so that a token of an unknown one is good after all. What other keys can decide
+/// does not wait for them.
+pub(crate) fn due(all: &[Arc<RemoteKeys>]) -> Option<Arc<RemoteKeys>> {
+    if let Some(missing) = all.iter().find(|keys| keys.state().fetched.is_none()) {
+        return Some(missing.clone());
+    }
     let may_change = |keys: &&Arc<RemoteKeys>| {
         let state = keys.state();
         state.is_fetching || state.tried.is_none_or(|tried| turn::now().since(tried) >= UNKNOWN_PAUSE)
@@ -130,17 +133,20 @@ fn start(service: &Rc<Service>, keys: &Arc<RemoteKeys>) {
     let (service, fetching) = (service.clone(), Fetching(keys.clone()));
     weir_engine::spawn(async move {
         let keys = &fetching.0;
-        let fetched = weir_engine::timeout(FETCH_TIMEOUT, document(&service, keys)).await;
-        let made = match fetched {
-            Ok(Some(document)) => KeySet::from_jwks(&document, keys.keys.allowed())
+        let made = match document(&service, keys).await {
+            // What it has decided goes on.
+            Some(document) if keys.state().document.as_deref() == Some(&*document) => Ok((document, None)),
+            Some(document) => KeySet::from_jwks(&document, keys.keys.allowed())
+                .map(|made| (document, Some(made)))
                 .map_err(|_| "the document has no key that can be used"),
-            Ok(None) => Err("no document came"),
-            Err(_) => Err("the document took too long"),
+            None => Err("no document came"),
         };
         match made {
-            Ok(made) => {
-                keys.keys.set(Arc::new(made));
-                keys.state().fetched = Some(turn::now());
+            Ok((document, made)) => {
+                made.into_iter().for_each(|made| keys.keys.set(Arc::new(made)));
+                let mut state = keys.state();
+                (state.fetched, state.document) = (Some(turn::now()), Some(document));
+                drop(state);
                 service.metrics.keys_fetched("ok");
             }
             Err(why) => {
@@ -172,7 +178,8 @@ async fn document(service: &Service, keys: &RemoteKeys) -> Option<String> {
     let line = (&b"GET"[..], keys.path.as_bytes(), host);
     let head = RequestHead::from_parts(Version::Http11, line, fields, true, &HeadLimits::default()).ok()?;
     let (timeout, idle_timeout) = (FETCH_TIMEOUT, FETCH_TIMEOUT);
-    let request = Subrequest { head: &head, host, body: b"", is_head: false, timeout, idle_timeout };
+    let limit = Some(FETCH_TIMEOUT);
+    let request = Subrequest { head: &head, host, body: b"", is_head: false, timeout, idle_timeout, limit };
     let mut body = Copied::new(JWKS_BYTES_MAX);
     let answer = request.ask(service, upstream, &mut body).await.ok()?;
     (answer.status() == 200).then(|| body.take()).flatten().and_then(|body| String::from_utf8(body).ok())
@@ -195,7 +202,11 @@ pub(crate) fn keep(old: &Routes, new: &Routes) {
             && let Some(known) = same.keys.current()
         {
             keys.keys.set(known);
-            keys.state().fetched = same.state().fetched;
+            let of_same = same.state();
+            let (fetched, document) = (of_same.fetched, of_same.document.clone());
+            drop(of_same);
+            let mut state = keys.state();
+            (state.fetched, state.document) = (fetched, document);
         }
     }
 }

@@ -69,7 +69,7 @@ impl Copying {
         weir_engine::spawn(async move {
             let _under_way = UnderWay(service.clone());
             let (head, host, body) = (&self.head, &*self.host, &*body);
-            let request = Subrequest { head, host, body, is_head, timeout, idle_timeout };
+            let request = Subrequest { head, host, body, is_head, timeout, idle_timeout, limit: None };
             let outcome = match request.ask(&service, &self.upstream, &mut Nowhere).await {
                 Ok(_) => "ok",
                 Err(Unanswered::Unreachable) => "unreachable",

@@ -207,13 +207,11 @@ impl Policies {
         }
         if let Some(jwt) = &self.jwt {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            if let Some(keys) = jwks::due(&self.keys, connection) {
-                return Err(No::Keys(keys));
-            }
+            jwks::refresh(&self.keys, connection);
             let checked = jwt.check(head, &mut connection.service.tokens.borrow_mut(), now);
             admitted.token = Some(checked.map_err(|refusal| match refusal.reason {
                 // The issuer may have new ones.
-                "jwt_unknown_key" => jwks::due_for_new(&self.keys).map_or(No::Refused(refusal), No::Keys),
+                "jwt_unknown_key" => jwks::due(&self.keys).map_or(No::Refused(refusal), No::Keys),
                 _ => No::Refused(refusal),
             })?);
         }

@@ -162,6 +162,11 @@ impl Copied {
         Self { bytes: Vec::new(), most, is_too_long: false, has_trailers: false }
     }
 
+    /// It is not needed any more.
+    pub(crate) fn forget(&mut self) {
+        (self.is_too_long, self.bytes) = (true, Vec::new());
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -173,14 +178,10 @@ impl Copied {
 
     fn add(&mut self, data: &[u8]) {
         if self.is_too_long || self.bytes.len() + data.len() > self.most {
-            (self.is_too_long, self.bytes) = (true, Vec::new());
+            self.forget();
         } else {
             self.bytes.extend_from_slice(data);
         }
-    }
-
-    pub(crate) fn is_too_long(&self) -> bool {
-        self.is_too_long
     }
 
     /// All of it; `None` if it is too long.

@@ -13,8 +13,8 @@ use crate::{
     exchange::Asked,
     http2::origin::Http2Origins,
     relay::Copied,
-    service::HttpUpstream,
-    settings::{RETRY_PAUSE, RETRY_PAUSE_MAX, RetrySettings},
+    service::{HttpUpstream, Service},
+    settings::{KEPT_BYTES_MAX, RETRY_PAUSE, RETRY_PAUSE_MAX, RetrySettings},
 };
 
 /// What went wrong.
@@ -62,6 +62,19 @@ pub(crate) struct Retries<'a> {
     under_way: RefCell<Option<Retry<Http2Origins>>>,
     /// What was read of the body of the request, so that it can be sent again.
     kept: Option<RefCell<Copied>>,
+    _reserved: Reserved<'a>,
+}
+
+/// Room for a body that may be kept.
+struct Reserved<'a> {
+    service: &'a Service,
+    bytes: usize,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.service.kept_bytes.set(self.service.kept_bytes.get() - self.bytes);
+    }
 }
 
 impl<'a> Retries<'a> {
@@ -69,7 +82,7 @@ impl<'a> Retries<'a> {
         settings: &'a RetrySettings,
         upstream: &'a Rc<HttpUpstream>,
         asked: &'a Asked,
-        chance: u64,
+        service: &'a Service,
     ) -> Self {
         let (made, avoided, under_way) = (Cell::new(0), Cell::new(None), RefCell::new(None));
         let most = settings.body_bytes_max;
@@ -79,8 +92,29 @@ impl<'a> Retries<'a> {
         };
         // A call is as long as its client likes.
         let keeps = may_fit && !asked.is_call && settings.keeps_bodies(upstream.is_multiplexed());
-        let kept = keeps.then(|| RefCell::new(Copied::new(most)));
-        Self { settings, upstream, asked, chance, made, avoided, under_way, kept }
+        let is_room = service.kept_bytes.get() + most <= KEPT_BYTES_MAX;
+        let kept = (keeps && is_room).then(|| RefCell::new(Copied::new(most)));
+        let reserved = if kept.is_some() { most } else { 0 };
+        service.kept_bytes.set(service.kept_bytes.get() + reserved);
+        let reserved = Reserved { service, bytes: reserved };
+        Self {
+            settings,
+            upstream,
+            asked,
+            chance: service.chance(),
+            made,
+            avoided,
+            under_way,
+            kept,
+            _reserved: reserved,
+        }
+    }
+
+    /// The answer has begun: nothing is asked again.
+    pub(crate) fn forget(&self) {
+        if let Some(kept) = &self.kept {
+            kept.borrow_mut().forget();
+        }
     }
 
     /// Where the body of the request is kept, if it is.

@@ -1,6 +1,6 @@
 //! From a request to its route: where it goes, and what of its head changes on the way.
 
-use std::{borrow::Cow, rc::Rc, sync::Arc};
+use std::{borrow::Cow, future::poll_fn, pin::Pin, rc::Rc, sync::Arc, task::Poll};
 
 use weir_http_codec::{Fields, RequestHead};
 use weir_route::redirect::{self, Scheme};
@@ -75,14 +75,16 @@ pub(crate) async fn route<'a>(
         // What has to be waited for has boxes of its own: every connection pays for the size of this future.
         match choose(connection, routing, head, asked, forwarded, &mut admitted) {
             Err(Local::Slow(slow)) => Box::pin(policies::find_out(connection, *slow)).await.map_err(Local::Refused)?,
-            Err(Local::Keys(keys)) => Box::pin(jwks::fetch(connection, &keys)).await.map_err(Local::Refused)?,
+            Err(Local::Keys(keys)) => {
+                unless_ended(connection, Box::pin(jwks::fetch(connection, &keys))).await?.map_err(Local::Refused)?;
+            }
             Err(Local::Ask(service)) => {
-                let told = Box::pin(service.ask(connection, routing, head, asked)).await?;
+                let told = unless_ended(connection, Box::pin(service.ask(connection, routing, head, asked))).await??;
                 admitted.get_or_insert_with(Admitted::default).told = Some(told);
             }
             Ok(routed) => {
                 if let Some(fault) = &routed.action.fault
-                    && let Some(status) = Box::pin(fault.befall(connection, head)).await
+                    && let Some(status) = unless_ended(connection, Box::pin(fault.befall(connection, head))).await?
                 {
                     return Err(Local::text(status, "a fault on purpose\n", own_fields(asked)));
                 }
@@ -91,6 +93,16 @@ pub(crate) async fn route<'a>(
             refused => return refused,
         }
     }
+}
+
+/// Waits, unless the connection is told to end first.
+async fn unless_ended<T>(connection: &Connection, mut wait: Pin<Box<impl Future<Output = T>>>) -> Result<T, Local> {
+    let (listening, _listed) = connection.listening();
+    poll_fn(|context| match listening.poll_ended(connection, context) {
+        true => Poll::Ready(Err(Local::Refused(Refusal::POLICY_FAILED))),
+        false => wait.as_mut().poll(context).map(Ok),
+    })
+    .await
 }
 
 fn choose<'a>(
@@ -123,8 +135,14 @@ fn choose<'a>(
     if let Some(service) = action.policies.as_ref().and_then(|policies| policies.ext_auth.as_ref())
         && admitted.as_ref().is_some_and(|admitted| admitted.told.is_none())
     {
+        // It judges the path that goes on, not another way to write it.
+        let target = facts.target(&facts.path);
+        let service = service.clone();
+        if let Some(target) = target {
+            head.set_target(&target);
+        }
         *known = admitted;
-        return Err(Local::Ask(service.clone()));
+        return Err(Local::Ask(service));
     }
     let upstream = match &action.target {
         Target::Upstream(split) if split.targets().len() == 1 => &routing.upstreams[*split.choose(0)],

@@ -68,6 +68,10 @@ pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// Bytes of a request body that are kept so that it can be sent again. Default 64 KiB, as many as a connection's window.
 pub const RETRY_BODY_BYTES_MAX: usize = 64 * 1024;
 
+/// Bytes of request bodies that one worker of a listener may keep for retries; beyond them none is kept, and those requests are made
+/// once. Default 32 MiB: 512 bodies of the usual length.
+pub const KEPT_BYTES_MAX: usize = 32 << 20;
+
 /// Bytes a second that the body of a request must bring at least, over ten seconds in which it is waited for. Default 64: a client
 /// on the worst of lines does better, and one that holds a connection for its own sake does not.
 pub const BODY_RATE_MIN: u64 = 64;

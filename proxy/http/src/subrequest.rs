@@ -10,7 +10,7 @@ use crate::{
     attempt::Failure,
     origin::{Download as _, Means, Origin, WireOrigin},
     refusal::Refusal,
-    relay::{Sink, relay},
+    relay::{Broken, Sink, relay},
     service::{HttpLane, HttpUpstream, Service},
     settings::INTERIM_RESPONSES_MAX,
     wire::Framing,
@@ -29,6 +29,8 @@ pub(crate) struct Subrequest<'a> {
     pub(crate) timeout: Duration,
     /// How long the body of the answer may pause.
     pub(crate) idle_timeout: Duration,
+    /// For a connection, and again for all of the answer. `None`: as long as it takes.
+    pub(crate) limit: Option<Duration>,
 }
 
 /// Why there is no answer.
@@ -41,7 +43,8 @@ pub(crate) enum Unanswered {
 }
 
 impl Subrequest<'_> {
-    /// Asks `upstream`; the body of the answer goes into `sink`.
+    /// Asks `upstream`; the body of the answer goes into `sink`, as far as that takes it. A request that nobody has seen is made
+    /// once more, of another endpoint if there is one.
     ///
     /// # Errors
     /// There is no answer, or not all of one.
@@ -51,7 +54,63 @@ impl Subrequest<'_> {
         upstream: &Rc<HttpUpstream>,
         sink: &mut impl Sink,
     ) -> Result<ResponseHead, Unanswered> {
-        let mut lane = upstream.acquire(Wanted::default()).await.map_err(|_| Unanswered::Unreachable)?;
+        let mut avoid = None;
+        for is_last in [false, true] {
+            let acquired = self.within(upstream.acquire(Wanted { avoid, ..Wanted::default() })).await;
+            let mut lane = match acquired.ok_or(Unanswered::Unreachable)? {
+                Ok(lane) => lane,
+                Err((_, Some(number))) if !is_last => {
+                    upstream.note(number, false, None);
+                    avoid = Some(number);
+                    continue;
+                }
+                Err(_) => return Err(Unanswered::Unreachable),
+            };
+            let (number, is_reused, begun) = (lane.number(), lane.is_reused(), turn::now());
+            let outcome = self.within(self.on(&mut lane, service, sink)).await;
+            let is_repeatable = matches!(self.head.method(), b"GET" | b"HEAD") && !is_last;
+            match outcome {
+                Some(Ok((head, keeps_lane))) => {
+                    upstream.note(number, !upstream.is_failure(head.status()), Some(turn::now().since(begun)));
+                    if keeps_lane {
+                        lane.give_back()
+                    } else {
+                        lane.ends()
+                    }
+                    return Ok(head);
+                }
+                // The connection was idle, and its other end had closed it.
+                Some(Err(Failure::Silent)) if is_reused && is_repeatable => lane.failed(LossCause::Closed),
+                Some(Err(Failure::Unseen)) if is_repeatable => lane.ends(),
+                failed => {
+                    upstream.note(number, false, None);
+                    lane.failed(match failed {
+                        None => LossCause::Timeout,
+                        Some(Err(Failure::Origin(_, cause))) => cause,
+                        Some(_) => LossCause::Closed,
+                    });
+                    return Err(Unanswered::Failed);
+                }
+            }
+        }
+        Err(Unanswered::Failed)
+    }
+
+    /// `None`: it took too long.
+    async fn within<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
+        match self.limit {
+            Some(limit) => weir_engine::timeout(limit, wait).await.ok(),
+            None => Some(wait.await),
+        }
+    }
+
+    /// On one lane; whether that may carry another exchange.
+    async fn on(
+        &self,
+        lane: &mut HttpLane,
+        service: &Service,
+        sink: &mut impl Sink,
+    ) -> Result<(ResponseHead, bool), Failure> {
         let length = BodyLength::Exact(self.body.len() as u64);
         let (deadline, origin_deadline) = (weir_engine::deadline(), weir_engine::deadline());
         origin_deadline.set(turn::now().saturating_add(self.timeout));
@@ -64,7 +123,7 @@ impl Subrequest<'_> {
             framing: Framing::Plain,
             body_idle_timeout: self.idle_timeout,
         };
-        let outcome = match lane.link() {
+        match lane.link() {
             Link::Connection(stream) => {
                 stream.output.with(|into| encode::request(self.head, self.host, length, into));
                 self.exchange(WireOrigin::new(stream), means, sink).await
@@ -73,8 +132,7 @@ impl Subrequest<'_> {
                 Ok(origin) => self.exchange(origin, means, sink).await,
                 Err(failure) => Err(failure),
             },
-        };
-        finish(lane, outcome)
+        }
     }
 
     /// The answer, and whether the lane may carry another exchange.
@@ -103,28 +161,14 @@ impl Subrequest<'_> {
         let length = head.body(self.is_head);
         download.begin(length);
         if length != BodyLength::Exact(0) {
-            relay(&mut download, sink).await.map_err(Failure::of_origin)?;
+            match relay(&mut download, sink).await {
+                Ok(()) => {}
+                // Nobody wants the rest; the head says enough.
+                Err(Broken::TooLong) => return Ok((head, false)),
+                Err(broken) => return Err(Failure::of_origin(broken)),
+            }
         }
         let keeps_lane = head.is_persistent() && download.is_clean();
         Ok((head, keeps_lane))
     }
-}
-
-fn finish(mut lane: HttpLane, outcome: Result<(ResponseHead, bool), Failure>) -> Result<ResponseHead, Unanswered> {
-    let failure = match outcome {
-        Ok((head, true)) => {
-            lane.give_back();
-            return Ok(head);
-        }
-        Ok((head, false)) => {
-            lane.ends();
-            return Ok(head);
-        }
-        Err(failure) => failure,
-    };
-    match failure {
-        Failure::Origin(_, cause) => lane.failed(cause),
-        _ => lane.failed(LossCause::Closed),
-    }
-    Err(Unanswered::Failed)
 }

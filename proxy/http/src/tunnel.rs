@@ -267,6 +267,8 @@ pub(crate) async fn run<I: Inlet, O: Outlet>(
         tell(&to_origin, Sender::Client, stop.told(sender == Sender::Server));
     }
     to_client.finish();
+    // A stream sends nothing by itself, and the origin may take a moment to go.
+    let _ = timeout(LINGER_TIMEOUT, to_client.relieved(client.deadline)).await;
     let reason = stop.reason(sender);
     if stop != Stop::Cut
         && let Link::Connection(origin) = lane.link()
@@ -359,6 +361,8 @@ fn pass_head(
     routed: &Routed<'_>,
 ) {
     strip_hop_by_hop(&mut head.fields);
+    // It would be that of the frames.
+    head.fields.remove(Known::ContentLength);
     if let Some(answer) = asked.answer_fields.get() {
         answer.apply(routed.action.policies.as_deref(), &mut head.fields);
     }

@@ -32,6 +32,7 @@ fn judge() -> Faulty {
             "/slow" => Act::Silence,
             "/cut" => Act::Reset,
             "/long" => answer(403, "", &"x".repeat(100_000)),
+            "/secret/x" => answer(403, "", "no"),
             _ => answer(204, "X-Auth-User: alice\r\nAuthorization: Internal 7\r\nX-Other: no\r\n", ""),
         }
     })
@@ -68,15 +69,24 @@ fn another_service_decides_and_is_told_of_the_request_and_nobody_speaks_in_its_n
     assert_eq!((login.field("set-cookie").as_deref(), login.field("x-hop")), (Some("a=b"), None));
     assert_eq!(scene.denied("ext_auth_denied"), 1.0);
     // Its troubles are not.
+    // A no is a no, however long its page.
+    let long = scene.ask("GET /long", "");
+    assert_eq!((long.status, long.text().as_str()), (403, ""));
+    // It judges what goes on, however that was written, and nobody else tells it of the request.
+    for path in ["/secret/x", "/open-not/../secret/x", "//secret/x", "/%73ecret/x", "/secret/./x?y"] {
+        assert_eq!(scene.status(&format!("GET {path}"), "X_Forwarded_Uri: /fine\r\n"), 403, "{path}");
+    }
+    assert!(judge.seen().iter().all(|check| !String::from_utf8_lossy(&check[0]).contains("X_Forwarded_Uri")));
+    assert_eq!(scene.status("OPTIONS *", ""), 200);
     let before = scene.origin.seen().len();
-    for path in ["/broken", "/slow", "/cut", "/long"] {
+    for path in ["/broken", "/slow", "/cut"] {
         let begun = Instant::now();
         let refused = scene.ask(&format!("GET {path}"), "");
         assert_eq!(refused.status, 503, "{path}");
         assert!(!refused.text().contains("stack") && refused.field("retry-after").is_some());
         assert!(begun.elapsed() < Duration::from_secs(5), "{path}");
     }
-    assert_eq!(scene.denied("ext_auth_failed"), 4.0);
+    assert_eq!(scene.denied("ext_auth_failed"), 3.0);
     assert_eq!(scene.origin.seen().len(), before, "nothing of a refused request reached the origin");
     let asked = judge.seen().len();
     assert_eq!(scene.status("GET /open", ""), 200);

@@ -242,6 +242,7 @@ name = "broken"
 path_prefix = "/broken"
 upstream = "server"
 ip_filter = { deny = ["10.0.0.0/8"] }
+ext_auth = { upstream = "server", response_headers = ["X-Remote-User"] }
 [[route]]
 name = "good"
 path_prefix = "/good"
@@ -268,6 +269,10 @@ upstream = "server"
     let refused = client.get("/broken/x");
     assert_eq!((refused.status, refused.field("retry-after").is_some()), (503, true));
     assert_eq!((client.get("/good").status, client.get("/").status), (200, 200));
+    client.send("GET /good HTTP/1.1\r\nHost: a\r\nX-Remote-User: root\r\n\r\n");
+    assert_eq!(client.response().status, 200);
+    let last = origin.seen().pop().expect("a request");
+    assert!(!String::from_utf8_lossy(&last[0]).contains("root"), "who asks cannot be forged meanwhile");
     let listed = gateway.admin.get("/api/v1/routes").json();
     let told = |name: &str| {
         let routes = listed["routes"].as_array().expect("a list");

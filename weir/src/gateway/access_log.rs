@@ -1,6 +1,7 @@
 //! The access log: what a line looks like, and the file that it goes to.
 
 use std::{
+    borrow::Cow,
     fs::{self, File, OpenOptions},
     io::{self, BufWriter, Write},
     os::unix::fs::MetadataExt as _,
@@ -8,7 +9,6 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use serde_json::Value as Json;
 use weir_base::time::Time;
 use weir_config::{AccessLogFormat, AccessLogSettings, LogTarget};
 use weir_telemetry::log::{AccessField, AccessRecord, HttpAccess};
@@ -20,6 +20,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct AccessLog {
     settings: AccessLogSettings,
     target: Option<Target>,
+    /// Kept for its memory.
+    line: Vec<u8>,
 }
 
 enum Target {
@@ -42,16 +44,18 @@ impl AccessLog {
                 }
             },
         };
-        Self { settings, target }
+        Self { settings, target, line: Vec::new() }
     }
 
     /// Writes a line. A log that cannot be written must not stop the others.
     pub fn write(&mut self, record: &AccessRecord) {
         let Some(target) = &mut self.target else { return };
-        let line = line(record, &self.settings);
+        self.line.clear();
+        line(record, &self.settings, &mut self.line);
+        self.line.push(b'\n');
         let _ = match target {
-            Target::Stream(stream) => writeln!(stream, "{line}"),
-            Target::File(file) => file.write(&line),
+            Target::Stream(stream) => stream.write_all(&self.line),
+            Target::File(file) => file.write(&self.line),
         };
     }
 
@@ -75,22 +79,34 @@ struct LogFile {
     bytes_max: u64,
     keep: u32,
     looked: Instant,
+    /// When the file could not be put aside.
+    rotated_in_vain: Option<Instant>,
 }
 
 impl LogFile {
     fn open(path: &Path, settings: &AccessLogSettings) -> io::Result<Self> {
         let (file, inode, bytes) = append(path)?;
         let (bytes_max, keep) = (settings.rotate_bytes.unwrap_or(u64::MAX), settings.rotate_keep);
-        Ok(Self { path: path.to_owned(), file, inode, bytes, bytes_max, keep, looked: Instant::now() })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            inode,
+            bytes,
+            bytes_max,
+            keep,
+            looked: Instant::now(),
+            rotated_in_vain: None,
+        })
     }
 
-    fn write(&mut self, line: &str) -> io::Result<()> {
-        let length = line.len() as u64 + 1;
-        if self.bytes > 0 && self.bytes + length > self.bytes_max {
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let length = line.len() as u64;
+        let is_full = self.bytes > 0 && self.bytes + length > self.bytes_max;
+        if is_full && self.rotated_in_vain.is_none_or(|at| at.elapsed() >= LOOK) {
             self.rotate();
         }
         self.bytes += length;
-        writeln!(self.file, "{line}")
+        self.file.write_all(line)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -112,8 +128,10 @@ impl LogFile {
             let _ = fs::rename(numbered(number), numbered(number + 1));
         }
         if let Err(error) = self.file.flush().and_then(|()| fs::rename(&self.path, numbered(1))) {
-            tracing::error!(path = %self.path.display(), %error, "cannot put the access log aside; it grows on");
-            self.bytes_max = u64::MAX;
+            if self.rotated_in_vain.is_none() {
+                tracing::error!(path = %self.path.display(), %error, "cannot put the access log aside; it grows on");
+            }
+            self.rotated_in_vain = Some(Instant::now());
             return;
         }
         self.begin();
@@ -121,7 +139,10 @@ impl LogFile {
 
     fn begin(&mut self) {
         match append(&self.path) {
-            Ok((file, inode, bytes)) => (self.file, self.inode, self.bytes) = (file, inode, bytes),
+            Ok((file, inode, bytes)) => {
+                (self.file, self.inode, self.bytes) = (file, inode, bytes);
+                self.rotated_in_vain = None;
+            }
             Err(error) => {
                 tracing::error!(path = %self.path.display(), %error, "cannot begin the access log anew; the old file goes on");
             }
@@ -136,78 +157,98 @@ fn append(path: &Path) -> io::Result<(BufWriter<File>, u64, u64)> {
     Ok((BufWriter::new(file), metadata.ino(), metadata.len()))
 }
 
-fn line(record: &AccessRecord, settings: &AccessLogSettings) -> String {
+fn line(record: &AccessRecord, settings: &AccessLogSettings, into: &mut Vec<u8>) {
     let age = Time::now().since(record.at);
     let at = SystemTime::now().checked_sub(age).and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
     let at = at.unwrap_or_default().as_secs_f64();
     match (&settings.fields, settings.format) {
-        (None, AccessLogFormat::Text) => text(record, at),
-        (None, AccessLogFormat::Json) => json(record, at, AccessField::NAMED.into_iter()),
+        (None, AccessLogFormat::Text) => into.extend_from_slice(text(record, at).as_bytes()),
+        (None, AccessLogFormat::Json) => json(record, at, AccessField::NAMED.into_iter(), into),
         (Some(fields), AccessLogFormat::Json) => {
             let name = |field: &AccessField| AccessField::NAMED.into_iter().find(|(_, known)| known == field);
-            json(record, at, fields.iter().filter_map(name))
+            json(record, at, fields.iter().filter_map(name), into);
         }
         (Some(fields), AccessLogFormat::Text) => {
-            let words: Vec<String> = fields.iter().map(|field| word(value(*field, record, at))).collect();
-            words.join(" ")
+            for (number, field) in fields.iter().enumerate() {
+                if number > 0 {
+                    into.push(b' ');
+                }
+                word(value(*field, record, at), into);
+            }
         }
     }
+}
+
+/// What a field says.
+enum Value<'r> {
+    Text(Cow<'r, str>),
+    Number(u64),
+    /// Of Unix time, to the millisecond.
+    Seconds(f64),
 }
 
 /// What a field says; `None`: nothing is known.
-fn value(field: AccessField, record: &AccessRecord, at: f64) -> Option<Json> {
+fn value(field: AccessField, record: &AccessRecord, at: f64) -> Option<Value<'_>> {
     let http = record.http.as_deref();
-    let text = |of: fn(&HttpAccess) -> Option<&str>| Some(of(http?)?.into());
-    Some(match field {
-        AccessField::Time => at.into(),
-        AccessField::Listener => (*record.listener).into(),
-        AccessField::Peer => record.peer.to_string().into(),
-        AccessField::Connection => record.connection.into(),
-        AccessField::Command => record.command.into(),
-        AccessField::Upstream => record.upstream.as_deref().unwrap_or("-").into(),
-        AccessField::DurationUs => (record.duration_nanos / 1_000).into(),
-        AccessField::UpstreamUs => (record.upstream_nanos / 1_000).into(),
-        AccessField::RequestBytes => record.request_bytes.into(),
-        AccessField::ReplyBytes => record.reply_bytes.into(),
-        AccessField::Outcome => record.outcome.into(),
-        AccessField::Status => http?.status.into(),
-        AccessField::Protocol => http?.protocol.into(),
-        AccessField::Method => return text(|http| Some(&http.method)),
-        AccessField::Path => return text(|http| Some(&http.path)),
-        AccessField::Authority => return text(|http| Some(&http.authority)),
-        AccessField::Route => return text(|http| http.route.as_deref()),
-        AccessField::Endpoint => return text(|http| http.endpoint.as_deref()),
-        AccessField::User => return text(|http| http.user.as_deref()),
-        AccessField::UserAgent => return text(|http| http.user_agent.as_deref()),
-        AccessField::ForwardedFor => return text(|http| http.forwarded_for.as_deref()),
-        AccessField::RequestId => return text(|http| http.request_id.as_deref()),
-        AccessField::TraceId => return text(|http| http.trace_id.as_deref()),
-    })
+    let own = |text| Some(Value::Text(Cow::Borrowed(text)));
+    let number = |number| Some(Value::Number(number));
+    match field {
+        AccessField::Time => Some(Value::Seconds(at)),
+        AccessField::Listener => own(&*record.listener),
+        AccessField::Peer => Some(Value::Text(record.peer.to_string().into())),
+        AccessField::Connection => number(record.connection),
+        AccessField::Command => own(record.command),
+        AccessField::Upstream => own(record.upstream.as_deref().unwrap_or("-")),
+        AccessField::DurationUs => number(record.duration_nanos / 1_000),
+        AccessField::UpstreamUs => number(record.upstream_nanos / 1_000),
+        AccessField::RequestBytes => number(record.request_bytes),
+        AccessField::ReplyBytes => number(record.reply_bytes),
+        AccessField::Outcome => own(record.outcome),
+        AccessField::Status => number(http?.status.into()),
+        AccessField::Protocol => own(http?.protocol),
+        AccessField::Method => own(&*http?.method),
+        AccessField::Path => own(&*http?.path),
+        AccessField::Authority => own(&*http?.authority),
+        AccessField::Route => own(http?.route.as_deref()?),
+        AccessField::Endpoint => own(http?.endpoint.as_deref()?),
+        AccessField::User => own(http?.user.as_deref()?),
+        AccessField::UserAgent => own(http?.user_agent.as_deref()?),
+        AccessField::ForwardedFor => own(http?.forwarded_for.as_deref()?),
+        AccessField::RequestId => own(http?.request_id.as_deref()?),
+        AccessField::TraceId => own(http?.trace_id.as_deref()?),
+    }
 }
 
 /// Pairs; what is not known is left out.
-fn json(record: &AccessRecord, at: f64, fields: impl Iterator<Item = (&'static str, AccessField)>) -> String {
-    let mut shown = String::from("{");
+fn json(record: &AccessRecord, at: f64, fields: impl Iterator<Item = (&'static str, AccessField)>, into: &mut Vec<u8>) {
+    into.push(b'{');
+    let mut is_first = true;
     for (name, field) in fields {
-        if let Some(value) = value(field, record, at) {
-            let comma = if shown.len() > 1 { "," } else { "" };
-            shown.push_str(&format!("{comma}\"{name}\":{value}"));
-        }
+        let Some(value) = value(field, record, at) else { continue };
+        into.extend_from_slice(if is_first { b"\"" } else { b",\"" });
+        is_first = false;
+        into.extend_from_slice(name.as_bytes());
+        into.extend_from_slice(b"\":");
+        // Writing to memory does not fail.
+        let _ = match value {
+            Value::Text(text) => serde_json::to_writer(&mut *into, &text).map_err(io::Error::other),
+            Value::Number(number) => write!(into, "{number}"),
+            Value::Seconds(seconds) => write!(into, "{seconds:.6}"),
+        };
     }
-    shown.push('}');
-    shown
+    into.push(b'}');
 }
 
 /// One of chosen fields as text. What is not known is `-`; what has a blank in it is quoted.
-fn word(value: Option<Json>) -> String {
-    match value {
-        None => "-".to_owned(),
-        Some(Json::String(text)) if text.is_empty() || text.contains([' ', '"']) => quoted(&text),
-        Some(Json::String(text)) => text,
-        // Seconds of Unix time, to the millisecond.
-        Some(Json::Number(number)) if number.is_f64() => format!("{:.3}", number.as_f64().unwrap_or_default()),
-        Some(other) => other.to_string(),
-    }
+fn word(value: Option<Value<'_>>, into: &mut Vec<u8>) {
+    // Writing to memory does not fail.
+    let _ = match value {
+        None => write!(into, "-"),
+        Some(Value::Text(text)) if text.is_empty() || text.contains([' ', '"']) => write!(into, "{}", quoted(&text)),
+        Some(Value::Text(text)) => write!(into, "{text}"),
+        Some(Value::Number(number)) => write!(into, "{number}"),
+        Some(Value::Seconds(seconds)) => write!(into, "{seconds:.3}"),
+    };
 }
 
 /// A quote of the client's ends nothing.

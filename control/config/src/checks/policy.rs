@@ -99,6 +99,11 @@ impl Rules {
         uses.count() > 1
     }
 
+    /// Nothing is asked; who asks still cannot be forged.
+    pub(super) fn without_policies(self) -> Self {
+        Self { identity_fields: self.identity_fields, ..Self::default() }
+    }
+
     /// Names of fields by which the origin is told who asks.
     pub(super) fn identity_fields(&self) -> &[Box<str>] {
         &self.identity_fields
@@ -157,6 +162,8 @@ fn is_framing(known: Known) -> bool {
             | Known::Trailer
             | Known::Upgrade
             | Known::Expect
+            | Known::KeepAlive
+            | Known::ProxyConnection
     )
 }
 
@@ -230,6 +237,7 @@ impl Maker<'_, '_> {
         if !section.enabled.value {
             return None;
         }
+        let user_field = self.user_field(section.user_header.as_ref(), "basic_auth.user_header");
         let Some(file) = &section.users_file else {
             let path = format!("{}.basic_auth.users_file", self.path);
             if !self.reader.problems.is_known_wrong(&path) {
@@ -241,14 +249,14 @@ impl Maker<'_, '_> {
         self.rules.uses_authorization[0] = true;
         let made = Basic::new(file.value.users.clone(), &section.realm.value.0, !section.forward.value);
         let policy = self.told(&file.span, "basic_auth", made)?;
-        let user_field = self.user_field(section.user_header.as_ref(), "basic_auth.user_header")?;
-        Some(Arc::new(Told { policy, user_field }))
+        Some(Arc::new(Told { policy, user_field: user_field? }))
     }
 
     fn api_keys(&mut self, section: &ApiKeySection) -> Option<Arc<Told<ApiKeys>>> {
         if !section.enabled.value {
             return None;
         }
+        let user_field = self.user_field(section.user_header.as_ref(), "api_key.user_header");
         let place = &section.place.0;
         let mut keys = Vec::new();
         for (index, entry) in section.key.iter().enumerate() {
@@ -275,8 +283,7 @@ impl Maker<'_, '_> {
         let (header, scheme) = (section.header.as_ref(), section.scheme.as_ref());
         let places = self.places(header, scheme, section.query.as_ref(), section.cookie.as_ref(), "x-api-key", 1);
         let policy = self.told(place, "api_key", ApiKeys::new(&keys, places, !section.forward.value))?;
-        let user_field = self.user_field(section.user_header.as_ref(), "api_key.user_header")?;
-        Some(Arc::new(Told { policy, user_field }))
+        Some(Arc::new(Told { policy, user_field: user_field? }))
     }
 
     /// Where credentials may be; without a word of it in a header called `default`.
@@ -323,6 +330,8 @@ impl Maker<'_, '_> {
         if !section.enabled.value {
             return None;
         }
+        let told = section.claim_header.iter().filter_map(|one| one.header.as_ref());
+        self.rules.identity_fields.extend(told.map(|header| header.value.0.as_str().into()));
         let sections = section.provider.iter().enumerate();
         let made: Vec<_> = sections.filter_map(|(index, one)| self.provider(one, index)).collect();
         if made.len() < section.provider.len() {
@@ -339,8 +348,6 @@ impl Maker<'_, '_> {
         }
         let (header, scheme) = (section.header.as_ref(), section.scheme.as_ref());
         let places = self.places(header, scheme, section.query.as_ref(), section.cookie.as_ref(), "authorization", 2);
-        let names = claim_headers.iter().map(|one| one.header.as_str().into());
-        self.rules.identity_fields.extend(names);
         let made = Jwt::new(providers, places, claim_headers, section.forward.value, &section.realm.value.0);
         let made = self.told(&section.place.0, "jwt", made)?;
         Some((Arc::new(made), remote.into_iter().flatten().map(Arc::new).collect()))
@@ -360,6 +367,11 @@ impl Maker<'_, '_> {
             (Some(file), None) => {
                 let made = KeySet::from_jwks(file.value.text(), &algorithms);
                 (Keys::Fixed(self.told(&file.span, &format!("{table}.jwks_file"), made)?), None)
+            }
+            (None, Some(upstream)) if algorithms.contains(&Algorithm::Hs256) => {
+                let help = "keep its secret in a jwks_file that only the gateway reads";
+                self.wrong(upstream, &format!("{table}.jwks_upstream"), "cannot have the secret of HS256", help);
+                return None;
             }
             (None, Some(upstream)) => {
                 let keys = Arc::new(self.told(&section.place.0, &table, SharedKeys::new(&algorithms))?);
@@ -394,6 +406,13 @@ impl Maker<'_, '_> {
         if !section.enabled.value {
             return None;
         }
+        for name in section.response_headers.iter().flat_map(|list| &list.value) {
+            // Whatever the client says under a name by which the origin is told who asks is taken away, on every route, also
+            // while there is a mistake in this one. Others, such as Authorization, the service has to see first.
+            if Known::of(name.value.0.as_bytes()) == Known::Other {
+                self.rules.identity_fields.push(name.value.0.as_str().into());
+            }
+        }
         let Some(upstream) = &section.upstream else {
             let help = "add upstream = \"NAME\", the service that decides";
             self.wrong_table(&section.place.0, "ext_auth", "has no upstream", help);
@@ -412,11 +431,6 @@ impl Maker<'_, '_> {
                 let help = "choose a name of its own, such as \"X-Remote-User\"";
                 self.wrong(name, "ext_auth.response_headers", "has a field that is not for the origin", help);
                 return None;
-            }
-            // Whatever the client says under a name by which the origin is told who asks is taken away, on every route. Others,
-            // such as Authorization, the service has to see first.
-            if Known::of(text) == Known::Other {
-                self.rules.identity_fields.push(name.value.0.as_str().into());
             }
         }
         Some(Arc::new(ExtAuth {

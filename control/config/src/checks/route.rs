@@ -56,7 +56,9 @@ pub(super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
             made.mistakes = reader.problems.errors_in(&format!("{path}.")).map(str::to_owned).collect();
             if !made.mistakes.is_empty() {
                 made.routes.iter_mut().for_each(|route| route.action = Action::plain(Target::Invalid));
-                (made.upstreams, made.mirror, made.rules) = (Vec::new(), None, policy::Rules::default());
+                (made.upstreams, made.mirror) = (Vec::new(), None);
+                // What clients may not say elsewhere because of it, they may not say now.
+                made.rules = std::mem::take(&mut made.rules).without_policies();
             }
         }
         checked.extend(made);
@@ -128,6 +130,10 @@ pub(super) fn of_listener(
     reader: &mut Reader<'_>,
 ) -> Routes {
     let mut identity_fields = rules.identity_fields().to_vec();
+    // Those of routes that are not in force too: the origins behind are the same.
+    for checked in all.iter().filter(|checked| checked.is_of(name)) {
+        identity_fields.extend(checked.rules.identity_fields().iter().cloned());
+    }
     let mut upstreams = vec![upstream];
     let mut routes = Vec::new();
     let is_here = |one: &&Checked| one.is_online && one.is_of(name);
@@ -139,7 +145,6 @@ pub(super) fn of_listener(
             error_at(&checked.name, &checked.path, "name", &what, help, reader);
         }
         let policies = checked.rules.over(rules);
-        identity_fields.extend(checked.rules.identity_fields().iter().cloned());
         let mut number = |upstream: &Arc<str>| match upstreams.iter().position(|known| known == upstream) {
             Some(at) => at,
             None => {
@@ -401,7 +406,7 @@ impl Maker<'_, '_, '_> {
         let name = section.name.as_ref()?;
         if ways.into_iter().filter(|is_there| *is_there).count() != 1 {
             let what = "needs exactly one of `upstream`, `split`, `redirect` and `response`";
-            self.wrong(name, "name", what, "say where its requests go");
+            self.wrong(name, "upstream", what, "say where its requests go");
             return None;
         }
         if let Some(redirect) = &section.redirect {
