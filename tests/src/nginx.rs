@@ -38,9 +38,10 @@ impl Nginx {
     fn configured(http: &str, options: &str, server: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = port::free();
+        // It answers no length by itself before what came of the body is judged.
         let text = format!(
             "daemon off; worker_processes 1; pid {0}/pid; error_log stderr crit; events {{}}\n\
-             http {{ {http} client_body_temp_path {0}/body;\n\
+             http {{ {http} client_max_body_size 0; client_body_temp_path {0}/body;\n\
              server {{ listen 127.0.0.1:{port} {options}; root {0}; {server} }} }}",
             folder.path().display()
         );
