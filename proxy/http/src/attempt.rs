@@ -18,6 +18,7 @@ use crate::{
     client::{Client, Sides},
     connection::Connection,
     exchange::{After, Asked},
+    grpc,
     mirror::Copying,
     origin::{Download as _, Means, Origin},
     refusal::Refusal,
@@ -29,6 +30,9 @@ use crate::{
     tunnel::{Switched, Wish},
     wire::Framing,
 };
+
+/// An exchange took longer than it may.
+const EXPIRED: &str = "call_expired";
 
 /// How an attempt to have a request answered ended.
 pub(crate) enum Ended {
@@ -343,7 +347,7 @@ impl<'a> Attempt<'a> {
                 }
                 self.connection.answered(self.asked, 0, Some(self.sent), upstream, reason);
                 // Without its last chunk, or short of its length, it does not look complete.
-                Ok(After::Broken(reason))
+                Ok(After::Broken(if self.asked.is_call && reason == EXPIRED { grpc::EXPIRED } else { reason }))
             }
         }
     }
@@ -372,7 +376,7 @@ impl Failure {
     const fn reason(self) -> &'static str {
         match self {
             Self::Silent | Self::Unseen | Self::Status(_) => "origin_closed",
-            Self::Expired => "call_expired",
+            Self::Expired => EXPIRED,
             Self::Origin(refusal, _) | Self::Unwilling(refusal) | Self::Client(refusal) => refusal.reason,
             Self::ClientGone => "client_reset",
         }

@@ -41,6 +41,16 @@ pub(crate) fn trailers_only(answer: &OwnAnswer) -> ResponseHead {
     head
 }
 
+/// Why an answer of which the client has a part breaks off: its call took longer than the client would wait.
+pub(crate) const EXPIRED: &str = "deadline_exceeded";
+
+/// The trailers of such an answer: a reset would say INTERNAL, or CANCELLED.
+pub(crate) fn deadline_exceeded() -> Fields {
+    let mut trailers = Fields::new();
+    trailers.push(b"grpc-status", b"4");
+    trailers
+}
+
 const fn status_of(http: u16) -> u16 {
     match http {
         400 => 13,

@@ -38,6 +38,10 @@ pub(super) async fn serve(connection: &Rc<Connection>, request: Request<RecvStre
     let exchange = AssertUnwindSafe(exchange(connection, request, &out));
     let after = futures_util::FutureExt::catch_unwind(exchange).await;
     match after {
+        Ok(After::Broken(grpc::EXPIRED)) => {
+            out.borrow_mut().end(Some(&grpc::deadline_exceeded()));
+            let _ = flush(&out, &weir_engine::deadline()).await;
+        }
         Ok(After::Broken(_)) => {
             // What was sent goes out first: a reset drops what waits in the queue.
             turn_over().await;
