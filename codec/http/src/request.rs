@@ -341,7 +341,11 @@ fn check_host(head: &mut RequestHead) -> Result<(), WireError> {
     let mut hosts = head.fields.all(Known::Host);
     let host = match (hosts.next(), hosts.next()) {
         (Some(host), None) => host,
-        (None, _) if head.version == Version::Http10 => return Ok(()),
+        (None, _) if head.version == Version::Http10 => {
+            // What the target names there is all that there is.
+            let names_host = head.authority.is_empty() || is_authority(head.authority());
+            return if names_host { Ok(()) } else { Err(WireError::Host) };
+        }
         _ => return Err(WireError::Host),
     };
     if !is_authority(host) {

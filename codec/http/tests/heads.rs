@@ -160,6 +160,11 @@ fn h1_9_there_is_exactly_one_host_and_it_is_the_one_of_the_target() {
         assert_eq!(refusal(&format!("GET / HTTP/1.1\r\n{lines}\r\n")), WireError::Host, "{lines}");
     }
     assert_eq!(refusal("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n"), WireError::HostMismatch);
+    for authority in ["a\\@b", "u@a", "a:0", "a,b@c"] {
+        // No Host to check it against.
+        assert_eq!(refusal(&format!("GET http://{authority}/ HTTP/1.0\r\n\r\n")), WireError::Host, "{authority}");
+    }
+    assert_eq!(parsed("GET http://a:80/ HTTP/1.0\r\n\r\n").authority(), b"a:80");
     for host in ["a", "A.b-c_d", "1.2.3.4:65535", "[::1]:80", "[::ffff:1.2.3.4]"] {
         assert_eq!(parsed(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).authority(), host.as_bytes());
     }

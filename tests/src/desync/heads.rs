@@ -96,6 +96,8 @@ const REFUSED: &[(&str, u16, &[u8])] = &[
     ("absolute-no-authority", 400, b"GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n"),
     ("absolute-one-slash", 400, b"GET http:/x HTTP/1.1\r\nHost: a\r\n\r\n"),
     ("absolute-backslash", 400, b"GET http://a\\@b/ HTTP/1.1\r\nHost: a\r\n\r\n"),
+    ("absolute-user-old", 400, b"GET http://u@a/ HTTP/1.0\r\n\r\n"),
+    ("absolute-backslash-old", 400, b"GET http://a\\@b/ HTTP/1.0\r\n\r\n"),
     ("absolute-no-path-but-a-query", 400, b"GET http://a?x HTTP/1.1\r\nHost: a\r\n\r\n"),
     ("target-fragment", 400, b"GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n"),
     ("target-fragment-in-query", 400, b"GET /a?b#c HTTP/1.1\r\nHost: a\r\n\r\n"),
