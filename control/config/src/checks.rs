@@ -3,6 +3,8 @@
 //! A check that needs a value which was already reported as wrong is skipped: its message would be noise.
 
 mod binds;
+mod domain;
+mod handling;
 mod knee;
 mod listener;
 mod policy;

@@ -23,7 +23,7 @@ use crate::document::At;
 use crate::numbers::Period;
 use crate::policy::{
     ApiKeySection, BasicAuthSection, CorsSection, ExtAuthSection, IpFilterSection, JwtSection, RateLimitSection,
-    Written,
+    Written, written_policies,
 };
 use crate::reader::Reader;
 use crate::section::section;
@@ -295,16 +295,7 @@ impl Choice for RetryOn {
 impl ListenerHttpSection {
     /// The policies that stand here.
     pub(crate) fn policies(&self) -> Written<'_> {
-        Written {
-            ip_filter: self.ip_filter.as_ref(),
-            cors: self.cors.as_ref(),
-            basic_auth: self.basic_auth.as_ref(),
-            api_key: self.api_key.as_ref(),
-            jwt: self.jwt.as_ref(),
-            ext_auth: self.ext_auth.as_ref(),
-            rate_limit: &self.rate_limit,
-            request_body_bytes_max: self.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
-        }
+        written_policies!(self)
     }
 }
 

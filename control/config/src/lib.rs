@@ -33,6 +33,7 @@ mod change;
 mod checks;
 mod diagnostic;
 mod document;
+mod domain;
 mod http;
 mod insight;
 mod knee;

@@ -279,6 +279,24 @@ impl Choice for Algorithm {
     ];
 }
 
+/// The [`Written`] of a section with these keys.
+macro_rules! written_policies {
+    ($section:expr) => {
+        $crate::policy::Written {
+            ip_filter: $section.ip_filter.as_ref(),
+            cors: $section.cors.as_ref(),
+            basic_auth: $section.basic_auth.as_ref(),
+            api_key: $section.api_key.as_ref(),
+            jwt: $section.jwt.as_ref(),
+            ext_auth: $section.ext_auth.as_ref(),
+            rate_limit: &$section.rate_limit,
+            request_body_bytes_max: $section.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
+        }
+    };
+}
+
+pub(crate) use written_policies;
+
 /// What a route asks, and its listener: a route's own stands in place of its listener's.
 pub(crate) struct Written<'s> {
     pub(crate) ip_filter: Option<&'s IpFilterSection>,

@@ -5,11 +5,12 @@ use weir_http::fault::Fault;
 use weir_route::{host::Labels, text::Operator};
 
 use crate::document::At;
+use crate::domain::{Handling, written_handling};
 use crate::http::{CompressionSection, RetrySection, Upgrade};
 use crate::numbers::{Period, Ratio};
 use crate::policy::{
     ApiKeySection, BasicAuthSection, CorsSection, ExtAuthSection, IpFilterSection, JwtSection, RateLimitSection,
-    Written,
+    Written, written_policies,
 };
 use crate::section::section;
 use crate::texts::{Choice, Name, Text, Word};
@@ -28,11 +29,13 @@ section! {
     pub(crate) struct RouteSection [name = name] {
         /// Unique among routes; a label of metrics.
         required name: Name;
-        /// Listeners that have it. Absent: all HTTP listeners.
+        /// The domain that it is of. What the route does not write it has from there.
+        optional domain: Name;
+        /// Listeners that have it. Absent: those of its domain, or all HTTP listeners.
         optional listeners: Vec<At<Name>>;
-        /// Hosts: `example.com`, `*.example.com`, or `*`, without ports. Absent: all.
+        /// Hosts: `example.com`, `*.example.com`, or `*`, without ports. Absent: those of its domain, or all.
         optional hosts: Vec<At<Word>>;
-        /// What the star of a wildcard host stands for: `one` label, or `many`.
+        /// What the star of a wildcard host stands for: `one` label, or `many`. Of the hosts that stand here.
         default wildcard: Labels = Labels::One;
         /// The path, as it is. At most one of the four kinds of path; absent: all paths.
         optional path: Word;
@@ -72,15 +75,15 @@ section! {
         tables response_header: FieldSection;
         /// Changes to cookies that origins set.
         tables cookie: CookieSection;
-        /// From the end of a request to the head of its answer. Absent: as the listener's `http.response_timeout`.
+        /// From the end of a request to the head of its answer. Absent: as the domain's or the listener's.
         optional response_timeout: Period => Period::millis(1)..=Period::secs(86_400);
-        /// From the head of a request to the end of its answer. Absent: as the listener's `http.request_timeout`.
+        /// From the head of a request to the end of its answer. Absent: as the domain's or the listener's.
         optional request_timeout: Period => Period::millis(1)..=Period::secs(86_400);
-        /// Compressing answers. Absent: as the listener's `http.compression`.
+        /// Compressing answers. Absent: as the domain's or the listener's.
         optional_table compression: CompressionSection;
-        /// Asking another origin when one fails. Absent: as the listener's `http.retry`.
+        /// Asking another origin when one fails. Absent: as the domain's or the listener's.
         optional_table retry: RetrySection;
-        /// Bytes of a request body; a longer one is answered 413. 0: any length. Absent: as the listener's.
+        /// Bytes of a request body; a longer one is answered 413. 0: any length. Absent: as the domain's or the listener's.
         optional request_body_bytes_max: ByteSize => ByteSize::new(0)..=ByteSize::mib(1 << 20);
         /// Where requests may come from.
         optional_table ip_filter: IpFilterSection;
@@ -97,7 +100,7 @@ section! {
         /// How often clients may ask; all limits count.
         tables rate_limit: RateLimitSection;
         /// What client connections may become if the origin agrees: `["websocket"]`, or `[]` for nothing. Absent: as the
-        /// listener's `http.upgrades`.
+        /// domain's or the listener's.
         optional upgrades: Vec<At<Upgrade>>;
     }
 }
@@ -294,18 +297,14 @@ impl RouteSection {
 }
 
 impl RouteSection {
+    /// What is done with requests and answers on their way.
+    pub(crate) fn handling(&self) -> Handling<'_> {
+        written_handling!(self)
+    }
+
     /// The policies that stand here.
     pub(crate) fn policies(&self) -> Written<'_> {
-        Written {
-            ip_filter: self.ip_filter.as_ref(),
-            cors: self.cors.as_ref(),
-            basic_auth: self.basic_auth.as_ref(),
-            api_key: self.api_key.as_ref(),
-            jwt: self.jwt.as_ref(),
-            ext_auth: self.ext_auth.as_ref(),
-            rate_limit: &self.rate_limit,
-            request_body_bytes_max: self.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
-        }
+        written_policies!(self)
     }
 }
 

@@ -19,6 +19,7 @@ use weir_upstream::settings::ReadFrom;
 
 use crate::access_log::AccessLogSection;
 use crate::document::At;
+use crate::domain::DomainSection;
 use crate::http::{ListenerHttpSection, UpstreamHttpSection};
 use crate::insight::{KeysSection, SlowLogSection};
 use crate::knee::KneeFile;
@@ -62,6 +63,8 @@ section! {
         tables listener: ListenerSection;
         /// Where their requests go.
         tables upstream: UpstreamSection;
+        /// What the routes of some hosts have in common.
+        tables domain: DomainSection;
         /// Which requests of HTTP listeners go elsewhere.
         tables route: RouteSection;
     }
@@ -563,4 +566,12 @@ impl Choice for LogLevel {
 
 impl Choice for LogFormat {
     const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+impl FileSection {
+    /// The upstreams that routes and domains name, for themselves or for their policies.
+    pub(crate) fn routed_upstreams(&self) -> impl Iterator<Item = &At<Name>> {
+        let of_domains = self.domain.iter().flat_map(|domain| domain.policies().upstreams());
+        self.route.iter().flat_map(|route| route.upstreams()).chain(of_domains.map(|(_, upstream)| upstream))
+    }
 }

@@ -126,15 +126,20 @@ fn the_full_examples_have_every_key() {
     assert!(declared.len() > 150, "only {} keys were found", declared.len());
     for path in declared {
         let key = path.rsplit('.').next().unwrap_or(&path);
+        // The tables of a domain are those of its routes: once is enough.
+        let place = match path.strip_prefix("domain.") {
+            Some(rest) if rest.contains('.') => format!("route.{rest}"),
+            _ => path.clone(),
+        };
         let is_written = |text: &str| {
             text.lines().any(|line| {
                 line.strip_prefix(key).is_some_and(|rest| rest.starts_with(" ="))
-                    || line.starts_with(&format!("[{path}]"))
-                    || line.starts_with(&format!("[[{path}]]"))
+                    || line.starts_with(&format!("[{place}]"))
+                    || line.starts_with(&format!("[[{place}]]"))
             })
         };
         // The effective configuration shows that the key is read, the text that it is written.
-        let is_there = files.iter().any(|(shown, text)| has(shown, &path) && is_written(text));
+        let is_there = files.iter().any(|(shown, text)| has(shown, &place) && is_written(text));
         assert!(is_there, "{path} is not written in any of {names:?}");
     }
 }

@@ -302,6 +302,81 @@ upstream = "server"
 }
 
 #[test]
+fn routes_have_from_their_domain_what_they_do_not_write() {
+    let origin = origin("server");
+    let tables = r#"
+[[domain]]
+name = "shop"
+hosts = ["shop.example", "*.shop.example"]
+request_body_bytes_max = "1KiB"
+request_header = [{ name = "x-domain", value = "shop" }]
+response_header = [{ name = "x-domain", value = "shop" }]
+rate_limit = [{ name = "shop", requests = 7, per = "1h", key = "all" }]
+[[route]]
+name = "cart"
+domain = "shop"
+path_prefix = "/cart"
+upstream = "server"
+[[route]]
+name = "upload"
+domain = "shop"
+hosts = ["upload.example"]
+request_body_bytes_max = 0
+response_header = [{ name = "x-route", value = "upload" }]
+upstream = "server"
+"#;
+    let gateway = Gateway::start(Config::http(&origin.address).tables(tables));
+    let mut client = HttpClient::connect(&gateway.address);
+    client.send("POST /cart HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 1025\r\n\r\n");
+    assert_eq!(client.response().status, 413);
+    let mut client = HttpClient::connect(&gateway.address);
+    let mut ask = |host: &str, path: &str, length: usize| {
+        let body = "a".repeat(length);
+        client.send(format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n{body}"));
+        client.response()
+    };
+    let of_domain = |answer: &Response| answer.field("x-domain");
+    let of_route = |answer: &Response| answer.field("x-route");
+    let cart = ask("a.shop.example", "/cart", 1_024);
+    assert_eq!((cart.status, of_domain(&cart), of_route(&cart)), (200, Some("shop".to_owned()), None));
+    assert_eq!(ask("shop.example", "/other", 0).status, 404, "the domain's hosts are those of its routes alone");
+    assert_eq!(of_domain(&ask("a.b.shop.example", "/cart", 0)), None, "a star is one label");
+    let upload = ask("upload.example", "/", 4_096);
+    assert_eq!((upload.status, of_domain(&upload), of_route(&upload)), (200, None, Some("upload".to_owned())));
+    let last = origin.seen().pop().expect("a request");
+    assert!(String::from_utf8_lossy(&last[0]).to_ascii_lowercase().contains("x-domain: shop\r\n"));
+    for path in ["/cart", "/cart/1"] {
+        assert_eq!(ask("shop.example", path, 0).status, 200);
+        assert_eq!(ask("upload.example", path, 0).status, 200);
+    }
+    let limited = ask("shop.example", "/cart", 0).status;
+    assert_eq!((limited, ask("upload.example", "/", 0).status), (429, 429), "one limit counts the requests of both");
+    drop(client);
+    let listed = gateway.admin.get("/api/v1/routes").json();
+    assert_eq!((&listed["routes"][0]["domain"], &listed["routes"][0]["online"]), (&"shop".into(), &true.into()));
+    let good = std::fs::read_to_string(&gateway.file).expect("its file");
+    let reload = |text: &str| {
+        std::fs::write(&gateway.file, text).expect("written");
+        gateway.admin.request("POST", "/api/v1/reload", &[], "").expect("answered")
+    };
+    let status_of = |host: &str| {
+        let mut client = HttpClient::connect(&gateway.address);
+        client.send(format!("GET /cart HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.response().status
+    };
+    // Offline, its hosts are as any other; a mistake in it concerns its routes and nobody else.
+    assert_eq!(reload(&good.replacen("name = \"shop\"", "name = \"shop\"\nstate = \"offline\"", 1)).status, 200);
+    assert_eq!(gateway.admin.get("/api/v1/routes").json()["routes"][1]["online"], false);
+    assert_eq!((status_of("shop.example"), status_of("upload.example")), (200, 200));
+    let bad = good.replacen("key = \"all\"", "key = \"header\"", 1);
+    assert_eq!(reload(&bad).status, 422);
+    assert_eq!(reload(&format!("invalid_routes = \"unavailable\"\n{bad}")).status, 200);
+    assert_eq!((status_of("shop.example"), status_of("upload.example"), status_of("a")), (503, 503, 200));
+    assert_eq!(reload(&good.replacen("domain = \"shop\"", "domain = \"shp\"", 1)).status, 422);
+    gateway.finish();
+}
+
+#[test]
 fn an_operator_is_told_which_route_takes_a_request_and_why() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("weir.toml");

@@ -100,6 +100,7 @@ impl weir_admin::Gateway for Gateway {
     fn routes(&self) -> Vec<RouteStatus> {
         let route = |route: &weir_config::RouteObject| RouteStatus {
             name: route.name.to_string(),
+            domain: route.domain.as_ref().map(ToString::to_string),
             listeners: route.listeners.iter().map(ToString::to_string).collect(),
             online: route.is_online,
             validity: match (route.mistakes.is_empty(), route.listeners.is_empty()) {

@@ -20,6 +20,8 @@ pub enum Validity {
 pub struct RouteStatus {
     /// Name from the configuration.
     pub name: String,
+    /// The domain that it is of.
+    pub domain: Option<String>,
     /// Listeners that have it.
     pub listeners: Vec<String>,
     /// True if it is in force as far as the configuration says (`state`).

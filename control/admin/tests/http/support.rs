@@ -190,6 +190,7 @@ impl Gateway for FakeGateway {
     fn routes(&self) -> Vec<RouteStatus> {
         vec![RouteStatus {
             name: "shop".to_owned(),
+            domain: None,
             listeners: vec!["web".to_owned()],
             online: true,
             validity: Validity::Invalid,

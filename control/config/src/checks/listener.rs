@@ -103,7 +103,7 @@ fn listener(
             }
             let rules = policy::rules(&section.http.policies(), &http_path, reader);
             let name = section.name.as_ref()?;
-            if policy::Rules::default().wants_authorization_twice(&rules) {
+            if rules.wants_authorization_twice() {
                 let what = "asks for two kinds of credentials in one Authorization field";
                 error_at(name, &path, "name", what, "give one of them a header of its own", reader);
             }

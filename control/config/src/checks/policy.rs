@@ -21,7 +21,7 @@ use crate::policy::{
 use crate::reader::Reader;
 use crate::texts::{Text, Word};
 
-/// The policies that one table of listeners or routes writes.
+/// The policies that one table of listeners, domains or routes writes.
 #[derive(Clone, Default)]
 pub(super) struct Rules {
     address: Ruled<Arc<AddressRules>>,
@@ -50,10 +50,15 @@ enum Ruled<T> {
 }
 
 impl<T: Clone> Ruled<T> {
-    fn over(&self, listener: &Self) -> Option<T> {
-        match (self, listener) {
-            (Self::Own(own), _) | (Self::Inherited, Self::Own(own)) => Some(own.clone()),
-            _ => None,
+    /// What holds where `outer` does if this says nothing.
+    fn over(&self, outer: &Self) -> Self {
+        if self.is_inherited() { outer.clone() } else { self.clone() }
+    }
+
+    fn own(&self) -> Option<T> {
+        match self {
+            Self::Own(own) => Some(own.clone()),
+            Self::Inherited | Self::Off => None,
         }
     }
 
@@ -63,20 +68,40 @@ impl<T: Clone> Ruled<T> {
 }
 
 impl Rules {
-    /// What a route asks whose listener has these; `None`: nothing.
-    pub(super) fn over(&self, listener: &Self) -> Option<Box<Policies>> {
-        let (jwt, keys) = self.jwt.over(&listener.jwt).unzip();
+    /// These, and those of `outer` of which nothing stands here: of the route's domain, or of the listener.
+    pub(super) fn over(&self, outer: &Self) -> Self {
+        let is_inherited = [self.basic.is_inherited(), self.api_keys.is_inherited(), self.jwt.is_inherited()];
+        Self {
+            address: self.address.over(&outer.address),
+            cors: self.cors.over(&outer.cors),
+            basic: self.basic.over(&outer.basic),
+            api_keys: self.api_keys.over(&outer.api_keys),
+            jwt: self.jwt.over(&outer.jwt),
+            ext_auth: self.ext_auth.over(&outer.ext_auth),
+            rates: self.rates.over(&outer.rates),
+            body_bytes_max: self.body_bytes_max.over(&outer.body_bytes_max),
+            uses_authorization: std::array::from_fn(|kind| match is_inherited[kind] {
+                true => outer.uses_authorization[kind],
+                false => self.uses_authorization[kind],
+            }),
+            identity_fields: [&*self.identity_fields, &outer.identity_fields].concat(),
+        }
+    }
+
+    /// What is asked of requests; `None`: nothing.
+    pub(super) fn policies(&self) -> Option<Box<Policies>> {
+        let (jwt, keys) = self.jwt.own().unzip();
         let policies = Policies {
-            address: self.address.over(&listener.address),
-            cors: self.cors.over(&listener.cors),
-            basic: self.basic.over(&listener.basic),
-            api_keys: self.api_keys.over(&listener.api_keys),
+            address: self.address.own(),
+            cors: self.cors.own(),
+            basic: self.basic.own(),
+            api_keys: self.api_keys.own(),
             jwt,
             keys: keys.unwrap_or_default(),
-            ext_auth: self.ext_auth.over(&listener.ext_auth),
-            rates: self.rates.over(&listener.rates).unwrap_or_default(),
+            ext_auth: self.ext_auth.own(),
+            rates: self.rates.own().unwrap_or_default(),
             // As with nginx, 0 is no limit: it takes that of the listener away.
-            body_bytes_max: self.body_bytes_max.over(&listener.body_bytes_max).filter(|most| *most > 0),
+            body_bytes_max: self.body_bytes_max.own().filter(|most| *most > 0),
         };
         let asks = policies.address.is_some()
             || policies.cors.is_some()
@@ -90,13 +115,8 @@ impl Rules {
     }
 
     /// Two kinds of credentials in one Authorization field: nobody could have both.
-    pub(super) fn wants_authorization_twice(&self, listener: &Self) -> bool {
-        let is_inherited = [self.basic.is_inherited(), self.api_keys.is_inherited(), self.jwt.is_inherited()];
-        let uses = (0..3).filter(|&kind| match is_inherited[kind] {
-            true => listener.uses_authorization[kind],
-            false => self.uses_authorization[kind],
-        });
-        uses.count() > 1
+    pub(super) fn wants_authorization_twice(&self) -> bool {
+        self.uses_authorization.into_iter().filter(|uses| *uses).count() > 1
     }
 
     /// Nothing is asked; who asks still cannot be forged.

@@ -4,28 +4,27 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use weir_analysis::http::path::PathRules;
-use weir_http::cookies::CookieChange;
-use weir_http::routes::{Action, DirectResponse, FieldChange, Mirror, Routes, Target};
+use weir_http::routes::{Action, DirectResponse, Mirror, Routes, Target};
 use weir_listener::settings::Protocol;
 use weir_route::{
     Route, RouteTable,
     condition::{HeaderCondition, Method, QueryCondition},
-    host::HostMatch,
+    host::{HostMatch, Labels},
     path::PathMatch,
     redirect::{Redirect, Scheme, Status},
     rewrite::{HostRewrite, PathRewrite},
     split::Split,
     text::{Operator, TextTest},
-    variables::{Side, Template},
 };
 
+use crate::checks::domain::{self, Domain};
+use crate::checks::handling::{self, Handled};
 use crate::checks::{error_at, find_upstream, policy};
 use crate::document::At;
-use crate::http::{CompressionSection, upgrades};
 use crate::reader::Reader;
 use crate::route::{
-    ChangeKind, CookieSection, DEEDS, FieldSection, HeaderMatchSection, InvalidRoutes, QueryMatchSection,
-    RedirectSection, ResponseSection, RewriteSection, RouteSection, RouteState,
+    DEEDS, HeaderMatchSection, InvalidRoutes, QueryMatchSection, RedirectSection, ResponseSection, RewriteSection,
+    RouteSection, RouteState,
 };
 use crate::sections::{FileSection, ListenerSection};
 use crate::suggest;
@@ -36,6 +35,7 @@ const BODY_BYTES_MAX: usize = 4 * 1024;
 
 /// Every route that can be made; mistakes are reported.
 pub(super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
+    let domains = domain::all(file, reader);
     let mut names: Vec<&Name> = Vec::new();
     let mut checked = Vec::new();
     for (index, section) in file.route.iter().enumerate() {
@@ -49,11 +49,20 @@ pub(super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
         if let Some(listeners) = &section.listeners {
             listeners.value.iter().for_each(|listener| check_listener(file, listener, &path, reader));
         }
+        let domain = match &section.domain {
+            // What it would have from there is not known.
+            Some(wanted) => match domain::find(&domains, wanted, &path, reader) {
+                Some(domain) => Some(domain),
+                None => continue,
+            },
+            None => None,
+        };
         let is_borne = file.invalid_routes.value == InvalidRoutes::Unavailable;
-        let mut made = Maker { file, section, path: &path, reader, is_borne }.make();
-        if is_borne && let Some(made) = &mut made {
-            reader.problems.bear(&DEEDS.map(|key| format!("{path}.{key}")));
-            made.mistakes = reader.problems.errors_in(&format!("{path}.")).map(str::to_owned).collect();
+        let mut maker = Maker { file, section, domain, path: &path, reader, is_borne };
+        let Some(mut made) = maker.make() else { continue };
+        if is_borne {
+            made.mistakes = bear(&path, reader);
+            made.mistakes.extend(domain.iter().flat_map(|domain| domain.mistakes.iter().cloned()));
             if !made.mistakes.is_empty() {
                 made.routes.iter_mut().for_each(|route| route.action = Action::plain(Target::Invalid));
                 (made.upstreams, made.mirror) = (Vec::new(), None);
@@ -61,9 +70,15 @@ pub(super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
                 made.rules = std::mem::take(&mut made.rules).without_policies();
             }
         }
-        checked.extend(made);
+        checked.push(made);
     }
     checked
+}
+
+/// What is wrong with what the object at `path` does; the file may be used all the same.
+pub(super) fn bear(path: &str, reader: &mut Reader<'_>) -> Vec<String> {
+    reader.problems.bear(&DEEDS.map(|key| format!("{path}.{key}")));
+    reader.problems.errors_in(&format!("{path}.")).map(str::to_owned).collect()
 }
 
 /// A route that is in order, once for each of its hosts, with the names of its upstreams.
@@ -75,6 +90,7 @@ pub(super) struct Checked {
     mirror: Option<Arc<str>>,
     rules: policy::Rules,
     name: At<Name>,
+    domain: Option<Arc<str>>,
     path: String,
     /// What is wrong with it; its requests are answered 503 then.
     mistakes: Vec<String>,
@@ -85,6 +101,8 @@ pub(super) struct Checked {
 pub struct RouteObject {
     /// Its name.
     pub name: Arc<str>,
+    /// The domain that it is of.
+    pub domain: Option<Arc<str>>,
     /// The listeners that have it.
     pub listeners: Vec<Arc<str>>,
     /// It is in force as far as the file says.
@@ -102,6 +120,7 @@ pub(super) fn objects(file: &FileSection, all: &[Checked]) -> Vec<RouteObject> {
     let listeners: Vec<Arc<str>> = named.map(|name| name.value.0.clone()).collect();
     let object = |one: &Checked| RouteObject {
         name: one.name.value.0.clone(),
+        domain: one.domain.clone(),
         listeners: listeners.iter().filter(|name| one.is_of(name)).cloned().collect(),
         is_online: one.is_online,
         mistakes: one.mistakes.clone(),
@@ -138,13 +157,14 @@ pub(super) fn of_listener(
     let mut routes = Vec::new();
     let is_here = |one: &&Checked| one.is_online && one.is_of(name);
     for checked in all.iter().filter(is_here) {
-        if checked.rules.wants_authorization_twice(rules) {
+        let rules = checked.rules.over(rules);
+        if rules.wants_authorization_twice() {
             let what =
                 format!("would ask for two kinds of credentials in one Authorization field, with those of \"{name}\"");
             let help = "turn one off on the route (basic_auth = { enabled = false }), or give it a header of its own";
             error_at(&checked.name, &checked.path, "name", &what, help, reader);
         }
-        let policies = checked.rules.over(rules);
+        let policies = rules.policies();
         let mut number = |upstream: &Arc<str>| match upstreams.iter().position(|known| known == upstream) {
             Some(at) => at,
             None => {
@@ -174,7 +194,7 @@ pub(super) fn of_listener(
     let all_paths = PathMatch::segments("/", &PathRules::default());
     if let (Ok(path), Ok(split)) = (all_paths, Split::new(vec![(0, None)])) {
         let mut last = Route::new("default", HostMatch::Any, path, Action::plain(Target::Upstream(split)));
-        last.action.policies = policy::Rules::default().over(rules);
+        last.action.policies = rules.policies();
         for upstream in last.action.policies.iter().flat_map(|policies| policies.upstreams()) {
             if !upstreams.contains(upstream) {
                 upstreams.push(upstream.clone());
@@ -195,7 +215,8 @@ pub(super) fn of_listener(
     Routes { table: RouteTable::new(routes), upstreams, identity_fields, names }
 }
 
-fn check_listener(file: &FileSection, wanted: &At<Name>, path: &str, reader: &mut Reader<'_>) {
+/// Reports a listener that there is not.
+pub(super) fn check_listener(file: &FileSection, wanted: &At<Name>, path: &str, reader: &mut Reader<'_>) {
     let names = file.listener.iter().filter_map(|listener| listener.name.as_ref()).map(|name| &*name.value.0);
     if names.clone().any(|name| *name == *wanted.value.0) {
         return;
@@ -219,6 +240,7 @@ struct Asked<'a> {
 struct Maker<'m, 'f, 'r> {
     file: &'f FileSection,
     section: &'f RouteSection,
+    domain: Option<&'m Domain<'f>>,
     path: &'m str,
     reader: &'m mut Reader<'r>,
     /// Mistakes in what it does do not refuse the file.
@@ -241,14 +263,10 @@ impl Maker<'_, '_, '_> {
             action.path = self.path_rewrite(rewrite, &path);
             action.host = self.host_rewrite(rewrite);
         }
-        action.request_fields = self.changes(&section.request_header, "request_header", Side::Request);
-        action.response_fields = self.changes(&section.response_header, "response_header", Side::Response);
-        action.response_timeout = section.response_timeout.as_ref().map(|timeout| timeout.value.0);
-        action.request_timeout = section.request_timeout.as_ref().map(|timeout| timeout.value.0);
-        let retry_path = format!("{}.retry", self.path);
-        action.retry = section.retry.as_ref().map(|retry| Box::new(retry.settings(&retry_path, self.reader)));
+        let handled = handling::made(&section.handling(), self.path, self.reader);
+        let inherited = self.domain.map(|domain| &domain.handled);
+        handled.over(inherited.unwrap_or(&Handled::default())).give(&mut action);
         action.fault = section.fault.as_ref().map(|fault| Box::new(fault.settings()));
-        action.compression = section.compression.as_ref().map(CompressionSection::settings);
         if let Some(mirror) = &section.mirror {
             if let Some(upstream) = &mirror.upstream {
                 self.check_upstream(upstream, "mirror.upstream");
@@ -260,17 +278,6 @@ impl Maker<'_, '_, '_> {
                 body_bytes_max: mirror.body_bytes_max.value.bytes() as usize,
             });
         }
-        let cookie = |one: &CookieSection| {
-            Some(CookieChange {
-                name: one.name.as_ref()?.value.0.as_str().into(),
-                path: one.path.as_ref().map(|path| path.value.0.as_str().into()),
-                domain: one.domain.as_ref().map(|domain| domain.value.0.as_str().into()),
-                secure: one.secure.as_ref().map(|secure| secure.value),
-                same_site: one.same_site.as_ref().map(|same_site| same_site.value.attribute()),
-            })
-        };
-        action.cookies = section.cookie.iter().filter_map(cookie).collect();
-        action.upgrades = section.upgrades.as_ref().map(upgrades);
         let methods = section.methods.iter().flat_map(|list| &list.value);
         let methods: Vec<Method> =
             methods.filter_map(|word| self.told(word, "methods", Method::new(&word.value.0))).collect();
@@ -282,20 +289,22 @@ impl Maker<'_, '_, '_> {
             route.priority = section.priority.value as i32;
             route
         };
+        section.policies().upstreams().for_each(|(key, upstream)| self.check_upstream(upstream, key));
+        let rules = policy::rules(&section.policies(), self.path, self.reader);
+        let listeners = section.listeners.as_ref().or(self.domain.and_then(|domain| domain.section.listeners.as_ref()));
+        let is_online = |state: &At<RouteState>| state.value == RouteState::Online;
         Some(Checked {
-            listeners: section
-                .listeners
-                .as_ref()
-                .map(|list| list.value.iter().map(|name| name.value.0.clone()).collect()),
-            is_online: section.state.value == RouteState::Online,
+            listeners: listeners.map(|list| list.value.iter().map(|name| name.value.0.clone()).collect()),
+            is_online: is_online(&section.state) && self.domain.is_none_or(|domain| is_online(&domain.section.state)),
             routes: hosts.into_iter().map(route).collect(),
             upstreams,
             mirror: section.mirror.as_ref().and_then(|mirror| Some(mirror.upstream.as_ref()?.value.0.clone())),
-            rules: {
-                section.policies().upstreams().for_each(|(key, upstream)| self.check_upstream(upstream, key));
-                policy::rules(&section.policies(), self.path, self.reader)
+            rules: match self.domain {
+                Some(domain) => rules.over(&domain.rules),
+                None => rules,
             },
             name: name.clone(),
+            domain: self.domain.and_then(|domain| Some(domain.section.name.as_ref()?.value.0.clone())),
             path: self.path.to_owned(),
             mistakes: Vec::new(),
         })
@@ -303,14 +312,7 @@ impl Maker<'_, '_, '_> {
 
     /// What was made, or a report of why not.
     fn told<T, V, E: std::fmt::Display>(&mut self, at: &At<V>, key: &str, made: Result<T, E>) -> Option<T> {
-        match made {
-            Ok(made) => Some(made),
-            Err(error) => {
-                let text = format!("cannot be used: {error}");
-                error_at(at, self.path, key, &text, "see the page on routes in the guide", self.reader);
-                None
-            }
-        }
+        told(at, self.path, key, made, self.reader)
     }
 
     fn wrong<V>(&mut self, at: &At<V>, key: &str, what: &str, help: &str) {
@@ -318,10 +320,11 @@ impl Maker<'_, '_, '_> {
     }
 
     fn hosts(&mut self) -> Vec<HostMatch> {
-        let Some(hosts) = &self.section.hosts else { return vec![HostMatch::Any] };
-        let labels = self.section.wildcard.value;
-        let read = |word: &At<Word>| self.told(word, "hosts", HostMatch::parse(&word.value.0, labels));
-        hosts.value.iter().filter_map(read).collect()
+        match (&self.section.hosts, self.domain) {
+            (Some(written), _) => hosts(written, self.section.wildcard.value, self.path, self.reader),
+            (None, Some(domain)) => domain.hosts.clone(),
+            (None, None) => vec![HostMatch::Any],
+        }
     }
 
     fn path_match(&mut self) -> Option<PathMatch> {
@@ -521,57 +524,30 @@ impl Maker<'_, '_, '_> {
             (None, None) => None,
         }
     }
-
-    fn changes(&mut self, sections: &[FieldSection], key: &str, side: Side) -> Vec<FieldChange> {
-        sections.iter().filter_map(|section| self.change(section, key, side)).collect()
-    }
-
-    fn change(&mut self, section: &FieldSection, key: &str, side: Side) -> Option<FieldChange> {
-        let name = section.name.as_ref()?;
-        if !weir_http_codec::token::is_token(name.value.0.as_bytes()) {
-            self.wrong(name, &format!("{key}.name"), "is no field name", "use letters, digits and hyphens");
-            return None;
-        }
-        if is_framing(&name.value.0) {
-            let help = "the gateway frames messages; rewrite.host changes the host";
-            self.wrong(name, &format!("{key}.name"), "decides on how the message is read", help);
-            return None;
-        }
-        let own: Box<str> = name.value.0.as_str().into();
-        match (section.change.value, &section.value) {
-            (ChangeKind::Remove, None) => Some(FieldChange::Remove(own)),
-            (ChangeKind::Remove, Some(value)) => {
-                self.wrong(value, &format!("{key}.value"), "is not needed to remove a field", "remove it");
-                None
-            }
-            (kind, Some(value)) => {
-                let template = self.told(value, &format!("{key}.value"), Template::parse(&value.value.0, side))?;
-                Some(match kind {
-                    ChangeKind::Add => FieldChange::Add(own, template),
-                    _ => FieldChange::Set(own, template),
-                })
-            }
-            (_, None) => {
-                self.wrong(name, &format!("{key}.name"), "has no value", "add value, or change = \"remove\"");
-                None
-            }
-        }
-    }
 }
 
-/// Fields that only the gateway itself may write.
-fn is_framing(name: &str) -> bool {
-    use weir_http_codec::Known;
-    matches!(
-        Known::of(name.as_bytes()),
-        Known::Host
-            | Known::ContentLength
-            | Known::TransferEncoding
-            | Known::Connection
-            | Known::Upgrade
-            | Known::Te
-            | Known::Trailer
-            | Known::KeepAlive
-            | Known::ProxyConnection
-    )
+/// What was made, or a report of why not.
+pub(super) fn told<T, V, E: std::fmt::Display>(
+    at: &At<V>,
+    path: &str,
+    key: &str,
+    made: Result<T, E>,
+    reader: &mut Reader<'_>,
+) -> Option<T> {
+    let report = |error| {
+        let text = format!("cannot be used: {error}");
+        error_at(at, path, key, &text, "see the page on routes in the guide", reader);
+    };
+    made.map_err(report).ok()
+}
+
+/// The hosts that can be used.
+pub(super) fn hosts(
+    written: &At<Vec<At<Word>>>,
+    labels: Labels,
+    path: &str,
+    reader: &mut Reader<'_>,
+) -> Vec<HostMatch> {
+    let read = |word: &At<Word>| told(word, path, "hosts", HostMatch::parse(&word.value.0, labels), reader);
+    written.value.iter().filter_map(read).collect()
 }

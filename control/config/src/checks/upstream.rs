@@ -107,7 +107,7 @@ fn protocol_of(file: &FileSection, section: &UpstreamSection, path: &str, reader
         protocol => Some(protocol),
     };
     let listeners = file.listener.iter().filter(names_it).filter_map(of_listener);
-    let routes = file.route.iter().filter(|route| route.upstreams().any(|upstream| upstream.value == name.value));
+    let routes = file.routed_upstreams().filter(|upstream| upstream.value == name.value);
     let mut protocols = listeners.chain(routes.map(|_| Protocol::Http));
     let Some(first) = protocols.next() else { return Protocol::Redis };
     if let Some(other) = protocols.find(|other| *other != first) {
@@ -127,7 +127,7 @@ fn warn_unused(file: &FileSection, section: &UpstreamSection, path: &str, reader
         let mut named = tcp::names_of(listener);
         listener.upstream.is_none() || named.any(|one| one.value == name.value || !names.contains(&&one.value))
     };
-    let is_routed = file.route.iter().any(|route| route.upstreams().any(|upstream| upstream.value == name.value));
+    let is_routed = file.routed_upstreams().any(|upstream| upstream.value == name.value);
     if !file.listener.is_empty() && !is_routed && !file.listener.iter().any(is_explained) {
         let message = format!("no listener uses the upstream \"{}\"", name.value);
         let help = format!("add upstream = \"{}\" to a [[listener]], or remove it", name.value);

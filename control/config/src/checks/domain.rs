@@ -1,0 +1,80 @@
+//! Domains: what routes have from there.
+
+use weir_route::host::HostMatch;
+
+use crate::checks::handling::{self, Handled};
+use crate::checks::{error_at, find_upstream, policy, route};
+use crate::document::At;
+use crate::domain::DomainSection;
+use crate::reader::Reader;
+use crate::route::InvalidRoutes;
+use crate::sections::FileSection;
+use crate::suggest;
+use crate::texts::Name;
+
+/// A domain, made once for all its routes.
+pub(super) struct Domain<'f> {
+    pub(super) section: &'f DomainSection,
+    pub(super) hosts: Vec<HostMatch>,
+    pub(super) handled: Handled,
+    pub(super) rules: policy::Rules,
+    /// What is wrong with it; requests of its routes are answered 503 then.
+    pub(super) mistakes: Vec<String>,
+}
+
+/// Every domain; mistakes are reported.
+pub(super) fn all<'f>(file: &'f FileSection, reader: &mut Reader<'_>) -> Vec<Domain<'f>> {
+    let made = |(index, section)| domain(file, index, section, reader);
+    file.domain.iter().enumerate().map(made).collect()
+}
+
+fn domain<'f>(file: &FileSection, index: usize, section: &'f DomainSection, reader: &mut Reader<'_>) -> Domain<'f> {
+    let path = &format!("domain[{index}]");
+    if let Some(name) = &section.name {
+        let mut others = file.domain[..index].iter().filter_map(|other| other.name.as_ref());
+        if others.any(|other| other.value == name.value) {
+            error_at(name, path, "name", "stands twice", "give each domain a name of its own", reader);
+        }
+        let is_of = |one: &At<Name>| one.value == name.value;
+        if !file.route.iter().filter_map(|route| route.domain.as_ref()).any(is_of) {
+            let message = format!("no route is of the domain \"{}\"", name.value);
+            let help = format!("add domain = \"{}\" to a [[route]], or remove it", name.value);
+            reader.problems.warning(&name.span, &format!("{path}.name"), message, help);
+        }
+    }
+    let listeners = section.listeners.iter().flat_map(|list| &list.value);
+    listeners.for_each(|listener| route::check_listener(file, listener, path, reader));
+    let hosts = match &section.hosts {
+        Some(written) => route::hosts(written, section.wildcard.value, path, reader),
+        None => vec![HostMatch::Any],
+    };
+    for (key, upstream) in section.policies().upstreams() {
+        find_upstream(file, upstream, path, key, reader);
+    }
+    let handled = handling::made(&section.handling(), path, reader);
+    let rules = policy::rules(&section.policies(), path, reader);
+    let mistakes = match file.invalid_routes.value {
+        InvalidRoutes::Unavailable => route::bear(path, reader),
+        InvalidRoutes::Refuse => Vec::new(),
+    };
+    Domain { section, hosts, handled, rules, mistakes }
+}
+
+/// The domain that a route at `path` names.
+pub(super) fn find<'d, 'f>(
+    domains: &'d [Domain<'f>],
+    wanted: &At<Name>,
+    path: &str,
+    reader: &mut Reader<'_>,
+) -> Option<&'d Domain<'f>> {
+    let name_of = |domain: &&'d Domain<'f>| domain.section.name.as_ref().map(|name| &*name.value.0);
+    let found = domains.iter().find(|domain| name_of(domain) == Some(&*wanted.value.0));
+    if found.is_none() {
+        let help = match suggest::nearest(&wanted.value.0, domains.iter().filter_map(|domain| name_of(&domain))) {
+            Some(meant) => format!("did you mean \"{meant}\"?"),
+            None => "name a [[domain]] of this file".to_owned(),
+        };
+        error_at(wanted, path, "domain", &format!("names \"{}\", which is no domain", wanted.value), help, reader);
+    }
+    found
+}
