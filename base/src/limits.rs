@@ -105,6 +105,10 @@ pub const METRIC_LABEL_SETS_MAX: usize = 1_024;
 /// Worst case 1,024 x about 200 B per core.
 pub const LOG_RING_EVENTS: usize = 1_024;
 
+/// Bytes of lines of the access log that a core may have waiting for the log's thread, which comes every 50 ms: 4 MiB are 80 MiB
+/// a second. Further lines are dropped and counted. Worst case twice this per core, with what is being written.
+pub const ACCESS_LINES_BYTES_MAX: usize = 4 << 20;
+
 // === Relations ===
 
 const _: () = assert!(CONNECTIONS_PER_SOURCE_MAX <= CONNECTIONS_MAX);

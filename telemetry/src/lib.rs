@@ -18,15 +18,17 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | [`access`] | lines of the access log: what they can say, and their forms |
 //! | [`catalog`] | every metric, declared once; `docs/METRICS.md` and `/metrics` are made from it |
 //! | [`cells`] | [`Registry`], per-core handles: [`Counter`], [`Gauge`] |
 //! | [`histogram`] | log-linear [`Histogram`] over nanoseconds, its snapshot, merge and quantiles |
 //! | [`snapshot`] | what the control thread read: typed queries for the admin API and `weir top` |
 //! | [`prometheus`] | text exposition 0.0.4 of a snapshot |
 //! | [`sample`] | samplers: once per second per (listener, reason), and a random share |
-//! | [`log`] | typed events from a worker to the control thread, never blocking the worker |
+//! | [`log`] | typed events and lines from a worker to the log's thread, never blocking the worker |
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod catalog;
 pub mod cells;
 pub mod histogram;

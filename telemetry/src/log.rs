@@ -1,8 +1,7 @@
-//! Typed events from a worker to the control thread, which formats and writes them.
+//! Typed events from a worker to the log's thread, which formats and writes them, and finished lines of the access log.
 //!
-//! The ring is bounded and never blocks: when it is full the event is dropped and counted. Redaction happens here, by
-//! type: no event has a field that could hold a key, a value, an argument or a secret of a database. Of an HTTP request
-//! there are its path without the query and some fields, cut and made printable: see [`HttpAccess`].
+//! Both are bounded and never block: when there is no room, the event or line is dropped and counted. Redaction happens by
+//! type: no event has a field that could hold a key, a value, an argument or a secret of a database.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 
-use weir_base::{Culprit, Time, Violation};
+use weir_base::{Culprit, Time, Violation, limits};
+
+use crate::access::{AccessForm, AccessRecord};
 
 /// Who is at the other end of a client connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,136 +30,6 @@ impl fmt::Display for Peer {
             Peer::Unix => f.write_str("unix"),
         }
     }
-}
-
-/// One exchange that was chosen for the access log.
-#[derive(Clone, Debug)]
-pub struct AccessRecord {
-    /// When the reply was complete.
-    pub at: Time,
-    /// Name of the listener.
-    pub listener: Arc<str>,
-    /// The client.
-    pub peer: Peer,
-    /// Number of the client connection, unique in the process.
-    pub connection: u64,
-    /// Name from the command table, or `unknown`; never what the client wrote.
-    pub command: &'static str,
-    /// Name of the upstream; none if the gateway answered by itself.
-    pub upstream: Option<Arc<str>>,
-    /// From head complete to the end of the reply, in nanoseconds.
-    pub duration_nanos: u64,
-    /// The part of it spent waiting for the upstream, in nanoseconds.
-    pub upstream_nanos: u64,
-    /// Bytes of the request.
-    pub request_bytes: u64,
-    /// Bytes of the reply.
-    pub reply_bytes: u64,
-    /// `ok`, `error`, or the reason the gateway refused.
-    pub outcome: &'static str,
-    /// Of an HTTP request. Its `request_bytes` are those of its body, its `reply_bytes` all that the client was sent.
-    pub http: Option<Box<HttpAccess>>,
-}
-
-/// One thing that a line of the access log can say. The words of the file, and the keys of JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(
-    missing_docs,
-    reason = "the names are those of the fields of `AccessRecord` and `HttpAccess`, times in microseconds"
-)]
-pub enum AccessField {
-    Time,
-    Listener,
-    Peer,
-    Connection,
-    Command,
-    Upstream,
-    DurationUs,
-    UpstreamUs,
-    RequestBytes,
-    ReplyBytes,
-    Outcome,
-    Status,
-    Method,
-    Path,
-    Protocol,
-    Authority,
-    Route,
-    Endpoint,
-    User,
-    UserAgent,
-    ForwardedFor,
-    RequestId,
-    TraceId,
-}
-
-impl AccessField {
-    /// Every one with its word, in the order of a line that has all.
-    pub const NAMED: [(&'static str, Self); 23] = [
-        ("time", Self::Time),
-        ("listener", Self::Listener),
-        ("peer", Self::Peer),
-        ("connection", Self::Connection),
-        ("command", Self::Command),
-        ("upstream", Self::Upstream),
-        ("duration_us", Self::DurationUs),
-        ("upstream_us", Self::UpstreamUs),
-        ("request_bytes", Self::RequestBytes),
-        ("reply_bytes", Self::ReplyBytes),
-        ("outcome", Self::Outcome),
-        ("status", Self::Status),
-        ("method", Self::Method),
-        ("path", Self::Path),
-        ("protocol", Self::Protocol),
-        ("authority", Self::Authority),
-        ("route", Self::Route),
-        ("endpoint", Self::Endpoint),
-        ("user", Self::User),
-        ("user_agent", Self::UserAgent),
-        ("forwarded_for", Self::ForwardedFor),
-        ("request_id", Self::RequestId),
-        ("trace_id", Self::TraceId),
-    ];
-}
-
-/// Bytes of one text of a client in the access log. Default 1,024; the rest is cut off.
-pub const TEXT_BYTES_MAX: usize = 1_024;
-
-/// What the access log says of an HTTP request besides. What a client wrote has gone through [`printable`].
-#[derive(Clone, Debug)]
-pub struct HttpAccess {
-    /// Status of the answer; 0 if it broke off.
-    pub status: u16,
-    /// Method.
-    pub method: Box<str>,
-    /// Path as it came, without the query.
-    pub path: Box<str>,
-    /// `HTTP/1.1`.
-    pub protocol: &'static str,
-    /// Host and port that were asked for.
-    pub authority: Box<str>,
-    /// Name of the route.
-    pub route: Option<Box<str>>,
-    /// Address of the endpoint that was asked last, as configured.
-    pub endpoint: Option<Box<str>>,
-    /// Who authentication found.
-    pub user: Option<Box<str>>,
-    /// User-Agent.
-    pub user_agent: Option<Box<str>>,
-    /// X-Forwarded-For as it came.
-    pub forwarded_for: Option<Box<str>>,
-    /// X-Request-Id as it went on.
-    pub request_id: Option<Box<str>>,
-    /// Trace of the W3C trace context as it went on.
-    pub trace_id: Option<Box<str>>,
-}
-
-/// A text of a client for a log: at most so many bytes, and everything but printable ASCII as `?`, so that nobody writes
-/// lines of others or moves a terminal's cursor.
-#[must_use]
-pub fn printable(text: &[u8], bytes_max: usize) -> Box<str> {
-    let shown = |byte: &u8| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '?' };
-    text.iter().take(bytes_max).map(shown).collect::<String>().into()
 }
 
 /// The gateway closed a connection to defend itself.
@@ -293,8 +164,6 @@ pub struct Suppressed {
 /// What a worker has to tell.
 #[derive(Clone, Debug)]
 pub enum LogEvent {
-    /// See [`AccessRecord`].
-    Access(AccessRecord),
     /// See [`DefensiveClose`].
     Close(DefensiveClose),
     /// See [`Refusal`].
@@ -309,6 +178,12 @@ pub enum LogEvent {
 
 struct Ring {
     events: ArrayQueue<LogEvent>,
+    /// How lines of the access log are written; `None`: they are not.
+    form: Option<AccessForm>,
+    /// Lines that wait for the reader. The writer takes them out to add one and puts them back; the reader takes them for good.
+    lines: ArrayQueue<Vec<u8>>,
+    /// What the reader has written, for its memory.
+    spare: ArrayQueue<Vec<u8>>,
     dropped: AtomicU64,
 }
 
@@ -316,22 +191,48 @@ struct Ring {
 #[derive(Clone)]
 pub struct LogWriter(Arc<Ring>);
 
-/// The control thread's end.
+/// The end of the log's thread.
 pub struct LogReader(Arc<Ring>);
 
-/// A ring for `capacity` events (at least one), one per worker;
-/// see [`weir_base::limits::LOG_RING_EVENTS`] for the default.
+/// A ring for `capacity` events (at least one), one per worker; see [`weir_base::limits::LOG_RING_EVENTS`] for the default.
+/// With a `form` there is an access log, of which [`limits::ACCESS_LINES_BYTES_MAX`] may wait.
 #[must_use]
-pub fn log_ring(capacity: usize) -> (LogWriter, LogReader) {
-    let ring = Arc::new(Ring { events: ArrayQueue::new(capacity.max(1)), dropped: AtomicU64::new(0) });
+pub fn log_ring(capacity: usize, form: Option<AccessForm>) -> (LogWriter, LogReader) {
+    let ring = Arc::new(Ring {
+        events: ArrayQueue::new(capacity.max(1)),
+        form,
+        lines: ArrayQueue::new(1),
+        spare: ArrayQueue::new(1),
+        dropped: AtomicU64::new(0),
+    });
     (LogWriter(ring.clone()), LogReader(ring))
 }
 
 impl LogWriter {
-    /// Events dropped so far because the ring was full.
+    /// Events and lines dropped so far because there was no room.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
+    }
+
+    /// There is an access log.
+    #[must_use]
+    pub fn has_access_log(&self) -> bool {
+        self.0.form.is_some()
+    }
+
+    /// Adds the line of an exchange that ends now, or drops it and counts if too many bytes wait. Never waits: nobody holds the
+    /// lines for longer than it takes to put them back. Only the worker itself may call this.
+    pub fn access(&self, record: &AccessRecord<'_>) {
+        let Some(form) = &self.0.form else { return };
+        let mut lines = self.0.lines.pop().or_else(|| self.0.spare.pop()).unwrap_or_default();
+        if lines.len() < limits::ACCESS_LINES_BYTES_MAX {
+            form.write(record, &mut lines);
+        } else {
+            self.0.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        // There is room: nobody else puts lines there.
+        let _ = self.0.lines.push(lines);
     }
 
     /// Queues the event, or drops it and counts if the ring is full. Never waits. Returns whether it was queued.
@@ -350,7 +251,16 @@ impl LogReader {
         self.0.events.pop()
     }
 
-    /// Events dropped so far because the ring was full; for `weir_log_events_dropped_total`.
+    /// Has the lines of the access log that wait written by `write`. While the worker adds one there are none.
+    pub fn take_lines(&self, write: impl FnOnce(&[u8])) {
+        let Some(mut lines) = self.0.lines.pop() else { return };
+        write(&lines);
+        lines.clear();
+        // A spare that is there already is as good.
+        let _ = self.0.spare.push(lines);
+    }
+
+    /// Events and lines dropped so far because there was no room; for `weir_log_events_dropped_total`.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
@@ -360,6 +270,7 @@ impl LogReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::{AccessField, AccessFormat};
 
     fn refusal(count: u64) -> LogEvent {
         LogEvent::Refusal(Refusal {
@@ -382,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_full_ring_drops_the_newest_and_counts() {
-        let (writer, reader) = log_ring(2);
+        let (writer, reader) = log_ring(2, None);
         let queued: Vec<bool> = (0..4).map(|n| writer.push(refusal(n))).collect();
         assert_eq!(queued, [true, true, false, false]);
         assert_eq!(reader.dropped(), 2);
@@ -393,7 +304,7 @@ mod tests {
 
     #[test]
     fn events_cross_threads_in_order_and_none_is_lost_uncounted() {
-        let (writer, reader) = log_ring(64);
+        let (writer, reader) = log_ring(64, None);
         let thread = std::thread::spawn(move || (0..20_000).filter(|&n| writer.push(refusal(n))).count());
         let (mut seen, mut last) = (0, None);
         loop {
@@ -411,6 +322,59 @@ mod tests {
         let queued = thread.join().unwrap();
         assert_eq!(seen, queued);
         assert_eq!(queued as u64 + reader.dropped(), 20_000);
+    }
+
+    fn access(writer: &LogWriter, connection: u64) {
+        writer.access(&AccessRecord {
+            listener: "cache",
+            peer: Peer::Unix,
+            connection,
+            command: "get",
+            upstream: None,
+            duration_nanos: 0,
+            upstream_nanos: 0,
+            request_bytes: 0,
+            reply_bytes: 0,
+            outcome: "ok",
+            http: None,
+        });
+    }
+
+    fn numbers() -> Option<AccessForm> {
+        Some(AccessForm { format: AccessFormat::Text, fields: Some(vec![AccessField::Connection]) })
+    }
+
+    #[test]
+    fn lines_cross_threads_whole_and_in_order() {
+        let (writer, reader) = log_ring(1, numbers());
+        let thread = std::thread::spawn(move || (0..100_000).for_each(|number| access(&writer, number)));
+        let mut text = Vec::new();
+        loop {
+            let finished = thread.is_finished();
+            reader.take_lines(|lines| text.extend_from_slice(lines));
+            if finished {
+                break;
+            }
+        }
+        thread.join().unwrap();
+        let expected: String = (0..100_000).map(|number| format!("{number}\n")).collect();
+        assert!(text == expected.as_bytes() && reader.dropped() == 0);
+    }
+
+    #[test]
+    fn lines_that_nobody_reads_are_dropped_and_counted() {
+        let (writer, reader) = log_ring(1, numbers());
+        let all = limits::ACCESS_LINES_BYTES_MAX as u64 / 2;
+        (0..all).for_each(|number| access(&writer, number));
+        let mut told = 0;
+        reader.take_lines(|lines| told = lines.iter().filter(|byte| **byte == b'\n').count() as u64);
+        assert!(told < all && told + reader.dropped() == all);
+        access(&writer, 1);
+        reader.take_lines(|lines| assert_eq!(lines, b"1\n", "room again"));
+        let (writer, reader) = log_ring(1, None);
+        access(&writer, 1);
+        assert!(!writer.has_access_log());
+        reader.take_lines(|_| panic!("there is no access log"));
     }
 
     #[test]

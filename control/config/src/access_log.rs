@@ -2,12 +2,12 @@
 
 use weir_base::ByteSize;
 use weir_listener::settings as listening;
-use weir_telemetry::log::AccessField;
+use weir_telemetry::access::{AccessField, AccessForm, AccessFormat};
 
 use crate::document::At;
 use crate::numbers::Ratio;
 use crate::section::section;
-use crate::snapshot::{AccessLogFormat, AccessLogSettings, LogTarget};
+use crate::snapshot::{AccessLogSettings, LogTarget};
 use crate::texts::Choice;
 
 section! {
@@ -16,7 +16,7 @@ section! {
         /// `off`, `stdout`, `stderr` or `file:/absolute/path`.
         default target: LogTarget = LogTarget::Off;
         /// Form of a line.
-        default format: AccessLogFormat = AccessLogFormat::Json;
+        default format: AccessFormat = AccessFormat::Json;
         /// Share of exchanges that are logged; `listener.access_log_sample` overrides it for one listener.
         default sample: Ratio = Ratio(listening::ACCESS_LOG_SAMPLE);
         /// What a line has, in this order: `time`, `listener`, `peer`, `connection`, `command`, `upstream`, `duration_us`, `upstream_us`,
@@ -36,15 +36,14 @@ impl AccessLogSection {
         let fields = self.fields.as_ref().map(|list| list.value.iter().map(|field| field.value).collect());
         AccessLogSettings {
             target: self.target.value.clone(),
-            format: self.format.value,
-            fields,
+            form: AccessForm { format: self.format.value, fields },
             rotate_bytes: self.rotate_size.as_ref().map(|size| size.value.bytes()),
             rotate_keep: self.rotate_keep.value,
         }
     }
 }
 
-impl Choice for AccessLogFormat {
+impl Choice for AccessFormat {
     const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
 }
 

@@ -64,7 +64,6 @@ pub use load::{FILE_BYTES_MAX, check, load, reload};
 pub use reference::reference;
 pub use schema::schema;
 pub use snapshot::{
-    AccessLogFormat, AccessLogSettings, AdminSettings, HttpUpstreamSettings, Knee, KneeAction, Listener,
-    ListenerProtocol, LogFormat, LogLevel, LogTarget, Snapshot, TelemetrySettings, Upstream, UpstreamProtocol,
-    redacted,
+    AccessLogSettings, AdminSettings, HttpUpstreamSettings, Knee, KneeAction, Listener, ListenerProtocol, LogFormat,
+    LogLevel, LogTarget, Snapshot, TelemetrySettings, Upstream, UpstreamProtocol, redacted,
 };

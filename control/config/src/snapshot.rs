@@ -12,7 +12,7 @@ use weir_listener::settings::{DrainSettings, LimitSettings, ListenerSettings, Pr
 use weir_redis::insight::settings::InsightSettings;
 use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
 use weir_tcp::settings::TcpListenerSettings;
-use weir_telemetry::{Level, log::AccessField};
+use weir_telemetry::{Level, access::AccessForm};
 use weir_upstream::settings::{ExclusiveSettings, UpstreamSettings};
 
 use crate::checks::RouteObject;
@@ -231,10 +231,8 @@ pub struct TelemetrySettings {
 pub struct AccessLogSettings {
     /// Where the lines go.
     pub target: LogTarget,
-    /// Form of a line.
-    pub format: AccessLogFormat,
-    /// What a line has, in this order. `None`: all.
-    pub fields: Option<Vec<AccessField>>,
+    /// What lines look like.
+    pub form: AccessForm,
     /// Size from which a file is put aside, in bytes. `None`: never.
     pub rotate_bytes: Option<u64>,
     /// Files that are kept besides.
@@ -272,15 +270,6 @@ impl LogLevel {
 /// Form of the program's own log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One object per line.
-    Json,
-}
-
-/// Form of an access log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AccessLogFormat {
     /// For people.
     Text,
     /// One object per line.

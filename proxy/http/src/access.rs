@@ -1,15 +1,16 @@
 //! What the access log says of a request, and how the requests of each route are counted.
 
 use std::{
-    cell::{Cell, OnceCell, RefCell},
+    cell::{Cell, RefCell},
+    fmt::Write as _,
     rc::Rc,
-    sync::Arc,
 };
 
 use weir_http_codec::{Fields, Known, RequestHead};
 use weir_telemetry::{
-    CoreMetrics, Counter, Histogram, catalog,
-    log::{AccessRecord, HttpAccess, TEXT_BYTES_MAX, printable},
+    CoreMetrics, Counter, Histogram,
+    access::{AccessRecord, HttpAccess, printable},
+    catalog,
 };
 
 use weir_upstream::settings::UpstreamSettings;
@@ -27,17 +28,56 @@ pub(crate) struct Notes {
     /// Bytes that the client has been sent so far.
     sent: SentBytes,
     sent_before: u64,
-    method: Box<str>,
-    path: Box<str>,
-    authority: Box<str>,
-    user_agent: Option<Box<str>>,
-    forwarded_for: Option<Box<str>>,
-    route: OnceCell<Box<str>>,
-    endpoint: RefCell<Option<Box<str>>>,
-    request_id: OnceCell<Box<str>>,
-    trace_id: OnceCell<Box<str>>,
+    texts: RefCell<Texts>,
     /// Of the request's body.
     pub(crate) body_bytes: Cell<u64>,
+}
+
+/// Texts of a request, one behind the other.
+#[derive(Default)]
+struct Texts {
+    all: String,
+    places: [Option<(usize, usize)>; Noted::COUNT],
+}
+
+/// What is noted of a request.
+#[derive(Clone, Copy)]
+enum Noted {
+    Method,
+    Path,
+    Authority,
+    UserAgent,
+    ForwardedFor,
+    Route,
+    Endpoint,
+    RequestId,
+    TraceId,
+}
+
+impl Noted {
+    const COUNT: usize = Self::TraceId as usize + 1;
+}
+
+impl Texts {
+    /// Room for the texts of most requests.
+    const BYTES: usize = 384;
+
+    /// Writes down what `write` appends.
+    fn note(&mut self, what: Noted, write: impl FnOnce(&mut String)) {
+        let start = self.all.len();
+        write(&mut self.all);
+        self.places[what as usize] = Some((start, self.all.len()));
+    }
+
+    /// What a client wrote.
+    fn note_bytes(&mut self, what: Noted, bytes: &[u8]) {
+        self.note(what, |all| printable(bytes, all));
+    }
+
+    fn get(&self, what: Noted) -> Option<&str> {
+        let (start, end) = self.places[what as usize]?;
+        self.all.get(start..end)
+    }
 }
 
 impl Notes {
@@ -50,43 +90,42 @@ impl Notes {
         if !connection.service.samples_access() {
             return None;
         }
-        let field = |known| head.fields.get(known).map(|value| printable(value, TEXT_BYTES_MAX));
+        let mut texts = Texts { all: String::with_capacity(Texts::BYTES), ..Texts::default() };
+        texts.note_bytes(Noted::Method, head.method());
         // The query is where tokens and names are; it stays out of logs.
-        let path = head.target().split(|byte| *byte == b'?').next().unwrap_or_default();
+        texts.note_bytes(Noted::Path, head.target().split(|byte| *byte == b'?').next().unwrap_or_default());
+        texts.note_bytes(Noted::Authority, head.authority());
+        for (what, known) in [(Noted::UserAgent, Known::UserAgent), (Noted::ForwardedFor, Known::XForwardedFor)] {
+            if let Some(value) = head.fields.get(known) {
+                texts.note_bytes(what, value);
+            }
+        }
         let sent = sent();
-        Some(Box::new(Self {
-            sent_before: sent(),
-            sent,
-            method: printable(head.method(), TEXT_BYTES_MAX),
-            path: printable(path, TEXT_BYTES_MAX),
-            authority: printable(head.authority(), TEXT_BYTES_MAX),
-            user_agent: field(Known::UserAgent),
-            forwarded_for: field(Known::XForwardedFor),
-            route: OnceCell::new(),
-            endpoint: RefCell::default(),
-            request_id: OnceCell::new(),
-            trace_id: OnceCell::new(),
-            body_bytes: Cell::new(0),
-        }))
+        Some(Box::new(Self { sent_before: sent(), sent, texts: RefCell::new(texts), body_bytes: Cell::new(0) }))
     }
 
     /// It is of this route.
     pub(crate) fn note_route(&self, name: &str) {
-        let _ = self.route.set(name.into());
+        self.texts.borrow_mut().note(Noted::Route, |all| all.push_str(name));
     }
 
     /// This origin was asked last.
     pub(crate) fn note_endpoint(&self, upstream: &UpstreamSettings, lane: &HttpLane) {
-        *self.endpoint.borrow_mut() = upstream.endpoints.get(lane.number()).map(|address| address.to_string().into());
+        let Some(address) = upstream.endpoints.get(lane.number()) else { return };
+        self.texts.borrow_mut().note(Noted::Endpoint, |all| {
+            // Writing to memory does not fail.
+            let _ = write!(all, "{address}");
+        });
     }
 
     /// What it goes on with.
     pub(crate) fn note_fields(&self, fields: &Fields) {
+        let mut texts = self.texts.borrow_mut();
         if let Some(id) = fields.get(Known::XRequestId) {
-            let _ = self.request_id.set(printable(id, TEXT_BYTES_MAX));
+            texts.note_bytes(Noted::RequestId, id);
         }
         if let Some(trace) = fields.get(Known::Traceparent).and_then(crate::trace::trace_id) {
-            let _ = self.trace_id.set(trace.into());
+            texts.note(Noted::TraceId, |all| all.push_str(trace));
         }
     }
 }
@@ -103,33 +142,38 @@ impl Connection {
     pub(crate) fn log_request(&self, asked: &Asked, timing: &Timing, flushed: weir_base::Time, outcome: &Outcome<'_>) {
         let Some(notes) = &asked.notes else { return };
         let identity = asked.answer_fields.get().and_then(|answer| answer.identity.as_ref());
-        let user = identity.and_then(Identity::name).map(|name| printable(name.as_bytes(), TEXT_BYTES_MAX));
-        self.service.log_access(AccessRecord {
-            at: flushed,
-            listener: self.service.name().clone(),
+        let user = identity.and_then(Identity::name).map(|name| {
+            let mut user = String::new();
+            printable(name.as_bytes(), &mut user);
+            user
+        });
+        let texts = notes.texts.borrow();
+        let noted = |what| texts.get(what);
+        self.service.log_access(&AccessRecord {
+            listener: self.service.name(),
             peer: self.peer,
             connection: self.id(),
             command: asked.method,
-            upstream: timing.sent.map(|_| Arc::from(outcome.upstream)),
+            upstream: timing.sent.map(|_| outcome.upstream),
             duration_nanos: flushed.nanos_since(timing.arrived),
             upstream_nanos: timing.sent.map_or(0, |sent| timing.replied.nanos_since(sent)),
             request_bytes: notes.body_bytes.get(),
             reply_bytes: (notes.sent)() - notes.sent_before,
             outcome: outcome.reason,
-            http: Some(Box::new(HttpAccess {
+            http: Some(HttpAccess {
                 status: outcome.status,
-                method: notes.method.clone(),
-                path: notes.path.clone(),
+                method: noted(Noted::Method).unwrap_or_default(),
+                path: noted(Noted::Path).unwrap_or_default(),
                 protocol: asked.version.name(),
-                authority: notes.authority.clone(),
-                route: notes.route.get().cloned(),
-                endpoint: notes.endpoint.borrow().clone(),
-                user,
-                user_agent: notes.user_agent.clone(),
-                forwarded_for: notes.forwarded_for.clone(),
-                request_id: notes.request_id.get().cloned(),
-                trace_id: notes.trace_id.get().cloned(),
-            })),
+                authority: noted(Noted::Authority).unwrap_or_default(),
+                route: noted(Noted::Route),
+                endpoint: noted(Noted::Endpoint),
+                user: user.as_deref(),
+                user_agent: noted(Noted::UserAgent),
+                forwarded_for: noted(Noted::ForwardedFor),
+                request_id: noted(Noted::RequestId),
+                trace_id: noted(Noted::TraceId),
+            }),
         });
     }
 }

@@ -10,10 +10,7 @@ use std::{
 use weir_base::{rng::Rng, time::Time};
 use weir_listener::{CoreShare, Drain, Reports, Roster, settings::ListenerSettings};
 use weir_policy::http::{SeenCredentials, TokenCache};
-use weir_telemetry::{
-    log::{AccessRecord, LogEvent},
-    sample::Share,
-};
+use weir_telemetry::{access::AccessRecord, sample::Share};
 use weir_upstream::{ExclusiveLane, ExclusiveUpstream};
 
 use crate::{
@@ -177,11 +174,11 @@ impl Service {
     /// Whether the next request is written to the access log.
     #[inline]
     pub(crate) fn samples_access(&self) -> bool {
-        self.access.borrow_mut().check()
+        self.core.log.has_access_log() && self.access.borrow_mut().check()
     }
 
-    pub(crate) fn log_access(&self, record: AccessRecord) {
-        self.core.log.push(LogEvent::Access(record));
+    pub(crate) fn log_access(&self, record: &AccessRecord<'_>) {
+        self.core.log.access(record);
     }
 }
 

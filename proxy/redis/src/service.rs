@@ -16,7 +16,8 @@ use weir_base::{
 };
 use weir_listener::{CoreShare, Drain, Reports, settings::ListenerSettings};
 use weir_telemetry::{
-    log::{AccessRecord, Denial, LogEvent, Peer},
+    access::AccessRecord,
+    log::{Denial, LogEvent, Peer},
     sample::{OncePerSecond, Share, Verdict},
 };
 use weir_upstream::Upstream;
@@ -315,11 +316,11 @@ impl Service {
     /// Whether the next request is written to the access log.
     #[inline]
     pub(crate) fn samples_access(&self) -> bool {
-        self.access.borrow_mut().check()
+        self.core.log.has_access_log() && self.access.borrow_mut().check()
     }
 
-    pub(crate) fn log_access(&self, record: AccessRecord) {
-        self.core.log.push(LogEvent::Access(record));
+    pub(crate) fn log_access(&self, record: &AccessRecord<'_>) {
+        self.core.log.access(record);
     }
 
     /// Logs that a user was denied something, once a second per reason.

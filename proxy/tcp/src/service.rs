@@ -8,11 +8,7 @@ use std::{
 
 use weir_base::{rng::Rng, time::Time};
 use weir_listener::{CoreShare, Drain, Reports, Roster, settings::ListenerSettings};
-use weir_telemetry::{
-    Counter, Gauge, Histogram, catalog,
-    log::{AccessRecord, LogEvent},
-    sample::Share,
-};
+use weir_telemetry::{Counter, Gauge, Histogram, access::AccessRecord, catalog, sample::Share};
 use weir_upstream::{ExclusiveUpstream, NoMultiplexer};
 
 use crate::{session::Connection, settings::TcpListenerSettings};
@@ -135,9 +131,9 @@ impl Service {
     }
 
     /// Writes a connection to the access log, if it is chosen.
-    pub(crate) fn log(&self, record: impl FnOnce() -> AccessRecord) {
-        if self.access.borrow_mut().check() {
-            self.core.log.push(LogEvent::Access(record()));
+    pub(crate) fn log(&self, record: &AccessRecord<'_>) {
+        if self.core.log.has_access_log() && self.access.borrow_mut().check() {
+            self.core.log.access(record);
         }
     }
 }

@@ -19,7 +19,7 @@ use weir_base::{
 };
 use weir_engine::{Cutter, Deadline, Output, Reader, Stream, timeout, tls::ClientHello};
 use weir_listener::ConnectionGuard;
-use weir_telemetry::log::{AccessRecord, Peer};
+use weir_telemetry::{access::AccessRecord, log::Peer};
 use weir_upstream::{
     ExclusiveLane, Link, LossCause, NoMultiplexer, Refusal, Wanted, affinity_hash, settings::Affinity,
 };
@@ -98,13 +98,12 @@ pub async fn serve(service: Rc<Service>, mut stream: Box<Stream>, guard: Connect
     service.metrics.written_bytes.add(written);
     let now = turn::now();
     service.metrics.duration.record(now.nanos_since(session.begun));
-    service.log(|| AccessRecord {
-        at: now,
-        listener: service.name().clone(),
+    service.log(&AccessRecord {
+        listener: service.name(),
         peer,
         connection: entry.id,
         command: "connection",
-        upstream: session.upstream.clone(),
+        upstream: session.upstream.as_deref(),
         duration_nanos: now.nanos_since(session.begun),
         upstream_nanos: session.connected.map_or(0, |connected| now.nanos_since(connected)),
         request_bytes: session.read,

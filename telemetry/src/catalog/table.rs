@@ -138,7 +138,7 @@ catalog! {
         RESTART_EPOCH = gauge "weir_restart_epoch" [] "How many upgrades led to this process.", merged(Merge::Max);
     }
     "Telemetry itself" {
-        LOG_DROPPED = counter "weir_log_events_dropped_total" ["worker"] "Log events dropped because a worker's ring was full.";
+        LOG_DROPPED = counter "weir_log_events_dropped_total" ["worker"] "Log events, and lines of the access log, dropped because the log's thread was too slow.";
         LABEL_OVERFLOWS = counter "weir_telemetry_label_overflows_total" ["family"] "Label sets counted under `other` because a family was full.";
         ADMIN_REQUESTS = counter "weir_admin_requests_total" ["route", "code"] "Requests to the admin address.";
     }

@@ -206,7 +206,7 @@ fn x10_a_blocked_log_stops_no_request() {
     let pipe = folder.path().join("log.pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.expect("mkfifo can be started").success());
-    // Opened for reading and never read: the pipe takes 64 KiB, then blocks its writer.
+    // Opened for reading and never read: the pipe takes 64 KiB, then blocks its writer; 4 MiB of lines may wait besides.
     let holder = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).expect("the pipe opens");
     let config = Config::to(&server.address)
         .tables("[telemetry]\nlog_level = \"debug\"\n[telemetry.access_log]\ntarget = \"stdout\"\nsample = 1.0");
@@ -215,7 +215,7 @@ fn x10_a_blocked_log_stops_no_request() {
     deadline::until_true("the gateway to be ready", || gateway.admin.is_ready());
     let victim = Victim::start(&gateway.address);
     let mut client = gateway.connect();
-    for _ in 0..50 {
+    for _ in 0..400 {
         client.stream().write_all(&encode(&["SET", "k", "v"]).repeat(200)).expect("sent");
         for _ in 0..200 {
             assert_eq!(client.reply(), b"+OK\r\n");

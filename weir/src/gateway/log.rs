@@ -15,15 +15,16 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Moves events from the workers' rings to their places until the gateway stops.
 pub fn run(rings: Vec<LogReader>, settings: &AccessLogSettings, stopping: &AtomicBool) {
-    let mut access = AccessLog::new(settings.clone());
+    let mut access = AccessLog::new(settings);
     loop {
         let is_last = stopping.load(Ordering::Relaxed);
         for ring in &rings {
             while let Some(event) = ring.pop() {
-                write(event, &mut access);
+                write(event);
             }
+            ring.take_lines(|lines| access.write(lines));
         }
-        access.flush();
+        access.look();
         if is_last {
             return;
         }
@@ -31,9 +32,8 @@ pub fn run(rings: Vec<LogReader>, settings: &AccessLogSettings, stopping: &Atomi
     }
 }
 
-fn write(event: LogEvent, access: &mut AccessLog) {
+fn write(event: LogEvent) {
     match event {
-        LogEvent::Access(record) => access.write(&record),
         LogEvent::Close(close) => tracing::warn!(
             listener = %close.listener, peer = %close.peer, connection = close.connection,
             reason = close.violation.reason, count = close.violation.count, limit = close.violation.limit,

@@ -143,7 +143,9 @@ impl Gateway {
         let remembered: Arc<InsightShare> = Arc::default();
         let (mut workers, mut rings) = (Vec::new(), Vec::new());
         for (id, inbox) in inboxes.into_iter().enumerate() {
-            let (log, ring) = log_ring(limits::LOG_RING_EVENTS);
+            let access_log = &snapshot.telemetry.access_log;
+            let form = (access_log.target != weir_config::LogTarget::Off).then(|| access_log.form.clone());
+            let (log, ring) = log_ring(limits::LOG_RING_EVENTS, form);
             rings.push(ring);
             let cpu = snapshot.runtime.pin.then(|| cpus[id % cpus.len()]);
             let (registry, table, state) = (registry.clone(), table.clone(), states[id].clone());

@@ -3,7 +3,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::atomic::Ordering::Relaxed,
 };
 
 use weir_base::{
@@ -13,7 +13,7 @@ use weir_base::{
 };
 use weir_engine::Output;
 use weir_listener::Drain;
-use weir_telemetry::log::AccessRecord;
+use weir_telemetry::access::AccessRecord;
 use weir_upstream::{Frame, FrameKind, Lane, LossCause, Refusal, Reply, Waiter};
 
 use super::{AccessSample, CHARGED_BYTES_MIN, Connection, Pinned, subscriber::OUTPUT_MAX};
@@ -77,7 +77,7 @@ impl Connection {
             let now = turn::now();
             let (took, upstream) = (now.nanos_since(reply.timing.arrived), now.nanos_since(reply.timing.sent));
             let name = self.upstream.borrow().settings().name.clone();
-            self.log_access(sample, took, upstream, kind == FrameKind::Error, Some(name));
+            self.log_access(sample, took, upstream, kind == FrameKind::Error, Some(&name));
             access.remove(at);
         }
     }
@@ -88,11 +88,10 @@ impl Connection {
         took: u64,
         upstream_took: u64,
         is_error: bool,
-        upstream: Option<Arc<str>>,
+        upstream: Option<&str>,
     ) {
-        self.service.log_access(AccessRecord {
-            at: turn::now(),
-            listener: self.service.name().clone(),
+        self.service.log_access(&AccessRecord {
+            listener: self.service.name(),
             peer: self.peer,
             connection: self.guard.entry().id,
             command: sample.command,
