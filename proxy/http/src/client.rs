@@ -1,6 +1,9 @@
 //! The client's side of an exchange, whatever version of HTTP it speaks.
 
-use std::{rc::Rc, task::Context};
+use std::{
+    rc::Rc,
+    task::{Context, Poll},
+};
 
 use weir_engine::Deadline;
 use weir_http_codec::{BodyLength, RequestHead, ResponseHead, ResponseParser};
@@ -38,6 +41,9 @@ pub(crate) trait Client {
 
     /// The connection was told to end at once. The task is woken when it is.
     fn poll_ended(connection: &Connection, context: &mut Context<'_>) -> bool;
+
+    /// Ready once nobody waits for an answer any more, as far as that is seen without reading on.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
 
     /// What an attempt to have the request answered needs of it.
     fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Self::Body<'a>, Self::Replies<'a>>;

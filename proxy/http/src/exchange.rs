@@ -1,6 +1,6 @@
 //! One request and its answer.
 
-use std::{cell::OnceCell, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::OnceCell, future::poll_fn, pin::pin, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Known, RequestHead, Version, encode, token};
@@ -125,7 +125,10 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     if asked.is_grpc && asked.version != Version::Http2 {
         return refuse(client, &asked, Refusal::GRPC_NEEDS_HTTP2);
     }
-    let routed = match route(&connection, &routing, head, &asked, settings.forwarded).await {
+    let Some(chosen) = unless_gone(client, route(&connection, &routing, head, &asked, settings.forwarded)).await else {
+        return After::Close("client_reset");
+    };
+    let routed = match chosen {
         Ok(routed) => routed,
         Err(Local::Refused(refusal)) => return refuse(client, &asked, refusal),
         // A 2xx would mean that the WebSocket stands (RFC 8441 section 5).
@@ -184,7 +187,10 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     let mut is_repeated = false;
     loop {
         let wanted = Wanted { avoid: retries.avoided(), hash: affinity };
-        let mut lane = match routed.upstream.acquire(wanted).await {
+        let Some(acquired) = unless_gone(client, routed.upstream.acquire(wanted)).await else {
+            return After::Close("client_reset");
+        };
+        let mut lane = match acquired {
             Ok(lane) => lane,
             Err((refusal, number)) => {
                 if let Some(number) = number.filter(|_| refusal == LaneRefusal::Unreachable) {
@@ -253,6 +259,16 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             Err(refusal) => refuse(client, &asked, refusal),
         };
     }
+}
+
+/// Waits for `future`; `None` if nobody waits for the answer any more.
+async fn unless_gone<T>(client: &mut impl Client, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => client.poll_gone(context).map(|()| None),
+    })
+    .await
 }
 
 /// Answers in the gateway's own name.

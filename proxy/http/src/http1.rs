@@ -224,6 +224,11 @@ impl Client for Front<'_> {
         connection.poll_ended(context)
     }
 
+    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        // Its next request may be what comes.
+        Poll::Pending
+    }
+
     fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, WireReplies<'a>> {
         let Front { connection, stream, input, body, deadline, origin_deadline, answers } = self;
         let idle_timeout = asked.body_idle_timeout;

@@ -5,8 +5,10 @@
 //! can write such a token.
 
 use std::{
+    future::poll_fn,
     rc::Rc,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -30,9 +32,6 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Between two fetches because of unknown keys.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(10);
-
-/// How often who waits for another's fetch looks.
-const LOOK: Duration = Duration::from_millis(5);
 
 /// The keys of one issuer, and where they are.
 #[derive(Debug)]
@@ -58,6 +57,8 @@ struct State {
     document: Option<String>,
     tried: Option<Time>,
     is_fetching: bool,
+    /// Who waits for the end of the fetch, on any worker.
+    waiting: Vec<Waker>,
 }
 
 impl RemoteKeys {
@@ -78,6 +79,18 @@ impl RemoteKeys {
             (state.is_fetching, state.tried) = (true, Some(now));
         }
         may
+    }
+
+    /// Ready when nobody fetches them.
+    fn poll_fetched(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if !state.is_fetching {
+            return Poll::Ready(());
+        }
+        if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
     }
 
     fn is_same_place(&self, other: &Self) -> bool {
@@ -118,9 +131,7 @@ pub(crate) async fn fetch(connection: &Connection, keys: &Arc<RemoteKeys>) -> Re
     if keys.begins(RETRY_PAUSE) {
         start(&connection.service, keys);
     }
-    while keys.state().is_fetching {
-        weir_engine::sleep(LOOK).await;
-    }
+    poll_fn(|context| keys.poll_fetched(context)).await;
     if keys.state().fetched.is_some() {
         return Ok(());
     }
@@ -216,6 +227,11 @@ struct Fetching(Arc<RemoteKeys>);
 
 impl Drop for Fetching {
     fn drop(&mut self) {
-        self.0.state().is_fetching = false;
+        let waiting = {
+            let mut state = self.0.state();
+            state.is_fetching = false;
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
     }
 }

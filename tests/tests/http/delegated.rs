@@ -4,8 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
+use weir_tests::deadline;
 use weir_tests::faulty::{Act, Faulty};
 use weir_tests::http::{HttpClient, field};
+use weir_tests::http2::{self, Http2Peer};
 
 use crate::policies::{Issuer, Scene};
 
@@ -206,6 +208,11 @@ name = "half"
 path_prefix = "/half"
 upstream = "server"
 fault = { abort_status = 418, abort_share = 0.5 }
+[[route]]
+name = "long"
+path_prefix = "/long"
+upstream = "server"
+fault = { delay = "50s" }
 "#;
     let scene = Scene::new(&[], "", route);
     assert_eq!(scene.status("GET /fault", ""), 200);
@@ -220,5 +227,15 @@ fault = { abort_status = 418, abort_share = 0.5 }
     assert!((40..160).contains(&aborted), "{aborted} of 200");
     let faults = |kind| scene.gateway.metrics().sum_where("weir_http_faults_total", &[("kind", kind)]);
     assert_eq!((faults("delay"), faults("abort")), (1.0, aborted as f64 + 1.0));
+    // Who does not wait any more is not waited for.
+    let in_flight = || scene.gateway.metrics().sum("weir_requests_in_flight");
+    let mut client = Http2Peer::connect(&scene.gateway.address);
+    assert!(client.request(1, &http2::get("/long")));
+    deadline::until_true("the request to be there", || in_flight() == 1.0);
+    assert!(client.send(http2::frame(http2::kind::RST_STREAM, 0, 1, &http2::code::CANCEL.to_be_bytes())));
+    deadline::until_true("the request to end with its stream", || in_flight() == 0.0);
+    assert!(client.request(3, &http2::get("/never")));
+    client.next_of(http2::kind::HEADERS);
+    drop(client);
     scene.gateway.finish();
 }

@@ -158,6 +158,10 @@ impl Client for Front<'_> {
         connection.ending().is_some()
     }
 
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.out.borrow_mut().poll_gone(context)
+    }
+
     fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, StreamReplies<'a>> {
         let Front { out, body, deadline, origin_deadline, answers, .. } = self;
         body.idle_timeout = asked.body_idle_timeout;
