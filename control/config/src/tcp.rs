@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weir_base::Names;
-use weir_listener::settings::Protocol;
+use weir_listener::{proxy_protocol::ProxyVersion, settings::Protocol};
 use weir_tcp::settings::TcpListenerSettings;
 use weir_upstream::Balance;
 use weir_upstream::settings::{self as upstreams, Affinity, EjectionSettings, ExclusiveSettings};
@@ -14,8 +14,8 @@ use crate::http::weights;
 use crate::numbers::Period;
 use crate::reader::Reader;
 use crate::section::section;
-use crate::sections::ListenerSection;
-use crate::texts::{Endpoint, Name, Word};
+use crate::sections::{FileSection, ListenerSection, UpstreamSection};
+use crate::texts::{Choice, Endpoint, Name, Word};
 
 /// Highest count of connections.
 const COUNT_MAX: u32 = 16_777_216;
@@ -39,6 +39,9 @@ section! {
         default balance: Balance = Balance::RoundRobin;
         /// Shares of the endpoints, in their order: `[3, 1]` gives the first three of four connections. 0: none. Absent: all alike.
         optional weights: Vec<At<u32>>;
+        /// A PROXY header in front of each connection, which tells the endpoint the client's address: `off`, `v1` (text) or `v2`. The
+        /// endpoint must expect it. Not with `upstream.tls`.
+        default proxy_header: ProxyHeaderChoice = ProxyHeaderChoice::Off;
         /// Connections of each worker to each endpoint; further ones wait, no longer than `lane_wait_timeout`.
         default connections_max: u32 = 16_384 => 1..=COUNT_MAX;
         /// How long an endpoint that was down takes to get its whole share again. 0: none.
@@ -46,6 +49,18 @@ section! {
         /// Below this percentage of endpoints that are well, connections go to all of them. 0: always only to those that are well.
         default panic_percent: u32 = upstreams::PANIC_PERCENT => 0..=100;
     }
+}
+
+/// The PROXY header that endpoints are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProxyHeaderChoice {
+    Off,
+    V1,
+    V2,
+}
+
+impl Choice for ProxyHeaderChoice {
+    const WORDS: &'static [(&'static str, Self)] = &[("off", Self::Off), ("v1", Self::V1), ("v2", Self::V2)];
 }
 
 /// The upstreams that a listener names, its own first.
@@ -57,6 +72,7 @@ pub(crate) fn names_of(section: &ListenerSection) -> impl Iterator<Item = &At<Na
 
 /// Settings of a listener; names that do not hold were reported.
 pub(crate) fn listener(
+    file: &FileSection,
     section: &ListenerSection,
     protocol: Protocol,
     path: &str,
@@ -86,16 +102,35 @@ pub(crate) fn listener(
             format!("write protocol = \"tcp\" to end it here, or remove {}", table_header(&format!("{path}.tls")));
         reader.problems.error(&tls.place.0, path, message, help);
     }
-    TcpListenerSettings { upstreams: all, default_upstream: 0, names: (protocol == Protocol::Tls).then_some(names) }
+    let is_of = |one: &&UpstreamSection, name: &str| one.name.as_ref().is_some_and(|own| *own.value.0 == *name);
+    let proxy_header = |name: &Arc<str>| {
+        let upstream = file.upstream.iter().find(|one| is_of(one, name))?;
+        match upstream.tcp.proxy_header.value {
+            ProxyHeaderChoice::Off => None,
+            ProxyHeaderChoice::V1 => Some(ProxyVersion::V1),
+            ProxyHeaderChoice::V2 => Some(ProxyVersion::V2),
+        }
+    };
+    TcpListenerSettings {
+        proxy_headers: all.iter().map(proxy_header).collect(),
+        upstreams: all,
+        default_upstream: 0,
+        names: (protocol == Protocol::Tls).then_some(names),
+    }
 }
 
 /// Settings of an upstream with these endpoints.
 pub(crate) fn upstream(
     section: &UpstreamTcpSection,
     endpoints: &[At<Endpoint>],
+    has_tls: bool,
     path: &str,
     reader: &mut Reader<'_>,
 ) -> Arc<ExclusiveSettings> {
+    if has_tls && section.proxy_header.value != ProxyHeaderChoice::Off {
+        let what = "would stand inside TLS, where no server looks for it";
+        error_at(&section.proxy_header, path, "proxy_header", what, "remove it, or upstream.tls", reader);
+    }
     let balance = section.balance.value;
     Arc::new(ExclusiveSettings {
         balance,

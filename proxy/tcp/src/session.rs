@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
+    net::SocketAddr,
     panic::AssertUnwindSafe,
     pin::pin,
     rc::Rc,
@@ -18,7 +19,10 @@ use weir_base::{
     violation::Violation,
 };
 use weir_engine::{Cutter, Deadline, Output, Reader, Stream, timeout, tls::ClientHello};
-use weir_listener::ConnectionGuard;
+use weir_listener::{
+    ConnectionGuard,
+    proxy_protocol::{ProxyHeader, ProxyVersion},
+};
 use weir_telemetry::{access::AccessRecord, log::Peer};
 use weir_upstream::{
     ExclusiveLane, Link, LossCause, NoMultiplexer, Refusal, Wanted, affinity_hash, settings::Affinity,
@@ -40,6 +44,8 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct Connection {
     service: Rc<Service>,
     peer: Peer,
+    /// What the client connected to, if that has an address.
+    local: Option<SocketAddr>,
     guard: ConnectionGuard,
     cutter: Cutter,
     waker: RefCell<Option<Waker>>,
@@ -62,6 +68,18 @@ impl Connection {
         }
     }
 
+    /// Who the client is, for an endpoint that trusts us.
+    fn proxy_header(&self, version: ProxyVersion) -> Vec<u8> {
+        let header = match (self.peer, self.local) {
+            (Peer::Ip(client), Some(local)) => ProxyHeader::tcp(version, client, local),
+            // Nothing is known of it but that it is somebody's.
+            _ => ProxyHeader::unknown(version),
+        };
+        let mut bytes = Vec::new();
+        header.encode(&mut bytes);
+        bytes
+    }
+
     fn report(&self, reason: &'static str, text: &'static str) -> &'static str {
         let violation = Violation::rule(reason, Culprit::Client, text);
         self.service.reports.report(&violation, self.peer, self.guard.entry().id, true);
@@ -70,10 +88,18 @@ impl Connection {
 }
 
 /// Serves one admitted connection until it ends.
-pub async fn serve(service: Rc<Service>, mut stream: Box<Stream>, guard: ConnectionGuard, peer: Peer) {
+///
+/// `local` is what the client connected to, if that has an address.
+pub async fn serve(
+    service: Rc<Service>,
+    mut stream: Box<Stream>,
+    guard: ConnectionGuard,
+    peer: Peer,
+    local: Option<SocketAddr>,
+) {
     let cutter = stream.cutter();
     let (waker, ending) = (RefCell::default(), Cell::new(None));
-    let connection = Rc::new(Connection { service, peer, guard, cutter, waker, ending });
+    let connection = Rc::new(Connection { service, peer, local, guard, cutter, waker, ending });
     let service = &connection.service;
     let _listed = service.connections.enter(&connection);
     let entry = connection.guard.entry();
@@ -145,6 +171,9 @@ impl Session<'_> {
         let idle = service.listener().idle_timeout.unwrap_or(IDLE_TIMEOUT);
         let half_close = service.listener().half_close_timeout;
         let Link::Connection(origin) = lane.link() else { return "internal_invariant" };
+        if let Some(version) = routing.settings.proxy_headers.get(number).copied().flatten() {
+            origin.output.append(&self.connection.proxy_header(version));
+        }
         origin.output.append(&first);
         let active = Cell::new(turn::now());
         let deadline = weir_engine::deadline();

@@ -222,3 +222,32 @@ fn tls_may_end_here_in_front_of_plain_tcp() {
     drop(stream);
     gateway.finish();
 }
+
+#[test]
+fn an_endpoint_that_asks_for_it_is_told_who_the_client_is() {
+    let told = "default_type text/plain; return 200 \"$proxy_protocol_addr $proxy_protocol_port $proxy_protocol_server_port\";";
+    let nginx = Nginx::start("proxy_protocol", told);
+    let ask = |stream: &mut TcpStream| {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("open");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("whole");
+        answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+    };
+    for version in ["v1", "v2"] {
+        let upstream = format!("[upstream.tcp]\nproxy_header = \"{version}\"");
+        let gateway = Gateway::start(before("tcp", [&nginx.address]).upstream(&upstream));
+        let mut stream = connect(&gateway);
+        let port = stream.local_addr().expect("an address").port();
+        assert_eq!(ask(&mut stream), format!("127.0.0.1 {port} {}", gateway.address.tcp().port()), "{version}");
+        drop(stream);
+        gateway.finish();
+        // What a balancer in front has told goes on.
+        let trusting = "proxy_protocol = \"any\"\nproxy_trusted = [\"127.0.0.1\"]";
+        let gateway = Gateway::start(before("tcp", [&nginx.address]).upstream(&upstream).listener(trusting));
+        let mut stream = connect(&gateway);
+        stream.write_all(b"PROXY TCP6 2001:db8::7 2001:db8::1 40000 443\r\n").expect("open");
+        assert_eq!(ask(&mut stream), "2001:db8::7 40000 443", "{version}");
+        drop(stream);
+        gateway.finish();
+    }
+}

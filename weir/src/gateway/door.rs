@@ -19,7 +19,7 @@ use weir_engine::{
 };
 use weir_listener::{
     ConnectionPermit, ListenerAdmission,
-    proxy_protocol::{ProxyHeader, decode},
+    proxy_protocol::{ProxyAddresses, ProxyHeader, decode},
     settings::{ListenerSettings, ProxyProtocol},
 };
 use weir_telemetry::{catalog, log::Peer};
@@ -198,6 +198,10 @@ impl Door {
     async fn serve(&self, core: &Rc<Core>, accepted: Accepted) {
         let settings = self.settings.borrow().clone();
         let marks = marks(&settings);
+        let mut local = match &self.service {
+            Serving::Tcp(_) => accepted.socket.local_addr().ok().and_then(|address| address.as_socket()),
+            Serving::Redis(_) | Serving::Http(_) => None,
+        };
         let Ok(stream) = Stream::new(accepted.socket, StreamOptions { marks }) else { return };
         let mut stream = Box::new(stream);
         let mut peer = accepted.peer;
@@ -208,6 +212,9 @@ impl Door {
         if let Some(header) = &header.0 {
             self.count_proxy_header(core, "ok");
             peer = header.client().map_or(peer, |client| client.to_string());
+            if let ProxyAddresses::Ip { destination, .. } = header.addresses {
+                local = Some(destination);
+            }
         }
         let tls = self.tls.borrow().clone();
         let is_tls = tls.is_some();
@@ -235,7 +242,7 @@ impl Door {
                 // In a box: it is larger than a Redis connection's, which would pay for it.
                 Box::pin(weir_http::serve(service.clone(), stream, guard, arrived)).await;
             }
-            Serving::Tcp(service) => Box::pin(weir_tcp::serve(service.clone(), stream, guard, address)).await,
+            Serving::Tcp(service) => Box::pin(weir_tcp::serve(service.clone(), stream, guard, address, local)).await,
         }
     }
 

@@ -112,7 +112,7 @@ fn listener(
             ListenerProtocol::Http(Arc::new(http::listener(&section.http, routes, retry)))
         }
         protocol @ (Protocol::Tcp | Protocol::Tls) => {
-            ListenerProtocol::Tcp(Arc::new(tcp::listener(section, protocol, &path, reader)))
+            ListenerProtocol::Tcp(Arc::new(tcp::listener(file, section, protocol, &path, reader)))
         }
     };
     Some(Listener { settings: Arc::new(settings), protocol, upstream, knee })

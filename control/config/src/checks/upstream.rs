@@ -91,7 +91,8 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
             UpstreamProtocol::Http(http::upstream(&section.http, entries, &format!("{path}.http"), reader))
         }
         Protocol::Tcp | Protocol::Tls => {
-            UpstreamProtocol::Tcp(tcp::upstream(&section.tcp, entries, &format!("{path}.tcp"), reader))
+            let has_tls = section.tls.is_some();
+            UpstreamProtocol::Tcp(tcp::upstream(&section.tcp, entries, has_tls, &format!("{path}.tcp"), reader))
         }
     };
     Some(Upstream { settings: Arc::new(settings), protocol })

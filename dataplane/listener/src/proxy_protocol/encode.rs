@@ -1,4 +1,4 @@
-//! The encoder: what a load balancer in front of us would send. Tests and the lab speak with it.
+//! The encoder: what TCP upstreams are told of clients, and what a load balancer in front of us would send.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,6 +17,12 @@ impl ProxyHeader {
             false => (mapped(source), mapped(destination)),
         };
         let addresses = ProxyAddresses::Ip { source, destination };
+        Self { version, command: ProxyCommand::Proxy, addresses, authority: None, tls: None }
+    }
+
+    /// A header that announces a client of whom nothing is known.
+    pub fn unknown(version: ProxyVersion) -> Self {
+        let addresses = ProxyAddresses::Unknown;
         Self { version, command: ProxyCommand::Proxy, addresses, authority: None, tls: None }
     }
 
