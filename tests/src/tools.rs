@@ -19,7 +19,19 @@ pub fn python() -> PathBuf {
 /// # Panics
 /// If it was not built.
 pub fn go(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("the test has a path");
-    let found = test.ancestors().map(|folder| folder.join("tools/go").join(name)).find(|file| file.is_file());
-    found.unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup http2`"))
+    installed(&format!("go/{name}")).unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup http2`"))
+}
+
+/// oha.
+///
+/// # Panics
+/// If it was not built.
+pub fn oha() -> PathBuf {
+    installed("oha/bin/oha").expect("no oha: run `cargo xtask setup oha`")
+}
+
+/// In the folder of tools, which is beside the one that the test was built into.
+fn installed(name: &str) -> Option<PathBuf> {
+    let test = std::env::current_exe().ok()?;
+    test.ancestors().map(|folder| folder.join("tools").join(name)).find(|file| file.is_file())
 }

@@ -24,7 +24,8 @@ const LANE_DEADLINE: Duration = Duration::from_secs(25 * 60);
 const LANE_SEED: &str = "1";
 
 /// What the HTTP tests talk to and with.
-const HTTP_PARTS: &[Part] = &[Part::Servers, Part::Peers, Part::Http2, Part::Browser, Part::Node, Part::Python];
+const HTTP_PARTS: &[Part] =
+    &[Part::Servers, Part::Peers, Part::Http2, Part::Browser, Part::Oha, Part::Node, Part::Python];
 
 const LANES: &[Lane] = &[
     Lane { name: "fmt", about: "cargo fmt --check", needs: &[], body: fmt, beside: false },

@@ -1,4 +1,4 @@
-//! Libraries that people use, over TLS: httpx of Python, fetch of Node, net/http of Go.
+//! Libraries and programs that people use, over TLS: httpx of Python, fetch of Node, net/http of Go, oha.
 
 use std::path::Path;
 use std::process::Command;
@@ -57,6 +57,34 @@ fn net_http_gets_what_it_asks_for() {
         let mut client = Command::new(tools::go("net-http"));
         client.args(["client", &url]).arg(&files.authority).arg(version);
         says_ok(client);
+    }
+    gateway.finish();
+}
+
+/// Every answer is there, in each version, and with a connection for each request.
+#[test]
+fn oha_has_every_answer_in_both_versions() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let files = Certificates::create(folder.path());
+    let (certificate, key) = (files.server.display(), files.server_key.display());
+    let tls = format!("[listener.tls]\ncert_file = \"{certificate}\"\nkey_file = \"{key}\"");
+    let origin = echo();
+    let gateway = Gateway::start(Config::http(&origin.address).listener(&tls));
+    let url = format!("https://localhost:{}/echo", gateway.address.tcp().port());
+    let versions: [&[&str]; 3] = [
+        &["--http-version", "1.1"],
+        &["--http-version", "1.1", "--disable-keepalive"],
+        &["--http-version", "2", "-p", "10"],
+    ];
+    for (words, requests) in versions.into_iter().zip([3_000, 100, 3_000_u64]) {
+        let mut oha = Command::new(tools::oha());
+        oha.args(["--no-tui", "--output-format", "json", "-c", "20", "-m", "POST", "-d", "some body", "-n"]);
+        let output = oha.arg(requests.to_string()).args(words).arg("--cacert").arg(&files.authority).arg(&url).output();
+        let output = output.expect("oha runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let told: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{words:?}: {output:?}"));
+        assert_eq!(told["statusCodeDistribution"], serde_json::json!({"200": requests}), "{words:?}: {text}");
+        assert_eq!(told["summary"]["sizePerRequest"], 9, "{words:?}: {text}");
     }
     gateway.finish();
 }

@@ -36,6 +36,8 @@ pub enum Part {
     Http2,
     /// Chromium (a system package).
     Browser,
+    /// oha (a crate).
+    Oha,
     /// redis-py, websockets and pytest.
     Python,
     /// ioredis and ws.
@@ -54,11 +56,12 @@ pub enum Part {
 
 impl Part {
     /// In the order of installation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Servers,
         Self::Peers,
         Self::Http2,
         Self::Browser,
+        Self::Oha,
         Self::Python,
         Self::Node,
         Self::Go,
@@ -75,6 +78,7 @@ impl Part {
             Self::Peers => "peers",
             Self::Http2 => "http2",
             Self::Browser => "browser",
+            Self::Oha => "oha",
             Self::Python => "python",
             Self::Node => "node",
             Self::Go => "go",
@@ -125,6 +129,7 @@ pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
                 go_programs(workspace)?;
             }
             Part::Browser => packages::ensure_browser()?,
+            Part::Oha => oha(workspace)?,
             Part::Python => python::ensure(workspace)?,
             Part::Node => clients::node(workspace)?,
             Part::Go => clients::go(workspace)?,
@@ -160,6 +165,31 @@ fn go_programs(workspace: &Workspace) -> Result<()> {
     // What is ours may have changed, and Go knows itself whether it has.
     let into = workspace.tools().join("go").to_string_lossy().into_owned();
     run_with_retries(&clients::suite_folder(workspace, "net-http"), &["go", "install", "."], &[("GOBIN", &into)])
+}
+
+const OHA: &str = "1.16.0";
+
+/// Builds oha into the folder of tools, unoptimised: the tests ask what it understands, not how fast it is, and this takes a third
+/// of the time.
+fn oha(workspace: &Workspace) -> Result<()> {
+    let root = workspace.tools().join("oha");
+    if root.join("bin/oha").is_file() {
+        return Ok(());
+    }
+    let (into, target) = (root.to_string_lossy(), workspace.target.join("oha"));
+    let words = ["cargo", "install", "oha", "--version", OHA, "--locked", "--root", &into];
+    let features = ["--no-default-features", "--features", "rustls"];
+    let settings = [
+        ("CARGO_TARGET_DIR", &*target.to_string_lossy()),
+        ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
+        ("CARGO_PROFILE_RELEASE_LTO", "off"),
+        ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "256"),
+        ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
+    ];
+    run_with_retries(&workspace.root, &[&words[..], &features].concat(), &settings)?;
+    // Half a gigabyte that nobody needs any more.
+    std::fs::remove_dir_all(target)?;
+    Ok(())
 }
 
 /// Runs a command that uses the network, again after a failure.
