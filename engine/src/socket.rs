@@ -18,7 +18,7 @@ use std::{
 
 use compio::runtime::fd::PollFd;
 use slab::Slab;
-use socket2::Socket;
+use socket2::{SockRef, Socket};
 
 use crate::{
     chunk::{BULK_BYTES, CHUNK_BYTES, Chunk},
@@ -181,6 +181,13 @@ impl DataSocket {
     pub(crate) fn shut_down(&self, direction: Shutdown) {
         if !self.is_released.get() {
             let _ = self.socket.shutdown(direction);
+        }
+    }
+
+    /// Closing it will reset the connection.
+    pub(crate) fn reset_at_close(&self) {
+        if !self.is_released.get() {
+            let _ = SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
         }
     }
 

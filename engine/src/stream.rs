@@ -75,6 +75,12 @@ impl Stream {
         }
     }
 
+    /// Resets the connection: what is buffered is lost, and the peer is told that something went wrong (RFC 9293 section 3.10.5).
+    pub fn reset(self) {
+        self.output.abort();
+        self.socket.reset_at_close();
+    }
+
     /// Shuts the write side down after what is buffered; the read side stays open for the peer's last words.
     pub fn finish(&self) {
         self.output.finish();

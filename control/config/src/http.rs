@@ -80,6 +80,9 @@ section! {
         /// Give requests an X-Request-Id: the one of a proxy in front if `forwarded` is `append` and it is a sensible one, else a
         /// new UUID. It is in the access log too.
         default request_id: bool = false;
+        /// A name for the gateway in a Via field towards origins: it shows loops. Absent: no Via, behind which nginx, for one, would
+        /// compress nothing.
+        optional via: Word;
         /// What becomes of the trace context of W3C (`traceparent`): `pass` it as it came, make a `child` of it, so that the
         /// gateway is a step of the trace, or also `start` one for requests without.
         default trace_context: TraceContext = TraceContext::Pass;
@@ -327,6 +330,7 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
         http2_streams_max: section.http2_streams_max.value,
         // The range of the key is that of the type.
         request_id: section.request_id.value,
+        via: section.via.as_ref().map(|name| name.value.0.as_str().into()),
         trace_context: section.trace_context.value,
         forwarded_for: ForwardedFor::new(section.trusted_hops.value as u8).unwrap_or_default(),
     }

@@ -116,6 +116,11 @@ async fn run(connection: &Rc<Connection>, mut stream: Box<Stream>, is_http2: boo
         false => match http1::run(connection, &mut stream).await {
             End::Http2(received) => received,
             End::Quiet(reason) => return (reason, Some(*stream)),
+            End::Torn(reason) => {
+                connection.service.metrics.written_bytes.add(stream.output.appended());
+                stream.reset();
+                return (reason, None);
+            }
             End::Refused(refusal) => return (refusal.reason, Some(*stream)),
         },
     };
@@ -150,7 +155,7 @@ impl Connection {
 
     /// What origins are told of the client.
     pub(crate) fn forwarded(&self) -> Forwarded<'_> {
-        Forwarded { peer: &self.peer_name, is_tls: self.is_tls, client_cert: self.client_cert.as_deref() }
+        Forwarded { peer: &self.peer_name, is_tls: self.is_tls, client_cert: self.client_cert.as_deref(), via: None }
     }
 
     /// A request is under way.

@@ -11,7 +11,7 @@ use crate::settings::ForwardedFields;
 /// Makes the fields of a request ready for the origin: what belongs to the client's connection goes, and who asked is added.
 /// Gives how many protected fields the client tried to have removed.
 pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, client: &Forwarded<'_>) -> usize {
-    let Forwarded { peer, is_tls, client_cert } = *client;
+    let Forwarded { peer, is_tls, client_cert, via } = *client;
     let refused = strip_hop_by_hop(&mut head.fields);
     let version = head.version();
     let (host, fields) = head.authority_and_fields();
@@ -38,6 +38,9 @@ pub(crate) fn request(head: &mut RequestHead, forwarded: ForwardedFields, client
         }
     }
     fields.remove(Known::Host);
+    if let Some(name) = via {
+        self::via(fields, version, name);
+    }
     refused
 }
 
@@ -53,6 +56,22 @@ fn forwarded_for(fields: &mut Fields, forwarded: ForwardedFields, peer: &str) {
     }
     value.extend_from_slice(peer.as_bytes());
     fields.set(Known::XForwardedFor, &value);
+}
+
+/// One more step of the way (RFC 9110 section 7.6.3). Not of those who hide what `forwarded` hides: loops must show.
+fn via(fields: &mut Fields, version: Version, name: &str) {
+    let mut value = Vec::new();
+    for line in fields.all(Known::Via).filter(|line| !line.is_empty()) {
+        value.extend_from_slice(line);
+        value.extend_from_slice(b", ");
+    }
+    let version = match version {
+        Version::Http10 => "1.0",
+        Version::Http11 => "1.1",
+        Version::Http2 => "2.0",
+    };
+    value.extend_from_slice(format!("{version} {name}").as_bytes());
+    fields.set(Known::Via, &value);
 }
 
 /// A field by which proxies tell origins of clients and that the gateway does not set; also spelled with underscores, which are
@@ -76,6 +95,8 @@ pub(crate) struct Forwarded<'a> {
     pub(crate) is_tls: bool,
     /// See [`client_cert`].
     pub(crate) client_cert: Option<&'a str>,
+    /// How the gateway calls itself in Via; `None`: there is none.
+    pub(crate) via: Option<&'a str>,
 }
 
 /// What a client says of its own certificate is worth nothing; what trusted proxies say is, and ours comes behind it.
@@ -143,7 +164,7 @@ mod tests {
         parser.parse(input.as_bytes(), &HeadLimits::default()).expect("valid").expect("whole");
         let mut head = parser.take();
         let peer = peer_name(Peer::Ip("[::ffff:192.0.2.1]:5".parse().expect("an address")));
-        request(&mut head, how, &Forwarded { peer: &peer, is_tls: true, client_cert: Some("Hash=1") });
+        request(&mut head, how, &Forwarded { peer: &peer, is_tls: true, client_cert: Some("Hash=1"), via: None });
         let mut bytes = Vec::new();
         head.fields.write(&mut bytes);
         String::from_utf8(bytes).expect("ASCII")
@@ -167,5 +188,16 @@ mod tests {
             "X-Forwarded-Proto: http\r\nx-forwarded-for: 10.0.0.1, 10.0.0.2, 10.0.0.3, 192.0.2.1\r\nx-forwarded-client-cert: Hash=1\r\nx-forwarded-host: a.example\r\n"
         );
         assert_eq!(forwarded("X-Forwarded-For: z\r\n", ForwardedFields::Keep), "X-Forwarded-For: z\r\n");
+    }
+
+    #[test]
+    fn a_step_of_the_way_stands_behind_those_before() {
+        let mut fields = Fields::new();
+        via(&mut fields, Version::Http2, "edge");
+        assert_eq!(fields.get(Known::Via), Some(&b"2.0 edge"[..]));
+        fields.push(b"via", b"1.0 other (comment)");
+        via(&mut fields, Version::Http11, "edge");
+        assert_eq!(fields.get(Known::Via), Some(&b"2.0 edge, 1.0 other (comment), 1.1 edge"[..]));
+        assert_eq!(fields.all(Known::Via).count(), 1);
     }
 }

@@ -1,6 +1,7 @@
 //! A client that speaks HTTP/1.1 or 1.0: heads in, one exchange after the other.
 
 use std::{
+    cell::Cell,
     future::poll_fn,
     rc::Rc,
     task::{Context, Poll},
@@ -25,7 +26,7 @@ use crate::{
     input::Input,
     refusal::Refusal,
     relay::{Broken, RequestBody, Sink, relieved},
-    settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
+    settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT, LINGER_TIMEOUT},
     tunnel::Wish,
     wire::{Framing, WireSink, WireSource, receive},
 };
@@ -43,12 +44,16 @@ struct Front<'a> {
     origin_deadline: Deadline,
     /// Kept for its memory.
     answers: ResponseParser,
+    /// The end of the connection is the end of the answer under way.
+    is_open_ended: Cell<bool>,
 }
 
 /// Why no further request comes.
 pub(crate) enum End {
     /// There is nobody to tell.
     Quiet(&'static str),
+    /// An answer broke off whose end nothing but the connection's would tell.
+    Torn(&'static str),
     /// The client is told.
     Refused(Refusal),
     /// The client speaks HTTP/2, and this is what it has sent.
@@ -66,6 +71,7 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
         deadline: weir_engine::deadline(),
         origin_deadline: weir_engine::deadline(),
         answers: ResponseParser::new(),
+        is_open_ended: Cell::new(false),
     };
     let mut may_be_http2 = true;
     loop {
@@ -90,6 +96,11 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
         };
         match after {
             After::Another => parser.reuse(head),
+            After::Broken(reason) if front.is_open_ended.get() => {
+                // What was sent goes out first: a reset drops what waits.
+                let _ = front.stream.output.drained(LINGER_TIMEOUT).await;
+                return End::Torn(connection.ending().unwrap_or(reason));
+            }
             After::Close(reason) | After::Broken(reason) => return End::Quiet(connection.ending().unwrap_or(reason)),
         }
         // Who sends requests and does not read the answers is not read from.
@@ -230,14 +241,14 @@ impl Client for Front<'_> {
     }
 
     fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, WireReplies<'a>> {
-        let Front { connection, stream, input, body, deadline, origin_deadline, answers } = self;
+        let Front { connection, stream, input, body, deadline, origin_deadline, answers, is_open_ended } = self;
         let idle_timeout = asked.body_idle_timeout;
         let Stream { reader, output, .. } = &mut **stream;
         let source = WireSource { reader, input, decoder: body, deadline, idle_timeout, received: 0, is_ended: false };
         let sink = WireSink { output, framing: Framing::Plain, deadline: origin_deadline };
         Sides {
             body: Body { source, has_next: false },
-            replies: WireReplies { connection, asked, sink },
+            replies: WireReplies { connection, asked, sink, is_open_ended },
             deadline,
             origin_deadline,
             parser: answers,
@@ -325,6 +336,7 @@ pub(crate) struct WireReplies<'a> {
     connection: &'a Connection,
     asked: &'a Asked,
     sink: WireSink<'a>,
+    is_open_ended: &'a Cell<bool>,
 }
 
 impl Replies for WireReplies<'_> {
@@ -346,6 +358,7 @@ impl Replies for WireReplies<'_> {
         let is_certain = is_uploaded || !asked.expects_continue;
         let keeps = is_framed && is_certain && asked.is_persistent && !self.connection.is_draining();
         self.sink.framing = framing;
+        self.is_open_ended.set(!is_framed);
         self.sink.output.with(|into| {
             encode::response(head, into);
             match length {

@@ -10,7 +10,7 @@ use crate::{
     exchange::Asked,
     ext_auth::ExtAuth,
     facts::Facts,
-    forward,
+    forward::{self, Forwarded},
     jwks::{self, RemoteKeys},
     policies::{self, Admitted, Slow},
     refusal::Refusal,
@@ -177,7 +177,8 @@ fn choose<'a>(
         head.set_target(&target);
     }
     let routed = Routed { name: &route.name, action, upstream, host };
-    forward::request(head, forwarded, &connection.forwarded());
+    let client = Forwarded { via: settings.via.as_deref(), ..connection.forwarded() };
+    forward::request(head, forwarded, &client);
     if settings.request_id {
         trace::request_id(&mut head.fields, forwarded, || connection.service.chance());
     }

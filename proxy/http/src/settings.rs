@@ -233,6 +233,8 @@ pub struct HttpListenerSettings {
     pub forwarded_for: ForwardedFor,
     /// Requests go on with an X-Request-Id: the one of a trusted proxy in front, else one that is made.
     pub request_id: bool,
+    /// How the gateway calls itself in Via towards origins. `None`: it adds none, as nginx would compress nothing behind one.
+    pub via: Option<Box<str>>,
     /// See [`TraceContext`].
     pub trace_context: TraceContext,
 }
@@ -258,6 +260,7 @@ impl HttpListenerSettings {
             http2_streams_max: HTTP2_STREAMS_MAX,
             forwarded_for: ForwardedFor::default(),
             request_id: false,
+            via: None,
             trace_context: TraceContext::default(),
         }
     }

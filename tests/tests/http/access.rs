@@ -119,6 +119,17 @@ fn an_id_is_made_at_the_edge_and_kept_behind_proxies() {
 }
 
 #[test]
+fn the_gateway_names_itself_in_via_if_it_has_a_name() {
+    let origin = origin();
+    for (line, expected) in [("", "1.1 cdn"), ("via = \"edge\"", "1.1 cdn, 1.1 edge")] {
+        let gateway = Gateway::start(Config::http(&origin.address).listener(&format!("[listener.http]\n{line}")));
+        let answer = ask(&gateway, "GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 cdn\r\n\r\n");
+        assert_eq!(field(&answer.body, "via").as_deref(), Some(expected));
+        gateway.finish();
+    }
+}
+
+#[test]
 fn the_gateway_is_a_step_of_the_trace_if_it_is_told_to_be() {
     let origin = origin();
     let parent = format!("00-{TRACE}-b7ad6b7169203331-01");

@@ -1,5 +1,6 @@
 //! Origins that misbehave: case H1.14, and what a client gets for each way to fail.
 
+use std::io::{ErrorKind, Read as _};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weir_tests::faulty::{Act, Faulty};
@@ -97,6 +98,15 @@ fn an_answer_that_is_cut_short_never_looks_whole() {
         let text = String::from_utf8_lossy(&client.rest()).into_owned();
         let body = text.split_once("\r\n\r\n").expect("a head").1;
         assert_eq!(body, start, "{bad:?}");
+        if bad.contains("chunked") {
+            // Of an answer whose end is that of the connection nothing but a reset says that it is not whole.
+            let mut old = HttpClient::connect(&gateway.address);
+            old.send("GET /bad HTTP/1.0\r\nHost: a\r\n\r\n");
+            let mut received = Vec::new();
+            let ended = old.stream().read_to_end(&mut received).expect_err("not a clean end");
+            assert_eq!(ended.kind(), ErrorKind::ConnectionReset, "{bad:?}");
+            assert!(received.ends_with(b"\r\n\r\nshort"), "{bad:?}: {}", String::from_utf8_lossy(&received));
+        }
         drop(client);
         gateway.finish();
     }

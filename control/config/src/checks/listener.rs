@@ -98,6 +98,7 @@ fn listener(
         Protocol::Http => {
             let http_path = format!("{path}.http");
             check_hops(&section.http, &http_path, reader);
+            check_via(&section.http, &http_path, reader);
             for (key, upstream) in section.http.policies().upstreams() {
                 find_upstream(file, upstream, &http_path, key, reader);
             }
@@ -182,6 +183,14 @@ fn check_hops(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>
     if hops.value > 0 && section.forwarded.value == ForwardedFields::Replace {
         let what = "believes proxies in front, and forwarded = \"replace\" takes away what they say";
         error_at(hops, path, "trusted_hops", what, "write forwarded = \"append\"", reader);
+    }
+}
+
+fn check_via(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>) {
+    if let Some(name) = &section.via
+        && !weir_http_codec::token::is_token(name.value.0.as_bytes())
+    {
+        error_at(name, path, "via", "is no name of a proxy", "use letters, digits and hyphens", reader);
     }
 }
 
