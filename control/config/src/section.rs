@@ -234,8 +234,11 @@ pub(crate) fn optional_differences<S: Section>(old: &Option<S>, new: &Option<S>,
     }
 }
 
-/// Tables of a list are matched by name; their order means nothing.
+/// Tables of a list are matched by name, where they have one: their order means nothing then.
 pub(crate) fn list_differences<S: Section>(old: &[S], new: &[S], path: &str, found: &mut Vec<String>) {
+    if old.iter().chain(new).all(|table| table.list_name().is_none()) {
+        return positional_differences(old, new, path, found);
+    }
     let named = |list: &[S], name: &Option<String>| list.iter().position(|table| table.list_name() == *name);
     for table in old {
         let name = table.list_name();
@@ -249,6 +252,17 @@ pub(crate) fn list_differences<S: Section>(old: &[S], new: &[S], path: &str, fou
         let name = table.list_name();
         if named(old, &name).is_none() {
             found.push(format!("{} added", joined(path, name.as_deref().unwrap_or("?"))));
+        }
+    }
+}
+
+fn positional_differences<S: Section>(old: &[S], new: &[S], path: &str, found: &mut Vec<String>) {
+    for number in 0..old.len().max(new.len()) {
+        let label = format!("{path}[{number}]");
+        match (old.get(number), new.get(number)) {
+            (Some(old), Some(new)) => old.differences(new, &label, found),
+            (Some(_), None) => found.push(format!("{label} removed")),
+            (None, _) => found.push(format!("{label} added")),
         }
     }
 }

@@ -178,3 +178,20 @@ fn what_is_allowed_but_doubtful_is_warned_about() {
     assert_eq!(paths, expected, "{warnings}");
     assert_eq!((warnings.errors(), warnings.warnings()), (0, 5));
 }
+
+#[test]
+fn what_was_added_to_a_list_without_names_is_a_change() {
+    let file = |more: &str| {
+        good(&format!(
+            "[[listener]]\nname = \"web\"\nprotocol = \"http\"\nbind = \"127.0.0.1:0\"\nupstream = \"app\"\n\
+             [[upstream]]\nname = \"app\"\nendpoints = [\"127.0.0.1:8081\"]\n\
+             [[route]]\nname = \"cart\"\nupstream = \"app\"\nheader = [{{ name = \"a\", value = \"b\" }}{more}]\n"
+        ))
+    };
+    let (one, two) = (file(""), file(", { name = \"c\", value = \"d\" }"));
+    assert_eq!(diff(&one, &two).applied, ["route.cart.header[1] added"]);
+    assert_eq!(diff(&two, &one).applied, ["route.cart.header[1] removed"]);
+    let other = file(", { name = \"c\", value = \"e\" }");
+    assert_eq!(diff(&two, &other).applied, ["route.cart.header[1].value"]);
+    assert!(diff(&two, &two).is_empty());
+}
