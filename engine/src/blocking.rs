@@ -1,11 +1,24 @@
 //! Work that takes milliseconds, on a thread that serves no connections.
 
 use std::{
+    cell::Cell,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
 };
 
-/// Runs `work` on a thread of the runtime's pool and waits for it, while the worker serves others.
+use crate::{driver::BLOCKING_THREADS, gate::Gate, names::UNDER_WAY_MAX};
+
+/// Threads that are left beside those which resolve names.
+const PLACES: usize = BLOCKING_THREADS - UNDER_WAY_MAX;
+
+thread_local! {
+    static GATE: Arc<Gate<u64>> = Gate::new(PLACES);
+    static NEXT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Runs `work` on a thread of the runtime's pool and waits for it, while the worker serves others. So it does while there is no
+/// thread for it: to ask the pool for one more than it has would hold up the worker.
 ///
 /// Threads of that pool begin where they were asked for, which is the core of the worker: its connections would take
 /// turns with a password hash. So the thread is let go to all cores of the process first.
@@ -13,8 +26,10 @@ use std::{
 /// # Errors
 /// The work panicked.
 pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    let pass = GATE.with(Arc::clone).enter(&NEXT.replace(NEXT.get() + 1)).await;
     // The pool does not say when its thread panics: who waits would wait for ever.
     let run = move || {
+        let _pass = pass;
         leave_core();
         catch_unwind(AssertUnwindSafe(work))
     };
@@ -48,5 +63,19 @@ mod tests {
         assert_ne!(here, there);
         let broken: io::Result<()> = runtime.block_on(run_blocking(|| panic!("on purpose")));
         assert!(broken.is_err());
+        // Far more than there are threads, and the runtime still has its turns.
+        let turns = Cell::new(0_u32);
+        runtime.block_on(async {
+            let sleep = || std::thread::sleep(std::time::Duration::from_millis(20));
+            let mut work: Vec<_> = (0..20).map(|_| Box::pin(run_blocking(sleep))).collect();
+            while !work.is_empty() {
+                turns.set(turns.get() + 1);
+                crate::sleep(std::time::Duration::from_millis(1)).await;
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                work.retain_mut(|one| one.as_mut().poll(&mut context).is_pending());
+            }
+        });
+        // 20 pieces of 20 ms, two at a time.
+        assert!(turns.get() > 50, "{} turns", turns.get());
     }
 }

@@ -29,6 +29,7 @@ pub mod accept;
 pub mod blocking;
 pub mod chunk;
 pub mod driver;
+mod gate;
 pub mod handover;
 pub mod host;
 pub mod mailbox;

@@ -8,14 +8,12 @@ use std::{
     collections::HashMap,
     io,
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use crate::driver::BLOCKING_THREADS;
+use crate::gate::{Gate, Pass};
 
 /// How long an answer is used without asking again. Default 5 s, as Envoy's `dns_refresh_rate`.
 const FRESH: Duration = Duration::from_secs(5);
@@ -26,9 +24,9 @@ const NAMES_MAX: usize = 4_096;
 /// How long the last good answer is used after one that was none, before it is asked for again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Resolutions under way on one worker. A name server that hangs holds a helper thread each, and who asks for one more than there
-/// are holds up the worker: half of them are for other work.
-const UNDER_WAY_MAX: usize = BLOCKING_THREADS / 2;
+/// Resolutions under way on one worker, one of each name. A name server that hangs holds a helper thread each, and who asks for
+/// one more than there are holds up the worker: half of them are for other work.
+pub(crate) const UNDER_WAY_MAX: usize = BLOCKING_THREADS / 2;
 
 #[derive(Clone)]
 struct Known {
@@ -38,30 +36,14 @@ struct Known {
 }
 
 thread_local! {
-    static KNOWN: RefCell<HashMap<(String, u16), Known>> = RefCell::default();
-    static UNDER_WAY: Arc<AtomicUsize> = Arc::default();
+    static KNOWN: RefCell<HashMap<Key, Known>> = RefCell::default();
+    static UNDER_WAY: Arc<Gate<Key>> = Gate::new(UNDER_WAY_MAX);
 }
 
-/// A resolution, until it is dropped: by the thread that makes it, whoever has given it up meanwhile.
-pub(crate) struct UnderWay(Arc<AtomicUsize>);
+/// A resolution, until it is dropped.
+pub(crate) type UnderWay = Pass<Key>;
 
-impl UnderWay {
-    /// `None`: there are as many as may be.
-    fn begin() -> Option<Self> {
-        let count = UNDER_WAY.with(Arc::clone);
-        if count.fetch_add(1, Relaxed) >= UNDER_WAY_MAX {
-            count.fetch_sub(1, Relaxed);
-            return None;
-        }
-        Some(Self(count))
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
+type Key = (String, u16);
 
 /// The addresses of a host, by `resolve` if need be.
 ///
@@ -79,9 +61,20 @@ pub(crate) async fn addresses<F: Future<Output = io::Result<Vec<SocketAddr>>>>(
         return Ok(known.addresses.clone());
     }
     let known = known.map(|known| known.addresses);
-    let Some(under_way) = UnderWay::begin() else {
-        return known.ok_or_else(|| io::Error::other("too many names are being resolved"));
+    let gate = UNDER_WAY.with(Arc::clone);
+    let under_way = match &known {
+        Some(addresses) => match gate.try_enter(&key) {
+            Some(under_way) => under_way,
+            None => return Ok(addresses.clone()),
+        },
+        None => gate.enter(&key).await,
     };
+    // Who was before may have found out.
+    if known.is_none()
+        && let Some(found) = KNOWN.with_borrow(|all| all.get(&key).cloned())
+    {
+        return Ok(found.addresses);
+    }
     if let Some(addresses) = &known {
         // Who comes meanwhile need not wait for the same.
         keep(&key, addresses, PAUSE);
@@ -99,7 +92,7 @@ pub(crate) async fn addresses<F: Future<Output = io::Result<Vec<SocketAddr>>>>(
     }
 }
 
-fn keep(key: &(String, u16), addresses: &[SocketAddr], time: Duration) {
+fn keep(key: &Key, addresses: &[SocketAddr], time: Duration) {
     KNOWN.with_borrow_mut(|all| {
         if all.len() < NAMES_MAX || all.contains_key(key) {
             let until = Instant::now() + time;
@@ -110,6 +103,8 @@ fn keep(key: &(String, u16), addresses: &[SocketAddr], time: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use std::{cell::Cell, task::Poll};
+
     use super::*;
 
     /// The answer, and whether the resolver was asked.
@@ -160,12 +155,33 @@ mod tests {
     }
 
     #[test]
-    fn a_name_server_that_hangs_holds_up_two_threads_and_no_worker() {
-        let hanging: Vec<UnderWay> = std::iter::from_fn(UnderWay::begin).collect();
+    fn a_name_server_that_hangs_holds_up_two_threads_and_nobody_fails_for_it_at_once() {
+        let gate = UNDER_WAY.with(Arc::clone);
+        let mut hanging: Vec<UnderWay> =
+            (0..9).filter_map(|number| gate.try_enter(&("hangs.example".into(), number))).collect();
         assert_eq!(hanging.len(), UNDER_WAY_MAX);
-        let (got, is_asked) = ask("b.example", Ok(vec!["192.0.2.1:80".parse().expect("an address")]));
-        assert!(got.is_err() && !is_asked);
-        drop(hanging);
-        assert!(ask("b.example", Ok(vec!["192.0.2.1:80".parse().expect("an address")])).0.is_ok());
+        let address: Vec<SocketAddr> = vec!["192.0.2.1:80".parse().expect("an address")];
+        let asked = Cell::new(0);
+        let ask = || {
+            Box::pin(addresses(("b.example", 80), |under_way| {
+                asked.set(asked.get() + 1);
+                let address = address.clone();
+                async move {
+                    let _under_way = under_way;
+                    Ok(address)
+                }
+            }))
+        };
+        let (mut one, mut other) = (ask(), ask());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(one.as_mut().poll(&mut context).is_pending() && other.as_mut().poll(&mut context).is_pending());
+        hanging.pop();
+        for waiting in [&mut one, &mut other] {
+            match waiting.as_mut().poll(&mut context) {
+                Poll::Ready(found) => assert_eq!(found.expect("an answer"), address),
+                Poll::Pending => panic!("there is room"),
+            }
+        }
+        assert_eq!(asked.get(), 1, "the second has the answer of the first");
     }
 }
