@@ -106,7 +106,8 @@ pub const METRIC_LABEL_SETS_MAX: usize = 1_024;
 pub const LOG_RING_EVENTS: usize = 1_024;
 
 /// Bytes of lines of the access log that a core may have waiting for the log's thread, which comes every 50 ms: 4 MiB are 80 MiB
-/// a second. Further lines are dropped and counted. Worst case twice this per core, with what is being written.
+/// a second. Further lines are dropped and counted. Worst case 16 MiB per core: what waits and what is being written,
+/// each in memory of twice its size.
 pub const ACCESS_LINES_BYTES_MAX: usize = 4 << 20;
 
 // === Relations ===

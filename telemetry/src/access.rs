@@ -1,5 +1,5 @@
 //! Lines of the access log. A worker writes them straight into the buffer that is on its way to the log's thread: nothing is
-//! allocated for a line, and no line is held up by another worker.
+//! allocated for it, and no line is held up by another worker.
 //!
 //! Redaction happens by type: no record has a field that could hold a key, a value, an argument or a secret of a database. Of
 //! an HTTP request there are its path without the query and some fields, cut and made printable: see [`HttpAccess`].
@@ -252,8 +252,15 @@ fn json_string(text: &str, into: &mut Vec<u8>) {
     for piece in text.as_bytes().split_inclusive(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
         let (last, plain) = piece.split_last().unwrap_or((&b' ', piece));
         match last {
-            b'"' | b'\\' => into.extend_from_slice(&[plain, b"\\", &[*last]].concat()),
-            0..0x20 => into.extend_from_slice(&[plain, format!("\\u{last:04x}").as_bytes()].concat()),
+            b'"' | b'\\' => {
+                into.extend_from_slice(plain);
+                into.extend_from_slice(&[b'\\', *last]);
+            }
+            0..0x20 => {
+                into.extend_from_slice(plain);
+                // Writing to memory does not fail.
+                let _ = write!(into, "\\u{last:04x}");
+            }
             _ => into.extend_from_slice(piece),
         }
     }
@@ -333,7 +340,7 @@ fn text(record: &AccessRecord<'_>, at: Duration, into: &mut Vec<u8>) {
     let Some(http) = &record.http else { return };
     line.number(http.status.into(), "");
     line.quoted(&[http.method, http.path, http.protocol]);
-    line.plain(http.authority);
+    line.value(Some(Value::Text(http.authority)));
     line.plain(http.route.unwrap_or("-"));
     line.plain(http.endpoint.unwrap_or("-"));
     for text in [http.user, http.user_agent, http.forwarded_for, http.request_id] {
@@ -349,8 +356,9 @@ fn decimal(number: u64, into: &mut Vec<u8>) {
 /// Seconds with so many digits behind the point, 9 at most.
 fn seconds(at: Duration, digits: usize, into: &mut Vec<u8>) {
     decimal(at.as_secs(), into);
+    let mut buffer = itoa::Buffer::new();
     // The leading one keeps the zeros behind it.
-    let fraction = itoa::Buffer::new().format(1_000_000_000 + at.subsec_nanos()).to_owned();
+    let fraction = buffer.format(1_000_000_000 + at.subsec_nanos());
     into.push(b'.');
     into.extend_from_slice(&fraction.as_bytes()[1..=digits]);
 }

@@ -176,6 +176,9 @@ pub enum LogEvent {
     Suppressed(Suppressed),
 }
 
+/// Memory that is kept for lines to come.
+const SPARE_BYTES_MAX: usize = 256 << 10;
+
 struct Ring {
     events: ArrayQueue<LogEvent>,
     /// How lines of the access log are written; `None`: they are not.
@@ -251,11 +254,14 @@ impl LogReader {
         self.0.events.pop()
     }
 
-    /// Has the lines of the access log that wait written by `write`. While the worker adds one there are none.
-    pub fn take_lines(&self, write: impl FnOnce(&[u8])) {
+    /// Has the lines of the access log that wait written by `write`, which tells how many were lost. While the worker adds one
+    /// there are none.
+    pub fn take_lines(&self, write: impl FnOnce(&[u8]) -> u64) {
         let Some(mut lines) = self.0.lines.pop() else { return };
-        write(&lines);
+        self.0.dropped.fetch_add(write(&lines), Ordering::Relaxed);
         lines.clear();
+        // One burst is no reason to keep its memory.
+        lines.shrink_to(SPARE_BYTES_MAX);
         // A spare that is there already is as good.
         let _ = self.0.spare.push(lines);
     }
@@ -351,7 +357,10 @@ mod tests {
         let mut text = Vec::new();
         loop {
             let finished = thread.is_finished();
-            reader.take_lines(|lines| text.extend_from_slice(lines));
+            reader.take_lines(|lines| {
+                text.extend_from_slice(lines);
+                0
+            });
             if finished {
                 break;
             }
@@ -367,10 +376,18 @@ mod tests {
         let all = limits::ACCESS_LINES_BYTES_MAX as u64 / 2;
         (0..all).for_each(|number| access(&writer, number));
         let mut told = 0;
-        reader.take_lines(|lines| told = lines.iter().filter(|byte| **byte == b'\n').count() as u64);
+        reader.take_lines(|lines| {
+            told = lines.iter().filter(|byte| **byte == b'\n').count() as u64;
+            0
+        });
         assert!(told < all && told + reader.dropped() == all);
         access(&writer, 1);
-        reader.take_lines(|lines| assert_eq!(lines, b"1\n", "room again"));
+        let before = reader.dropped();
+        reader.take_lines(|lines| {
+            assert_eq!(lines, b"1\n", "room again");
+            1
+        });
+        assert_eq!(reader.dropped(), before + 1, "it could not be written");
         let (writer, reader) = log_ring(1, None);
         access(&writer, 1);
         assert!(!writer.has_access_log());

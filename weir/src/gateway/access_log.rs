@@ -40,13 +40,15 @@ impl AccessLog {
         }
     }
 
-    /// Writes whole lines. A log that cannot be written must not stop the others.
-    pub fn write(&mut self, lines: &[u8]) {
-        let _ = match self {
-            Self::Off => Ok(()),
-            Self::Stream(stream) => stream.write_all(lines).and_then(|()| stream.flush()),
+    /// Writes whole lines; how many of them were lost. A log that cannot be written must not stop the others.
+    pub fn write(&mut self, lines: &[u8]) -> u64 {
+        match self {
+            Self::Off => 0,
+            Self::Stream(stream) => {
+                stream.write_all(lines).and_then(|()| stream.flush()).map_or_else(|_| count(lines), |()| 0)
+            }
             Self::File(file) => file.write(lines),
-        };
+        }
     }
 
     /// Begins a file anew that somebody has moved away.
@@ -55,6 +57,10 @@ impl AccessLog {
             file.look();
         }
     }
+}
+
+fn count(lines: &[u8]) -> u64 {
+    lines.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 /// A file that is put aside when it is large, and begun anew when somebody else has done so.
@@ -66,6 +72,8 @@ pub struct LogFile {
     bytes: u64,
     bytes_max: u64,
     keep: u32,
+    /// It ends in a part of a line.
+    is_torn: bool,
     looked: Instant,
     /// When the file could not be put aside.
     rotated_in_vain: Option<Instant>,
@@ -82,12 +90,14 @@ impl LogFile {
             bytes,
             bytes_max,
             keep,
+            is_torn: false,
             looked: Instant::now(),
             rotated_in_vain: None,
         })
     }
 
-    fn write(&mut self, mut lines: &[u8]) -> io::Result<()> {
+    /// How many lines were lost.
+    fn write(&mut self, mut lines: &[u8]) -> u64 {
         while !lines.is_empty() {
             let fitting = self.fitting(lines);
             if fitting == 0 {
@@ -95,11 +105,30 @@ impl LogFile {
                 continue;
             }
             let (now, later) = lines.split_at(fitting);
-            self.bytes += now.len() as u64;
-            self.file.write_all(now)?;
+            if self.append(now).is_err() {
+                return count(lines);
+            }
             lines = later;
         }
-        Ok(())
+        0
+    }
+
+    /// Whole lines. After an error nobody knows how much of them is there, but the file.
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        let end: &[u8] = if self.is_torn { b"\n" } else { b"" };
+        let written = self.file.write_all(end).and_then(|()| self.file.write_all(lines));
+        match &written {
+            Ok(()) => {
+                self.bytes += (end.len() + lines.len()) as u64;
+                self.is_torn = false;
+            }
+            Err(_) => {
+                let length = self.file.metadata().map_or(self.bytes, |metadata| metadata.len());
+                self.is_torn |= length != self.bytes;
+                self.bytes = length;
+            }
+        }
+        written
     }
 
     /// Bytes of whole lines that the file may still have. All, if it cannot be put aside; the first line, if it is empty.
@@ -127,6 +156,10 @@ impl LogFile {
 
     /// The file becomes the first of those that are kept, and a new one begins.
     fn rotate(&mut self) {
+        if fs::metadata(&self.path).map(|found| found.ino()).ok() != Some(self.inode) {
+            // Somebody else has moved it: there is nothing to put aside.
+            return self.begin();
+        }
         let numbered = |number: u32| PathBuf::from(format!("{}.{number}", self.path.display()));
         // What cannot be moved is lost to the next one; the log goes on either way.
         for number in (1..self.keep).rev() {
@@ -146,10 +179,11 @@ impl LogFile {
         match append(&self.path) {
             Ok((file, inode, bytes)) => {
                 (self.file, self.inode, self.bytes) = (file, inode, bytes);
-                self.rotated_in_vain = None;
+                (self.is_torn, self.rotated_in_vain) = (false, None);
             }
             Err(error) => {
                 tracing::error!(path = %self.path.display(), %error, "cannot begin the access log anew; the old file goes on");
+                self.rotated_in_vain = Some(Instant::now());
             }
         }
     }
