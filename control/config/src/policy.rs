@@ -297,7 +297,7 @@ macro_rules! written_policies {
 
 pub(crate) use written_policies;
 
-/// What a route asks, and its listener: a route's own stands in place of its listener's.
+/// What a route, a domain or a listener asks: a route's own stands in place of its domain's, and that of its listener's.
 pub(crate) struct Written<'s> {
     pub(crate) ip_filter: Option<&'s IpFilterSection>,
     pub(crate) cors: Option<&'s CorsSection>,

@@ -13,6 +13,7 @@ use crate::{
     connection::Connection,
     cookies,
     exchange::Asked,
+    grpc,
     origin::Download,
     refusal::Refusal,
     relay::relay,
@@ -36,6 +37,8 @@ pub(crate) struct Answer<'a, R, D> {
     pub(crate) retries: &'a Retries<'a>,
     /// When the client had something of the final answer.
     pub(crate) begun: &'a Cell<Option<Time>>,
+    /// It is an answer in gRPC's words.
+    pub(crate) is_grpc: &'a Cell<bool>,
     /// The connection is a tunnel from here on, and the client has nothing of it yet.
     pub(crate) switched: Option<Box<Switched>>,
 }
@@ -110,6 +113,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
     /// Passes the final head on; whether the connection of the client may bring another request.
     fn pass_head(&mut self, head: &mut ResponseHead, length: BodyLength) -> bool {
         self.begun.set(Some(turn::now()));
+        self.is_grpc.set(self.asked.is_call && head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc));
         self.retries.forget();
         strip_hop_by_hop(&mut head.fields);
         if head.status() == 204 {

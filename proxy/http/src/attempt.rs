@@ -90,6 +90,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) received: u64,
     /// When the answer began.
     begun: Cell<Option<Time>>,
+    /// The answer is one in gRPC's words.
+    is_grpc: Cell<bool>,
 }
 
 impl<'a> Attempt<'a> {
@@ -117,6 +119,7 @@ impl<'a> Attempt<'a> {
             switched: None,
             received: 0,
             begun: Cell::new(None),
+            is_grpc: Cell::new(false),
         }
     }
 
@@ -155,6 +158,7 @@ impl<'a> Attempt<'a> {
             is_uploaded: &self.is_uploaded,
             retries: self.retries,
             begun: &self.begun,
+            is_grpc: &self.is_grpc,
             switched: None,
         };
         match self.is_uploaded.get() {
@@ -346,8 +350,8 @@ impl<'a> Attempt<'a> {
                     lane.ends();
                 }
                 self.connection.answered(self.asked, 0, Some(self.sent), upstream, reason);
-                // Without its last chunk, or short of its length, it does not look complete.
-                Ok(After::Broken(if self.asked.is_call && reason == EXPIRED { grpc::EXPIRED } else { reason }))
+                // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
+                Ok(After::Broken(if self.is_grpc.get() && reason == EXPIRED { grpc::EXPIRED } else { reason }))
             }
         }
     }

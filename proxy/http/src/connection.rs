@@ -46,12 +46,12 @@ pub(crate) struct Connection {
     guard: ConnectionGuard,
     cutter: Cutter,
     waker: RefCell<Option<Waker>>,
-    /// Of its tunnels.
-    tunnels: OnceCell<Roster<Listening>>,
+    /// Its tasks that hear of its end: tunnels, and what policies wait for.
+    listening: OnceCell<Roster<Listening>>,
     ending: Cell<Option<&'static str>>,
 }
 
-/// Who is to be woken of one tunnel.
+/// Who is to be woken of one task.
 #[derive(Default)]
 pub(crate) struct Listening(RefCell<Option<Waker>>);
 
@@ -80,7 +80,7 @@ pub async fn serve(service: Rc<Service>, stream: Box<Stream>, guard: ConnectionG
         guard,
         cutter,
         waker: RefCell::default(),
-        tunnels: OnceCell::new(),
+        listening: OnceCell::new(),
         ending: Cell::new(None),
     });
     let metrics = &connection.service.metrics;
@@ -185,15 +185,15 @@ impl Connection {
         if let Some(waker) = self.waker.borrow_mut().take() {
             waker.wake();
         }
-        if let Some(tunnels) = self.tunnels.get() {
-            tunnels.all().iter().filter_map(|tunnel| tunnel.0.borrow_mut().take()).for_each(Waker::wake);
+        if let Some(listening) = self.listening.get() {
+            listening.all().iter().filter_map(|one| one.0.borrow_mut().take()).for_each(Waker::wake);
         }
     }
 
-    /// A tunnel is to hear of the connection's end and of a drain, until the result is dropped.
+    /// A task is to hear of the connection's end and of a drain, until the result is dropped.
     pub(crate) fn listening(&self) -> (Rc<Listening>, Listed<Listening>) {
         let listening = Rc::<Listening>::default();
-        let listed = self.tunnels.get_or_init(Roster::default).enter(&listening);
+        let listed = self.listening.get_or_init(Roster::default).enter(&listening);
         (listening, listed)
     }
 

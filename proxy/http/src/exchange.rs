@@ -125,7 +125,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     if asked.is_grpc && asked.version != Version::Http2 {
         return refuse(client, &asked, Refusal::GRPC_NEEDS_HTTP2);
     }
-    let Some(chosen) = unless_gone(client, route(&connection, &routing, head, &asked, settings.forwarded)).await else {
+    let Some(chosen) = unless_gone(client, route(&connection, &routing, head, &asked, &settings)).await else {
         return After::Close("client_reset");
     };
     let routed = match chosen {

@@ -92,11 +92,12 @@ impl ExtAuth {
             None => Err(Unanswered::Unreachable),
         };
         match answer {
-            Ok(answer) if (200..300).contains(&answer.status()) => Ok(self.told(&answer.fields)),
-            Ok(answer) if answer.status() < 500 => {
+            Ok(answer) if (200..300).contains(&answer.head.status()) => Ok(self.told(&answer.head.fields)),
+            Ok(answer) if answer.head.status() < 500 => {
                 service.metrics.denied("ext_auth_denied");
-                // A page that is too long is left out; the no stands.
-                Err(refusal(answer, body.take().unwrap_or_default(), asked))
+                // A page that is too long, or not whole, is left out; the no stands.
+                let page = body.take().filter(|_| answer.is_whole).unwrap_or_default();
+                Err(refusal(answer.head, page, asked))
             }
             // What the service answers to its own troubles is nothing for clients.
             _ if self.fails_open => {

@@ -57,6 +57,8 @@ struct State {
     document: Option<String>,
     tried: Option<Time>,
     is_fetching: bool,
+    /// Those that are over.
+    fetches: u64,
     /// Who waits for the end of the fetch, on any worker.
     waiting: Vec<Waker>,
 }
@@ -81,14 +83,18 @@ impl RemoteKeys {
         may
     }
 
-    /// Ready when nobody fetches them.
-    fn poll_fetched(&self, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the fetch under way is over; `place` is the caller's among those who wait for it.
+    fn poll_fetched(&self, place: &mut Option<(u64, usize)>, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state();
-        if !state.is_fetching {
-            return Poll::Ready(());
-        }
-        if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-            state.waiting.push(context.waker().clone());
+        let fetch = state.fetches;
+        match place {
+            Some((known, _)) if *known != fetch => return Poll::Ready(()),
+            _ if !state.is_fetching => return Poll::Ready(()),
+            Some((_, at)) => state.waiting[*at].clone_from(context.waker()),
+            None => {
+                *place = Some((fetch, state.waiting.len()));
+                state.waiting.push(context.waker().clone());
+            }
         }
         Poll::Pending
     }
@@ -126,12 +132,13 @@ pub(crate) fn due(all: &[Arc<RemoteKeys>]) -> Option<Arc<RemoteKeys>> {
 /// Waits until they are there, or newer ones if some are.
 ///
 /// # Errors
-/// There are none.
+/// No keys could be had.
 pub(crate) async fn fetch(connection: &Connection, keys: &Arc<RemoteKeys>) -> Result<(), Refusal> {
     if keys.begins(RETRY_PAUSE) {
         start(&connection.service, keys);
     }
-    poll_fn(|context| keys.poll_fetched(context)).await;
+    let mut place = None;
+    poll_fn(|context| keys.poll_fetched(&mut place, context)).await;
     if keys.state().fetched.is_some() {
         return Ok(());
     }
@@ -193,7 +200,10 @@ async fn document(service: &Service, keys: &RemoteKeys) -> Option<String> {
     let request = Subrequest { head: &head, host, body: b"", is_head: false, timeout, idle_timeout, limit };
     let mut body = Copied::new(JWKS_BYTES_MAX);
     let answer = request.ask(service, upstream, &mut body).await.ok()?;
-    (answer.status() == 200).then(|| body.take()).flatten().and_then(|body| String::from_utf8(body).ok())
+    (answer.head.status() == 200 && answer.is_whole)
+        .then(|| body.take())
+        .flatten()
+        .and_then(|body| String::from_utf8(body).ok())
 }
 
 /// Keys that stand in a new configuration as they stood in the old one are there at once.
@@ -230,6 +240,7 @@ impl Drop for Fetching {
         let waiting = {
             let mut state = self.0.state();
             state.is_fetching = false;
+            state.fetches += 1;
             std::mem::take(&mut state.waiting)
         };
         waiting.into_iter().for_each(Waker::wake);

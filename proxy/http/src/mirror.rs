@@ -71,9 +71,9 @@ impl Copying {
             let (head, host, body) = (&self.head, &*self.host, &*body);
             let request = Subrequest { head, host, body, is_head, timeout, idle_timeout, limit: None };
             let outcome = match request.ask(&service, &self.upstream, &mut Nowhere).await {
-                Ok(_) => "ok",
+                Ok(answered) if answered.is_whole => "ok",
+                Ok(_) | Err(Unanswered::Failed) => "failed",
                 Err(Unanswered::Unreachable) => "unreachable",
-                Err(Unanswered::Failed) => "failed",
             };
             service.metrics.mirrored(outcome);
         })

@@ -1,4 +1,4 @@
-//! What a listener or a route asks of a request before it goes anywhere, and what the answer says of that.
+//! What a listener, a domain or a route asks of a request before it goes anywhere, and what the answer says of that.
 //!
 //! The policies themselves are pure and in `weir_policy::http`; here they are asked in their order, and what they decide is
 //! put into heads. A route has its policies whole, those of its listener included: nothing is looked up in two places.
@@ -359,13 +359,17 @@ pub(crate) fn keep_limits(old: &Routes, new: &mut Routes) {
         .iter()
         .filter_map(|route| Some((&*route.name, &*route.action.policies.as_ref()?.rates)))
         .collect();
-    // A limit of the listener is one for all its routes, the new ones too.
+    // A limit of the listener or of a domain is one for all its routes, the new ones too.
     let mut kept: HashMap<*const RateLimit, Arc<RateLimit>> = HashMap::new();
+    // What was one limit and is two now begins anew for the second: they must not become one for good.
+    let mut claimed: HashMap<*const RateLimit, *const RateLimit> = HashMap::new();
     for route in new.table.routes() {
         let (Some(policies), Some(before)) = (&route.action.policies, known.get(&*route.name)) else { continue };
         for rate in &policies.rates {
-            if let Some(same) = before.iter().find(|before| before.settings() == rate.settings()) {
-                kept.entry(Arc::as_ptr(rate)).or_insert_with(|| same.clone());
+            let Some(same) = before.iter().find(|before| before.settings() == rate.settings()) else { continue };
+            let by = *claimed.entry(Arc::as_ptr(same)).or_insert(Arc::as_ptr(rate));
+            if by == Arc::as_ptr(rate) {
+                kept.entry(by).or_insert_with(|| same.clone());
             }
         }
     }

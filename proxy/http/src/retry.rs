@@ -62,18 +62,24 @@ pub(crate) struct Retries<'a> {
     under_way: RefCell<Option<Retry<Http2Origins>>>,
     /// What was read of the body of the request, so that it can be sent again.
     kept: Option<RefCell<Copied>>,
-    _reserved: Reserved<'a>,
+    reserved: Reserved<'a>,
 }
 
 /// Room for a body that may be kept.
 struct Reserved<'a> {
     service: &'a Service,
-    bytes: usize,
+    bytes: Cell<usize>,
+}
+
+impl Reserved<'_> {
+    fn release(&self) {
+        self.service.kept_bytes.set(self.service.kept_bytes.get() - self.bytes.take());
+    }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.service.kept_bytes.set(self.service.kept_bytes.get() - self.bytes);
+        self.release();
     }
 }
 
@@ -96,24 +102,15 @@ impl<'a> Retries<'a> {
         let kept = (keeps && is_room).then(|| RefCell::new(Copied::new(most)));
         let reserved = if kept.is_some() { most } else { 0 };
         service.kept_bytes.set(service.kept_bytes.get() + reserved);
-        let reserved = Reserved { service, bytes: reserved };
-        Self {
-            settings,
-            upstream,
-            asked,
-            chance: service.chance(),
-            made,
-            avoided,
-            under_way,
-            kept,
-            _reserved: reserved,
-        }
+        let reserved = Reserved { service, bytes: Cell::new(reserved) };
+        Self { settings, upstream, asked, chance: service.chance(), made, avoided, under_way, kept, reserved }
     }
 
     /// The answer has begun: nothing is asked again.
     pub(crate) fn forget(&self) {
         if let Some(kept) = &self.kept {
             kept.borrow_mut().forget();
+            self.reserved.release();
         }
     }
 

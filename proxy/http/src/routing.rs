@@ -16,7 +16,7 @@ use crate::{
     refusal::Refusal,
     routes::{self, Action, DirectResponse, Target, Variables},
     service::{HttpUpstream, Routing},
-    settings::{ForwardedFields, HttpListenerSettings, Upgrades},
+    settings::{HttpListenerSettings, Upgrades},
     trace,
 };
 
@@ -62,18 +62,19 @@ impl Local {
     }
 }
 
-/// Chooses the route, asks its policies, and makes the head ready to go on.
+/// Chooses the route, asks its policies, and makes the head ready to go on. With one and the same `settings` all the way: what is
+/// asked again after a wait leads to the same route, whatever was reloaded meanwhile.
 pub(crate) async fn route<'a>(
     connection: &Connection,
     routing: &'a Routing,
     head: &mut RequestHead,
     asked: &Asked,
-    forwarded: ForwardedFields,
+    settings: &HttpListenerSettings,
 ) -> Result<Routed<'a>, Local> {
     let mut admitted = None;
     loop {
         // What has to be waited for has boxes of its own: every connection pays for the size of this future.
-        match choose(connection, routing, head, asked, forwarded, &mut admitted) {
+        match choose(connection, routing, head, asked, settings, &mut admitted) {
             Err(Local::Slow(slow)) => Box::pin(policies::find_out(connection, *slow)).await.map_err(Local::Refused)?,
             Err(Local::Keys(keys)) => {
                 unless_ended(connection, Box::pin(jwks::fetch(connection, &keys))).await?.map_err(Local::Refused)?;
@@ -110,13 +111,12 @@ fn choose<'a>(
     routing: &'a Routing,
     head: &mut RequestHead,
     asked: &Asked,
-    forwarded: ForwardedFields,
+    settings: &HttpListenerSettings,
     known: &mut Option<Admitted>,
 ) -> Result<Routed<'a>, Local> {
     if !routing.routes.identity_fields.is_empty() {
         policies::clean(&routing.routes.identity_fields, &mut head.fields);
     }
-    let settings = connection.service.http();
     let facts = Facts::of(head, &settings.path_rules).map_err(Local::Refused)?;
     let route = routing.routes.table.find(&facts).ok_or(Local::Refused(Refusal::NO_ROUTE))?;
     let action = &route.action;
@@ -178,9 +178,9 @@ fn choose<'a>(
     }
     let routed = Routed { name: &route.name, action, upstream, host };
     let client = Forwarded { via: settings.via.as_deref(), ..connection.forwarded() };
-    forward::request(head, forwarded, &client);
+    forward::request(head, settings.forwarded, &client);
     if settings.request_id {
-        trace::request_id(&mut head.fields, forwarded, || connection.service.chance());
+        trace::request_id(&mut head.fields, settings.forwarded, || connection.service.chance());
     }
     trace::trace(&mut head.fields, settings.trace_context, || connection.service.chance());
     if let Some(notes) = &asked.notes {

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use weir_base::time::turn;
+use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, RequestHead, ResponseHead, ResponseParser, encode};
 use weir_upstream::{Link, LossCause, Wanted};
 
@@ -10,7 +10,7 @@ use crate::{
     attempt::Failure,
     origin::{Download as _, Means, Origin, WireOrigin},
     refusal::Refusal,
-    relay::{Broken, Sink, relay},
+    relay::{Sink, relay},
     service::{HttpLane, HttpUpstream, Service},
     settings::INTERIM_RESPONSES_MAX,
     wire::Framing,
@@ -29,8 +29,17 @@ pub(crate) struct Subrequest<'a> {
     pub(crate) timeout: Duration,
     /// How long the body of the answer may pause.
     pub(crate) idle_timeout: Duration,
-    /// For a connection, and again for all of the answer. `None`: as long as it takes.
+    /// For all of it. `None`: as long as it takes.
     pub(crate) limit: Option<Duration>,
+}
+
+/// A final answer.
+pub(crate) struct Answered {
+    pub(crate) head: ResponseHead,
+    /// The sink has all of its body.
+    pub(crate) is_whole: bool,
+    /// The lane may carry another exchange.
+    keeps_lane: bool,
 }
 
 /// Why there is no answer.
@@ -47,17 +56,17 @@ impl Subrequest<'_> {
     /// once more, of another endpoint if there is one.
     ///
     /// # Errors
-    /// There is no answer, or not all of one.
+    /// There is no final head.
     pub(crate) async fn ask(
         &self,
         service: &Service,
         upstream: &Rc<HttpUpstream>,
         sink: &mut impl Sink,
-    ) -> Result<ResponseHead, Unanswered> {
+    ) -> Result<Answered, Unanswered> {
+        let ends = self.limit.map(|limit| turn::now().saturating_add(limit));
         let mut avoid = None;
         for is_last in [false, true] {
-            let acquired = self.within(upstream.acquire(Wanted { avoid, ..Wanted::default() })).await;
-            let mut lane = match acquired.ok_or(Unanswered::Unreachable)? {
+            let mut lane = match acquire(upstream, avoid, ends).await.ok_or(Unanswered::Unreachable)? {
                 Ok(lane) => lane,
                 Err((_, Some(number))) if !is_last => {
                     upstream.note(number, false, None);
@@ -67,27 +76,27 @@ impl Subrequest<'_> {
                 Err(_) => return Err(Unanswered::Unreachable),
             };
             let (number, is_reused, begun) = (lane.number(), lane.is_reused(), turn::now());
-            let outcome = self.within(self.on(&mut lane, service, sink)).await;
+            let outcome = self.on(&mut lane, service, sink, ends).await;
             let is_repeatable = matches!(self.head.method(), b"GET" | b"HEAD") && !is_last;
             match outcome {
-                Some(Ok((head, keeps_lane))) => {
-                    upstream.note(number, !upstream.is_failure(head.status()), Some(turn::now().since(begun)));
-                    if keeps_lane {
+                Ok(answered) => {
+                    let is_good = !upstream.is_failure(answered.head.status());
+                    upstream.note(number, is_good, Some(turn::now().since(begun)));
+                    if answered.keeps_lane {
                         lane.give_back()
                     } else {
                         lane.ends()
                     }
-                    return Ok(head);
+                    return Ok(answered);
                 }
                 // The connection was idle, and its other end had closed it.
-                Some(Err(Failure::Silent)) if is_reused && is_repeatable => lane.failed(LossCause::Closed),
-                Some(Err(Failure::Unseen)) if is_repeatable => lane.ends(),
-                failed => {
+                Err(Failure::Silent) if is_reused && is_repeatable => lane.failed(LossCause::Closed),
+                Err(Failure::Unseen) if is_repeatable => lane.ends(),
+                Err(failure) => {
                     upstream.note(number, false, None);
-                    lane.failed(match failed {
-                        None => LossCause::Timeout,
-                        Some(Err(Failure::Origin(_, cause))) => cause,
-                        Some(_) => LossCause::Closed,
+                    lane.failed(match failure {
+                        Failure::Origin(_, cause) => cause,
+                        _ => LossCause::Closed,
                     });
                     return Err(Unanswered::Failed);
                 }
@@ -96,21 +105,14 @@ impl Subrequest<'_> {
         Err(Unanswered::Failed)
     }
 
-    /// `None`: it took too long.
-    async fn within<T>(&self, wait: impl Future<Output = T>) -> Option<T> {
-        match self.limit {
-            Some(limit) => weir_engine::timeout(limit, wait).await.ok(),
-            None => Some(wait.await),
-        }
-    }
-
-    /// On one lane; whether that may carry another exchange.
+    /// On one lane.
     async fn on(
         &self,
         lane: &mut HttpLane,
         service: &Service,
         sink: &mut impl Sink,
-    ) -> Result<(ResponseHead, bool), Failure> {
+        ends: Option<Time>,
+    ) -> Result<Answered, Failure> {
         let length = BodyLength::Exact(self.body.len() as u64);
         let (deadline, origin_deadline) = (weir_engine::deadline(), weir_engine::deadline());
         origin_deadline.set(turn::now().saturating_add(self.timeout));
@@ -126,49 +128,80 @@ impl Subrequest<'_> {
         match lane.link() {
             Link::Connection(stream) => {
                 stream.output.with(|into| encode::request(self.head, self.host, length, into));
-                self.exchange(WireOrigin::new(stream), means, sink).await
+                self.exchange(WireOrigin::new(stream), means, sink, ends).await
             }
             Link::Carrier(carrier) => match carrier.ask(self.head, self.host, self.body.is_empty()) {
-                Ok(origin) => self.exchange(origin, means, sink).await,
+                Ok(origin) => self.exchange(origin, means, sink, ends).await,
                 Err(failure) => Err(failure),
             },
         }
     }
 
-    /// The answer, and whether the lane may carry another exchange.
+    /// The answer. A body that breaks off or takes too long takes nothing from the head.
     async fn exchange(
         &self,
         mut origin: impl Origin,
         means: Means<'_>,
         sink: &mut impl Sink,
-    ) -> Result<(ResponseHead, bool), Failure> {
+        ends: Option<Time>,
+    ) -> Result<Answered, Failure> {
         let (mut upload, mut download) = origin.sides(means);
-        if !self.body.is_empty() {
-            upload.last(self.body);
-            upload.relieved().await.map_err(Failure::of_origin)?;
-        }
-        let mut interim = 0;
-        let head = loop {
-            let head = download.head().await?;
-            if !head.is_interim() {
-                break head;
+        let head = async {
+            if !self.body.is_empty() {
+                upload.last(self.body);
+                upload.relieved().await.map_err(Failure::of_origin)?;
             }
-            interim += 1;
-            if interim > INTERIM_RESPONSES_MAX || head.status() == 101 {
-                return Err(Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation));
+            let mut interim = 0;
+            loop {
+                let head = download.head().await?;
+                if !head.is_interim() {
+                    return Ok(head);
+                }
+                interim += 1;
+                if interim > INTERIM_RESPONSES_MAX || head.status() == 101 {
+                    return Err(Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation));
+                }
             }
         };
+        let too_long = Failure::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout);
+        let head = within(ends, head).await.unwrap_or(Err(too_long))?;
         let length = head.body(self.is_head);
         download.begin(length);
-        if length != BodyLength::Exact(0) {
-            match relay(&mut download, sink).await {
-                Ok(()) => {}
-                // Nobody wants the rest; the head says enough.
-                Err(Broken::TooLong) => return Ok((head, false)),
-                Err(broken) => return Err(Failure::of_origin(broken)),
-            }
-        }
-        let keeps_lane = head.is_persistent() && download.is_clean();
-        Ok((head, keeps_lane))
+        let is_whole = length == BodyLength::Exact(0)
+            || within(ends, relay(&mut download, sink)).await.is_some_and(|relayed| relayed.is_ok());
+        let keeps_lane = is_whole && head.is_persistent() && download.is_clean();
+        Ok(Answered { head, is_whole, keeps_lane })
     }
+}
+
+/// `None`: it took too long.
+async fn within<T>(ends: Option<Time>, wait: impl Future<Output = T>) -> Option<T> {
+    match ends {
+        Some(ends) => weir_engine::timeout(ends.since(turn::now()), wait).await.ok(),
+        None => Some(wait.await),
+    }
+}
+
+/// A lane, or the number of the endpoint that gave none. `None`: it took too long; whether the endpoint can be reached is found out
+/// all the same, so that it is not asked again and again if it cannot.
+async fn acquire(
+    upstream: &Rc<HttpUpstream>,
+    avoid: Option<usize>,
+    ends: Option<Time>,
+) -> Option<Result<HttpLane, (weir_upstream::Refusal, Option<usize>)>> {
+    let own = upstream.clone();
+    let mut acquiring = Box::pin(async move { own.acquire(Wanted { avoid, ..Wanted::default() }).await });
+    let acquired = within(ends, acquiring.as_mut()).await;
+    if acquired.is_none() {
+        let own = upstream.clone();
+        weir_engine::spawn(async move {
+            match acquiring.await {
+                Ok(lane) => lane.give_back(),
+                Err((_, Some(number))) => own.note(number, false, None),
+                Err((_, None)) => {}
+            }
+        })
+        .detach();
+    }
+    acquired
 }

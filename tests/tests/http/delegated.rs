@@ -33,6 +33,8 @@ fn judge() -> Faulty {
             "/broken" => answer(500, "", "stack trace"),
             "/slow" => Act::Silence,
             "/cut" => Act::Reset,
+            "/open/stalls" => Act::Reply(b"HTTP/1.1 403 X\r\nContent-Length: 500\r\n\r\nhalf".to_vec()),
+            "/open/torn" => Act::ReplyThenClose(b"HTTP/1.1 403 X\r\nContent-Length: 500\r\n\r\nhalf".to_vec()),
             "/long" => answer(403, "", &"x".repeat(100_000)),
             "/secret/x" => answer(403, "", "no"),
             _ => answer(204, "X-Auth-User: alice\r\nAuthorization: Internal 7\r\nX-Other: no\r\n", ""),
@@ -99,8 +101,16 @@ fn another_service_decides_and_is_told_of_the_request_and_nobody_speaks_in_its_n
 #[test]
 fn a_service_that_is_down_lets_nobody_through_unless_it_was_said() {
     let judge = judge();
-    let open = "[[route]]\nname = \"open\"\npath_prefix = \"/open\"\next_auth = { upstream = \"judge\", response_headers = [\"X-Auth-User\"], fail_open = true }\nupstream = \"server\"\n";
+    let open = "[[route]]\nname = \"open\"\npath_prefix = \"/open\"\next_auth = { upstream = \"judge\", response_headers = [\"X-Auth-User\"], timeout = \"500ms\", fail_open = true }\nupstream = \"server\"\n";
     let scene = Scene::new(&[], EXT_AUTH, &format!("{open}{}", upstream("judge", &judge)));
+    for path in ["/open/stalls", "/open/torn"] {
+        let denied = scene.ask(&format!("GET {path}"), "");
+        assert_eq!(
+            (denied.status, denied.text().as_str()),
+            (403, ""),
+            "{path}: a no is a no, whatever becomes of its page"
+        );
+    }
     drop(judge);
     assert_eq!(scene.status("GET /", ""), 503);
     let seen = scene.ask("GET /open", "X-Auth-User: root\r\n");

@@ -292,6 +292,15 @@ upstream = "server"
     assert!(!is_good && text.contains("ip_filter.deny") && text.contains("without 1 of its routes"), "{text}");
     let (is_good, text) = weir(&["routes"]);
     assert!(is_good && text.contains("route broken: invalid") && text.contains("route aside: offline"), "{text}");
+    // Nothing is taken from the requests of others for a field that nobody may be told of in.
+    let claim = "jwt = { provider = [{ algorithms = [\"EdDSA\"], jwks_upstream = \"server\", jwks_path = \"/\" }], \
+                 claim_header = [{ header = \"Authorization\", claim = [\"sub\"] }] }";
+    let told = good.replacen("ip_filter = { deny = [\"10.0.0.0/8\"] }", claim, 1);
+    assert_eq!(reload(&format!("invalid_routes = \"unavailable\"\n{told}")).status, 200);
+    assert_eq!(client.get("/broken").status, 503);
+    client.send("GET /good HTTP/1.1\r\nHost: a\r\nAuthorization: Mine\r\n\r\n");
+    assert_eq!(client.response().status, 200);
+    assert!(String::from_utf8_lossy(&origin.seen().pop().expect("a request")[0]).contains("Authorization: Mine"));
     // A mistake in which requests it takes concerns all of them.
     let wild = bad.replacen("path_prefix = \"/broken\"", "path_regex = \"(\"", 1);
     assert_eq!(reload(&format!("invalid_routes = \"unavailable\"\n{wild}")).status, 422);

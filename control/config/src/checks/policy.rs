@@ -100,7 +100,7 @@ impl Rules {
             keys: keys.unwrap_or_default(),
             ext_auth: self.ext_auth.own(),
             rates: self.rates.own().unwrap_or_default(),
-            // As with nginx, 0 is no limit: it takes that of the listener away.
+            // As with nginx, 0 is no limit: it takes that of the domain or the listener away.
             body_bytes_max: self.body_bytes_max.own().filter(|most| *most > 0),
         };
         let asks = policies.address.is_some()
@@ -351,7 +351,9 @@ impl Maker<'_, '_> {
             return None;
         }
         let told = section.claim_header.iter().filter_map(|one| one.header.as_ref());
-        self.rules.identity_fields.extend(told.map(|header| header.value.0.as_str().into()));
+        // Others are no names for it, which is reported: they must not be taken from the requests of other routes.
+        let own = told.map(|header| header.value.0.as_str()).filter(|name| Known::of(name.as_bytes()) == Known::Other);
+        self.rules.identity_fields.extend(own.map(Into::into));
         let sections = section.provider.iter().enumerate();
         let made: Vec<_> = sections.filter_map(|(index, one)| self.provider(one, index)).collect();
         if made.len() < section.provider.len() {

@@ -548,6 +548,9 @@ pub(super) fn hosts(
     path: &str,
     reader: &mut Reader<'_>,
 ) -> Vec<HostMatch> {
+    if written.value.is_empty() {
+        error_at(written, path, "hosts", "is empty: no request would ever match", "name hosts, or remove it", reader);
+    }
     let read = |word: &At<Word>| told(word, path, "hosts", HostMatch::parse(&word.value.0, labels), reader);
     written.value.iter().filter_map(read).collect()
 }
