@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::process::Command;
 
+use tempfile::TempDir;
 use weir_tests::certificate::Certificates;
 use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::{field, unchunked};
 use weir_tests::http_origin::{HttpOrigin, Kind};
+use weir_tests::stream::Address;
 use weir_tests::tools;
 
 /// Repeats bodies.
@@ -23,15 +25,31 @@ fn echo() -> Faulty {
     })
 }
 
+/// A gateway that speaks TLS.
+struct Scene {
+    gateway: Gateway,
+    files: Certificates,
+    /// Where bodies are repeated.
+    url: String,
+    _folder: TempDir,
+}
+
+impl Scene {
+    fn before(origin: &Address) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let files = Certificates::create(folder.path());
+        let (certificate, key) = (files.server.display(), files.server_key.display());
+        let tls = format!("[listener.tls]\ncert_file = \"{certificate}\"\nkey_file = \"{key}\"");
+        let gateway = Gateway::start(Config::http(origin).listener(&tls));
+        let url = format!("https://localhost:{}/echo", gateway.address.tcp().port());
+        Self { gateway, files, url, _folder: folder }
+    }
+}
+
 #[test]
 fn httpx_and_fetch_get_what_they_ask_for() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let files = Certificates::create(folder.path());
-    let (certificate, key) = (files.server.display(), files.server_key.display());
-    let tls = format!("[listener.tls]\ncert_file = \"{certificate}\"\nkey_file = \"{key}\"");
     let origin = echo();
-    let gateway = Gateway::start(Config::http(&origin.address).listener(&tls));
-    let url = format!("https://localhost:{}/echo", gateway.address.tcp().port());
+    let Scene { gateway, files, url, _folder } = Scene::before(&origin.address);
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
     let mut httpx = Command::new(tools::python());
     httpx.arg(scripts.join("python/http_client.py")).arg(&url).arg(&files.authority);
@@ -46,13 +64,8 @@ fn httpx_and_fetch_get_what_they_ask_for() {
 /// Its own server behind the gateway answers `Expect` as its own client expects.
 #[test]
 fn net_http_gets_what_it_asks_for() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let files = Certificates::create(folder.path());
-    let (certificate, key) = (files.server.display(), files.server_key.display());
-    let tls = format!("[listener.tls]\ncert_file = \"{certificate}\"\nkey_file = \"{key}\"");
     let origin = HttpOrigin::start(Kind::Go);
-    let gateway = Gateway::start(Config::http(&origin.address).listener(&tls));
-    let url = format!("https://localhost:{}/echo", gateway.address.tcp().port());
+    let Scene { gateway, files, url, _folder } = Scene::before(&origin.address);
     for version in ["1", "2"] {
         let mut client = Command::new(tools::go("net-http"));
         client.args(["client", &url]).arg(&files.authority).arg(version);
@@ -64,13 +77,8 @@ fn net_http_gets_what_it_asks_for() {
 /// Every answer is there, in each version, and with a connection for each request.
 #[test]
 fn oha_has_every_answer_in_both_versions() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let files = Certificates::create(folder.path());
-    let (certificate, key) = (files.server.display(), files.server_key.display());
-    let tls = format!("[listener.tls]\ncert_file = \"{certificate}\"\nkey_file = \"{key}\"");
     let origin = echo();
-    let gateway = Gateway::start(Config::http(&origin.address).listener(&tls));
-    let url = format!("https://localhost:{}/echo", gateway.address.tcp().port());
+    let Scene { gateway, files, url, _folder } = Scene::before(&origin.address);
     let versions: [&[&str]; 3] = [
         &["--http-version", "1.1"],
         &["--http-version", "1.1", "--disable-keepalive"],
