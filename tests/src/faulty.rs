@@ -1,7 +1,7 @@
 //! Upstreams that misbehave: a small scripted server. It speaks enough RESP or HTTP for a gateway to connect
 //! and stay healthy, then does what the test's script says.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -175,7 +175,10 @@ fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
         match stream.read(&mut chunk) {
             Ok(0) => return Ok(()),
             Ok(length) => buffer.extend_from_slice(&chunk[..length]),
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+            // A read with a time limit may be interrupted without a signal: see `Stream::read`.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) =>
+            {
                 if shared.stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }

@@ -1,6 +1,6 @@
 //! The ways to reach a listener: TCP, a Unix socket, TLS over TCP.
 
-use std::io::{Read, Result, Write};
+use std::io::{ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -129,11 +129,19 @@ impl Stream {
 }
 
 impl Read for Stream {
+    /// Never [`ErrorKind::Interrupted`]: a read with a time limit is interrupted even where no signal has a handler, as when
+    /// the machine is frozen for a moment (signal(7)), and most of what reads here takes an error for the connection's end.
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
-            Self::Tls(stream) => stream.read(buffer),
+        loop {
+            let read = match self {
+                Self::Tcp(stream) => stream.read(buffer),
+                Self::Unix(stream) => stream.read(buffer),
+                Self::Tls(stream) => stream.read(buffer),
+            };
+            match read {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
         }
     }
 }
