@@ -2,6 +2,9 @@
 
 use crate::{known::Known, token};
 
+/// What a line has besides name and value.
+const LINE_BYTES: usize = b": \r\n".len();
+
 /// Where one field stands in the bytes of its [`Fields`].
 #[derive(Clone, Copy, Debug)]
 struct Span {
@@ -44,6 +47,11 @@ impl Fields {
         Self::default()
     }
 
+    /// None, with room for so many whose names and values have so many bytes in all.
+    pub fn with_room(count: usize, bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes + LINE_BYTES * count), spans: Vec::with_capacity(count) }
+    }
+
     /// How many.
     pub fn len(&self) -> usize {
         self.spans.len()
@@ -69,7 +77,7 @@ impl Fields {
     pub(crate) fn push_known(&mut self, known: Known, name: &[u8], value: &[u8]) {
         debug_assert!(token::is_token(name) && token::is_field_value(value));
         let start = self.bytes.len();
-        self.bytes.reserve(name.len() + value.len() + 4);
+        self.bytes.reserve(name.len() + value.len() + LINE_BYTES);
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(b": ");
         self.bytes.extend_from_slice(value);

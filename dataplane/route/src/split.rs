@@ -66,9 +66,10 @@ impl<T> Split<T> {
 
     /// Targets and weights, in the order given.
     pub fn targets(&self) -> impl ExactSizeIterator<Item = (&T, u64)> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        let weights = self.ends.iter().zip(starts).map(|(end, start)| end - start);
-        self.targets.iter().zip(weights.collect::<Vec<_>>())
+        self.targets.iter().enumerate().map(|(at, target)| {
+            let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+            (target, self.ends[at] - start)
+        })
     }
 }
 
