@@ -116,7 +116,8 @@ impl Client {
         let mut scan = ReplyScan::default();
         loop {
             if let Some(length) = scan.advance(&self.buffer) {
-                return Ok(self.buffer.drain(..length).collect());
+                let rest = self.buffer.split_off(length);
+                return Ok(std::mem::replace(&mut self.buffer, rest));
             }
             self.fill(deadline)?;
         }
