@@ -1,10 +1,14 @@
 //! Hostile load: while clients misbehave, another one is served as before, and afterwards all is given back.
+//!
+//! `WEIR_HOSTILITY_ROUNDS=N` repeats each kind, with a quiet time before each, and `WEIR_BIN` names a release build: what is
+//! printed then says how much of a flood the other client feels.
 
 use std::io::Read as _;
-use std::sync::Arc;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use weir_tests::deadline::until_true;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::HttpClient;
@@ -56,7 +60,7 @@ fn settings(address: &Address, stop: &AtomicBool) {
 
 fn empty_data(address: &Address, stop: &AtomicBool) {
     let mut client = Http2Peer::connect(address);
-    let head = block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]);
+    let head = block(&[(":method", "POST"), (":scheme", "http"), (":authority", FLOODED), (":path", "/")]);
     client.send(frame(kind::HEADERS, flag::END_HEADERS, 1, &head));
     let nothing = frame(kind::DATA, 0, 1, b"").repeat(100);
     while !stop.load(Ordering::Relaxed) && client.send(&nothing) {}
@@ -92,7 +96,7 @@ fn slow_heads(address: &Address, stop: &AtomicBool) {
 fn slow_bodies(address: &Address, stop: &AtomicBool) {
     let mut clients: Vec<_> = (0..20).map(|_| HttpClient::connect(address)).collect();
     for client in &mut clients {
-        client.try_send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+        client.try_send("POST / HTTP/1.1\r\nHost: test.example\r\nContent-Length: 100000\r\n\r\n");
     }
     while !stop.load(Ordering::Relaxed) {
         for client in &mut clients {
@@ -105,7 +109,7 @@ fn slow_bodies(address: &Address, stop: &AtomicBool) {
 fn slow_readers(address: &Address, stop: &AtomicBool) {
     let mut clients: Vec<_> = (0..20).map(|_| HttpClient::connect(address)).collect();
     for client in &mut clients {
-        client.try_send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.try_send("GET /large HTTP/1.1\r\nHost: test.example\r\n\r\n");
     }
     wait(stop);
     // One byte, so that the answers had begun.
@@ -125,18 +129,78 @@ fn wait(stop: &AtomicBool) {
     }
 }
 
+/// Where attackers and the other client's requests go: what floods one application is not to be felt by another.
+const FLOODED: &str = "test.example";
+const VICTIM: &str = "GET / HTTP/1.1\r\nHost: victim.example\r\n\r\n";
+
 /// Asks again and again; how long answers took, sorted.
 fn victim(client: &mut HttpClient, lasts: Duration) -> Vec<Duration> {
     let (begun, mut took) = (Instant::now(), Vec::new());
     while begun.elapsed() < lasts {
         let asked = Instant::now();
-        let answer = client.get("/");
+        client.send(VICTIM);
+        let answer = client.response();
         assert_eq!((answer.status, answer.text().as_str()), (200, "small"));
         took.push(asked.elapsed());
         std::thread::sleep(Duration::from_millis(1));
     }
     took.sort();
     took
+}
+
+/// The value below which 99 of 100 stay, of a sorted list.
+fn p99(took: &[Duration]) -> Duration {
+    took[took.len() * 99 / 100]
+}
+
+/// The middle one.
+fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
+    values.sort_by(|one, other| one.partial_cmp(other).expect("numbers"));
+    values[values.len() / 2]
+}
+
+/// Moves this thread, and what it starts, to the last CPU; gives the number of the first, which is the gateway's. Otherwise
+/// clients and origins would wait for each other's and the gateway's time slices, and that would be all that is seen.
+fn stand_aside() -> usize {
+    let allowed = sched_getaffinity(None).expect("the CPUs of this thread");
+    let numbers: Vec<_> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+    let mut own = CpuSet::new();
+    own.set(numbers[numbers.len() - 1]);
+    sched_setaffinity(None, &own).expect("a CPU of this thread");
+    numbers[0]
+}
+
+/// Lets this thread run only when no other wants its CPU: attackers have machines of their own.
+fn stand_back() {
+    let id = gettid().as_raw_nonzero().to_string();
+    let done = Command::new("chrt").args(["--idle", "--pid", "0", &id]).output().expect("chrt can be started");
+    assert!(done.status.success(), "{done:?}");
+}
+
+/// Has `hostility` done by several clients while `meanwhile` runs.
+fn during<T>(hostility: Hostility, address: &Address, meanwhile: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..ATTACKERS {
+            scope.spawn(|| {
+                stand_back();
+                while !stop.load(Ordering::Relaxed) {
+                    hostility(address, &stop);
+                }
+            });
+        }
+        // However it ends, they end too.
+        let _stop = Stop(&stop);
+        meanwhile()
+    })
+}
+
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 #[test]
@@ -154,34 +218,45 @@ fn a_victim_is_served_during_each_kind_of_hostility_and_all_is_given_back() {
         ("slow readers", slow_readers),
         ("garbage", garbage),
     ];
-    let origin = Nginx::start("", "location / { return 200 \"small\"; } location = /large { try_files /file =404; }");
-    std::fs::write(origin.folder().join("file"), vec![b'x'; 2_000_000]).expect("written");
-    let mut gateway = Gateway::start(Config::http(&origin.address).workers(2));
-    let mut client = HttpClient::connect(&gateway.address);
-    let quiet = victim(&mut client, LASTS);
-    let at = |took: &[Duration], share: f64| took[(took.len() as f64 * share) as usize].as_micros();
-    println!("quiet: p50 {} us, p99 {} us of {}", at(&quiet, 0.5), at(&quiet, 0.99), quiet.len());
+    let rounds = std::env::var("WEIR_HOSTILITY_ROUNDS").map_or(1, |rounds| rounds.parse().expect("a number of rounds"));
+    let gateway_cpu = stand_aside().to_string();
+    let flooded = Nginx::start("", "location / { return 200 \"small\"; } location = /large { try_files /file =404; }");
+    std::fs::write(flooded.folder().join("file"), vec![b'x'; 2_000_000]).expect("written");
+    let origin = Nginx::start("", "location / { return 200 \"small\"; }");
+    let route = format!(
+        "[[upstream]]\nname = \"flooded\"\nendpoints = [\"{}\"]\n\
+         [[route]]\nname = \"flooded\"\nhosts = [\"{FLOODED}\"]\nupstream = \"flooded\"\n",
+        flooded.address.text()
+    );
+    let config = Config::http(&origin.address).tables(&route);
+    let mut gateway = Gateway::start_behind(&["taskset", "--cpu-list", &gateway_cpu], config);
+    until_true("both upstreams to be up", || gateway.admin.is_ready());
+    let address = gateway.address.clone();
+    let mut client = HttpClient::connect(&address);
+    victim(&mut client, LASTS);
     let (descriptors, resident) = (gateway.process().descriptors(), gateway.process().resident());
     for (name, hostility) in kinds {
-        let stop = Arc::<AtomicBool>::default();
-        let attackers: Vec<_> = (0..ATTACKERS)
+        let times: Vec<_> = (0..rounds)
             .map(|_| {
-                let (address, stop) = (gateway.address.clone(), stop.clone());
-                std::thread::spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        hostility(&address, &stop);
-                    }
-                })
+                let quiet = p99(&victim(&mut client, LASTS));
+                let flooded = p99(&during(hostility, &address, || victim(&mut client, LASTS)));
+                until_true(format!("the connections of {name} to be closed"), || {
+                    gateway.metric("weir_connections_open") == 1.0
+                });
+                (quiet, flooded)
             })
             .collect();
-        let took = victim(&mut client, LASTS);
-        stop.store(true, Ordering::Relaxed);
-        attackers.into_iter().for_each(|attacker| attacker.join().expect("it ends"));
         // How long it took is told and judged by nobody: the machine is shared.
-        println!("{name}: p50 {} us, p99 {} us of {}", at(&took, 0.5), at(&took, 0.99), took.len());
-        until_true(format!("the connections of {name} to be closed"), || {
-            gateway.metric("weir_connections_open") == 1.0
-        });
+        let ratios = times.iter().map(|(quiet, flooded)| flooded.as_secs_f64() / quiet.as_secs_f64());
+        let of = |of: fn(&(Duration, Duration)) -> Duration| median(times.iter().map(of).collect()).as_micros();
+        println!(
+            "{name}: p99 {} us quiet, {} us flooded; of their ratios the median {:.2}, {:.2} to {:.2}",
+            of(|times| times.0),
+            of(|times| times.1),
+            median(ratios.clone().collect()),
+            ratios.clone().fold(f64::INFINITY, f64::min),
+            ratios.fold(0.0, f64::max),
+        );
     }
     // Connections to the origin may stay; those of clients may not.
     until_true("descriptors to be given back", || gateway.process().descriptors() <= descriptors + 256);
