@@ -4,7 +4,9 @@
 //! The compiler's coverage pass works on the stable toolchain through these flags; no sanitizer is
 //! needed for crates that forbid `unsafe`.
 
-use std::path::PathBuf;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -63,8 +65,8 @@ pub fn run(workspace: &Workspace) -> Result<Report> {
         return Ok(report);
     }
     let programs = build_folder.join(&platform).join("release");
-    for target in targets {
-        let finished = fuzz_target(workspace, &programs.join(&target), &target, seconds)?;
+    for (target, finished) in fuzz_all(workspace, &programs, &targets, seconds) {
+        let finished = finished?;
         report.totals.add(Totals {
             passed: u64::from(finished.success),
             failed: u64::from(!finished.success),
@@ -76,6 +78,27 @@ pub fn run(workspace: &Workspace) -> Result<Report> {
         }
     }
     Ok(report)
+}
+
+/// Each target keeps one CPU busy, so as many run at once as there are.
+fn fuzz_all<'a>(
+    workspace: &Workspace,
+    programs: &Path,
+    targets: &'a [String],
+    seconds: u64,
+) -> Vec<(&'a String, Result<Finished>)> {
+    let at_once = thread::available_parallelism().map_or(1, NonZero::get);
+    let run = |target| fuzz_target(workspace, &programs.join(target), target, seconds);
+    let together = |targets: &'a [String]| {
+        thread::scope(|scope| {
+            let started: Vec<_> = targets.iter().map(|target| (target, scope.spawn(move || run(target)))).collect();
+            let joined = |(target, handle): (_, thread::ScopedJoinHandle<'_, _>)| {
+                (target, handle.join().expect("a target reports, it does not panic"))
+            };
+            started.into_iter().map(joined).collect::<Vec<_>>()
+        })
+    };
+    targets.chunks(at_once).flat_map(together).collect()
 }
 
 fn targets(workspace: &Workspace) -> Vec<String> {
@@ -92,7 +115,7 @@ fn targets(workspace: &Workspace) -> Vec<String> {
     names
 }
 
-fn fuzz_target(workspace: &Workspace, program: &std::path::Path, target: &str, seconds: u64) -> Result<Finished> {
+fn fuzz_target(workspace: &Workspace, program: &Path, target: &str, seconds: u64) -> Result<Finished> {
     let corpus = workspace.root.join("fuzz/corpus").join(target);
     let seeds = std::fs::read_dir(&corpus).map_or(0, Iterator::count);
     ensure!(seeds > 0, "{target} has no committed corpus");
