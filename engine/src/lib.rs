@@ -16,6 +16,7 @@
 //! | `socket` | a data socket: direct calls, and the epoll instance that says when |
 //! | `chunk` | received bytes, in a warm buffer |
 //! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
+//! | `flush` | what outputs send at the end of a turn |
 //! | `poll_face` | the same two queues as tokio's `AsyncRead`/`AsyncWrite` |
 //! | `tls` | rustls between the wire and the two queues |
 //! | `wheel` | coarse deadlines |
@@ -29,6 +30,7 @@ pub mod accept;
 pub mod blocking;
 pub mod chunk;
 pub mod driver;
+mod flush;
 mod gate;
 pub mod handover;
 pub mod host;

@@ -3,12 +3,18 @@
 use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
+    io,
     rc::Rc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use crate::chunk::{give_output, take_output};
+use crate::{
+    chunk::{give_output, take_output},
+    flush,
+    socket::DataSocket,
+    stream::TlsLink,
+};
 
 /// How often it is looked whether an output is empty: at first, and later.
 const DRAIN_PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -41,7 +47,14 @@ struct Inner {
     phase: Cell<Phase>,
     congested: Cell<bool>,
     marks: Watermarks,
+    /// Where it goes, until it is closed: who holds an output must not keep the socket open.
+    way: RefCell<Option<(Rc<DataSocket>, Rc<TlsLink>)>>,
+    /// The writer's task, if it has nothing to do.
     writer: RefCell<Option<Waker>>,
+    /// It is sent at the end of this turn.
+    is_due: Cell<bool>,
+    /// What a send at the end of a turn leaves to the writer's task.
+    rest: RefCell<Option<io::Result<Outgoing>>>,
     /// Who waits for room: the connection itself, and the lane whose reply it takes.
     relieved: RefCell<Vec<Waker>>,
     on_flush: RefCell<Option<Box<dyn Fn()>>>,
@@ -52,19 +65,45 @@ struct Inner {
 /// The append side of a connection's output queue. Cheap to clone; all clones share one queue; lives on one core.
 ///
 /// `append` never blocks and never fails: the caller looks at [`Output::is_congested`] and stops reading its source,
-/// and awaits [`Output::relieved`] before it goes on. All that one loop turn appends leaves in one send, because the
-/// writer task is woken by the first append and runs after the tasks that were ready before it.
+/// and awaits [`Output::relieved`] before it goes on. All that one loop turn appends leaves in one send, at its end
+/// ([`crate::flush`]); a writer's task has what the socket does not take at once.
 #[derive(Clone)]
 pub struct Output(Rc<Inner>);
 
-/// What the writer sends next.
-pub(crate) struct Batch {
-    pub(crate) plain: Vec<u8>,
-    pub(crate) wire: Vec<u8>,
+/// What is sent next.
+struct Batch {
+    plain: Vec<u8>,
+    wire: Vec<u8>,
+}
+
+/// A batch as it goes on the wire.
+pub(crate) struct Outgoing {
+    pub(crate) bytes: Vec<u8>,
+    /// How much of it has left.
+    pub(crate) at: usize,
+    /// The plain bytes that it holds.
+    plain_count: usize,
+    /// Their buffer, if they were copied from it.
+    plain: Vec<u8>,
+}
+
+impl Outgoing {
+    fn seal(mut batch: Batch, link: &TlsLink) -> io::Result<Self> {
+        let plain_count = batch.plain.len();
+        let bytes = match link.seal(&batch.plain, &mut batch.wire)? {
+            true => batch.wire,
+            false => std::mem::take(&mut batch.plain),
+        };
+        Ok(Self { bytes, at: 0, plain_count, plain: batch.plain })
+    }
+
+    fn is_sent(&self) -> bool {
+        self.at == self.bytes.len()
+    }
 }
 
 impl Output {
-    pub(crate) fn new(marks: Watermarks) -> Self {
+    pub(crate) fn new(marks: Watermarks, socket: Rc<DataSocket>, link: Rc<TlsLink>) -> Self {
         Self(Rc::new(Inner {
             buffer: RefCell::new(Vec::new()),
             wire: RefCell::new(Vec::new()),
@@ -72,7 +111,10 @@ impl Output {
             phase: Cell::new(Phase::Open),
             congested: Cell::new(false),
             marks,
+            way: RefCell::new(Some((socket, link))),
             writer: RefCell::new(None),
+            is_due: Cell::new(false),
+            rest: RefCell::new(None),
             relieved: RefCell::default(),
             on_flush: RefCell::new(None),
             progress: Cell::new(0),
@@ -105,8 +147,35 @@ impl Output {
         if queued >= self.0.marks.high {
             self.0.congested.set(true);
         }
-        self.wake_writer();
+        // A writer that is at work comes round to it.
+        if self.0.writer.borrow().is_some() && !self.0.is_due.replace(true) {
+            flush::at_end_of_turn(self.clone());
+        }
         result
+    }
+
+    /// Sends what is buffered; what the socket does not take is left to the writer's task.
+    pub(crate) fn flush(&self) {
+        self.0.is_due.set(false);
+        let Some((socket, link)) = self.0.way.borrow().clone() else { return };
+        // What is there during a handshake leaves when that is over.
+        if self.0.writer.borrow().is_none() || link.is_handshaking() || self.unsent() == 0 {
+            return;
+        }
+        let sent = Outgoing::seal(self.take_batch(true), &link).and_then(|mut outgoing| {
+            outgoing.at = socket.send_some(&outgoing.bytes)?;
+            Ok(outgoing)
+        });
+        match sent {
+            Ok(outgoing) if outgoing.is_sent() => self.sent(outgoing),
+            rest => {
+                if rest.as_ref().is_ok_and(|outgoing| outgoing.at > 0) {
+                    self.note_progress();
+                }
+                *self.0.rest.borrow_mut() = Some(rest);
+                self.wake_writer();
+            }
+        }
     }
 
     /// Bytes appended and not yet taken by the peer's socket.
@@ -208,18 +277,24 @@ impl Output {
         }
     }
 
-    /// The next batch, or `None` when the output is finished or closed. `sealable` is false while a TLS handshake runs.
-    pub(crate) async fn next_batch(&self, sealable: impl Fn() -> bool) -> Option<Batch> {
+    /// What the writer's task sends next, or `None` when the output is finished or closed.
+    ///
+    /// # Errors
+    /// The connection is gone, or TLS cannot go on.
+    pub(crate) async fn next_outgoing(&self, link: &TlsLink) -> Option<io::Result<Outgoing>> {
         poll_fn(|context| {
             if self.is_closed() {
                 return Poll::Ready(None);
             }
-            let sealable = sealable();
-            let plain_ready = sealable && !self.0.buffer.borrow().is_empty();
-            if plain_ready || !self.0.wire.borrow().is_empty() {
-                return Poll::Ready(Some(self.take_batch(sealable)));
+            if let Some(rest) = self.0.rest.take() {
+                return Poll::Ready(Some(rest));
             }
-            if self.0.phase.get() == Phase::Finishing && (sealable || self.unsent() == 0) {
+            let is_sealable = !link.is_handshaking();
+            let is_plain_ready = is_sealable && self.unsent() > 0;
+            if is_plain_ready || !self.0.wire.borrow().is_empty() {
+                return Poll::Ready(Some(Outgoing::seal(self.take_batch(is_sealable), link)));
+            }
+            if self.0.phase.get() == Phase::Finishing && (is_sealable || self.unsent() == 0) {
                 return Poll::Ready(None);
             }
             *self.0.writer.borrow_mut() = Some(context.waker().clone());
@@ -228,8 +303,9 @@ impl Output {
         .await
     }
 
-    fn take_batch(&self, sealable: bool) -> Batch {
-        let plain = if sealable { std::mem::take(&mut *self.0.buffer.borrow_mut()) } else { Vec::new() };
+    /// `with_plain` is false while a TLS handshake runs.
+    fn take_batch(&self, with_plain: bool) -> Batch {
+        let plain = if with_plain { std::mem::take(&mut *self.0.buffer.borrow_mut()) } else { Vec::new() };
         self.0.in_flight.set(plain.len());
         if let Some(hook) = &*self.0.on_flush.borrow() {
             hook();
@@ -237,11 +313,11 @@ impl Output {
         Batch { plain, wire: std::mem::take(&mut *self.0.wire.borrow_mut()) }
     }
 
-    /// A batch of `count` plain bytes has left; its buffer may be used again.
-    pub(crate) fn sent(&self, buffer: Vec<u8>, count: usize) {
-        self.0.progress.set(self.0.progress.get() + count as u64);
+    /// All of it has left; its buffer may be used again.
+    pub(crate) fn sent(&self, outgoing: Outgoing) {
+        self.0.progress.set(self.0.progress.get() + outgoing.plain_count as u64);
         self.0.in_flight.set(0);
-        give_output(buffer);
+        give_output(if outgoing.plain.is_empty() { outgoing.bytes } else { outgoing.plain });
         if self.0.congested.get() && self.buffered() < self.0.marks.low {
             self.relieve();
         }
@@ -258,6 +334,8 @@ impl Output {
     pub(crate) fn close(&self) {
         self.0.phase.set(Phase::Closed);
         self.0.wire.borrow_mut().clear();
+        drop(self.0.way.take());
+        drop(self.0.rest.take());
         self.relieve();
     }
 

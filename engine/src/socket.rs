@@ -228,6 +228,18 @@ impl DataSocket {
         }
     }
 
+    /// Sends what the socket takes at once; how much that is.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub(crate) fn send_some(&self, bytes: &[u8]) -> io::Result<usize> {
+        match send_now(self.socket.as_raw_fd(), bytes) {
+            Ok(0) if !bytes.is_empty() => Err(io::ErrorKind::WriteZero.into()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+            sent => sent,
+        }
+    }
+
     /// Sends all of `bytes`, however long the peer takes; tells `output` of each step.
     pub(crate) async fn send_all(&self, bytes: &[u8], output: &Output) -> io::Result<()> {
         let mut at = 0;
@@ -282,22 +294,24 @@ impl Drop for DataSocket {
 }
 
 /// A receive that never blocks, into the capacity of an empty vector.
+///
+/// Not by libc's own `recv`, nor `send` below: those are places where a thread can be cancelled, and preparing for that at each
+/// call costs as much as parsing a head.
 fn receive_now(socket: RawFd, vec: &mut Vec<u8>, most: usize) -> io::Result<usize> {
     debug_assert!(vec.is_empty());
     let room = most.min(vec.capacity());
-    // SAFETY: the pointer is valid for `room` writes, which the capacity guarantees.
-    let count = unsafe { libc::recv(socket, vec.as_mut_ptr().cast(), room, libc::MSG_DONTWAIT) };
-    if count < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let (nobody, flags) = (std::ptr::null::<u8>(), libc::MSG_DONTWAIT);
+    // SAFETY: the pointer is valid for `room` writes, which the capacity guarantees; nobody asks for the address.
+    let count = unsafe { libc::syscall(libc::SYS_recvfrom, socket, vec.as_mut_ptr(), room, flags, nobody, nobody) };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     // SAFETY: the kernel has initialised `count` bytes, at most the capacity.
-    unsafe { vec.set_len(count as usize) };
-    Ok(count as usize)
+    unsafe { vec.set_len(count) };
+    Ok(count)
 }
 
 fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<usize> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the pointer is valid for `bytes.len()` reads for the duration of the call.
-    let count = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
-    if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+    let (nobody, flags) = (std::ptr::null::<u8>(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    // SAFETY: the pointer is valid for `bytes.len()` reads for the duration of the call; the address is that of the peer.
+    let count = unsafe { libc::syscall(libc::SYS_sendto, socket, bytes.as_ptr(), bytes.len(), flags, nobody, 0) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }

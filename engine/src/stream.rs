@@ -7,7 +7,7 @@ use socket2::Socket;
 
 use crate::{
     net,
-    output::{Batch, Output, Watermarks},
+    output::{Output, Watermarks},
     reader::Reader,
     socket::DataSocket,
     tls::{PeerIdentity, TlsSession},
@@ -39,8 +39,8 @@ impl Stream {
     pub fn new(socket: Socket, options: StreamOptions) -> io::Result<Self> {
         net::prepare(&socket)?;
         let socket = DataSocket::new(socket)?;
-        let output = Output::new(options.marks);
         let link = Rc::new(TlsLink::default());
+        let output = Output::new(options.marks, socket.clone(), link.clone());
         let reader = Reader::new(socket.clone(), output.clone(), link.clone());
         let writer = compio::runtime::spawn(write_loop(socket.clone(), output.clone(), link.clone()));
         Ok(Self { reader, output, link, socket, writer: Some(writer) })
@@ -165,17 +165,12 @@ impl TlsLink {
         Ok(state != crate::tls::TlsState::PeerClosed)
     }
 
-    /// The bytes of `batch` as they go on the wire, and its plain buffer if that was copied from.
-    fn seal(&self, batch: &mut Batch) -> io::Result<Vec<u8>> {
+    /// Appends `plain` to `wire` as TLS records; false if there is no TLS, and plain bytes go as they are.
+    pub(crate) fn seal(&self, plain: &[u8], wire: &mut Vec<u8>) -> io::Result<bool> {
         let mut session = self.session.borrow_mut();
-        match session.as_mut() {
-            None => Ok(std::mem::take(&mut batch.plain)),
-            Some(session) => {
-                let mut wire = std::mem::take(&mut batch.wire);
-                session.seal(&batch.plain, &mut wire).map_err(tls_error)?;
-                Ok(wire)
-            }
-        }
+        let Some(session) = session.as_mut() else { return Ok(false) };
+        session.seal(plain, wire).map_err(tls_error)?;
+        Ok(true)
     }
 
     fn close_notify(&self) -> Vec<u8> {
@@ -200,14 +195,10 @@ async fn write_loop(socket: Rc<DataSocket>, output: Output, link: Rc<TlsLink>) -
 }
 
 async fn write_batches(socket: &DataSocket, output: &Output, link: &TlsLink) -> io::Result<()> {
-    while let Some(mut batch) = output.next_batch(|| !link.is_handshaking()).await {
-        let plain_bytes = batch.plain.len();
-        let bytes = link.seal(&mut batch)?;
-        socket.send_all(&bytes, output).await?;
-        if batch.plain.is_empty() {
-            batch.plain = bytes;
-        }
-        output.sent(batch.plain, plain_bytes);
+    while let Some(outgoing) = output.next_outgoing(link).await {
+        let outgoing = outgoing?;
+        socket.send_all(&outgoing.bytes[outgoing.at..], output).await?;
+        output.sent(outgoing);
     }
     let farewell = if output.is_closed() { Vec::new() } else { link.close_notify() };
     socket.send_all(&farewell, output).await

@@ -20,7 +20,7 @@ use weir_base::time::{Time, turn};
 use crate::{
     driver,
     driver::Driver,
-    net,
+    flush, net,
     settings::RuntimeSettings,
     socket::Sockets,
     wheel::{Deadline, Deadlines},
@@ -256,14 +256,22 @@ impl Coalesce {
     }
 }
 
-/// Runs what is ready, and what that makes ready. Returns whether there is still more.
+/// Runs what is ready, and what that makes ready, and sends what it appended. Returns whether there is still more.
 fn run_tasks(runtime: &Runtime, begun: Time) -> bool {
-    while runtime.run() {
-        if Time::now().since(begun) > TURN_TIME_MAX {
+    let is_over = || Time::now().since(begun) > TURN_TIME_MAX;
+    loop {
+        let mut has_more = runtime.run();
+        while has_more && !is_over() {
+            has_more = runtime.run();
+        }
+        let has_sent = flush::run();
+        if has_more || (has_sent && is_over()) {
             return true;
         }
+        if !has_sent {
+            return false;
+        }
     }
-    false
 }
 
 /// The end of a turn: completions of the runtime's driver, and events of the sockets.
