@@ -3,7 +3,10 @@
 //! A task for each output did that before: waking, queueing and polling two of them cost a request of HTTP/1.1 a tenth of the
 //! gateway's own time. Those tasks are still there for what takes longer than one call.
 
-use std::cell::RefCell;
+use std::{
+    cell::RefCell,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use crate::output::Output;
 
@@ -21,7 +24,10 @@ pub(crate) fn run() -> bool {
     let mut due = DUE.take();
     let has_some = !due.is_empty();
     for output in due.drain(..) {
-        output.flush();
+        // What hears of it may panic: as in a task, that costs one connection and not the worker.
+        if catch_unwind(AssertUnwindSafe(|| output.flush())).is_err() {
+            output.abort();
+        }
     }
     // Its memory serves the next turn, unless something became due meanwhile.
     DUE.with_borrow_mut(|next| {

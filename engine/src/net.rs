@@ -1,6 +1,7 @@
 //! Sockets: bind, accept, connect, and the descriptor limit. TCP and Unix sockets are one type here.
 
 use std::{
+    cell::Cell,
     io,
     net::{SocketAddr, ToSocketAddrs},
     os::{
@@ -173,10 +174,24 @@ pub async fn connect(address: &Address, limit: Duration) -> io::Result<Socket> {
                 let resolved = compio::time::timeout(limit / 2, resolved).await.map_err(|_| io::ErrorKind::TimedOut)?;
                 resolved.map_err(|_| io::Error::other("name resolution was cut short"))?
             };
-            names::addresses((name, *port), resolved).await?.into_iter().map(SockAddr::from).collect()
+            let mut addresses = names::addresses((name, *port), resolved).await?;
+            in_turn(&mut addresses);
+            addresses.into_iter().map(SockAddr::from).collect()
         }
     };
     connect_any(targets, limit.saturating_sub(begun.elapsed())).await
+}
+
+/// Each address of a name is the first one in turn, among those of the family that the resolver prefers (RFC 6724): else all
+/// connections would go to one of the machines behind the name.
+fn in_turn(addresses: &mut [SocketAddr]) {
+    thread_local! {
+        static TURN: Cell<usize> = const { Cell::new(0) };
+    }
+    let preferred = addresses.iter().take_while(|address| address.is_ipv4() == addresses[0].is_ipv4()).count();
+    if preferred > 1 {
+        addresses[..preferred].rotate_left(TURN.replace(TURN.get().wrapping_add(1)) % preferred);
+    }
 }
 
 async fn connect_any(targets: Vec<SockAddr>, limit: Duration) -> io::Result<Socket> {

@@ -81,20 +81,17 @@ pub(crate) struct Outgoing {
     pub(crate) bytes: Vec<u8>,
     /// How much of it has left.
     pub(crate) at: usize,
-    /// The plain bytes that it holds.
-    plain_count: usize,
     /// Their buffer, if they were copied from it.
     plain: Vec<u8>,
 }
 
 impl Outgoing {
     fn seal(mut batch: Batch, link: &TlsLink) -> io::Result<Self> {
-        let plain_count = batch.plain.len();
         let bytes = match link.seal(&batch.plain, &mut batch.wire)? {
             true => batch.wire,
             false => std::mem::take(&mut batch.plain),
         };
-        Ok(Self { bytes, at: 0, plain_count, plain: batch.plain })
+        Ok(Self { bytes, at: 0, plain: batch.plain })
     }
 
     fn is_sent(&self) -> bool {
@@ -164,14 +161,12 @@ impl Output {
         }
         let sent = Outgoing::seal(self.take_batch(true), &link).and_then(|mut outgoing| {
             outgoing.at = socket.send_some(&outgoing.bytes)?;
+            self.note_progress(outgoing.at);
             Ok(outgoing)
         });
         match sent {
             Ok(outgoing) if outgoing.is_sent() => self.sent(outgoing),
             rest => {
-                if rest.as_ref().is_ok_and(|outgoing| outgoing.at > 0) {
-                    self.note_progress();
-                }
                 *self.0.rest.borrow_mut() = Some(rest);
                 self.wake_writer();
             }
@@ -208,7 +203,7 @@ impl Output {
         self.0.appended.get()
     }
 
-    /// A number that moves only while the peer reads.
+    /// Bytes that the socket has taken so far, which it does only while the peer reads.
     pub fn progress(&self) -> u64 {
         self.0.progress.get()
     }
@@ -315,7 +310,6 @@ impl Output {
 
     /// All of it has left; its buffer may be used again.
     pub(crate) fn sent(&self, outgoing: Outgoing) {
-        self.0.progress.set(self.0.progress.get() + outgoing.plain_count as u64);
         self.0.in_flight.set(0);
         give_output(if outgoing.plain.is_empty() { outgoing.bytes } else { outgoing.plain });
         if self.0.congested.get() && self.buffered() < self.0.marks.low {
@@ -326,9 +320,9 @@ impl Output {
         }
     }
 
-    /// Part of a large batch has left: proof of life of a slow peer.
-    pub(crate) fn note_progress(&self) {
-        self.0.progress.set(self.0.progress.get() + 1);
+    /// So many bytes have left: proof of life of a slow peer.
+    pub(crate) fn note_progress(&self, count: usize) {
+        self.0.progress.set(self.0.progress.get() + count as u64);
     }
 
     pub(crate) fn close(&self) {

@@ -9,7 +9,7 @@ use std::{
     cell::{Cell, RefCell},
     future::poll_fn,
     io,
-    net::Shutdown,
+    net::{Shutdown, SocketAddr},
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
     rc::{Rc, Weak},
     task::{Context, Poll, Waker, ready},
@@ -184,6 +184,11 @@ impl DataSocket {
         }
     }
 
+    /// The end of the connection that is here.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()?.as_socket()
+    }
+
     /// Closing it will reset the connection.
     pub(crate) fn reset_at_close(&self) {
         if !self.is_released.get() {
@@ -248,9 +253,7 @@ impl DataSocket {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     at += count;
-                    if at < bytes.len() {
-                        output.note_progress();
-                    }
+                    output.note_progress(count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -1,6 +1,14 @@
 //! A connection as two queues: received chunks and an output buffer.
 
-use std::{cell::RefCell, future::poll_fn, io, net::Shutdown, os::fd::OwnedFd, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    future::poll_fn,
+    io,
+    net::{Shutdown, SocketAddr},
+    os::fd::OwnedFd,
+    rc::Rc,
+    time::Duration,
+};
 
 use compio::runtime::JoinHandle;
 use socket2::Socket;
@@ -61,7 +69,14 @@ impl Stream {
         poll_fn(|context| self.reader.poll_handshake(context)).await
     }
 
-    /// Names in the peer's verified certificate.
+    /// Version and cipher suite of TLS, once its handshake is complete: `("1.3", "TLS_AES_256_GCM_SHA384")`.
+    pub fn tls_facts(&self) -> Option<(&'static str, &'static str)> {
+        let session = self.link.session.borrow();
+        let session = session.as_ref()?;
+        Some((session.version()?, session.cipher_suite()?))
+    }
+
+    /// What stands in the peer's verified certificate.
     pub fn peer_identity(&self) -> Option<PeerIdentity> {
         self.link.session.borrow().as_ref()?.peer_identity()
     }
@@ -118,7 +133,7 @@ impl Drop for Stream {
     }
 }
 
-/// Cuts a connection: both directions end, what is buffered is lost.
+/// Cuts a connection: both directions end, what is buffered is lost. Also knows where it came in.
 #[derive(Clone)]
 pub struct Cutter {
     output: Output,
@@ -130,6 +145,11 @@ impl Cutter {
     pub fn cut(&self) {
         self.output.abort();
         self.socket.shut_down(Shutdown::Both);
+    }
+
+    /// The address that the peer has connected to; `None` for a Unix socket, and of a broken connection.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.socket.local_address()
     }
 }
 

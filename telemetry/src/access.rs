@@ -38,7 +38,7 @@ pub struct AccessRecord<'a> {
 }
 
 /// What the access log says of an HTTP request besides. What a client wrote has gone through [`printable`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct HttpAccess<'a> {
     /// Status of the answer; 0 if it broke off.
     pub status: u16,
@@ -64,6 +64,14 @@ pub struct HttpAccess<'a> {
     pub request_id: Option<&'a str>,
     /// Trace of the W3C trace context as it went on.
     pub trace_id: Option<&'a str>,
+    /// How often an endpoint was asked.
+    pub tries: u64,
+    /// From head complete to the head of the answer, in nanoseconds.
+    pub first_byte_nanos: Option<u64>,
+    /// Version of TLS towards the client: `1.3`.
+    pub tls_version: Option<&'static str>,
+    /// Cipher suite towards the client, by its IANA name.
+    pub tls_cipher: Option<&'static str>,
 }
 
 /// Bytes of one text of a client in the access log. Default 1,024; the rest is cut off.
@@ -110,11 +118,15 @@ pub enum AccessField {
     ForwardedFor,
     RequestId,
     TraceId,
+    Tries,
+    FirstByteUs,
+    TlsVersion,
+    TlsCipher,
 }
 
 impl AccessField {
     /// Every one with its word, in the order of a line that has all.
-    pub const NAMED: [(&'static str, Self); 23] = [
+    pub const NAMED: [(&'static str, Self); 27] = [
         ("time", Self::Time),
         ("listener", Self::Listener),
         ("peer", Self::Peer),
@@ -138,6 +150,10 @@ impl AccessField {
         ("forwarded_for", Self::ForwardedFor),
         ("request_id", Self::RequestId),
         ("trace_id", Self::TraceId),
+        ("tries", Self::Tries),
+        ("first_byte_us", Self::FirstByteUs),
+        ("tls_version", Self::TlsVersion),
+        ("tls_cipher", Self::TlsCipher),
     ];
 
     /// Its word.
@@ -218,6 +234,10 @@ fn value<'r>(field: AccessField, record: &AccessRecord<'r>, at: Duration) -> Opt
         AccessField::ForwardedFor => http?.forwarded_for.map(Value::Text),
         AccessField::RequestId => http?.request_id.map(Value::Text),
         AccessField::TraceId => http?.trace_id.map(Value::Text),
+        AccessField::Tries => number(http?.tries),
+        AccessField::FirstByteUs => number(http?.first_byte_nanos? / 1_000),
+        AccessField::TlsVersion => http?.tls_version.map(Value::Text),
+        AccessField::TlsCipher => http?.tls_cipher.map(Value::Text),
     }
 }
 
@@ -323,7 +343,7 @@ impl<'w> Words<'w> {
 
 /// A line with everything: time, listener, peer, connection, command, upstream, how long it took in all and at the upstream,
 /// bytes of both sides, outcome; of HTTP also status, "method path protocol", authority, route, endpoint, "user",
-/// "user agent", "X-Forwarded-For", "request id", trace id.
+/// "user agent", "X-Forwarded-For", "request id", trace id, tries, time to the head of the answer, version and cipher suite of TLS.
 fn text(record: &AccessRecord<'_>, at: Duration, into: &mut Vec<u8>) {
     let mut line = Words::new(into);
     line.value(Some(Value::Time(at)));
@@ -347,6 +367,13 @@ fn text(record: &AccessRecord<'_>, at: Duration, into: &mut Vec<u8>) {
         line.quoted(&[text.unwrap_or("-")]);
     }
     line.plain(http.trace_id.unwrap_or("-"));
+    line.number(http.tries, "");
+    match http.first_byte_nanos {
+        Some(nanos) => line.number(nanos / 1_000, "us"),
+        None => line.plain("-"),
+    }
+    line.plain(http.tls_version.unwrap_or("-"));
+    line.plain(http.tls_cipher.unwrap_or("-"));
 }
 
 fn decimal(number: u64, into: &mut Vec<u8>) {
@@ -416,6 +443,10 @@ mod tests {
             forwarded_for: Some(""),
             request_id: None,
             trace_id: None,
+            tries: 2,
+            first_byte_nanos: Some(1_999),
+            tls_version: Some("1.3"),
+            tls_cipher: None,
         }
     }
 
@@ -435,14 +466,14 @@ mod tests {
         assert_eq!(
             rest,
             "web 192.0.2.10:4000 7 GET - 1234us 0us 0B 18446744073709551615B ok 200 \"GET /a'b\\ HTTP/1.1\" a r - \"zo\u{eb}\" \
-             \"x y\" \"\" \"-\" -"
+             \"x y\" \"\" \"-\" - 2 1us 1.3 -"
         );
         let json = line(AccessFormat::Json, None, &known);
         assert!(json.starts_with("{\"time\":1"), "{json}");
         let (_, rest) = json.split_once(',').expect("a time");
         assert_eq!(
             rest,
-            r#""listener":"web","peer":"192.0.2.10:4000","connection":7,"command":"GET","upstream":"-","duration_us":1234,"upstream_us":0,"request_bytes":0,"reply_bytes":18446744073709551615,"outcome":"ok","status":200,"method":"GET","path":"/a\"b\\","protocol":"HTTP/1.1","authority":"a","route":"r","user":"zoë","user_agent":"x y","forwarded_for":""}"#
+            r#""listener":"web","peer":"192.0.2.10:4000","connection":7,"command":"GET","upstream":"-","duration_us":1234,"upstream_us":0,"request_bytes":0,"reply_bytes":18446744073709551615,"outcome":"ok","status":200,"method":"GET","path":"/a\"b\\","protocol":"HTTP/1.1","authority":"a","route":"r","user":"zoë","user_agent":"x y","forwarded_for":"","tries":2,"first_byte_us":1,"tls_version":"1.3"}"#
         );
         assert!(line(AccessFormat::Text, None, &record()).ends_with("B ok"));
     }

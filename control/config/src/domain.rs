@@ -39,6 +39,10 @@ section! {
         optional response_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// From the head of a request to the end of its answer.
         optional request_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+        /// How long the body of a request may pause.
+        optional body_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+        /// How long the body of an answer may pause.
+        optional answer_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// Compressing answers.
         optional_table compression: CompressionSection;
         /// Asking another origin when one fails.
@@ -73,6 +77,8 @@ macro_rules! written_handling {
             cookie: &$section.cookie,
             response_timeout: $section.response_timeout.as_ref(),
             request_timeout: $section.request_timeout.as_ref(),
+            body_idle_timeout: $section.body_idle_timeout.as_ref(),
+            answer_idle_timeout: $section.answer_idle_timeout.as_ref(),
             compression: $section.compression.as_ref(),
             retry: $section.retry.as_ref(),
             upgrades: $section.upgrades.as_ref(),
@@ -89,6 +95,8 @@ pub(crate) struct Handling<'s> {
     pub(crate) cookie: &'s [CookieSection],
     pub(crate) response_timeout: Option<&'s At<Period>>,
     pub(crate) request_timeout: Option<&'s At<Period>>,
+    pub(crate) body_idle_timeout: Option<&'s At<Period>>,
+    pub(crate) answer_idle_timeout: Option<&'s At<Period>>,
     pub(crate) compression: Option<&'s CompressionSection>,
     pub(crate) retry: Option<&'s RetrySection>,
     pub(crate) upgrades: Option<&'s At<Vec<At<Upgrade>>>>,

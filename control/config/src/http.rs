@@ -44,9 +44,12 @@ section! {
         default keep_alive_timeout: Period = Period(http::KEEP_ALIVE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
         /// From the end of a request to the head of its answer; then the client gets 504.
         default response_timeout: Period = Period(http::RESPONSE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
-        /// How long a body may pause, in either direction.
+        /// How long the body of a request may pause. Of routes that do not say.
         default body_idle_timeout: Period = Period(http::BODY_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
-        /// How long a gRPC call may be silent in either direction, in place of `body_idle_timeout` and `response_timeout`. How long
+        /// How long the body of an answer may pause; event streams and long polls have nothing to say for a while. Of routes that do
+        /// not say.
+        default answer_idle_timeout: Period = Period(http::ANSWER_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// How long a gRPC call may be silent in either direction, in place of `body_idle_timeout`, `answer_idle_timeout` and `response_timeout`. How long
         /// it may take in all, the client says (`grpc-timeout`).
         default grpc_idle_timeout: Period = Period(http::GRPC_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
         /// From the head of a request to the end of its answer; then 504, or the answer breaks off. Not of gRPC and WebSockets.
@@ -62,6 +65,14 @@ section! {
         /// `;` and what follows it in a segment of a path: `keep` it as a character like any other, or `reject` the request with 400,
         /// in front of servlet containers, to which `/admin;x` is `/admin`, where some paths are not for everybody.
         default path_parameters: Ambiguous = Ambiguous::Keep;
+        /// `%2F` in a path: `reject` the request with 400, because some servers take it for a slash and others do not, or `keep` it
+        /// as it is, for origins with names that have a slash in them (npm, GitLab). Routes see no slash in it.
+        default path_escaped_slash: Ambiguous = Ambiguous::Reject;
+        /// `\\` and `%5C` in a path, likewise.
+        default path_backslash: Ambiguous = Ambiguous::Reject;
+        /// Make one slash of several in a path, before routes see it. `false` for origins to which they are different, such as
+        /// stores of objects; the path of a route that rewrites has one in any case.
+        default path_merge_slashes: bool = true;
         /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
         /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
         default forwarded: ForwardedFields = ForwardedFields::Replace;
@@ -309,12 +320,19 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
         keep_alive_timeout: section.keep_alive_timeout.value.0,
         response_timeout: section.response_timeout.value.0,
         body_idle_timeout: section.body_idle_timeout.value.0,
+        answer_idle_timeout: section.answer_idle_timeout.value.0,
         grpc_idle_timeout: section.grpc_idle_timeout.value.0,
         request_timeout: section.request_timeout.as_ref().map(|timeout| timeout.value.0),
         compression: section.compression.as_ref().map(CompressionSection::settings),
         body_rate_min: u64::from(section.body_rate_min.value),
         retry,
-        path_rules: PathRules { parameters: section.path_parameters.value, ..PathRules::default() },
+        path_rules: PathRules {
+            parameters: section.path_parameters.value,
+            escaped_slash: section.path_escaped_slash.value,
+            backslash: section.path_backslash.value,
+            merge_slashes: section.path_merge_slashes.value,
+            ..PathRules::default()
+        },
         forwarded: section.forwarded.value,
         forwarded_client_cert: section.forwarded_client_cert.value,
         upgrades: section.upgrades.as_ref().map(upgrades).unwrap_or_default(),

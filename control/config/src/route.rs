@@ -79,6 +79,10 @@ section! {
         optional response_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// From the head of a request to the end of its answer. Absent: as the domain's or the listener's.
         optional request_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+        /// How long the body of a request may pause. Absent: as the domain's or the listener's.
+        optional body_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+        /// How long the body of an answer may pause. Absent: as the domain's or the listener's.
+        optional answer_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// Compressing answers. Absent: as the domain's or the listener's.
         optional_table compression: CompressionSection;
         /// Asking another origin when one fails. Absent: as the domain's or the listener's.
@@ -327,7 +331,7 @@ impl Choice for InvalidRoutes {
 }
 
 /// The keys of a route that say what is done with its requests, and not which they are: a mistake in one concerns nobody else.
-pub(crate) const DEEDS: [&str; 23] = [
+pub(crate) const DEEDS: [&str; 25] = [
     "upstream",
     "split",
     "mirror",
@@ -340,6 +344,8 @@ pub(crate) const DEEDS: [&str; 23] = [
     "cookie",
     "response_timeout",
     "request_timeout",
+    "body_idle_timeout",
+    "answer_idle_timeout",
     "compression",
     "retry",
     "request_body_bytes_max",

@@ -192,7 +192,7 @@ section! {
         /// A connection without any exchange is closed after this. Absent: never, since connection pools take a close
         /// for an error.
         optional idle_timeout: Period => Period::millis(100)..=Period::secs(30 * 86_400);
-        /// How long a connection may stay open after one direction was closed.
+        /// How long a connection may stay open after one direction was closed, and the other is silent.
         default half_close_timeout: Period = Period(listening::HALF_CLOSE_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;
         /// Share of exchanges in the access log. Absent: as `telemetry.access_log.sample`.
         optional access_log_sample: Ratio;

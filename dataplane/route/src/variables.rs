@@ -36,8 +36,6 @@ pub enum Variable {
     TlsVersion,
     /// The cipher suite.
     TlsCipher,
-    /// The TLS session, in hexadecimal.
-    TlsSessionId,
     /// Of the client's certificate: subject (RFC 2253).
     PeerSubject,
     /// Of the client's certificate: issuer (RFC 2253).
@@ -46,21 +44,17 @@ pub enum Variable {
     PeerSerial,
     /// Of the client's certificate: SHA-256, in hexadecimal.
     PeerFingerprint,
-    /// Of the client's certificate: URIs among the alternative names.
+    /// Of the client's certificate: URIs among the alternative names, with commas between them.
     PeerUriSan,
     /// The client's certificate: PEM, percent-encoded.
     PeerCertificate,
-    /// Of the client's certificate: valid from.
+    /// Of the client's certificate: valid from (RFC 3339, UTC, seconds).
     PeerValidFrom,
     /// Of the client's certificate: valid to.
     PeerValidTo,
-    /// JA3 of the client's hello.
-    Ja3,
-    /// JA4 of the client's hello.
-    Ja4,
     /// A header of the request; lower case.
     RequestHeader(Box<str>),
-    /// When the request came (RFC 3339, UTC, milliseconds).
+    /// When the request came (RFC 3339, UTC, milliseconds): `2026-01-31T23:59:59.000Z`.
     StartTime,
     /// Name of this machine.
     Hostname,
@@ -68,10 +62,8 @@ pub enum Variable {
     RouteName,
     /// Name of the upstream that the route chose.
     UpstreamName,
-    /// Address of the endpoint that answered. Response only.
+    /// Address of the endpoint that answered, as configured. Response only.
     UpstreamAddress,
-    /// What was special about the response. Response only.
-    ResponseFlags,
 }
 
 /// Every variable without argument, as it is written.
@@ -85,7 +77,6 @@ const VARIABLES: &[(&str, Variable)] = &[
     ("PROTOCOL", Variable::Protocol),
     ("DOWNSTREAM_TLS_VERSION", Variable::TlsVersion),
     ("DOWNSTREAM_TLS_CIPHER", Variable::TlsCipher),
-    ("DOWNSTREAM_TLS_SESSION_ID", Variable::TlsSessionId),
     ("DOWNSTREAM_PEER_SUBJECT", Variable::PeerSubject),
     ("DOWNSTREAM_PEER_ISSUER", Variable::PeerIssuer),
     ("DOWNSTREAM_PEER_SERIAL", Variable::PeerSerial),
@@ -94,14 +85,11 @@ const VARIABLES: &[(&str, Variable)] = &[
     ("DOWNSTREAM_PEER_CERT", Variable::PeerCertificate),
     ("DOWNSTREAM_PEER_CERT_V_START", Variable::PeerValidFrom),
     ("DOWNSTREAM_PEER_CERT_V_END", Variable::PeerValidTo),
-    ("TLS_JA3_FINGERPRINT", Variable::Ja3),
-    ("TLS_JA4_FINGERPRINT", Variable::Ja4),
     ("START_TIME", Variable::StartTime),
     ("HOSTNAME", Variable::Hostname),
     ("ROUTE_NAME", Variable::RouteName),
     ("UPSTREAM_CLUSTER", Variable::UpstreamName),
     ("UPSTREAM_REMOTE_ADDRESS", Variable::UpstreamAddress),
-    ("RESPONSE_FLAGS", Variable::ResponseFlags),
 ];
 
 /// The variable with an argument.
@@ -290,8 +278,7 @@ fn variable(name: &str, side: Side) -> Result<Variable, TemplateError> {
     if argument.is_some() {
         return Err(TemplateError::Argument(name.to_owned()));
     }
-    let is_of_response = matches!(variable, Variable::UpstreamAddress | Variable::ResponseFlags);
-    if is_of_response && side == Side::Request {
+    if *variable == Variable::UpstreamAddress && side == Side::Request {
         return Err(TemplateError::ResponseOnly(name.to_owned()));
     }
     Ok(variable.clone())
@@ -368,7 +355,7 @@ mod tests {
 
     #[test]
     fn what_only_a_response_has_is_refused_in_a_request() {
-        for text in ["%UPSTREAM_REMOTE_ADDRESS%", "%RESPONSE_FLAGS%"] {
+        for text in ["%UPSTREAM_REMOTE_ADDRESS%"] {
             assert!(matches!(parse(text), Err(TemplateError::ResponseOnly(_))), "{text}");
             assert!(Template::parse(text, Side::Response).is_ok(), "{text}");
         }

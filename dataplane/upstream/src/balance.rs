@@ -76,6 +76,11 @@ impl Candidate {
     fn load(self) -> u128 {
         u128::from(self.in_flight + 1)
     }
+
+    /// Of an endpoint that was asked and has never answered nothing good is expected.
+    fn expected_latency(self) -> u64 {
+        if self.latency == 0 && self.in_flight > 0 { LATENCY_UNKNOWN } else { self.latency }
+    }
 }
 
 /// How long answers take: the peak of late, forgotten within [`LATENCY_MEMORY`] while answers are faster.
@@ -84,6 +89,10 @@ pub(crate) struct Latency {
     nanos: f64,
     at: Time,
 }
+
+/// What is expected of an endpoint that has yet to answer for the first time, in ns: longer than any answer takes. As Finagle's
+/// penalty.
+const LATENCY_UNKNOWN: u64 = 3_600_000_000_000;
 
 /// After it a third of an old peak is left. As Finagle's default.
 const LATENCY_MEMORY: Duration = Duration::from_secs(10);
@@ -140,7 +149,7 @@ impl Balancer {
                 Some(all.fold(first, |best, one| lesser(best, one, Candidate::load)).number)
             }
             Balance::PowerOfTwo => self.of_two(candidates, Candidate::load),
-            Balance::PeakEwma => self.of_two(candidates, |one| one.load() * u128::from(one.latency)),
+            Balance::PeakEwma => self.of_two(candidates, |one| one.load() * u128::from(one.expected_latency())),
             Balance::Random => self.any(candidates).map(|chosen| chosen.number),
             Balance::RingHash | Balance::Maglev => {
                 let hash = hash.unwrap_or_else(|| self.rng.next_u64());

@@ -113,12 +113,17 @@ impl<C: Carrier> Slot<C> {
         (self.lent.get() == 0).then(|| self.idle_since.get())
     }
 
-    /// An exchange on it is over; true if so many got no answer in time that it may lead nowhere any more.
-    pub(crate) fn left(&self, has_timed_out: bool) -> bool {
+    /// An exchange on it is over; true if so many got no answer in time that it may lead nowhere any more. `answered`: this one
+    /// got one, or got none in time; of one that was given up before, nothing can be said.
+    pub(crate) fn left(&self, answered: Option<bool>) -> bool {
         self.lent.set(self.lent.get() - 1);
         self.has_served.set(true);
         self.idle_since.set(turn::now());
-        self.timeouts.set(if has_timed_out { self.timeouts.get() + 1 } else { 0 });
+        match answered {
+            Some(true) => self.timeouts.set(0),
+            Some(false) => self.timeouts.set(self.timeouts.get() + 1),
+            None => {}
+        }
         self.timeouts.get() >= TIMEOUTS_MAX
     }
 

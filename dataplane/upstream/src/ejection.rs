@@ -6,6 +6,17 @@ use weir_base::time::Time;
 
 use crate::settings::EjectionSettings;
 
+/// How an exchange with an endpoint ended, as far as that says something of the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It did what it was asked.
+    Well,
+    /// It answered with this status of HTTP.
+    Status(u16),
+    /// It could not be reached, or did not answer as it should.
+    Failed,
+}
+
 /// What one endpoint has answered lately.
 #[derive(Debug, Default)]
 pub(crate) struct Ejection {

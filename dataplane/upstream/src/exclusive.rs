@@ -27,7 +27,7 @@ use crate::{
     breaker::BreakerState,
     carrier::{Carrier, Meter, Multiplexer, Slot},
     connect::ConnectError,
-    ejection::Ejection,
+    ejection::{Ejection, Outcome},
     endpoint::Endpoint,
     health::{EndpointState, Health, Probe, probe_loop},
     lent::{ExclusiveLane, Held},
@@ -259,15 +259,17 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         Retry(self.clone())
     }
 
-    /// An answer with this status is a failure of its endpoint.
-    pub fn is_failure(&self, status: u16) -> bool {
-        matches!(status, 502..=504) || (status >= 500 && self.lanes.ejection.any_5xx)
-    }
-
-    /// How an exchange with endpoint number `number` ended: whether it was answered well, and how long the answer took to begin.
-    pub fn note(&self, number: usize, is_good: bool, took: Option<Duration>) {
+    /// How an exchange with endpoint number `number` ended, and how long its answer took to begin.
+    pub fn note(&self, number: usize, outcome: Outcome, took: Option<Duration>) {
         let Some(member) = self.members.get(number) else { return };
         let now = turn::now();
+        let is_good = match outcome {
+            Outcome::Status(status) => {
+                member.endpoint.metrics().answered(status, took);
+                !matches!(status, 502..=504) && (status < 500 || !self.lanes.ejection.any_5xx)
+            }
+            outcome => outcome == Outcome::Well,
+        };
         if let Some(took) = took {
             let mut latency = member.latency.get();
             latency.note(took, now);
@@ -447,14 +449,14 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         ExclusiveLane::new(held, number, is_reused, metrics, self.me.clone())
     }
 
-    /// A lane comes back from its exchange; `is_clean`: another may have it. `failed`: the exchange did, for a fault of the server.
+    /// A lane comes back from its exchange; `is_clean`: another may have it. `answered`: the server did, or did not in time.
     pub(crate) fn returned(
         &self,
         number: usize,
         held: Held<M::Carrier>,
         is_clean: bool,
         cause: LossCause,
-        has_failed: bool,
+        answered: Option<bool>,
     ) {
         let Some(member) = self.members.get(number) else { return };
         member.lent.set(member.lent.get() - 1);
@@ -462,10 +464,9 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let (stream, open) = match held {
             Held::Connection(stream, open) => (stream, open),
             Held::Place(slot) => {
-                if slot.left(has_failed && cause == LossCause::Timeout) {
+                if slot.left(answered) {
                     member.carriers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &slot));
                 }
-                member.endpoint.exchanges_lost(cause, usize::from(has_failed));
                 drop(slot);
                 return member.wake();
             }
@@ -476,8 +477,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             member.wake();
             return;
         }
-        let cause = if is_clean { LossCause::Retired } else { cause };
-        member.endpoint.lane_lost(cause, usize::from(has_failed));
+        // An exchange that fails is a matter of `note`: a breaker that counted it would shut all paths out for one of them.
+        member.endpoint.metrics().lane_closed(if is_clean { LossCause::Retired } else { cause });
         drop((stream, open));
         member.closed();
     }

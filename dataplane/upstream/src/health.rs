@@ -149,15 +149,26 @@ async fn probe_once(
     kept: &mut Option<Stream>,
 ) -> io::Result<()> {
     let ask = async {
-        let stream = match kept.take() {
-            Some(stream) => stream,
-            None => open().await.map_err(|error| io::Error::other(error.text))?,
-        };
+        if let Some(stream) = kept.take() {
+            match probe.ask(stream).await {
+                // A server may close a connection that was idle since the last probe: that says nothing of its health.
+                Err(error) if is_end(error.kind()) => {}
+                answered => {
+                    *kept = answered?;
+                    return Ok(());
+                }
+            }
+        }
+        let stream = open().await.map_err(|error| io::Error::other(error.text))?;
         *kept = probe.ask(stream).await?;
         Ok(())
     };
     let result = timeout(settings.timeout, ask).await;
     result.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer to the probe")))
+}
+
+fn is_end(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

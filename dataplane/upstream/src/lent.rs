@@ -35,8 +35,8 @@ pub struct ExclusiveLane<M: Multiplexer> {
     number: usize,
     is_reused: bool,
     cause: LossCause,
-    /// The exchange on it failed.
-    has_failed: bool,
+    /// The server answered, or did not in time; `None`: it was not waited for.
+    answered: Option<bool>,
     metrics: Rc<EndpointMetrics>,
     upstream: Weak<ExclusiveUpstream<M>>,
 }
@@ -49,7 +49,7 @@ impl<M: Multiplexer> ExclusiveLane<M> {
         metrics: Rc<EndpointMetrics>,
         upstream: Weak<ExclusiveUpstream<M>>,
     ) -> Self {
-        Self { held: Some(held), number, is_reused, cause: LossCause::Closed, has_failed: false, metrics, upstream }
+        Self { held: Some(held), number, is_reused, cause: LossCause::Closed, answered: None, metrics, upstream }
     }
 
     /// What carries the exchange.
@@ -77,11 +77,21 @@ impl<M: Multiplexer> ExclusiveLane<M> {
         self.metrics.written(written as u64);
     }
 
-    /// The exchange failed for a fault of the server: counted, and a reason for the breaker.
+    /// The exchange failed for a fault of the server, which is counted.
     pub fn failed(&mut self, cause: LossCause) {
         self.cause = cause;
-        self.has_failed = true;
+        self.answered = Some(cause != LossCause::Timeout);
         self.metrics.request_failed(cause.name());
+    }
+
+    /// The server has answered.
+    pub fn answered(&mut self) {
+        self.answered = Some(true);
+    }
+
+    /// Nobody waits for the server any more, which has been silent for long.
+    pub fn unanswered(&mut self) {
+        self.answered = Some(false);
     }
 
     /// The connection ends after this exchange as agreed: that is no fault.
@@ -91,13 +101,14 @@ impl<M: Multiplexer> ExclusiveLane<M> {
 
     /// The exchange is over and nothing of it is left on the connection: another may have it.
     pub fn give_back(mut self) {
+        self.answered();
         self.end(true);
     }
 
     fn end(&mut self, is_clean: bool) {
         let Some(held) = self.held.take() else { return };
         match self.upstream.upgrade() {
-            Some(upstream) => upstream.returned(self.number, held, is_clean, self.cause, self.has_failed),
+            Some(upstream) => upstream.returned(self.number, held, is_clean, self.cause, self.answered),
             None => self.metrics.requests_over(1),
         }
     }

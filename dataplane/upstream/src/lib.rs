@@ -59,6 +59,7 @@ pub use breaker::{Breaker, BreakerState};
 pub use carrier::{Carrier, Meter, Multiplexer, NoCarrier, NoMultiplexer};
 pub use consistent::affinity_hash;
 pub use discovery::{Node, Range, View};
+pub use ejection::Outcome;
 pub use exclusive::{ExclusiveUpstream, Retry, Wanted};
 pub use health::{ConnectionProbe, EndpointState, Health, Probe};
 pub use lane::Lane;

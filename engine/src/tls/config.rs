@@ -158,7 +158,7 @@ fn named_certificates(
         let from_certificate = own.alt_names.into_iter().filter(|_| names.is_empty());
         let mut found = false;
         for name in from_certificate {
-            found |= all.add(&name, certified.clone()).is_ok();
+            found |= all.add(&name.to_string(), certified.clone()).is_ok();
         }
         for name in names {
             all.add(name, certified.clone()).map_err(|error| wrong(format!("the name `{name}` {error}")))?;

@@ -4,7 +4,7 @@
 //! has parsed and verified the certificate before. It is iterative, borrows the input, and gives up on anything odd.
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use aws_lc_rs::digest::{SHA256, digest};
 
@@ -17,10 +17,13 @@ const NAME_BYTES_MAX: usize = 255;
 
 const TAG_BOOLEAN: u8 = 0x01;
 const TAG_OCTET_STRING: u8 = 0x04;
+const TAG_INTEGER: u8 = 0x02;
 const TAG_OBJECT_ID: u8 = 0x06;
 const TAG_UTF8_STRING: u8 = 0x0c;
 const TAG_PRINTABLE_STRING: u8 = 0x13;
 const TAG_IA5_STRING: u8 = 0x16;
+const TAG_UTC_TIME: u8 = 0x17;
+const TAG_GENERALIZED_TIME: u8 = 0x18;
 const TAG_SEQUENCE: u8 = 0x30;
 const TAG_SET: u8 = 0x31;
 /// `[0]` in TBSCertificate: the version.
@@ -38,30 +41,72 @@ const OID_COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// id-ce-subjectAltName, 2.5.29.17.
 const OID_SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
-/// Names from a verified certificate. Only names made of visible ASCII or other letters are kept (no control
+/// Attributes of a name by their short words (RFC 4514 section 3, and emailAddress as RFC 2253 users write it).
+const ATTRIBUTES: &[(&[u8], &str)] = &[
+    (OID_COMMON_NAME, "CN"),
+    (&[0x55, 0x04, 0x05], "serialNumber"),
+    (&[0x55, 0x04, 0x06], "C"),
+    (&[0x55, 0x04, 0x07], "L"),
+    (&[0x55, 0x04, 0x08], "ST"),
+    (&[0x55, 0x04, 0x09], "street"),
+    (&[0x55, 0x04, 0x0a], "O"),
+    (&[0x55, 0x04, 0x0b], "OU"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 0x01, 0x01], "UID"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 0x01, 0x19], "DC"),
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x01], "emailAddress"),
+];
+
+/// One of the subject's alternative names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AltName {
+    /// A host name.
+    Dns(String),
+    /// A URI, such as a SPIFFE id.
+    Uri(String),
+    /// An email address.
+    Email(String),
+    /// An address of the Internet protocol.
+    Ip(IpAddr),
+}
+
+impl fmt::Display for AltName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dns(name) | Self::Uri(name) | Self::Email(name) => f.write_str(name),
+            Self::Ip(address) => address.fmt(f),
+        }
+    }
+}
+
+/// What stands in a verified certificate. Only texts made of visible ASCII or other letters are kept (no control
 /// characters), so they are safe in a log line.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PeerIdentity {
     /// The subject's common name (the last one, which is the most specific).
     pub common_name: Option<String>,
-    /// Subject alternative names: DNS names, URIs (SPIFFE ids), email addresses and IP addresses, at most 32.
-    pub alt_names: Vec<String>,
+    /// The subject as RFC 2253 writes it, the most specific part first; `None` if a part of it cannot be written.
+    pub subject: Option<String>,
+    /// The issuer likewise.
+    pub issuer: Option<String>,
+    /// The serial number, in hexadecimal.
+    pub serial: String,
+    /// When it begins and ends to be valid (RFC 3339, UTC).
+    pub validity: Option<(String, String)>,
+    /// Subject alternative names, at most 32.
+    pub alt_names: Vec<AltName>,
     /// SHA-256 of the certificate in DER.
     pub sha256: [u8; 32],
+    /// The certificate in DER.
+    pub certificate: Box<[u8]>,
 }
 
 impl PeerIdentity {
-    /// Reads the names of a DER certificate; whatever cannot be read is left out.
+    /// Reads a DER certificate; whatever cannot be read is left out.
     pub(super) fn from_der(certificate: &[u8]) -> Self {
-        let mut identity = Self::default();
+        let mut identity = Self { certificate: certificate.into(), ..Self::default() };
         let _ = read_certificate(certificate, &mut identity);
         identity.sha256.copy_from_slice(digest(&SHA256, certificate).as_ref());
         identity
-    }
-
-    /// True if `name` is the common name or one of the alternative names, compared byte by byte.
-    pub fn has_name(&self, name: &str) -> bool {
-        self.common_name.as_deref() == Some(name) || self.alt_names.iter().any(|alt| alt == name)
     }
 }
 
@@ -83,10 +128,17 @@ fn read_certificate(certificate: &[u8], identity: &mut PeerIdentity) -> Option<(
     if fields.peek() == Some(TAG_VERSION) {
         fields.next()?;
     }
-    for _ in ["serialNumber", "signature", "issuer", "validity"] {
-        fields.next()?;
-    }
-    read_subject(fields.expect(TAG_SEQUENCE)?, identity);
+    let serial = fields.expect(TAG_INTEGER)?;
+    // A zero in front says that the number is positive (X.690 section 8.3).
+    let serial = serial.strip_prefix(&[0]).filter(|rest| !rest.is_empty()).unwrap_or(serial);
+    identity.serial = serial.iter().map(|byte| format!("{byte:02x}")).collect();
+    let _signature = fields.next()?;
+    identity.issuer = distinguished_name(fields.expect(TAG_SEQUENCE)?);
+    let mut validity = Der(fields.expect(TAG_SEQUENCE)?);
+    identity.validity = validity.time().zip(validity.time());
+    let subject = fields.expect(TAG_SEQUENCE)?;
+    identity.subject = distinguished_name(subject);
+    identity.common_name = common_name(subject);
     while let Some((tag, content)) = fields.next() {
         if tag == TAG_EXTENSIONS {
             read_extensions(Der(content).expect(TAG_SEQUENCE)?, identity);
@@ -95,21 +147,61 @@ fn read_certificate(certificate: &[u8], identity: &mut PeerIdentity) -> Option<(
     Some(())
 }
 
-/// Name ::= SEQUENCE OF SET OF SEQUENCE { type OBJECT IDENTIFIER, value ANY }
-fn read_subject(subject: &[u8], identity: &mut PeerIdentity) -> Option<()> {
-    let mut sets = Der(subject);
+/// Name ::= SEQUENCE OF SET OF SEQUENCE { type OBJECT IDENTIFIER, value ANY }: the type and value of each attribute, `None` for
+/// a value that is no text; and whether it is the first of its set.
+fn attributes(name: &[u8]) -> Option<Vec<(&[u8], Option<String>, bool)>> {
+    let mut sets = Der(name);
+    let mut found = Vec::new();
     while let Some((TAG_SET, set)) = sets.next() {
         let mut attributes = Der(set);
+        let mut is_first = true;
         while let Some((TAG_SEQUENCE, attribute)) = attributes.next() {
             let mut attribute = Der(attribute);
-            let is_common_name = attribute.expect(TAG_OBJECT_ID)? == OID_COMMON_NAME;
+            let kind = attribute.expect(TAG_OBJECT_ID)?;
             let (tag, value) = attribute.next()?;
-            if is_common_name && matches!(tag, TAG_UTF8_STRING | TAG_PRINTABLE_STRING | TAG_IA5_STRING) {
-                identity.common_name = printable(value);
+            let is_text = matches!(tag, TAG_UTF8_STRING | TAG_PRINTABLE_STRING | TAG_IA5_STRING);
+            found.push((kind, if is_text { printable(value) } else { None }, is_first));
+            is_first = false;
+            if found.len() > NAMES_MAX {
+                return None;
             }
         }
     }
-    Some(())
+    Some(found)
+}
+
+fn common_name(name: &[u8]) -> Option<String> {
+    let attributes = attributes(name)?;
+    attributes.into_iter().rfind(|(kind, ..)| *kind == OID_COMMON_NAME)?.1
+}
+
+/// A name in the words of RFC 2253 section 2; `None` if a part of it has none.
+fn distinguished_name(name: &[u8]) -> Option<String> {
+    let mut sets: Vec<String> = Vec::new();
+    for (kind, value, is_first) in attributes(name)? {
+        let (_, word) = ATTRIBUTES.iter().find(|(known, _)| *known == kind)?;
+        let attribute = format!("{word}={}", escaped(&value?));
+        match sets.last_mut() {
+            Some(set) if !is_first => *set = format!("{set}+{attribute}"),
+            _ => sets.push(attribute),
+        }
+    }
+    sets.reverse();
+    (!sets.is_empty()).then(|| sets.join(","))
+}
+
+/// RFC 2253 section 2.4.
+fn escaped(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    let last = value.chars().count() - 1;
+    for (at, letter) in value.chars().enumerate() {
+        let is_special = matches!(letter, ',' | '+' | '"' | '\\' | '<' | '>' | ';');
+        if is_special || (at == 0 && matches!(letter, '#' | ' ')) || (at == last && letter == ' ') {
+            text.push('\\');
+        }
+        text.push(letter);
+    }
+    text
 }
 
 /// Extensions ::= SEQUENCE OF SEQUENCE { id OBJECT IDENTIFIER, critical BOOLEAN DEFAULT FALSE, value OCTET STRING }
@@ -134,12 +226,14 @@ fn read_extensions(extensions: &[u8], identity: &mut PeerIdentity) -> Option<()>
     Some(())
 }
 
-fn general_name(tag: u8, value: &[u8]) -> Option<String> {
+fn general_name(tag: u8, value: &[u8]) -> Option<AltName> {
     match tag {
-        TAG_NAME_DNS | TAG_NAME_URI | TAG_NAME_EMAIL => printable(value),
+        TAG_NAME_DNS => printable(value).map(AltName::Dns),
+        TAG_NAME_URI => printable(value).map(AltName::Uri),
+        TAG_NAME_EMAIL => printable(value).map(AltName::Email),
         TAG_NAME_IP => match value.len() {
-            4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(value).ok()?).to_string()),
-            16 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(value).ok()?).to_string()),
+            4 => Some(AltName::Ip(<[u8; 4]>::try_from(value).ok()?.into())),
+            16 => Some(AltName::Ip(<[u8; 16]>::try_from(value).ok()?.into())),
             _ => None,
         },
         _ => None,
@@ -175,6 +269,29 @@ impl<'a> Der<'a> {
         Some((tag, content))
     }
 
+    /// A Time (RFC 5280 section 4.1.2.5), in RFC 3339's form.
+    fn time(&mut self) -> Option<String> {
+        let (tag, digits) = self.next()?;
+        let text = std::str::from_utf8(digits).ok()?.strip_suffix('Z')?;
+        let text = match tag {
+            TAG_UTC_TIME if text < "5" => format!("20{text}"),
+            TAG_UTC_TIME => format!("19{text}"),
+            TAG_GENERALIZED_TIME => text.to_owned(),
+            _ => return None,
+        };
+        let is_whole = text.len() == 14 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let part = |from, to| is_whole.then(|| &text[from..to]);
+        Some(format!(
+            "{}-{}-{}T{}:{}:{}Z",
+            part(0, 4)?,
+            part(4, 6)?,
+            part(6, 8)?,
+            part(8, 10)?,
+            part(10, 12)?,
+            part(12, 14)?
+        ))
+    }
+
     fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.next().filter(|(found, _)| *found == tag).map(|(_, content)| content)
     }
@@ -204,16 +321,42 @@ mod tests {
         ];
         let identity = PeerIdentity::from_der(&certificate(names, "app-1"));
         assert_eq!(identity.common_name.as_deref(), Some("app-1"));
-        let expected = ["a.example", "spiffe://prod/ns/cache/sa/app", "ops@example.org", "10.1.2.3", "fd00::1"];
+        let expected = [
+            AltName::Dns("a.example".into()),
+            AltName::Uri("spiffe://prod/ns/cache/sa/app".into()),
+            AltName::Email("ops@example.org".into()),
+            AltName::Ip("10.1.2.3".parse().unwrap()),
+            AltName::Ip("fd00::1".parse().unwrap()),
+        ];
         assert_eq!(identity.alt_names, expected);
-        assert!(identity.has_name("app-1") && identity.has_name("fd00::1") && !identity.has_name("app"));
         assert_eq!(identity.to_string(), "CN=app-1");
+    }
+
+    #[test]
+    fn subject_issuer_serial_and_validity_are_written_as_rfc_2253_and_3339_have_them() {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CountryName, "NL");
+        params.distinguished_name.push(DnType::OrganizationName, "Sluice, \"Weir\" + Sons ");
+        params.distinguished_name.push(DnType::CommonName, "#1");
+        params.serial_number = Some(vec![0x0a, 0xff].into());
+        params.not_before = rcgen::date_time_ymd(2024, 2, 29);
+        params.not_after = rcgen::date_time_ymd(2051, 1, 2);
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let identity = PeerIdentity::from_der(certificate.der());
+        let name = r##"CN=\#1,O=Sluice\, \"Weir\" \+ Sons\ ,C=NL"##;
+        assert_eq!(identity.subject.as_deref(), Some(name));
+        assert_eq!(identity.issuer.as_deref(), Some(name));
+        assert_eq!(identity.serial, "0aff");
+        let validity = identity.validity.as_ref().map(|(from, to)| (&**from, &**to));
+        assert_eq!(validity, Some(("2024-02-29T00:00:00Z", "2051-01-02T00:00:00Z")));
+        assert_eq!(&*identity.certificate, &**certificate.der());
     }
 
     #[test]
     fn a_name_with_control_characters_is_left_out() {
         let identity = PeerIdentity::from_der(&certificate(vec![], "app\nlevel=error"));
-        assert_eq!(identity, PeerIdentity { sha256: identity.sha256, ..PeerIdentity::default() });
+        assert_eq!((&identity.common_name, &identity.subject, &identity.issuer), (&None, &None, &None));
         assert_eq!(identity.to_string(), "unnamed");
     }
 

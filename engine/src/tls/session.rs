@@ -235,7 +235,14 @@ impl TlsSession {
 
     /// The agreed cipher suite by its IANA name, for logs.
     pub fn cipher_suite(&self) -> Option<&'static str> {
-        self.inner.connection.common().negotiated_cipher_suite().and_then(|suite| suite.suite().as_str())
+        let name = self.inner.connection.common().negotiated_cipher_suite()?.suite().as_str()?;
+        // rustls marks those of TLS 1.3 in its own way (RFC 8446 appendix B.4).
+        Some(match name {
+            "TLS13_AES_128_GCM_SHA256" => "TLS_AES_128_GCM_SHA256",
+            "TLS13_AES_256_GCM_SHA384" => "TLS_AES_256_GCM_SHA384",
+            "TLS13_CHACHA20_POLY1305_SHA256" => "TLS_CHACHA20_POLY1305_SHA256",
+            name => name,
+        })
     }
 
     /// Bytes of incomplete records held for this session now; zero for an idle one.

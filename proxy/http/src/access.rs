@@ -6,6 +6,7 @@ use std::{
     rc::Rc,
 };
 
+use weir_base::Time;
 use weir_http_codec::{Fields, Known, RequestHead};
 use weir_telemetry::{
     CoreMetrics, Counter, Histogram,
@@ -16,7 +17,13 @@ use weir_telemetry::{
 use weir_upstream::settings::UpstreamSettings;
 
 use crate::{
-    client::SentBytes, connection::Connection, exchange::Asked, metrics::Timing, policies::Identity, service::HttpLane,
+    client::SentBytes,
+    connection::{Connection, Tls},
+    exchange::Asked,
+    metrics::Timing,
+    policies::Identity,
+    refusal::Refusal,
+    service::HttpLane,
 };
 
 /// Routes that have labels of their own; further ones of a listener are counted as `other`. Default 256: six counters and a
@@ -31,6 +38,10 @@ pub(crate) struct Notes {
     texts: RefCell<Texts>,
     /// Of the request's body.
     pub(crate) body_bytes: Cell<u64>,
+    /// How often an origin was asked.
+    tries: Cell<u64>,
+    /// When the head of the answer came.
+    pub(crate) answer_began: Cell<Option<Time>>,
 }
 
 /// Texts of a request, one behind the other.
@@ -101,7 +112,14 @@ impl Notes {
             }
         }
         let sent = sent();
-        Some(Box::new(Self { sent_before: sent(), sent, texts: RefCell::new(texts), body_bytes: Cell::new(0) }))
+        Some(Box::new(Self {
+            sent_before: sent(),
+            sent,
+            texts: RefCell::new(texts),
+            body_bytes: Cell::new(0),
+            tries: Cell::new(0),
+            answer_began: Cell::new(None),
+        }))
     }
 
     /// It is of this route.
@@ -111,6 +129,7 @@ impl Notes {
 
     /// This origin was asked last.
     pub(crate) fn note_endpoint(&self, upstream: &UpstreamSettings, lane: &HttpLane) {
+        self.tries.set(self.tries.get() + 1);
         let Some(address) = upstream.endpoints.get(lane.number()) else { return };
         self.texts.borrow_mut().note(Noted::Endpoint, |all| {
             // Writing to memory does not fail.
@@ -139,7 +158,7 @@ pub(crate) struct Outcome<'a> {
 
 impl Connection {
     /// Writes a request to the access log, if it was chosen.
-    pub(crate) fn log_request(&self, asked: &Asked, timing: &Timing, flushed: weir_base::Time, outcome: &Outcome<'_>) {
+    pub(crate) fn log_request(&self, asked: &Asked, timing: &Timing, flushed: Time, outcome: &Outcome<'_>) {
         let Some(notes) = &asked.notes else { return };
         let identity = asked.answer_fields.get().and_then(|answer| answer.identity.as_ref());
         let user = identity.and_then(Identity::name).map(|name| {
@@ -148,6 +167,7 @@ impl Connection {
             user
         });
         let texts = notes.texts.borrow();
+        let tls = self.tls.as_deref();
         let noted = |what| texts.get(what);
         self.service.log_access(&AccessRecord {
             listener: self.service.name(),
@@ -173,6 +193,40 @@ impl Connection {
                 forwarded_for: noted(Noted::ForwardedFor),
                 request_id: noted(Noted::RequestId),
                 trace_id: noted(Noted::TraceId),
+                tries: notes.tries.get(),
+                first_byte_nanos: notes.answer_began.get().map(|began| began.nanos_since(timing.arrived)),
+                tls_version: tls.and_then(Tls::version),
+                tls_cipher: tls.and_then(Tls::cipher),
+            }),
+        });
+    }
+
+    /// Writes a request to the access log of which there is no head that could be trusted.
+    pub(crate) fn log_unread(&self, protocol: &'static str, refusal: &Refusal, reply_bytes: u64) {
+        if !self.service.samples_access() {
+            return;
+        }
+        let tls = self.tls.as_deref();
+        self.service.log_access(&AccessRecord {
+            listener: self.service.name(),
+            peer: self.peer,
+            connection: self.id(),
+            command: "unknown",
+            upstream: None,
+            duration_nanos: 0,
+            upstream_nanos: 0,
+            request_bytes: 0,
+            reply_bytes,
+            outcome: refusal.reason,
+            http: Some(HttpAccess {
+                status: refusal.status,
+                method: "-",
+                path: "-",
+                protocol,
+                authority: "-",
+                tls_version: tls.and_then(Tls::version),
+                tls_cipher: tls.and_then(Tls::cipher),
+                ..HttpAccess::default()
             }),
         });
     }

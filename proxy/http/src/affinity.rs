@@ -1,7 +1,6 @@
 //! What says which endpoint a request goes to, for upstreams that keep requests together.
 
-use weir_http_codec::{Known, RequestHead};
-use weir_telemetry::log::Peer;
+use weir_http_codec::{Fields, Known, RequestHead};
 use weir_upstream::{affinity_hash, settings::Affinity};
 
 use crate::{connection::Connection, exchange::Asked};
@@ -10,10 +9,10 @@ use crate::{connection::Connection, exchange::Asked};
 pub(crate) fn of(connection: &Connection, affinity: &Affinity, head: &RequestHead, asked: &Asked) -> Option<u64> {
     match affinity {
         Affinity::None => None,
-        Affinity::Address => Some(match connection.peer {
-            Peer::Ip(address) => affinity_hash(address.ip().to_canonical().to_string().as_bytes()),
-            Peer::Unix => affinity_hash(b"unix"),
-        }),
+        Affinity::Address => {
+            let client = asked.client.get().copied().unwrap_or_else(|| connection.addresses(&Fields::new()).1);
+            Some(affinity_hash(client.to_canonical().to_string().as_bytes()))
+        }
         Affinity::Header(name) => head.fields.all_named(name.as_bytes()).next().map(affinity_hash),
         Affinity::Cookie { name, max_age } => {
             let known = head.fields.all(Known::Cookie).find_map(|line| cookie(line, name.as_bytes()));
@@ -22,7 +21,7 @@ pub(crate) fn of(connection: &Connection, affinity: &Affinity, head: &RequestHea
             }
             let value = format!("{:016x}", connection.service.chance());
             let mut cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax");
-            if connection.is_tls {
+            if connection.is_tls() {
                 cookie.push_str("; Secure");
             }
             if let Some(age) = max_age {

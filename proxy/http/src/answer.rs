@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use weir_base::time::{Time, turn};
-use weir_http_codec::{BodyLength, Known, ResponseHead, Version, strip_hop_by_hop};
+use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, Version, strip_hop_by_hop};
 use weir_upstream::LossCause;
 
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
     routing::Routed,
     settings::INTERIM_RESPONSES_MAX,
     tunnel::{Switched, Wish},
+    variables::Variables,
 };
 
 /// What comes back.
@@ -29,6 +30,8 @@ pub(crate) struct Answer<'a, R, D> {
     pub(crate) asked: &'a Asked,
     pub(crate) connection: &'a Connection,
     pub(crate) routed: &'a Routed<'a>,
+    /// The number of the endpoint that is asked.
+    pub(crate) endpoint: usize,
     pub(crate) replies: R,
     pub(crate) origin: D,
     /// The request has been sent to its end.
@@ -120,19 +123,30 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
             // RFC 9110 section 8.6.
             head.fields.remove(Known::ContentLength);
         }
-        if let Some(answer) = self.asked.answer_fields.get() {
-            answer.apply(self.routed.action.policies.as_deref(), &mut head.fields);
-        }
-        let changes = &self.routed.action.response_fields;
-        if !changes.is_empty() {
-            routes::change(&mut head.fields, changes, &self.connection.known(self.routed, None, self.asked));
-        }
-        if !self.routed.action.cookies.is_empty() {
-            cookies::change(&mut head.fields, &self.routed.action.cookies);
-        }
-        if let Some(cookie) = self.asked.affinity_cookie.get() {
-            head.fields.push(b"Set-Cookie", cookie);
-        }
+        change(&mut head.fields, self.connection, self.routed, self.endpoint, self.asked);
         self.replies.head(head, length, self.is_uploaded.get())
+    }
+}
+
+/// What policies, the route and affinity change in the head of an origin's final answer.
+pub(crate) fn change(
+    fields: &mut Fields,
+    connection: &Connection,
+    routed: &Routed<'_>,
+    endpoint: usize,
+    asked: &Asked,
+) {
+    if let Some(answer) = asked.answer_fields.get() {
+        answer.apply(routed.action.policies.as_deref(), fields);
+    }
+    let changes = &routed.action.response_fields;
+    if !changes.is_empty() {
+        routes::change(fields, changes, &Variables::of_answered(connection, routed, endpoint, asked));
+    }
+    if !routed.action.cookies.is_empty() {
+        cookies::change(fields, &routed.action.cookies);
+    }
+    if let Some(cookie) = asked.affinity_cookie.get() {
+        fields.push(b"Set-Cookie", cookie);
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::BodyLength;
-use weir_upstream::LossCause;
+use weir_upstream::{LossCause, Outcome};
 
 use crate::{
     answer::Answer,
@@ -31,6 +31,9 @@ use crate::{
     wire::Framing,
 };
 
+/// A client does not take its answer.
+pub(crate) const STALLED: &str = "client_stalled";
+pub(crate) const STALLED_TEXT: &str = "the client does not read what it is sent";
 /// An exchange took longer than it may.
 const EXPIRED: &str = "call_expired";
 
@@ -67,9 +70,14 @@ pub(crate) enum Failure {
     Unwilling(Refusal),
     /// The client is at fault.
     Client(Refusal),
+    /// The client takes nothing of the answer.
+    ClientStalled,
     /// The client is gone.
     ClientGone,
 }
+
+/// A deadline that passes sooner says nothing about the connection to the origin.
+const SILENCE_MIN: Duration = Duration::from_secs(1);
 
 /// One attempt to have a request answered by one lane.
 pub(crate) struct Attempt<'a> {
@@ -77,6 +85,8 @@ pub(crate) struct Attempt<'a> {
     asked: &'a Asked,
     settings: &'a HttpListenerSettings,
     routed: &'a Routed<'a>,
+    /// The number of the endpoint that is asked.
+    endpoint: usize,
     retries: &'a Retries<'a>,
     /// Fields that no client may send, in trailers either.
     identity_fields: &'a [Box<str>],
@@ -101,8 +111,7 @@ impl<'a> Attempt<'a> {
         settings: &'a HttpListenerSettings,
         routed: &'a Routed<'a>,
         retries: &'a Retries<'a>,
-        identity_fields: &'a [Box<str>],
-        copying: Option<Rc<Copying>>,
+        endpoint: usize,
     ) -> Self {
         let is_uploaded = Cell::new(asked.body == BodyLength::Exact(0));
         let sent = turn::now();
@@ -111,9 +120,10 @@ impl<'a> Attempt<'a> {
             asked,
             settings,
             routed,
+            endpoint,
             retries,
-            identity_fields,
-            copying,
+            identity_fields: &[],
+            copying: None,
             sent,
             is_uploaded,
             switched: None,
@@ -121,6 +131,11 @@ impl<'a> Attempt<'a> {
             begun: Cell::new(None),
             is_grpc: Cell::new(false),
         }
+    }
+
+    /// Fields that no trailers may have, and who gets a copy of the body.
+    pub(crate) fn passing(self, identity_fields: &'a [Box<str>], copying: Option<Rc<Copying>>) -> Self {
+        Self { identity_fields, copying, ..self }
     }
 
     /// Both directions at once, until the answer is over or one of them breaks.
@@ -133,7 +148,7 @@ impl<'a> Attempt<'a> {
             origin_deadline,
             parser,
             framing: Framing::of(self.asked.body, true, true),
-            body_idle_timeout: self.asked.body_idle_timeout,
+            answer_idle_timeout: self.asked.answer_idle_timeout,
         });
         let call = self.call_timeout().map(|timeout| {
             let call = weir_engine::deadline();
@@ -153,6 +168,7 @@ impl<'a> Attempt<'a> {
             asked: self.asked,
             connection: self.connection,
             routed: self.routed,
+            endpoint: self.endpoint,
             replies,
             origin: download,
             is_uploaded: &self.is_uploaded,
@@ -199,7 +215,7 @@ impl<'a> Attempt<'a> {
                                 match sent {
                                     Ok(()) => self.is_uploaded.set(true),
                                     // The origin may have said why before it stopped reading.
-                                    Err(Broken::Untaken) => {}
+                                    Err(Broken::Untaken | Broken::Stalled) => {}
                                     Err(broken) => return Poll::Ready(Some(Ended::Failed(Failure::of_client(broken)))),
                                 }
                             }
@@ -267,19 +283,33 @@ impl<'a> Attempt<'a> {
         [own, self.asked.call_timeout].into_iter().flatten().min()
     }
 
-    /// Tells the upstream how endpoint number `number` did.
-    pub(crate) fn note(&self, number: usize, ended: &Ended) {
+    /// Tells the upstream how its endpoint did, and the access log when its answer began.
+    pub(crate) fn note(&self, ended: &Ended) {
+        let number = self.endpoint;
+        if let Some(notes) = &self.asked.notes {
+            notes.answer_began.set(self.begun.get());
+        }
         let took = self.begun.get().map(|begun| begun.since(self.sent));
         match ended {
             Ended::Answered { status, .. } => {
-                let upstream = self.routed.upstream;
-                upstream.note(number, !upstream.is_failure(*status), took);
+                self.routed.upstream.note(number, Outcome::Status(*status), took);
             }
-            Ended::Failed(Failure::Status(_) | Failure::Silent | Failure::Unseen | Failure::Origin(..)) => {
-                self.routed.upstream.note(number, false, took);
+            Ended::Failed(Failure::Status(status)) => self.routed.upstream.note(number, Outcome::Status(*status), took),
+            Ended::Failed(Failure::Silent | Failure::Unseen | Failure::Origin(..)) => {
+                self.routed.upstream.note(number, Outcome::Failed, took);
+            }
+            // The deadline was the gateway's own, and not the client's.
+            Ended::Failed(Failure::Expired) if self.asked.call_timeout.is_none() => {
+                self.routed.upstream.note(number, Outcome::Failed, took);
             }
             // It is no fault of the endpoint, or not certainly one.
-            Ended::Failed(Failure::Expired | Failure::Unwilling(_) | Failure::Client(_) | Failure::ClientGone)
+            Ended::Failed(
+                Failure::Expired
+                | Failure::Unwilling(_)
+                | Failure::Client(_)
+                | Failure::ClientStalled
+                | Failure::ClientGone,
+            )
             | Ended::BrokenOff(_) => {}
         }
     }
@@ -296,6 +326,7 @@ impl<'a> Attempt<'a> {
             | Failure::Expired
             | Failure::Unwilling(_)
             | Failure::Client(_)
+            | Failure::ClientStalled
             | Failure::ClientGone => None,
         }
     }
@@ -308,6 +339,7 @@ impl<'a> Attempt<'a> {
         let upstream = &self.routed.upstream.settings().name;
         match ended {
             Ended::Answered { status, keeps_client, keeps_lane } => {
+                lane.answered();
                 match keeps_lane && self.is_uploaded.get() {
                     true => lane.give_back(),
                     false => lane.ends(),
@@ -320,6 +352,9 @@ impl<'a> Attempt<'a> {
                 Err(Refusal::ORIGIN_CLOSED)
             }
             Ended::Failed(Failure::Expired) => {
+                if turn::now().since(self.sent) >= SILENCE_MIN {
+                    lane.unanswered();
+                }
                 lane.ends();
                 Err(Refusal::RESPONSE_TIMEOUT)
             }
@@ -339,15 +374,20 @@ impl<'a> Attempt<'a> {
                 self.connection.report(refusal.reason, refusal.text);
                 Err(refusal)
             }
-            Ended::Failed(Failure::ClientGone) => {
+            Ended::Failed(Failure::ClientGone | Failure::ClientStalled) => {
                 lane.ends();
+                self.connection.abandoned(self.asked, Some(self.sent), upstream);
                 Ok(After::Close("client_reset"))
             }
             Ended::BrokenOff(reason) => {
                 if reason.starts_with("origin") {
                     lane.failed(LossCause::Closed);
                 } else {
+                    lane.answered();
                     lane.ends();
+                }
+                if reason == STALLED {
+                    self.connection.report(STALLED, STALLED_TEXT);
                 }
                 self.connection.answered(self.asked, 0, Some(self.sent), upstream, reason);
                 // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
@@ -364,7 +404,7 @@ impl Failure {
             Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),
             Broken::TooLong => Self::Client(Refusal::BODY_TOO_LONG.closing()),
             Broken::Cut => Self::Client(Refusal::BODY_CUT),
-            Broken::Untaken | Broken::Cancelled => Self::ClientGone,
+            Broken::Untaken | Broken::Stalled | Broken::Cancelled => Self::ClientGone,
         }
     }
 
@@ -373,6 +413,7 @@ impl Failure {
             Broken::Malformed(_) | Broken::TooLong => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
             Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
             Broken::Cut | Broken::Cancelled => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
+            Broken::Stalled => Self::ClientStalled,
             Broken::Untaken => Self::ClientGone,
         }
     }
@@ -382,6 +423,7 @@ impl Failure {
             Self::Silent | Self::Unseen | Self::Status(_) => "origin_closed",
             Self::Expired => EXPIRED,
             Self::Origin(refusal, _) | Self::Unwilling(refusal) | Self::Client(refusal) => refusal.reason,
+            Self::ClientStalled => STALLED,
             Self::ClientGone => "client_reset",
         }
     }

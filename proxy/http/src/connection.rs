@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
+    net::SocketAddr,
     panic::AssertUnwindSafe,
     rc::Rc,
     sync::atomic::Ordering::Relaxed,
@@ -26,19 +27,42 @@ use crate::{
 pub struct Arrived {
     /// The client.
     pub peer: Peer,
-    /// It came through TLS.
-    pub is_tls: bool,
+    /// Where it has connected to, if a PROXY header says so.
+    pub local: Option<SocketAddr>,
+    /// What was agreed on, if it came through TLS.
+    pub tls: Option<Box<Tls>>,
     /// The client has chosen HTTP/2 in the TLS handshake.
     pub is_http2: bool,
-    /// Who it is by its certificate, if it has shown one.
+}
+
+/// What a handshake of TLS has agreed on.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// Version and cipher suite, as [`Stream::tls_facts`] has them.
+    pub facts: Option<(&'static str, &'static str)>,
+    /// Who the client is by its certificate, if it has shown one.
     pub identity: Option<PeerIdentity>,
+}
+
+impl Tls {
+    /// `1.3`.
+    pub(crate) fn version(&self) -> Option<&'static str> {
+        self.facts.map(|(version, _)| version)
+    }
+
+    /// The cipher suite by the name that IANA has for it.
+    pub(crate) fn cipher(&self) -> Option<&'static str> {
+        self.facts.map(|(_, cipher)| cipher)
+    }
 }
 
 /// One client connection, as its listener sees it.
 pub(crate) struct Connection {
     pub(crate) service: Rc<Service>,
     pub(crate) peer: Peer,
-    pub(crate) is_tls: bool,
+    /// See [`Arrived::local`].
+    local: Option<SocketAddr>,
+    pub(crate) tls: Option<Box<Tls>>,
     /// As origins are told of it.
     pub(crate) peer_name: Box<str>,
     /// What origins are told of its certificate.
@@ -67,14 +91,15 @@ impl Listening {
 ///
 /// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
 pub async fn serve(service: Rc<Service>, stream: Box<Stream>, guard: ConnectionGuard, arrived: Arrived) {
-    let Arrived { peer, is_tls, is_http2, identity } = arrived;
-    let client_cert =
-        identity.filter(|_| service.http().forwarded_client_cert).map(|identity| forward::client_cert(&identity));
+    let Arrived { peer, local, tls, is_http2 } = arrived;
+    let identity = tls.as_ref().and_then(|tls| tls.identity.as_ref());
+    let client_cert = identity.filter(|_| service.http().forwarded_client_cert).map(forward::client_cert);
     let cutter = stream.cutter();
     let connection = Rc::new(Connection {
         service,
         peer,
-        is_tls,
+        local,
+        tls,
         peer_name: forward::peer_name(peer),
         client_cert,
         guard,
@@ -155,7 +180,17 @@ impl Connection {
 
     /// What origins are told of the client.
     pub(crate) fn forwarded(&self) -> Forwarded<'_> {
-        Forwarded { peer: &self.peer_name, is_tls: self.is_tls, client_cert: self.client_cert.as_deref(), via: None }
+        Forwarded { peer: &self.peer_name, is_tls: self.is_tls(), client_cert: self.client_cert.as_deref(), via: None }
+    }
+
+    /// It came through TLS.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Where the client has connected to.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        self.local.or_else(|| self.cutter.local_address())
     }
 
     /// A request is under way.

@@ -1,6 +1,6 @@
 //! One request and its answer.
 
-use std::{cell::OnceCell, future::poll_fn, pin::pin, rc::Rc, sync::Arc, task::Poll, time::Duration};
+use std::{cell::OnceCell, future::poll_fn, net::IpAddr, pin::pin, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Known, RequestHead, Version, encode, token};
@@ -54,8 +54,10 @@ pub(crate) struct Asked {
     pub(crate) answer_fields: OnceCell<Box<AnswerFields>>,
     /// If it was chosen for the access log.
     pub(crate) notes: Option<Box<Notes>>,
-    /// How long a body may pause, in either direction.
+    /// How long its body may pause.
     pub(crate) body_idle_timeout: Duration,
+    /// How long the body of its answer may pause.
+    pub(crate) answer_idle_timeout: Duration,
     /// How long all of it may take, as the client says.
     pub(crate) call_timeout: Option<Duration>,
     /// Cells of its route, if routes are counted.
@@ -63,6 +65,8 @@ pub(crate) struct Asked {
     pub(crate) wish: Wish,
     /// How its answer is compressed, if that is fit for it and the client takes it.
     pub(crate) coding: Option<(Option<Coding>, Arc<Compression>)>,
+    /// Its client, as trusted proxies tell of it, if its upstream keeps the requests of an address together.
+    pub(crate) client: OnceCell<IpAddr>,
     /// A cookie that the client is given, so that it is known again.
     pub(crate) affinity_cookie: OnceCell<Box<[u8]>>,
 }
@@ -84,6 +88,7 @@ impl Asked {
             is_grpc,
             is_call: false,
             body_idle_timeout: settings.body_idle_timeout,
+            answer_idle_timeout: settings.answer_idle_timeout,
             call_timeout: if is_grpc { grpc::timeout(&head.fields) } else { None },
             body: head.body(),
             answer_fields: OnceCell::new(),
@@ -91,6 +96,7 @@ impl Asked {
             route: OnceCell::new(),
             wish,
             coding: None,
+            client: OnceCell::new(),
             affinity_cookie: OnceCell::new(),
         }
     }
@@ -126,6 +132,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         return refuse(client, &asked, Refusal::GRPC_NEEDS_HTTP2);
     }
     let Some(chosen) = unless_gone(client, route(&connection, &routing, head, &asked, &settings)).await else {
+        connection.abandoned(&asked, None, "");
         return After::Close("client_reset");
     };
     let routed = match chosen {
@@ -156,8 +163,11 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         asked.is_call = asked.is_grpc;
         if asked.is_call {
             asked.body_idle_timeout = settings.grpc_idle_timeout;
+            asked.answer_idle_timeout = settings.grpc_idle_timeout;
         }
     }
+    asked.body_idle_timeout = routed.action.body_idle_timeout.unwrap_or(asked.body_idle_timeout);
+    asked.answer_idle_timeout = routed.action.answer_idle_timeout.unwrap_or(asked.answer_idle_timeout);
     match asked.wish {
         Wish::Malformed if routed.upgrades(&settings).websocket => {
             return refuse(client, &asked, Refusal::WEBSOCKET_HANDSHAKE);
@@ -188,18 +198,23 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     loop {
         let wanted = Wanted { avoid: retries.avoided(), hash: affinity };
         let Some(acquired) = unless_gone(client, routed.upstream.acquire(wanted)).await else {
+            connection.abandoned(&asked, None, &routed.upstream.settings().name);
             return After::Close("client_reset");
         };
         let mut lane = match acquired {
             Ok(lane) => lane,
             Err((refusal, number)) => {
                 if let Some(number) = number.filter(|_| refusal == LaneRefusal::Unreachable) {
-                    routed.upstream.note(number, false, None);
+                    routed.upstream.note(number, weir_upstream::Outcome::Failed, None);
                     if retries.again(number, Class::ConnectFailure).await {
                         continue;
                     }
                 }
-                return refuse(client, &asked, Refusal::no_lane(refusal));
+                let refusal = Refusal::no_lane(refusal);
+                if refusal.status == 503 {
+                    service.metrics.shed(refusal.reason);
+                }
+                return refuse(client, &asked, refusal);
             }
         };
         let host = routed.host.as_deref().unwrap_or(head.authority());
@@ -207,8 +222,8 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             notes.note_endpoint(routed.upstream.settings(), &lane);
         }
         let identity_fields = &routing.routes.identity_fields;
-        let mut attempt =
-            Attempt::new(&connection, &asked, &settings, &routed, &retries, identity_fields, copying.clone());
+        let mut attempt = Attempt::new(&connection, &asked, &settings, &routed, &retries, lane.number())
+            .passing(identity_fields, copying.clone());
         let is_reused = lane.is_reused();
         let ended = match lane.link() {
             Link::Connection(stream) => {
@@ -238,7 +253,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             copying.send(&connection, &asked, &routed);
         }
         let number = lane.number();
-        attempt.note(number, &ended);
+        attempt.note(&ended);
         if let Some(class) = attempt.class(&ended)
             && retries.again(number, class).await
         {
@@ -298,5 +313,11 @@ impl Connection {
             route.answered(status, flushed.nanos_since(asked.arrived));
         }
         self.log_request(asked, &timing, flushed, &Outcome { status, upstream, reason: outcome });
+    }
+
+    /// Nobody waits for the answer any more, and there was nothing of it yet.
+    pub(crate) fn abandoned(&self, asked: &Asked, sent: Option<Time>, upstream: &str) {
+        let timing = Timing { arrived: asked.arrived, sent, replied: turn::now() };
+        self.log_request(asked, &timing, Time::now(), &Outcome { status: 0, upstream, reason: "client_reset" });
     }
 }

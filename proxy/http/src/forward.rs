@@ -1,12 +1,10 @@
 //! What the gateway changes in a head on its way.
 
-use std::net::IpAddr;
-
-use weir_engine::tls::PeerIdentity;
+use weir_engine::tls::{AltName, PeerIdentity};
 use weir_http_codec::{Fields, Known, RequestHead, Version, strip_hop_by_hop};
 use weir_telemetry::log::Peer;
 
-use crate::settings::ForwardedFields;
+use crate::{settings::ForwardedFields, variables::hexadecimal};
 
 /// Makes the fields of a request ready for the origin: what belongs to the client's connection goes, and who asked is added.
 /// Gives how many protected fields the client tried to have removed.
@@ -117,19 +115,19 @@ fn forwarded_client_cert(fields: &mut Fields, forwarded: ForwardedFields, client
     }
 }
 
-/// A certificate as X-Forwarded-Client-Cert tells of it, in Envoy's form: its hash, its common name, and the DNS names and URIs
+/// A certificate as X-Forwarded-Client-Cert tells of it, in Envoy's form: its hash, its subject, and the DNS names and URIs
 /// in it.
 pub(crate) fn client_cert(identity: &PeerIdentity) -> Box<str> {
-    let mut value = String::from("Hash=");
-    identity.sha256.iter().for_each(|byte| value.push_str(&format!("{byte:02x}")));
-    if let Some(name) = &identity.common_name {
-        value.push_str(&format!(";Subject=\"CN={}\"", quoted(name)));
+    let mut value = format!("Hash={}", hexadecimal(&identity.sha256));
+    if let Some(subject) = &identity.subject {
+        value.push_str(&format!(";Subject=\"{}\"", quoted(subject)));
     }
     for name in &identity.alt_names {
-        let kind = if name.contains("://") { "URI" } else { "DNS" };
-        if name.contains('@') || name.parse::<IpAddr>().is_ok() {
-            continue;
-        }
+        let (kind, name) = match name {
+            AltName::Uri(name) => ("URI", name),
+            AltName::Dns(name) => ("DNS", name),
+            AltName::Email(_) | AltName::Ip(_) => continue,
+        };
         match name.contains([',', ';', '=', '"']) {
             true => value.push_str(&format!(";{kind}=\"{}\"", quoted(name))),
             false => value.push_str(&format!(";{kind}={name}")),

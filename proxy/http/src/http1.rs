@@ -5,6 +5,7 @@ use std::{
     future::poll_fn,
     rc::Rc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use weir_base::{
@@ -18,6 +19,7 @@ use weir_http_codec::{
 };
 
 use crate::{
+    attempt::{STALLED, STALLED_TEXT},
     client::{Client, OwnAnswer, Replies, SentBytes, Sides},
     connection::Connection,
     ends::{TunnelEnd, WireInlet, WireOutlet},
@@ -80,7 +82,9 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
             Err(End::Refused(refusal)) => {
                 connection.report(refusal.reason, refusal.text);
                 let answer = refusal.answer(None, connection.service.chance());
+                let before = front.stream.output.appended();
                 front.stream.output.with(|into| write(&answer, false, true, into));
+                connection.log_unread("HTTP/1.1", &refusal, front.stream.output.appended() - before);
                 return End::Refused(refusal);
             }
             Err(end) => return end,
@@ -104,8 +108,12 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
             After::Close(reason) | After::Broken(reason) => return End::Quiet(connection.ending().unwrap_or(reason)),
         }
         // Who sends requests and does not read the answers is not read from.
-        if relieved(&front.stream.output, &front.deadline).await.is_err() {
-            return End::Quiet(connection.ending().unwrap_or("client_stalled"));
+        match relieved(&front.stream.output, &front.deadline).await {
+            Ok(()) => {}
+            Err(Broken::Stalled) => {
+                return End::Quiet(connection.ending().unwrap_or_else(|| connection.report(STALLED, STALLED_TEXT)));
+            }
+            Err(_) => return End::Quiet(connection.ending().unwrap_or("client_reset")),
         }
     }
 }
@@ -247,7 +255,7 @@ impl Client for Front<'_> {
         let source = WireSource { reader, input, decoder: body, deadline, idle_timeout, received: 0, is_ended: false };
         let sink = WireSink { output, framing: Framing::Plain, deadline: origin_deadline };
         Sides {
-            body: Body { source, has_next: false },
+            body: Body { source, has_next: false, half_close_timeout: None, connection },
             replies: WireReplies { connection, asked, sink, is_open_ended },
             deadline,
             origin_deadline,
@@ -290,8 +298,11 @@ impl Front<'_> {
 /// The body of a request, and what the client sends behind it.
 pub(crate) struct Body<'a> {
     source: WireSource<'a>,
-    /// The next request is there, or the client's direction is over.
+    /// The next request is there.
     has_next: bool,
+    /// The client's direction is over, and this is how long the other may be silent then.
+    half_close_timeout: Option<Duration>,
+    connection: &'a Connection,
 }
 
 impl crate::relay::Source for Body<'_> {
@@ -310,13 +321,27 @@ impl crate::relay::Source for Body<'_> {
 
 impl RequestBody for Body<'_> {
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let WireSource { reader, input, received, .. } = &mut self.source;
+        let WireSource { reader, input, received, deadline, .. } = &mut self.source;
+        if let Some(timeout) = self.half_close_timeout {
+            if deadline.poll_expired(context).is_ready() {
+                return Poll::Ready(());
+            }
+            // Whatever else woke the task is a sign of life.
+            deadline.set(turn::now().saturating_add(timeout));
+            return deadline.poll_expired(context);
+        }
         if self.has_next || !input.bytes().is_empty() {
             return Poll::Pending;
         }
         // The next request may come already, and an end of the client's direction is no end of its wish.
         match input.poll_more(reader, context) {
             Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(0)) => {
+                let timeout = self.connection.service.listener().half_close_timeout;
+                self.half_close_timeout = Some(timeout);
+                deadline.set(turn::now().saturating_add(timeout));
+                deadline.poll_expired(context)
+            }
             Poll::Ready(Ok(count)) => {
                 *received += count as u64;
                 self.has_next = true;

@@ -137,7 +137,9 @@ async fn begin<'a>(
             Ok(Driver { connection, server, flood, open: Rc::default(), is_told: false, deadline })
         }
         (Some(Err(error)), _) => Err(reason_of(connection, &error)),
-        (None, None) => Err(connection.ending().unwrap_or("head_timeout")),
+        (None, None) => {
+            Err(connection.ending().unwrap_or_else(|| connection.report("head_timeout", "no preface in time")))
+        }
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `grpc` | what gRPC adds |
 //! | `routing` | from a request to its route |
 //! | `facts` / `routes` | what a request tells the routes / what they do with it |
+//! | `variables` | what stands in header values for something of the request |
 //! | `explain` | which route takes a request, and why, for operators |
 //! | `policies` | what is asked of a request before it goes anywhere |
 //! | `forward` | what the gateway changes in a head |
@@ -73,9 +74,10 @@ pub mod settings;
 mod subrequest;
 mod trace;
 mod tunnel;
+mod variables;
 mod wire;
 
-pub use connection::{Arrived, serve};
+pub use connection::{Arrived, Tls, serve};
 pub use http2::origin::{Http2Connection, Http2Origins};
 pub use probe::{HttpProbe, Question};
 pub use service::{HttpUpstream, Service};

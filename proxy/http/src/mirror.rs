@@ -64,7 +64,7 @@ impl Copying {
         let Some(body) = copied else { return service.metrics.mirrored("body_too_long") };
         let settings = service.http();
         let timeout = routed.action.response_timeout.unwrap_or(settings.response_timeout);
-        let (idle_timeout, is_head) = (asked.body_idle_timeout, asked.is_head);
+        let (idle_timeout, is_head) = (asked.answer_idle_timeout, asked.is_head);
         service.mirrors.set(service.mirrors.get() + 1);
         weir_engine::spawn(async move {
             let _under_way = UnderWay(service.clone());

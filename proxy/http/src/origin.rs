@@ -42,8 +42,8 @@ pub(crate) struct Means<'a> {
     pub(crate) parser: &'a mut ResponseParser,
     /// How a body of the request is framed.
     pub(crate) framing: Framing,
-    /// How long a body may pause.
-    pub(crate) body_idle_timeout: Duration,
+    /// How long the body of the answer may pause.
+    pub(crate) answer_idle_timeout: Duration,
 }
 
 /// Where an answer comes from: heads, and then the body of the last.
@@ -91,7 +91,7 @@ impl Origin for WireOrigin<'_> {
         Self: 'a;
 
     fn sides<'a>(&'a mut self, means: Means<'a>) -> (WireSink<'a>, WireDownload<'a>) {
-        let Means { metrics, deadline, origin_deadline, parser, framing, body_idle_timeout } = means;
+        let Means { metrics, deadline, origin_deadline, parser, framing, answer_idle_timeout } = means;
         let Self { stream, input, decoder } = self;
         let Stream { reader, output, .. } = &mut **stream;
         // The last origin may have failed in the middle of a head.
@@ -101,7 +101,7 @@ impl Origin for WireOrigin<'_> {
             input,
             decoder,
             deadline: origin_deadline,
-            idle_timeout: body_idle_timeout,
+            idle_timeout: answer_idle_timeout,
             received: 0,
             is_ended: false,
         };

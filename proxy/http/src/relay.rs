@@ -26,8 +26,10 @@ pub(crate) enum Broken {
     Idle,
     /// It is longer than it may be.
     TooLong,
-    /// Who takes it is gone, or takes nothing for too long.
+    /// Who takes it is gone.
     Untaken,
+    /// Who takes it takes nothing, or next to nothing, for too long.
+    Stalled,
 }
 
 /// Where a body comes from.
@@ -248,7 +250,11 @@ pub(crate) async fn relay_paced<S: Sink>(
     Ok(())
 }
 
-/// Waits until the output has room; who takes nothing for [`limits::WRITE_IDLE_TIMEOUT`] is given up.
+/// Bytes that a peer must take within each [`limits::WRITE_IDLE_TIMEOUT`] while more wait for it. Default 4 KiB, about as slow
+/// as requests may come (`body_rate_min`): less often than that a socket tells of progress anyway.
+pub(crate) const TAKEN_BYTES_MIN: u64 = 4 * 1024;
+
+/// Waits until the output has room; who takes less than [`TAKEN_BYTES_MIN`] in [`limits::WRITE_IDLE_TIMEOUT`] is given up.
 pub(crate) async fn relieved(output: &Output, deadline: &Deadline) -> Result<(), Broken> {
     while output.is_congested() {
         let progress = output.progress();
@@ -259,8 +265,8 @@ pub(crate) async fn relieved(output: &Output, deadline: &Deadline) -> Result<(),
             }
             deadline.poll_expired(context).map(|()| false)
         });
-        if !is_relieved.await && output.progress() == progress {
-            return Err(Broken::Untaken);
+        if !is_relieved.await && output.progress() - progress < TAKEN_BYTES_MIN {
+            return Err(Broken::Stalled);
         }
     }
     if output.is_closed() { Err(Broken::Untaken) } else { Ok(()) }

@@ -1,16 +1,15 @@
 //! What routes do with their requests.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use weir_http_codec::{Fields, RequestHead};
+use weir_http_codec::Fields;
 use weir_route::{
     RouteTable,
     redirect::Redirect,
     rewrite::{HostRewrite, PathRewrite},
     split::Split,
-    variables::{Rendered, Template, Variable},
+    variables::{Rendered, Template},
 };
-use weir_telemetry::log::Peer;
 
 use crate::{
     client::OwnAnswer,
@@ -19,6 +18,7 @@ use crate::{
     fault::Fault,
     policies::Policies,
     settings::{RetrySettings, Upgrades},
+    variables::Variables,
 };
 
 /// The routes of one listener, in front of the upstreams that they name.
@@ -52,6 +52,10 @@ pub struct Action {
     /// Instead of the listener's.
     pub request_timeout: Option<Duration>,
     /// Instead of the listener's.
+    pub body_idle_timeout: Option<Duration>,
+    /// Instead of the listener's.
+    pub answer_idle_timeout: Option<Duration>,
+    /// Instead of the listener's.
     pub retry: Option<Box<RetrySettings>>,
     /// Instead of the listener's.
     pub compression: Option<Arc<Compression>>,
@@ -81,6 +85,8 @@ impl Action {
             response_fields,
             response_timeout: None,
             request_timeout: None,
+            body_idle_timeout: None,
+            answer_idle_timeout: None,
             retry: None,
             compression: None,
             fault: None,
@@ -137,40 +143,6 @@ pub enum FieldChange {
     Add(Box<str>, Template),
     /// None.
     Remove(Box<str>),
-}
-
-/// What variables can be filled in from.
-pub(crate) struct Variables<'a> {
-    pub(crate) peer: Peer,
-    pub(crate) head: Option<&'a RequestHead>,
-    pub(crate) protocol: &'a str,
-    pub(crate) route: &'a str,
-    pub(crate) upstream: &'a str,
-}
-
-impl Variables<'_> {
-    /// Appends what `variable` stands for; nothing if that is not known here.
-    fn resolve(&self, variable: &Variable, into: &mut Vec<u8>) {
-        let ip = match self.peer {
-            Peer::Ip(address) => Some(SocketAddr::new(address.ip().to_canonical(), address.port())),
-            Peer::Unix => None,
-        };
-        let text = match variable {
-            Variable::ClientAddress => ip.map(|address| address.to_string()),
-            Variable::ClientIp => ip.map(|address| address.ip().to_string()),
-            Variable::ClientPort => ip.map(|address| address.port().to_string()),
-            Variable::Protocol => Some(self.protocol.to_owned()),
-            Variable::RouteName => Some(self.route.to_owned()),
-            Variable::UpstreamName => Some(self.upstream.to_owned()),
-            Variable::RequestHeader(name) => {
-                let value = self.head.and_then(|head| head.fields.all_named(name.as_bytes()).next());
-                into.extend_from_slice(value.unwrap_or_default());
-                None
-            }
-            _ => None,
-        };
-        into.extend_from_slice(text.unwrap_or_default().as_bytes());
-    }
 }
 
 /// Makes the changes. A value of which a variable is empty is not sent.

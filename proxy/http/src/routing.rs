@@ -4,6 +4,7 @@ use std::{borrow::Cow, future::poll_fn, pin::Pin, rc::Rc, sync::Arc, task::Poll}
 
 use weir_http_codec::{Fields, RequestHead};
 use weir_route::redirect::{self, Scheme};
+use weir_upstream::settings::Affinity;
 
 use crate::{
     connection::Connection,
@@ -14,10 +15,11 @@ use crate::{
     jwks::{self, RemoteKeys},
     policies::{self, Admitted, Slow},
     refusal::Refusal,
-    routes::{self, Action, DirectResponse, Target, Variables},
+    routes::{self, Action, DirectResponse, Target},
     service::{HttpUpstream, Routing},
     settings::{HttpListenerSettings, Upgrades},
     trace,
+    variables::Variables,
 };
 
 /// Where a request goes.
@@ -150,17 +152,19 @@ fn choose<'a>(
         Target::Invalid => return Err(Local::Refused(Refusal::ROUTE_INVALID)),
         Target::Response(response) => {
             let mut fields = own_fields(asked);
-            let known = connection.variables(&route.name, Some(head), asked);
+            let known = Variables::of_route(connection, &route.name, Some(head), asked);
             routes::change(&mut fields, &action.response_fields, &known);
             return Err(Local::Direct(response.clone(), fields));
         }
         Target::Redirect(redirect) => {
-            let scheme = if connection.is_tls { Scheme::Https } else { Scheme::Http };
+            let scheme = if connection.is_tls() { Scheme::Https } else { Scheme::Http };
             let Facts { host, port, path, query, .. } = &facts;
             let target = redirect::Target { scheme, host, port: *port, path, query: *query };
             let location = redirect.location(&target).map_err(|_| Local::Refused(Refusal::REWRITE))?;
             let mut fields = own_fields(asked);
-            fields.push(b"Location", &location);
+            let known = Variables::of_route(connection, &route.name, Some(head), asked);
+            routes::change(&mut fields, &action.response_fields, &known);
+            fields.set_named(b"Location", &location);
             return Err(Local::text(redirect.status().code(), "", fields));
         }
     };
@@ -177,6 +181,10 @@ fn choose<'a>(
         head.set_target(&target);
     }
     let routed = Routed { name: &route.name, action, upstream, host };
+    if matches!(upstream.affinity(), Affinity::Address) {
+        // While the head still says what proxies have said.
+        let _ = asked.client.set(connection.addresses(&head.fields).1);
+    }
     let client = Forwarded { via: settings.via.as_deref(), ..connection.forwarded() };
     forward::request(head, settings.forwarded, &client);
     if settings.request_id {
@@ -192,7 +200,7 @@ fn choose<'a>(
     }
     if !action.request_fields.is_empty() {
         let before = head.clone();
-        let known = connection.known(&routed, Some(&before), asked);
+        let known = Variables::of_routed(connection, &routed, Some(&before), asked);
         routes::change(&mut head.fields, &action.request_fields, &known);
     }
     Ok(routed)
@@ -201,20 +209,4 @@ fn choose<'a>(
 /// What the gateway's own answers carry because of policies.
 pub(crate) fn own_fields(asked: &Asked) -> Fields {
     asked.answer_fields.get().map(|answer| answer.own().clone()).unwrap_or_default()
-}
-
-impl Connection {
-    fn variables<'a>(&self, route: &'a str, head: Option<&'a RequestHead>, asked: &Asked) -> Variables<'a> {
-        Variables { peer: self.peer, head, protocol: asked.version.name(), route, upstream: "" }
-    }
-
-    /// What variables stand for in a request that goes on.
-    pub(crate) fn known<'a>(
-        &self,
-        routed: &'a Routed<'a>,
-        head: Option<&'a RequestHead>,
-        asked: &Asked,
-    ) -> Variables<'a> {
-        Variables { upstream: &routed.upstream.settings().name, ..self.variables(routed.name, head, asked) }
-    }
 }

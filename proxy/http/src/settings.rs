@@ -15,8 +15,12 @@ pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(75);
 /// From the end of a request to the head of its answer. Default 15 s, as Envoy's route timeout.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a body may pause, in either direction. Default 30 s.
+/// How long the body of a request may pause. Default 30 s.
 pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the body of an answer may pause: event streams and long polls have nothing to say for a while. Default 5 min, as
+/// Envoy's idle timeout of streams.
+pub const ANSWER_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How long a gRPC call may be silent, in either direction: of a stream that waits for news that is no fault. Default 5 min, as
 /// Envoy's idle timeout of streams.
@@ -207,6 +211,8 @@ pub struct HttpListenerSettings {
     pub response_timeout: Duration,
     /// See [`BODY_IDLE_TIMEOUT`].
     pub body_idle_timeout: Duration,
+    /// See [`ANSWER_IDLE_TIMEOUT`].
+    pub answer_idle_timeout: Duration,
     /// See [`GRPC_IDLE_TIMEOUT`].
     pub grpc_idle_timeout: Duration,
     /// From the head of a request to the end of its answer. `None`: as long as it takes. Not of gRPC and WebSockets.
@@ -247,6 +253,7 @@ impl HttpListenerSettings {
             keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
             response_timeout: RESPONSE_TIMEOUT,
             body_idle_timeout: BODY_IDLE_TIMEOUT,
+            answer_idle_timeout: ANSWER_IDLE_TIMEOUT,
             grpc_idle_timeout: GRPC_IDLE_TIMEOUT,
             request_timeout: None,
             body_rate_min: BODY_RATE_MIN,

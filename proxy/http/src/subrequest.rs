@@ -4,7 +4,7 @@ use std::{rc::Rc, time::Duration};
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, RequestHead, ResponseHead, ResponseParser, encode};
-use weir_upstream::{Link, LossCause, Wanted};
+use weir_upstream::{Link, LossCause, Outcome, Wanted};
 
 use crate::{
     attempt::Failure,
@@ -69,7 +69,7 @@ impl Subrequest<'_> {
             let mut lane = match acquire(upstream, avoid, ends).await.ok_or(Unanswered::Unreachable)? {
                 Ok(lane) => lane,
                 Err((_, Some(number))) if !is_last => {
-                    upstream.note(number, false, None);
+                    upstream.note(number, Outcome::Failed, None);
                     avoid = Some(number);
                     continue;
                 }
@@ -80,8 +80,8 @@ impl Subrequest<'_> {
             let is_repeatable = matches!(self.head.method(), b"GET" | b"HEAD") && !is_last;
             match outcome {
                 Ok(answered) => {
-                    let is_good = !upstream.is_failure(answered.head.status());
-                    upstream.note(number, is_good, Some(turn::now().since(begun)));
+                    let status = Outcome::Status(answered.head.status());
+                    upstream.note(number, status, Some(turn::now().since(begun)));
                     if answered.keeps_lane {
                         lane.give_back()
                     } else {
@@ -93,7 +93,7 @@ impl Subrequest<'_> {
                 Err(Failure::Silent) if is_reused && is_repeatable => lane.failed(LossCause::Closed),
                 Err(Failure::Unseen) if is_repeatable => lane.ends(),
                 Err(failure) => {
-                    upstream.note(number, false, None);
+                    upstream.note(number, Outcome::Failed, None);
                     lane.failed(match failure {
                         Failure::Origin(_, cause) => cause,
                         _ => LossCause::Closed,
@@ -123,7 +123,7 @@ impl Subrequest<'_> {
             origin_deadline: &origin_deadline,
             parser: &mut parser,
             framing: Framing::Plain,
-            body_idle_timeout: self.idle_timeout,
+            answer_idle_timeout: self.idle_timeout,
         };
         match lane.link() {
             Link::Connection(stream) => {
@@ -197,7 +197,7 @@ async fn acquire(
         weir_engine::spawn(async move {
             match acquiring.await {
                 Ok(lane) => lane.give_back(),
-                Err((_, Some(number))) => own.note(number, false, None),
+                Err((_, Some(number))) => own.note(number, Outcome::Failed, None),
                 Err((_, None)) => {}
             }
         })

@@ -18,11 +18,11 @@ use weir_upstream::{Link, LossCause};
 use weir_websocket_codec::{CloseCode, Reserved, Sender, Watch, WireError, close_frame, handshake};
 
 use crate::{
+    answer,
     connection::Connection,
     ends::{Inlet, Outlet, TunnelEnd, WireInlet, WireOutlet},
     exchange::{After, Asked},
     input::Input,
-    routes,
     routing::Routed,
     service::HttpLane,
     settings::{LINGER_TIMEOUT, WebSocketSettings},
@@ -225,7 +225,11 @@ pub(crate) async fn run<I: Inlet, O: Outlet>(
     let Switched { mut head, input: mut answered } = switched;
     let chosen = head.fields.all(Known::SecWebsocketExtensions);
     let reserved = chosen.fold(Reserved::None, |known, extensions| known.with(extensions));
-    pass_head(&mut head, &client.outlet, connection, asked, routed);
+    strip_hop_by_hop(&mut head.fields);
+    // It would be that of the frames.
+    head.fields.remove(Known::ContentLength);
+    answer::change(&mut head.fields, connection, routed, lane.number(), asked);
+    client.outlet.agree(&mut head);
     let shared = Shared { settings, active: Cell::new(turn::now()), blocked: Cell::new(0) };
     let (client_is_between, origin_is_between) = (Cell::new(true), Cell::new(true));
     // A stream of HTTP/2 is asked for no upgrade.
@@ -350,27 +354,6 @@ async fn both(
         }
     })
     .await
-}
-
-/// The origin's agreement, with all that the two ends agreed on.
-fn pass_head(
-    head: &mut ResponseHead,
-    client: &impl Outlet,
-    connection: &Connection,
-    asked: &Asked,
-    routed: &Routed<'_>,
-) {
-    strip_hop_by_hop(&mut head.fields);
-    // It would be that of the frames.
-    head.fields.remove(Known::ContentLength);
-    if let Some(answer) = asked.answer_fields.get() {
-        answer.apply(routed.action.policies.as_deref(), &mut head.fields);
-    }
-    let changes = &routed.action.response_fields;
-    if !changes.is_empty() {
-        routes::change(&mut head.fields, changes, &connection.known(routed, None, asked));
-    }
-    client.agree(head);
 }
 
 /// A close frame in `sender`'s name, if there is something to tell.

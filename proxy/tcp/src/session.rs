@@ -25,7 +25,7 @@ use weir_listener::{
 };
 use weir_telemetry::{access::AccessRecord, log::Peer};
 use weir_upstream::{
-    ExclusiveLane, Link, LossCause, NoMultiplexer, Refusal, Wanted, affinity_hash, settings::Affinity,
+    ExclusiveLane, Link, LossCause, NoMultiplexer, Outcome, Refusal, Wanted, affinity_hash, settings::Affinity,
 };
 
 use crate::{
@@ -278,12 +278,12 @@ impl Session<'_> {
         loop {
             match upstream.acquire(Wanted { avoid, hash }).await {
                 Ok(lane) => {
-                    upstream.note(lane.number(), true, None);
+                    upstream.note(lane.number(), Outcome::Well, None);
                     return Ok(lane);
                 }
                 Err((refusal, number)) => {
                     let Some(number) = number.filter(|_| refusal == Refusal::Unreachable) else { return Err(refusal) };
-                    upstream.note(number, false, None);
+                    upstream.note(number, Outcome::Failed, None);
                     if attempts == ATTEMPTS || !upstream.may_retry() {
                         return Err(refusal);
                     }

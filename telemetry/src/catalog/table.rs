@@ -88,6 +88,8 @@ catalog! {
         PINNED_SESSIONS = gauge "weir_pinned_sessions" ["upstream", "endpoint"] "Sessions bound to an upstream connection of their own now.";
         UPSTREAM_REQUESTS = counter "weir_upstream_requests_total" ["upstream", "endpoint"] "Requests written to an upstream, retries included.";
         UPSTREAM_ERRORS = counter "weir_upstream_errors_total" ["upstream", "endpoint", "reason"] "Requests that failed for a fault of the upstream.";
+        HTTP_UPSTREAM_RESPONSES = counter "weir_http_upstream_responses_total" ["upstream", "endpoint", "class"] "Answers of HTTP origins by class of status (`2xx`), those too that were asked for anew elsewhere.";
+        HTTP_UPSTREAM_FIRST_BYTE = histogram "weir_http_upstream_first_byte_duration_seconds" ["upstream", "endpoint"] "From the end of a request to an HTTP origin to the head of its answer.", buckets(Buckets::REQUEST);
         UPSTREAM_READ_BYTES = counter "weir_upstream_read_bytes_total" ["upstream", "endpoint"] "Bytes received from upstreams, above TLS.";
         UPSTREAM_WRITTEN_BYTES = counter "weir_upstream_written_bytes_total" ["upstream", "endpoint"] "Bytes sent to upstreams, above TLS.";
         ENDPOINT_UP = gauge "weir_endpoint_up" ["upstream", "endpoint"] "1 if every worker holds the endpoint for healthy, else 0.", merged(Merge::Min);

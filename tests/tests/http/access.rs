@@ -1,10 +1,11 @@
 //! What is left of a request: lines of the access log, its id, its trace, the metrics of its route.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
-use weir_tests::deadline::WAIT;
+use weir_tests::deadline::{WAIT, until_true};
 use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::{HttpClient, Response, field};
@@ -80,12 +81,46 @@ fn a_line_says_what_was_asked_where_it_went_and_how_it_ended() {
         ("request_id", "id-1".into()),
         ("trace_id", TRACE.into()),
         ("request_bytes", 5.into()),
+        ("tries", 1.into()),
         ("reply_bytes", (answered.head.len() + answered.body.len()).into()),
     ] {
         assert_eq!(first[key], expected, "{key}: {first}");
     }
+    let (first_byte, all) = (first["first_byte_us"].as_u64(), first["duration_us"].as_u64());
+    assert!(first_byte.is_some() && first_byte <= all, "{first}");
+    assert_eq!((&second["tries"], &second["first_byte_us"]), (&0.into(), &Json::Null), "{second}");
     assert_eq!((&second["status"], &second["outcome"]), (&413.into(), &"body_too_long".into()), "{second}");
     assert_eq!((&second["route"], &second["upstream"]), (&"default".into(), &"-".into()), "{second}");
+    gateway.finish();
+}
+
+#[test]
+fn requests_that_cannot_be_read_and_those_that_nobody_waits_for_have_a_line_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("access.log");
+    let origin = Faulty::http(|request| match request[0].starts_with(b"GET /waits") {
+        true => Act::Silence,
+        false => Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()),
+    });
+    let gateway = Gateway::start(Config::http(&origin.address).tables(&logged_to(&file, "json")));
+    assert_eq!(ask(&gateway, "GET / HTTP/1.1\r\nHost : a\r\n\r\n").status, 400);
+    let refused: Json = serde_json::from_str(&lines(&file, 1)[0]).expect("JSON");
+    for (key, expected) in
+        [("status", Json::from(400)), ("outcome", "field_name".into()), ("method", "-".into()), ("path", "-".into())]
+    {
+        assert_eq!(refused[key], expected, "{key}: {refused}");
+    }
+    assert!(refused["reply_bytes"].as_u64() > Some(0), "{refused}");
+    let mut client = std::net::TcpStream::connect(gateway.address.text()).expect("the gateway accepts");
+    client.write_all(b"GET /answered HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    client.peek(&mut [0]).expect("an answer, which stays unread");
+    client.write_all(b"GET /waits HTTP/1.1\r\nHost: a\r\n\r\n").expect("sent");
+    until_true("the second request is at the origin", || origin.seen().len() == 2);
+    // What it has not read makes its end a reset.
+    drop(client);
+    let left: Json = serde_json::from_str(&lines(&file, 3)[2]).expect("JSON");
+    assert_eq!((&left["status"], &left["outcome"]), (&0.into(), &"client_reset".into()), "{left}");
+    assert_eq!((&left["path"], &left["upstream"]), (&"/waits".into(), &"server".into()), "{left}");
     gateway.finish();
 }
 
@@ -98,7 +133,7 @@ fn lines_of_text_cannot_be_forged_by_a_client() {
     ask(&gateway, "GET /a?b HTTP/1.1\r\nHost: h\r\nUser-Agent: x\" 200 \"y\r\n\r\n");
     let line = lines(&file, 1).remove(0);
     assert!(line.contains(" 200 \"GET /a HTTP/1.1\" h default "), "{line}");
-    assert!(line.ends_with(" \"-\" \"x' 200 'y\" \"-\" \"-\" -"), "{line}");
+    assert!(line.contains(" \"-\" \"x' 200 'y\" \"-\" \"-\" - 1 ") && line.ends_with("us - -"), "{line}");
     gateway.finish();
 }
 

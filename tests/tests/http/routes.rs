@@ -103,6 +103,27 @@ fn h1_16_paths_that_could_be_read_in_two_ways_are_refused() {
 }
 
 #[test]
+fn what_is_ambiguous_in_a_path_goes_on_as_it_came_where_the_listener_keeps_it() {
+    let origin = origin("one");
+    let kept = "[listener.http]\npath_escaped_slash = \"keep\"\npath_backslash = \"keep\"\npath_merge_slashes = false";
+    let route = "[[route]]\nname = \"npm\"\npath_prefix = \"/npm\"\nrewrite = { path_prefix = \"/registry\" }\nupstream = \"server\"";
+    let gateway = Gateway::start(Config::http(&origin.address).listener(kept).tables(route));
+    let mut client = HttpClient::connect(&gateway.address);
+    for (asked, goes_on) in [
+        ("/@scope%2fname", "/@scope%2Fname"),
+        ("/a//b/../c", "/a//c"),
+        ("/a%5Cb", "/a%5Cb"),
+        ("/npm/@scope%2Fname", "/registry/@scope%2Fname"),
+    ] {
+        let text = client.get(asked).text();
+        assert!(text.contains(&format!("GET {goes_on} HTTP/1.1\r\n")), "{asked}: {text}");
+    }
+    assert_eq!(client.get("/a%00b").status, 400, "nobody needs that");
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
 fn methods_headers_and_queries_are_conditions() {
     let scene = Scene::new(
         r#"
@@ -158,6 +179,7 @@ rewrite = { path_regex = "^/u/([0-9]+)/", path_replacement = "/users/$1/" }
 name = "moved"
 path_prefix = "/moved"
 redirect = { status = 308, scheme = "https", host = "new.example", path_prefix = "/there" }
+response_header = [{ name = "Strict-Transport-Security", value = "max-age=60" }]
 "#,
     );
     let response = scene.ask("GET /old/a?b=c", "Host: outer.example\r\nX-Secret: s3\r\n");
@@ -177,6 +199,7 @@ redirect = { status = 308, scheme = "https", host = "new.example", path_prefix =
     assert!(scene.ask("GET /u/42/x", "Host: a\r\n").text().contains("GET /users/42/x "));
     let moved = scene.ask("GET /moved/a?b", "Host: a\r\n");
     assert_eq!((moved.status, moved.field("location").as_deref()), (308, Some("https://new.example/there/a?b")));
+    assert_eq!(moved.field("strict-transport-security").as_deref(), Some("max-age=60"));
     scene.gateway.finish();
 }
 

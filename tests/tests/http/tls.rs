@@ -80,3 +80,85 @@ fn origins_are_told_of_the_certificate_of_a_client_and_of_no_other() {
     assert_eq!(hash.strip_prefix("Hash="), printed.trim().split('=').nth(1));
     gateway.finish();
 }
+
+/// What openssl says of a certificate, behind the `=` of its line.
+fn openssl(certificate: &str, words: &[&str]) -> String {
+    let mut openssl = Command::new("openssl");
+    openssl.args(["x509", "-noout", "-nameopt", "RFC2253", "-dateopt", "iso_8601", "-in", certificate]).args(words);
+    let output = openssl.output().expect("openssl runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let line = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    line.split_once('=').expect("a name and a value").1.trim().to_owned()
+}
+
+#[test]
+fn fields_can_tell_of_the_connection_its_tls_and_the_certificate_of_its_client() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let files = Certificates::create(folder.path());
+    let names = [
+        ("subject", "DOWNSTREAM_PEER_SUBJECT"),
+        ("issuer", "DOWNSTREAM_PEER_ISSUER"),
+        ("serial", "DOWNSTREAM_PEER_SERIAL"),
+        ("from", "DOWNSTREAM_PEER_CERT_V_START"),
+        ("to", "DOWNSTREAM_PEER_CERT_V_END"),
+        ("certificate", "DOWNSTREAM_PEER_CERT"),
+        ("fingerprint", "DOWNSTREAM_PEER_FINGERPRINT_256"),
+        ("version", "DOWNSTREAM_TLS_VERSION"),
+        ("cipher", "DOWNSTREAM_TLS_CIPHER"),
+        ("local", "DOWNSTREAM_LOCAL_ADDRESS"),
+        ("port", "DOWNSTREAM_LOCAL_PORT"),
+        ("start", "START_TIME"),
+        ("host", "HOSTNAME"),
+    ];
+    let change = |(name, variable): (&str, &str)| format!("{{ name = \"x-{name}\", value = \"%{variable}%\" }}");
+    let fields = names.map(change).join(", ");
+    let said = names.map(|(name, _)| format!("$http_x_{name}")).join("\\n");
+    let origin = Nginx::start("", &format!("location / {{ return 200 \"{said}\"; }}"));
+    let tls = format!(
+        "[listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"\nclient_auth = \"optional\"\nclient_ca_file = \"{}\"",
+        files.server.display(),
+        files.server_key.display(),
+        files.authority.display()
+    );
+    let route = format!(
+        "[[route]]\nname = \"all\"\npath_prefix = \"/\"\nupstream = \"server\"\nrequest_header = [{fields}]\n\
+         response_header = [{{ name = \"x-origin\", value = \"%UPSTREAM_REMOTE_ADDRESS%\" }}]"
+    );
+    let gateway = Gateway::start(Config::http(&origin.address).listener(&tls).tables(&route));
+    let (authority, certificate, key) = (
+        files.authority.display().to_string(),
+        files.client.display().to_string(),
+        files.client_key.display().to_string(),
+    );
+    let words = ["--cacert", &authority, "--tls-max", "1.2", "--http1.1", "-i"];
+    // Who shows no certificate has none of its facts.
+    let without = curl(&gateway, "localhost", &words);
+    assert!(without.contains("\r\n\r\n\n\n\n\n\n\n\nTLSv1.2\nTLS_ECDHE_"), "{without}");
+    let told = curl(&gateway, "localhost", &[&words[..], &["--cert", &certificate, "--key", &key]].concat());
+    let (head, body) = told.split_once("\r\n\r\n").expect("a head");
+    assert!(head.contains(&format!("x-origin: {}", origin.address.text())), "{head}");
+    let told: Vec<&str> = body.split('\n').collect();
+    let [subject, issuer, serial, from, to, pem, fingerprint, version, cipher, local, port, start, host] = told[..]
+    else {
+        panic!("{body}")
+    };
+    assert_eq!(subject, openssl(&certificate, &["-subject"]));
+    assert_eq!(issuer, openssl(&certificate, &["-issuer"]));
+    assert_eq!(serial, openssl(&certificate, &["-serial"]).to_ascii_lowercase());
+    assert_eq!(from.replace('T', " "), openssl(&certificate, &["-startdate"]));
+    assert_eq!(to.replace('T', " "), openssl(&certificate, &["-enddate"]));
+    assert_eq!(fingerprint, openssl(&certificate, &["-fingerprint", "-sha256"]).replace(':', "").to_ascii_lowercase());
+    let file = std::fs::read_to_string(&certificate).expect("a certificate");
+    let unescaped = [("%0A", "\n"), ("%20", " "), ("%2B", "+"), ("%2F", "/"), ("%3D", "=")]
+        .iter()
+        .fold(pem.to_owned(), |text, (escape, plain)| text.replace(escape, plain));
+    assert_eq!(unescaped.trim(), file.trim());
+    assert_eq!((version, &cipher[..10]), ("TLSv1.2", "TLS_ECDHE_"));
+    assert_eq!((local, port), (&*gateway.address.text(), &*gateway.address.tcp().port().to_string()));
+    let now = Command::new("date").args(["-u", "+%Y-%m-%dT%H"]).output().expect("date runs");
+    assert_eq!((start.len(), start.ends_with('Z')), (24, true), "{start}");
+    assert!(start.as_bytes()[..8] == now.stdout[..8], "{start}");
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    assert_eq!(host, name.trim());
+    gateway.finish();
+}

@@ -434,3 +434,79 @@ fn cookies_of_an_origin_are_changed() {
     drop(client);
     gateway.finish();
 }
+
+#[test]
+fn one_path_that_fails_shuts_nobody_out_of_the_others() {
+    let origin = Faulty::http(|request| match request[0].starts_with(b"GET /slow") {
+        true => Act::Silence,
+        false => reply("200 OK", "well"),
+    });
+    let gateway = Gateway::start(before([&origin.address]).listener("[listener.http]\nresponse_timeout = \"20ms\""));
+    let mut client = HttpClient::connect(&gateway.address);
+    for _ in 0..20 {
+        assert_eq!(client.get("/slow").status, 504);
+    }
+    assert_eq!(client.get("/").status, 200, "connections can be made: the breaker has nothing to say");
+    assert_eq!(gateway.metrics().sum("weir_breaker_opened_total"), 0.0);
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn an_origin_that_closes_between_two_health_checks_is_well() {
+    // It answers, keeps the connection as it says, and closes it at once, as one with a short keep-alive does.
+    let origin = Faulty::http(|_| Act::ReplyThenClose(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()));
+    let gateway = Gateway::start(before([&origin.address]).upstream(
+        "[upstream.http]\nhealth_path = \"/healthz\"\n[upstream.health]\ninterval = \"50ms\"\ntimeout = \"50ms\"\nunhealthy_after = 1\n",
+    ));
+    until_true("ten health checks", || gateway.metrics().sum("weir_health_checks_total") >= 10.0);
+    let bad = gateway.metrics().sum_where("weir_health_checks_total", &[("outcome", "failed")]);
+    assert_eq!(bad, 0.0);
+    gateway.finish();
+}
+
+#[test]
+fn answers_are_counted_by_upstream_and_refusals_of_overload_by_reason() {
+    let origin = Faulty::http(|request| match &request[0] {
+        head if head.starts_with(b"GET /bad") => reply("500 Oh", ""),
+        head if head.starts_with(b"GET /hang") => Act::Silence,
+        _ => reply("200 OK", ""),
+    });
+    let few = "lane_wait_timeout = \"50ms\"\n[upstream.http]\nconnections_max = 1\n";
+    let gateway = Gateway::start(before([&origin.address]).upstream(few));
+    let mut client = HttpClient::connect(&gateway.address);
+    assert_eq!([client.get("/").status, client.get("/bad").status], [200, 500]);
+    let count = |class| gateway.metrics().sum_where("weir_http_upstream_responses_total", &[("class", class)]);
+    assert_eq!([count("2xx"), count("5xx")], [1.0, 1.0]);
+    assert_eq!(gateway.metrics().sum("weir_http_upstream_first_byte_duration_seconds_count"), 2.0);
+    let mut waits = HttpClient::connect(&gateway.address);
+    waits.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n");
+    until_true("the only connection is taken", || origin.seen().len() == 3);
+    let refused = client.get("/");
+    assert_eq!((refused.status, refused.field("retry-after").is_some()), (503, true));
+    assert_eq!(gateway.metrics().sum_where("weir_shed_total", &[("reason", "queue_timeout")]), 1.0);
+    drop((client, waits));
+    gateway.finish();
+}
+
+#[test]
+fn an_answer_may_pause_for_longer_than_a_request_and_as_long_as_its_route_says() {
+    let origin = hasty("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab");
+    let timeouts = "[listener.http]\nbody_idle_timeout = \"50ms\"\nanswer_idle_timeout = \"30s\"";
+    let half_closed = "half_close_timeout = \"200ms\"";
+    let route =
+        "[[route]]\nname = \"short\"\npath_prefix = \"/short\"\nupstream = \"server\"\nanswer_idle_timeout = \"100ms\"";
+    let gateway = Gateway::start(Config::http(&origin).listener(half_closed).listener(timeouts).tables(route));
+    let mut client = HttpClient::connect(&gateway.address);
+    client.send("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");
+    let cut = String::from_utf8_lossy(&client.rest()).into_owned();
+    assert!(cut.ends_with("\r\n\r\nab"), "{cut}");
+    let mut client = HttpClient::connect(&gateway.address);
+    client.send("GET /long HTTP/1.1\r\nHost: a\r\n\r\n");
+    let begun = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab";
+    assert_eq!(String::from_utf8_lossy(&client.exactly(begun.len())), begun);
+    client.expect_silence(Duration::from_millis(500));
+    // Who says that it sends nothing more may still wait, but not as long as who says nothing.
+    drop(client);
+    gateway.finish();
+}

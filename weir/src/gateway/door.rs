@@ -237,8 +237,9 @@ impl Door {
             Serving::Redis(service) => weir_redis::serve(service.clone(), stream, guard, address, None).await,
             Serving::Http(service) => {
                 let is_http2 = stream.has_agreed_on(b"h2");
-                let identity = stream.peer_identity();
-                let arrived = weir_http::Arrived { peer: address, is_tls, is_http2, identity };
+                let (facts, identity) = (stream.tls_facts(), stream.peer_identity());
+                let tls = is_tls.then(|| Box::new(weir_http::Tls { facts, identity }));
+                let arrived = weir_http::Arrived { peer: address, local, tls, is_http2 };
                 // In a box: it is larger than a Redis connection's, which would pay for it.
                 Box::pin(weir_http::serve(service.clone(), stream, guard, arrived)).await;
             }

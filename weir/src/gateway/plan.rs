@@ -3,7 +3,7 @@
 use std::{collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 
 use weir_config::Snapshot;
-use weir_engine::{accept::Accepted, tls};
+use weir_engine::{accept::Accepted, settings::Address, tls};
 use weir_listener::{Admission, ConnectionPermit, Drain, ListenerAdmission};
 use weir_redis::{InsightReport, ListenerShare, MovedSession, Notice};
 use weir_upstream::Health;
@@ -104,10 +104,16 @@ impl Plan {
         }
         let health = |upstream: &weir_config::Upstream| {
             let name = &upstream.settings.name;
-            let same = |plan: &&Plan| plan.snapshot.upstream(name).is_some_and(|old| old == upstream);
-            let kept = previous.filter(same).and_then(|plan| plan.health.get(name)).cloned();
-            let fresh = || upstream.settings.endpoints.iter().map(|_| Arc::default()).collect();
-            (name.clone(), kept.unwrap_or_else(fresh))
+            let before = previous.and_then(|plan| Some((plan.snapshot.upstream(name)?, plan.health.get(name)?)));
+            // Known by its address: whoever is down stays so when another endpoint, or a setting, is changed.
+            let kept = |address: &Address| {
+                let (old, health) =
+                    before.filter(|(old, _)| old.settings.health.is_some() == upstream.settings.health.is_some())?;
+                let at = old.settings.endpoints.iter().position(|old| old == address)?;
+                health.get(at).cloned()
+            };
+            let endpoints = upstream.settings.endpoints.iter();
+            (name.clone(), endpoints.map(|address| kept(address).unwrap_or_default()).collect())
         };
         let health = snapshot.upstreams.iter().map(health).collect();
         Self { snapshot, listeners, health }

@@ -25,6 +25,8 @@ pub(super) struct Handled {
     cookies: Vec<CookieChange>,
     response_timeout: Option<Duration>,
     request_timeout: Option<Duration>,
+    body_idle_timeout: Option<Duration>,
+    answer_idle_timeout: Option<Duration>,
     retry: Option<Box<RetrySettings>>,
     compression: Option<Arc<Compression>>,
     upgrades: Option<Upgrades>,
@@ -42,6 +44,8 @@ impl Handled {
             cookies: list(self.cookies, &domain.cookies),
             response_timeout: self.response_timeout.or(domain.response_timeout),
             request_timeout: self.request_timeout.or(domain.request_timeout),
+            body_idle_timeout: self.body_idle_timeout.or(domain.body_idle_timeout),
+            answer_idle_timeout: self.answer_idle_timeout.or(domain.answer_idle_timeout),
             retry: self.retry.or_else(|| domain.retry.clone()),
             compression: self.compression.or_else(|| domain.compression.clone()),
             upgrades: self.upgrades.or(domain.upgrades),
@@ -55,6 +59,8 @@ impl Handled {
         action.cookies = self.cookies;
         action.response_timeout = self.response_timeout;
         action.request_timeout = self.request_timeout;
+        action.body_idle_timeout = self.body_idle_timeout;
+        action.answer_idle_timeout = self.answer_idle_timeout;
         action.retry = self.retry;
         action.compression = self.compression;
         action.upgrades = self.upgrades;
@@ -74,6 +80,8 @@ pub(super) fn made(written: &Handling<'_>, path: &str, reader: &mut Reader<'_>) 
         cookies: written.cookie.iter().filter_map(cookie).collect(),
         response_timeout: written.response_timeout.map(|timeout| timeout.value.0),
         request_timeout: written.request_timeout.map(|timeout| timeout.value.0),
+        body_idle_timeout: written.body_idle_timeout.map(|timeout| timeout.value.0),
+        answer_idle_timeout: written.answer_idle_timeout.map(|timeout| timeout.value.0),
         retry: written.retry.map(|retry| Box::new(retry.settings(&format!("{path}.retry"), reader))),
         compression: written.compression.map(CompressionSection::settings),
         upgrades: written.upgrades.map(upgrades),

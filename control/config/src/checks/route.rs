@@ -460,7 +460,7 @@ impl Maker<'_, '_, '_> {
         if let Some(port) = section.port.as_ref().and_then(|port| NonZeroU16::new(port.value as u16)) {
             redirect = redirect.port(port);
         }
-        let rules = PathRules::default();
+        let rules = PathRules::judged();
         match (&section.path, &section.path_prefix) {
             (Some(_), Some(prefix)) => {
                 self.wrong(prefix, "redirect.path_prefix", "stands beside path", "keep one of them");
@@ -490,7 +490,7 @@ impl Maker<'_, '_, '_> {
     }
 
     fn path_rewrite(&mut self, section: &RewriteSection, matched: &PathMatch) -> Option<PathRewrite> {
-        let rules = PathRules::default();
+        let rules = PathRules::judged();
         let kinds =
             [(&section.path, "path"), (&section.path_prefix, "path_prefix"), (&section.path_regex, "path_regex")];
         let mut written = kinds.into_iter().filter_map(|(word, key)| Some((word.as_ref()?, key)));

@@ -37,6 +37,14 @@ pub struct PathRules {
     pub parameters: Ambiguous,
 }
 
+impl PathRules {
+    /// Of a path that was judged before and is rewritten: what its listener kept stays.
+    #[must_use]
+    pub fn judged() -> Self {
+        Self { escaped_slash: Ambiguous::Keep, backslash: Ambiguous::Keep, ..Self::default() }
+    }
+}
+
 impl Default for PathRules {
     fn default() -> Self {
         Self {

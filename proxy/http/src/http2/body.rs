@@ -14,7 +14,7 @@ use weir_engine::Deadline;
 use weir_http_codec::Fields;
 
 use super::message;
-use crate::relay::{Broken, Sink};
+use crate::relay::{Broken, Sink, TAKEN_BYTES_MIN};
 
 /// A body on its way in, as far as it has come.
 pub(super) struct Incoming {
@@ -136,7 +136,7 @@ impl Outgoing {
     }
 
     /// Sends what is there as the peer takes it; false if it takes nothing any more.
-    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+    pub(super) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         while !self.is_over {
             let is_sent = if self.pending.is_empty() {
                 match self.ending.take() {
@@ -185,17 +185,17 @@ impl Outgoing {
     }
 }
 
-/// Sends all that is there; who takes nothing for [`limits::WRITE_IDLE_TIMEOUT`] is given up.
+/// Sends all that is there; who takes less than [`TAKEN_BYTES_MIN`] in [`limits::WRITE_IDLE_TIMEOUT`] is given up.
 pub(super) async fn flush(
     outgoing: impl Fn(&mut dyn FnMut(&mut Outgoing) -> Poll<bool>) -> Poll<bool>,
     deadline: &Deadline,
 ) -> Result<(), Broken> {
-    let mut left = usize::MAX;
+    let (mut left, mut has_stalled) = (usize::MAX, false);
     deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
     let is_sent = poll_fn(|context| {
         let flushed = outgoing(&mut |outgoing| {
             let flushed = outgoing.poll_flush(context);
-            if outgoing.pending.len() < left {
+            if outgoing.pending.len() as u64 + TAKEN_BYTES_MIN <= left as u64 {
                 left = outgoing.pending.len();
                 deadline.set(turn::now().saturating_add(limits::WRITE_IDLE_TIMEOUT));
             }
@@ -203,8 +203,15 @@ pub(super) async fn flush(
         });
         match flushed {
             Poll::Ready(is_sent) => Poll::Ready(is_sent),
-            Poll::Pending => deadline.poll_expired(context).map(|()| false),
+            Poll::Pending => deadline.poll_expired(context).map(|()| {
+                has_stalled = true;
+                false
+            }),
         }
     });
-    if is_sent.await { Ok(()) } else { Err(Broken::Untaken) }
+    match is_sent.await {
+        true => Ok(()),
+        false if has_stalled => Err(Broken::Stalled),
+        false => Err(Broken::Untaken),
+    }
 }

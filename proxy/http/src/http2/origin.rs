@@ -255,7 +255,7 @@ impl Download for StreamDownload<'_> {
         let is_whole = body.as_ref().is_none_or(h2::RecvStream::is_end_stream);
         let head = message::response_head(&parts, is_whole).map_err(|_| MALFORMED)?;
         if let Some(body) = body {
-            *self.stage = Stage::Answered(Incoming::new(body, self.means.body_idle_timeout));
+            *self.stage = Stage::Answered(Incoming::new(body, self.means.answer_idle_timeout));
         }
         Ok(head)
     }

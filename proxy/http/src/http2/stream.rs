@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use h2::{Reason, RecvStream, server::SendResponse};
 use http::Request;
-use weir_base::{error::Culprit, violation::Violation};
+use weir_base::{error::Culprit, time::turn, violation::Violation};
 use weir_engine::Deadline;
 use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead, ResponseParser};
 
@@ -98,6 +98,7 @@ async fn exchange(connection: &Rc<Connection>, request: Request<RecvStream>, out
             connection.report(refusal.reason, refusal.text);
             let answer = refusal.answer(None, connection.service.chance());
             out.borrow_mut().whole(&answer.head, answer.length(), answer.body(false));
+            connection.log_unread("HTTP/2", &refusal, out.borrow().sent.get());
             After::Another
         }
     }
@@ -120,10 +121,14 @@ impl Front<'_> {
     async fn discard_body(&mut self) {
         let mut left = DISCARD_BYTES_MAX;
         self.body.idle_timeout = DISCARD_TIMEOUT;
+        // The answer first: what has no window yet waits for the end.
+        let _ = poll_fn(|context| Poll::Ready(self.out.borrow_mut().poll_flush(context))).await;
+        let begun = turn::now();
         let mut body = Body { incoming: &mut self.body, out: self.out, deadline: &self.deadline };
         while !body.is_done() && body.fill().await.is_ok() {
             let count = body.incoming.current.len() as u64;
-            if count > left || body.pass(&mut Nowhere).is_err() {
+            let is_late = turn::now().since(begun) > DISCARD_TIMEOUT;
+            if is_late || count > left || body.pass(&mut Nowhere).is_err() {
                 return;
             }
             left -= count;
@@ -253,6 +258,14 @@ impl Out {
             Stage::Silent(respond) => respond.send_reset(reason),
             Stage::Begun(outgoing) => outgoing.reset(reason),
             Stage::Over => {}
+        }
+    }
+
+    /// Sends what the client's window takes now.
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        match &mut self.stage {
+            Stage::Begun(outgoing) => outgoing.poll_flush(context),
+            Stage::Silent(_) | Stage::Over => Poll::Ready(true),
         }
     }
 

@@ -1,0 +1,177 @@
+//! What the variables of header values stand for, in one request.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, SystemTime},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use weir_base::time::{Time, rfc3339};
+use weir_engine::{
+    host,
+    settings::Address,
+    tls::{AltName, PeerIdentity},
+};
+use weir_http_codec::RequestHead;
+use weir_route::variables::Variable;
+use weir_telemetry::log::Peer;
+
+use crate::{
+    connection::{Connection, Tls},
+    exchange::Asked,
+    routing::Routed,
+};
+
+/// Digits in a line of PEM (RFC 7468 section 2).
+const PEM_LINE: usize = 64;
+
+/// What variables can be filled in from.
+pub(crate) struct Variables<'a> {
+    connection: &'a Connection,
+    head: Option<&'a RequestHead>,
+    protocol: &'static str,
+    arrived: Time,
+    route: &'a str,
+    upstream: &'a str,
+    /// The endpoint that answers.
+    endpoint: Option<&'a Address>,
+}
+
+impl<'a> Variables<'a> {
+    /// Of a request that a route has taken. `head` as it was before anything of it changed.
+    pub(crate) fn of_route(
+        connection: &'a Connection,
+        route: &'a str,
+        head: Option<&'a RequestHead>,
+        asked: &Asked,
+    ) -> Self {
+        let (protocol, arrived) = (asked.version.name(), asked.arrived);
+        Self { connection, head, protocol, arrived, route, upstream: "", endpoint: None }
+    }
+
+    /// Of a request that goes on.
+    pub(crate) fn of_routed(
+        connection: &'a Connection,
+        routed: &'a Routed<'a>,
+        head: Option<&'a RequestHead>,
+        asked: &Asked,
+    ) -> Self {
+        let upstream = &routed.upstream.settings().name;
+        Self { upstream, ..Self::of_route(connection, routed.name, head, asked) }
+    }
+
+    /// Of a request that endpoint number `endpoint` answers.
+    pub(crate) fn of_answered(
+        connection: &'a Connection,
+        routed: &'a Routed<'a>,
+        endpoint: usize,
+        asked: &Asked,
+    ) -> Self {
+        let endpoint = routed.upstream.settings().endpoints.get(endpoint);
+        Self { endpoint, ..Self::of_routed(connection, routed, None, asked) }
+    }
+
+    /// Appends what `variable` stands for; nothing if that is not known here.
+    pub(crate) fn resolve(&self, variable: &Variable, into: &mut Vec<u8>) {
+        match variable {
+            Variable::RequestHeader(name) => {
+                let value = self.head.and_then(|head| head.fields.all_named(name.as_bytes()).next());
+                into.extend_from_slice(value.unwrap_or_default());
+            }
+            variable => into.extend_from_slice(self.text(variable).unwrap_or_default().as_bytes()),
+        }
+    }
+
+    fn text(&self, variable: &Variable) -> Option<String> {
+        let client = || match self.connection.peer {
+            Peer::Ip(address) => Some(canonical(address)),
+            Peer::Unix => None,
+        };
+        let local = || self.connection.local_address().map(canonical);
+        let tls = self.connection.tls.as_deref();
+        let identity = tls.and_then(|tls| tls.identity.as_ref());
+        let validity = || identity?.validity.as_ref();
+        match variable {
+            Variable::ClientAddress => client().map(|address| address.to_string()),
+            Variable::ClientIp => client().map(|address| address.ip().to_string()),
+            Variable::ClientPort => client().map(|address| address.port().to_string()),
+            Variable::LocalAddress => local().map(|address| address.to_string()),
+            Variable::LocalIp => local().map(|address| address.ip().to_string()),
+            Variable::LocalPort => local().map(|address| address.port().to_string()),
+            Variable::Protocol => Some(self.protocol.to_owned()),
+            Variable::TlsVersion => tls.and_then(Tls::version).map(|version| format!("TLSv{version}")),
+            Variable::TlsCipher => tls.and_then(Tls::cipher).map(str::to_owned),
+            Variable::PeerSubject => identity?.subject.clone(),
+            Variable::PeerIssuer => identity?.issuer.clone(),
+            Variable::PeerSerial => Some(identity?.serial.clone()),
+            Variable::PeerFingerprint => Some(hexadecimal(&identity?.sha256)),
+            Variable::PeerUriSan => Some(uris(identity?)),
+            Variable::PeerCertificate => Some(pem(&identity?.certificate)),
+            Variable::PeerValidFrom => validity().map(|(from, _)| from.clone()),
+            Variable::PeerValidTo => validity().map(|(_, to)| to.clone()),
+            Variable::StartTime => Some(rfc3339(wall_clock(self.arrived))),
+            Variable::Hostname => host::name().map(str::to_owned),
+            Variable::RouteName => Some(self.route.to_owned()),
+            Variable::UpstreamName => Some(self.upstream.to_owned()),
+            Variable::UpstreamAddress => self.endpoint.map(ToString::to_string),
+            Variable::RequestHeader(_) => None,
+        }
+    }
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// What the clock on the wall showed then, since 1970.
+fn wall_clock(at: Time) -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.saturating_sub(Time::now().since(at))
+}
+
+/// Two digits for each byte.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn uris(identity: &PeerIdentity) -> String {
+    let uris = identity.alt_names.iter().filter_map(|name| match name {
+        AltName::Uri(uri) => Some(uri.as_str()),
+        AltName::Dns(_) | AltName::Email(_) | AltName::Ip(_) => None,
+    });
+    uris.collect::<Vec<_>>().join(",")
+}
+
+/// A certificate in PEM (RFC 7468), with `%` escapes for what a field or a list may not hold, as Envoy and nginx
+/// (`$ssl_client_escaped_cert`) have it.
+fn pem(certificate: &[u8]) -> String {
+    let digits = STANDARD.encode(certificate);
+    let mut text = String::from("-----BEGIN%20CERTIFICATE-----%0A");
+    for line in digits.as_bytes().chunks(PEM_LINE) {
+        for digit in line {
+            match digit {
+                b'+' => text.push_str("%2B"),
+                b'/' => text.push_str("%2F"),
+                b'=' => text.push_str("%3D"),
+                digit => text.push(char::from(*digit)),
+            }
+        }
+        text.push_str("%0A");
+    }
+    text.push_str("-----END%20CERTIFICATE-----%0A");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_in_a_field_has_no_byte_that_a_field_or_a_list_could_misread() {
+        let text = pem(&[0xff; 49]);
+        assert!(text.starts_with("-----BEGIN%20CERTIFICATE-----%0A%2F%2F"));
+        assert!(text.ends_with("w%3D%3D%0A-----END%20CERTIFICATE-----%0A"));
+        assert!(text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'%')));
+        assert_eq!(text.matches("%0A").count(), 4);
+    }
+}
