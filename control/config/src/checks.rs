@@ -10,6 +10,7 @@ mod listener;
 mod policy;
 mod route;
 mod tls;
+mod unfit;
 mod upstream;
 mod users;
 

@@ -2,12 +2,16 @@
 
 use std::{io, time::Duration};
 
+use weir_base::limits;
 use weir_engine::{Stream, StreamOptions, Watermarks, net, settings::Address, timeout, tls};
 
 use crate::{protocol::LaneProtocol, protocol::Refusal, settings::UpstreamSettings};
 
-/// Bytes of requests that may wait for an upstream that does not read.
-const OUTPUT: Watermarks = Watermarks { high: 1 << 20, low: 1 << 18 };
+/// Bytes of requests that may wait for an upstream that does not read, on a lane of requests.
+const LANE_OUTPUT: Watermarks = Watermarks { high: 1 << 20, low: 1 << 18 };
+/// The same of one exchange, such as an upload: as much as the other way, to a client.
+const EXCHANGE_OUTPUT: Watermarks =
+    Watermarks { high: limits::WRITE_HIGH_WATER_BYTES as usize, low: limits::WRITE_LOW_WATER_BYTES as usize };
 
 /// A connection that could not be made.
 #[derive(Debug)]
@@ -38,15 +42,18 @@ impl Connector {
         Ok(Self { endpoint, tls, connect_timeout: settings.connect_timeout, handshake_timeout })
     }
 
-    /// A stream to the endpoint, TLS included.
+    /// A stream to the endpoint for one exchange at a time, TLS included.
     pub(crate) async fn connect(&self) -> Result<Stream, ConnectError> {
+        self.stream(EXCHANGE_OUTPUT).await
+    }
+
+    async fn stream(&self, marks: Watermarks) -> Result<Stream, ConnectError> {
         let socket = match net::connect(&self.endpoint, self.connect_timeout).await {
             Ok(socket) => socket,
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(unreachable("timed out", "timeout")),
             Err(error) => return Err(unreachable(error, "connect")),
         };
-        let mut stream =
-            Stream::new(socket, StreamOptions { marks: OUTPUT }).map_err(|error| unreachable(error, "connect"))?;
+        let mut stream = Stream::new(socket, StreamOptions { marks }).map_err(|error| unreachable(error, "connect"))?;
         if let Some(tls) = &self.tls {
             let session = client_session(tls, &self.endpoint)?;
             let shaken = timeout(self.handshake_timeout, stream.start_tls(session, &[])).await;
@@ -70,7 +77,7 @@ impl Connector {
         protocol: &P,
         key: P::Key,
     ) -> Result<(Stream, P::Greeting), ConnectError> {
-        let mut stream = self.connect().await?;
+        let mut stream = self.stream(LANE_OUTPUT).await?;
         let greeted = timeout(self.connect_timeout, protocol.greet(&mut stream, key)).await;
         match greeted {
             Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {

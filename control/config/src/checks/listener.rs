@@ -9,7 +9,7 @@ use weir_listener::settings::{
 };
 use weir_redis::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, CacheSettings, RedisListenerSettings};
 
-use crate::checks::{Lowest, error_at, find_upstream, is_public, knee, policy, route, table_header, tls, users};
+use crate::checks::{Lowest, error_at, find_upstream, is_public, knee, policy, route, table_header, tls, unfit, users};
 use crate::document::At;
 use crate::http::{self, ListenerHttpSection};
 use crate::reader::Reader;
@@ -63,6 +63,7 @@ fn listener(
     let mut redis = redis(&section.redis, upstream, &format!("{path}.redis"), reader);
     redis.users = users::users(section, &path, reader);
     warn_clear_password(section, &path, reader);
+    unfit::listener(section, &path, reader);
     let knee = knee::knee(file, section, upstream, &path, reader);
     let connections_max = within(&section.connections_max, &file.limits.connections, &path, "connections_max", reader);
     let per_source = "connections_per_source_max";

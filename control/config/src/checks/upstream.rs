@@ -10,7 +10,7 @@ use weir_upstream::settings::{
     BreakerSettings, HealthSettings, PINNED_LANES_IDLE_MAX, ReadFrom, ReconnectSettings, Topology, UpstreamSettings,
 };
 
-use crate::checks::{Lowest, error_at, is_public, table_header, tls};
+use crate::checks::{Lowest, error_at, is_public, table_header, tls, unfit};
 use crate::document::At;
 use crate::http;
 use crate::reader::Reader;
@@ -33,6 +33,7 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     warn_unused(file, section, &path, reader);
     let endpoints = section.endpoints.as_ref();
     let protocol = protocol_of(file, section, &path, reader);
+    unfit::upstream(section, protocol, &path, reader);
     if let Some(endpoints) = endpoints {
         check_endpoints(endpoints, section, protocol, &path, reader);
     }
