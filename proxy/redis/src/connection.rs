@@ -530,7 +530,8 @@ impl Connection {
         if self.charge.borrow().bytes() > 0 || self.is_over_budget.get() {
             self.account();
         }
-        if self.service.is_moving_away() && self.output.buffered() == 0 {
+        let is_leaving = self.service.is_moving_away() || self.service.drain_state() != Drain::Off;
+        if is_leaving && self.output.buffered() == 0 {
             self.wake();
         }
         let sent = self.output.appended();
