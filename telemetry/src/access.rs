@@ -72,6 +72,8 @@ pub struct HttpAccess<'a> {
     pub tls_version: Option<&'static str>,
     /// Cipher suite towards the client, by its IANA name.
     pub tls_cipher: Option<&'static str>,
+    /// What the origin ended a gRPC call with.
+    pub grpc_status: Option<u8>,
 }
 
 /// Bytes of one text of a client in the access log. Default 1,024; the rest is cut off.
@@ -122,11 +124,12 @@ pub enum AccessField {
     FirstByteUs,
     TlsVersion,
     TlsCipher,
+    GrpcStatus,
 }
 
 impl AccessField {
     /// Every one with its word, in the order of a line that has all.
-    pub const NAMED: [(&'static str, Self); 27] = [
+    pub const NAMED: [(&'static str, Self); 28] = [
         ("time", Self::Time),
         ("listener", Self::Listener),
         ("peer", Self::Peer),
@@ -154,6 +157,7 @@ impl AccessField {
         ("first_byte_us", Self::FirstByteUs),
         ("tls_version", Self::TlsVersion),
         ("tls_cipher", Self::TlsCipher),
+        ("grpc_status", Self::GrpcStatus),
     ];
 
     /// Its word.
@@ -238,6 +242,7 @@ fn value<'r>(field: AccessField, record: &AccessRecord<'r>, at: Duration) -> Opt
         AccessField::FirstByteUs => number(http?.first_byte_nanos? / 1_000),
         AccessField::TlsVersion => http?.tls_version.map(Value::Text),
         AccessField::TlsCipher => http?.tls_cipher.map(Value::Text),
+        AccessField::GrpcStatus => number(http?.grpc_status?.into()),
     }
 }
 
@@ -343,7 +348,8 @@ impl<'w> Words<'w> {
 
 /// A line with everything: time, listener, peer, connection, command, upstream, how long it took in all and at the upstream,
 /// bytes of both sides, outcome; of HTTP also status, "method path protocol", authority, route, endpoint, "user",
-/// "user agent", "X-Forwarded-For", "request id", trace id, tries, time to the head of the answer, version and cipher suite of TLS.
+/// "user agent", "X-Forwarded-For", "request id", trace id, tries, time to the head of the answer, version and cipher suite of TLS,
+/// status of gRPC.
 fn text(record: &AccessRecord<'_>, at: Duration, into: &mut Vec<u8>) {
     let mut line = Words::new(into);
     line.value(Some(Value::Time(at)));
@@ -374,6 +380,10 @@ fn text(record: &AccessRecord<'_>, at: Duration, into: &mut Vec<u8>) {
     }
     line.plain(http.tls_version.unwrap_or("-"));
     line.plain(http.tls_cipher.unwrap_or("-"));
+    match http.grpc_status {
+        Some(status) => line.number(status.into(), ""),
+        None => line.plain("-"),
+    }
 }
 
 fn decimal(number: u64, into: &mut Vec<u8>) {
@@ -447,6 +457,7 @@ mod tests {
             first_byte_nanos: Some(1_999),
             tls_version: Some("1.3"),
             tls_cipher: None,
+            grpc_status: None,
         }
     }
 
@@ -466,7 +477,7 @@ mod tests {
         assert_eq!(
             rest,
             "web 192.0.2.10:4000 7 GET - 1234us 0us 0B 18446744073709551615B ok 200 \"GET /a'b\\ HTTP/1.1\" a r - \"zo\u{eb}\" \
-             \"x y\" \"\" \"-\" - 2 1us 1.3 -"
+             \"x y\" \"\" \"-\" - 2 1us 1.3 - -"
         );
         let json = line(AccessFormat::Json, None, &known);
         assert!(json.starts_with("{\"time\":1"), "{json}");

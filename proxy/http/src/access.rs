@@ -197,6 +197,7 @@ impl Connection {
                 first_byte_nanos: notes.answer_began.get().map(|began| began.nanos_since(timing.arrived)),
                 tls_version: tls.and_then(Tls::version),
                 tls_cipher: tls.and_then(Tls::cipher),
+                grpc_status: asked.grpc_status.get(),
             }),
         });
     }

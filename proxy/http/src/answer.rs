@@ -96,6 +96,10 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
                 return Ended::Failed(Failure::of_origin(broken));
             }
         }
+        if self.is_grpc.get() {
+            let status = self.origin.trailers().and_then(grpc::status);
+            self.asked.grpc_status.set(status.or_else(|| grpc::status(&head.fields)));
+        }
         let status = head.status();
         self.origin.reuse(head);
         Ended::Answered { status, keeps_client, keeps_lane: is_persistent && self.origin.is_clean() }

@@ -292,7 +292,8 @@ impl<'a> Attempt<'a> {
         let took = self.begun.get().map(|begun| begun.since(self.sent));
         match ended {
             Ended::Answered { status, .. } => {
-                self.routed.upstream.note(number, Outcome::Status(*status), took);
+                let said = self.asked.grpc_status.get().map_or(*status, grpc::http_status);
+                self.routed.upstream.note(number, Outcome::Status(said), took);
             }
             Ended::Failed(Failure::Status(status)) => self.routed.upstream.note(number, Outcome::Status(*status), took),
             Ended::Failed(Failure::Silent | Failure::Unseen | Failure::Origin(..)) => {

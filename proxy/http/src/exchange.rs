@@ -1,6 +1,15 @@
 //! One request and its answer.
 
-use std::{cell::OnceCell, future::poll_fn, net::IpAddr, pin::pin, rc::Rc, sync::Arc, task::Poll, time::Duration};
+use std::{
+    cell::{Cell, OnceCell},
+    future::poll_fn,
+    net::IpAddr,
+    pin::pin,
+    rc::Rc,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Known, RequestHead, Version, encode, token};
@@ -49,6 +58,8 @@ pub(crate) struct Asked {
     pub(crate) is_grpc: bool,
     /// It goes on as a call of gRPC, which may be silent for long.
     pub(crate) is_call: bool,
+    /// The status that the origin gave the call.
+    pub(crate) grpc_status: Cell<Option<u8>>,
     pub(crate) body: BodyLength,
     /// What policies put into its answer. Empty without policies.
     pub(crate) answer_fields: OnceCell<Box<AnswerFields>>,
@@ -87,6 +98,7 @@ impl Asked {
             wants_trailers: head.fields.all(Known::Te).any(wants_trailers),
             is_grpc,
             is_call: false,
+            grpc_status: Cell::new(None),
             body_idle_timeout: settings.body_idle_timeout,
             answer_idle_timeout: settings.answer_idle_timeout,
             call_timeout: if is_grpc { grpc::timeout(&head.fields) } else { None },
@@ -309,6 +321,9 @@ impl Connection {
         let flushed = Time::now();
         let timing = Timing { arrived: asked.arrived, sent, replied: turn::now() };
         self.service.metrics.answered(status, &timing, flushed);
+        if asked.is_grpc {
+            self.service.metrics.called(asked.grpc_status.get().unwrap_or(grpc::status_of(status)));
+        }
         if let Some(route) = asked.route.get() {
             route.answered(status, flushed.nanos_since(asked.arrived));
         }

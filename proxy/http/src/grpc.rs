@@ -51,7 +51,7 @@ pub(crate) fn deadline_exceeded() -> Fields {
     trailers
 }
 
-const fn status_of(http: u16) -> u16 {
+pub(crate) const fn status_of(http: u16) -> u8 {
     match http {
         400 => 13,
         401 => 16,
@@ -61,6 +61,24 @@ const fn status_of(http: u16) -> u16 {
         504 => 4,
         _ => 2,
     }
+}
+
+/// The status of HTTP that says the same of the origin, for those who judge it by that: as Envoy's outlier detection has it.
+pub(crate) const fn http_status(status: u8) -> u16 {
+    match status {
+        0 => 200,
+        4 => 504,
+        12 => 501,
+        14 => 503,
+        2 | 13 | 15 => 500,
+        // What the client did, or wants: 1 CANCELLED, 5 NOT_FOUND, 8 RESOURCE_EXHAUSTED, ...
+        _ => 400,
+    }
+}
+
+/// What a call ended with, if its trailers, or a head that is trailers as well, say so.
+pub(crate) fn status(fields: &Fields) -> Option<u8> {
+    std::str::from_utf8(fields.all_named(b"grpc-status").next()?).ok()?.parse().ok()
 }
 
 /// Percent-encoded as `grpc-message` wants it.

@@ -75,7 +75,8 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
         answers: ResponseParser::new(),
         is_open_ended: Cell::new(false),
     };
-    let mut may_be_http2 = true;
+    // In TLS only who has chosen it there may speak it (RFC 9113 section 3.3).
+    let mut may_be_http2 = !connection.is_tls();
     loop {
         let mut head = match next_head(&mut front, &mut parser, may_be_http2).await {
             Ok(head) => head,

@@ -32,13 +32,36 @@ pub(crate) struct ListenerMetrics {
     pub(crate) written_bytes: Counter,
     requests: [Counter; METHODS.len() + 1],
     /// By status, as they are met.
-    responses: RefCell<Vec<(u16, Counter)>>,
+    responses: ByNumber,
+    /// The same of gRPC.
+    calls: ByNumber,
     request: Histogram,
     tunnels: Gauge,
     /// Of clients and of origins.
     frames: [Counter; 2],
     upstream: Histogram,
     overhead: Histogram,
+}
+
+/// How many statuses gRPC has: 0 to 16.
+const GRPC_STATUSES: u8 = 17;
+
+/// Counters by a number, made as it is met.
+#[derive(Default)]
+struct ByNumber(RefCell<Vec<(u16, Counter)>>);
+
+impl ByNumber {
+    fn inc(&self, number: u16, make: impl FnOnce(&str) -> Counter) {
+        let mut known = self.0.borrow_mut();
+        match known.iter().find(|(known, _)| *known == number) {
+            Some((_, cell)) => cell.inc(),
+            None => {
+                let cell = make(itoa::Buffer::new().format(number));
+                cell.inc();
+                known.push((number, cell));
+            }
+        }
+    }
 }
 
 impl ListenerMetrics {
@@ -53,7 +76,8 @@ impl ListenerMetrics {
             read_bytes: core.counter(&catalog::CLIENT_READ_BYTES, &[listener]),
             written_bytes: core.counter(&catalog::CLIENT_WRITTEN_BYTES, &[listener]),
             requests: [get, head, post, put, delete, patch, options, of_method("other")],
-            responses: RefCell::default(),
+            responses: ByNumber::default(),
+            calls: ByNumber::default(),
             tunnels: core.gauge(&catalog::HTTP_TUNNELS_OPEN, &[listener]),
             frames: ["client", "origin"].map(|end| core.counter(&catalog::WEBSOCKET_FRAMES, &[listener, end])),
             request: core.histogram(&catalog::REQUEST_DURATION, &[listener]),
@@ -79,16 +103,16 @@ impl ListenerMetrics {
         self.request.record(request);
         self.upstream.record(upstream);
         self.overhead.record(request - upstream);
-        let mut responses = self.responses.borrow_mut();
-        match responses.iter().find(|(known, _)| *known == status) {
-            Some((_, cell)) => cell.inc(),
-            None => {
-                let cell =
-                    self.core.counter(&catalog::HTTP_RESPONSES, &[&self.listener, itoa::Buffer::new().format(status)]);
-                cell.inc();
-                responses.push((status, cell));
-            }
-        }
+        self.responses.inc(status, |code| self.core.counter(&catalog::HTTP_RESPONSES, &[&self.listener, code]));
+    }
+
+    /// A gRPC call ended with this status.
+    pub(crate) fn called(&self, status: u8) {
+        let status = u16::from(status.min(GRPC_STATUSES));
+        self.calls.inc(status, |code| {
+            let label = if status < u16::from(GRPC_STATUSES) { code } else { "other" };
+            self.core.counter(&catalog::GRPC_RESPONSES, &[&self.listener, label])
+        });
     }
 
     pub(crate) fn closed(&self, reason: &str) {

@@ -28,6 +28,8 @@ pub(crate) struct Copying {
     host: Vec<u8>,
     /// Of the body.
     pub(crate) body: RefCell<Copied>,
+    /// It counts from here on: a body that is still coming is held for it.
+    _under_way: UnderWay,
 }
 
 impl Copying {
@@ -54,7 +56,9 @@ impl Copying {
         let at = colon.unwrap_or(host.len());
         shadow.splice(at..at, SUFFIX.iter().copied());
         let body = RefCell::new(Copied::new(mirror.body_bytes_max));
-        Some(Rc::new(Self { upstream: upstream.clone(), head: head.clone(), host: shadow, body }))
+        service.mirrors.set(service.mirrors.get() + 1);
+        let _under_way = UnderWay(service.clone());
+        Some(Rc::new(Self { upstream: upstream.clone(), head: head.clone(), host: shadow, body, _under_way }))
     }
 
     /// The request has gone to its end: the copy goes too.
@@ -65,9 +69,7 @@ impl Copying {
         let settings = service.http();
         let timeout = routed.action.response_timeout.unwrap_or(settings.response_timeout);
         let (idle_timeout, is_head) = (asked.answer_idle_timeout, asked.is_head);
-        service.mirrors.set(service.mirrors.get() + 1);
         weir_engine::spawn(async move {
-            let _under_way = UnderWay(service.clone());
             let (head, host, body) = (&self.head, &*self.host, &*body);
             let request = Subrequest { head, host, body, is_head, timeout, idle_timeout, limit: None };
             let outcome = match request.ask(&service, &self.upstream, &mut Nowhere).await {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_base::error::Culprit;
 use weir_engine::{Deadline, Stream};
-use weir_http_codec::{BodyDecoder, BodyLength, HeadLimits, ResponseHead, ResponseParser};
+use weir_http_codec::{BodyDecoder, BodyLength, Fields, HeadLimits, ResponseHead, ResponseParser};
 use weir_upstream::LossCause;
 
 use crate::{
@@ -59,6 +59,9 @@ pub(crate) trait Download: Source {
 
     /// Nothing of the exchange is left, so another may follow.
     fn is_clean(&self) -> bool;
+
+    /// The trailers behind the body, once that is over.
+    fn trailers(&self) -> Option<&Fields>;
 
     /// Takes a head back, for its memory.
     fn reuse(&mut self, head: ResponseHead);
@@ -173,6 +176,10 @@ impl Download for WireDownload<'_> {
     fn is_clean(&self) -> bool {
         // Bytes behind the answer belong to nobody: on this connection nothing can be trusted any more.
         self.source.input.bytes().is_empty() && !self.source.input.is_ended() && !self.ends_with_connection
+    }
+
+    fn trailers(&self) -> Option<&Fields> {
+        self.source.decoder.trailers()
     }
 
     fn reuse(&mut self, head: ResponseHead) {

@@ -48,6 +48,7 @@ catalog! {
         HTTP_RESPONSES = counter "weir_http_responses_total" ["listener", "code"] "Answers to clients by status, the gateway's own too; 0 for those that broke off.";
         HTTP_ROUTE_RESPONSES = counter "weir_http_route_responses_total" ["listener", "route", "class"] "Answers by route and class of status (`2xx`; `broken` for those that broke off), of listeners with routes; past 256 routes of a listener the rest is `other`.";
         HTTP_ROUTE_DURATION = histogram "weir_http_route_request_duration_seconds" ["listener", "route"] "As weir_request_duration_seconds, by route.", buckets(Buckets::REQUEST);
+        GRPC_RESPONSES = counter "weir_grpc_responses_total" ["listener", "status"] "Ends of gRPC calls by their status (`0` to `16`, else `other`), the gateway's own too.";
         HTTP_TUNNELS_OPEN = gauge "weir_http_tunnels_open" ["listener"] "WebSockets open now; each is one request in flight.";
         HTTP_TUNNELS_CLOSED = counter "weir_http_tunnels_closed_total" ["listener", "reason"] "WebSockets that have ended, by why.";
         WEBSOCKET_FRAMES = counter "weir_websocket_frames_total" ["listener", "sender"] "WebSocket frames passed on, by who sent them: `client` or `origin`.";

@@ -62,6 +62,10 @@ fn the_interoperability_cases_pass_as_they_do_without_a_gateway() {
             assert!(output.status.success(), "{case} {way}: {}", String::from_utf8_lossy(&output.stderr));
         }
     }
+    // OK, UNKNOWN (the status that is asked for, alone and in a stream, and the special one), UNIMPLEMENTED.
+    let by = gateway.metrics().by("weir_grpc_responses_total", "status");
+    let count = |status| by.get(status).copied().unwrap_or_default();
+    assert!(count("0") >= 8.0 && count("2") >= 3.0 && count("12") >= 2.0, "{by:?}");
     gateway.finish();
 }
 

@@ -1,5 +1,6 @@
 //! TLS towards HTTP clients: certificates by name, and what origins are told of those of clients.
 
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use weir_tests::certificate::Certificates;
@@ -160,5 +161,30 @@ fn fields_can_tell_of_the_connection_its_tls_and_the_certificate_of_its_client()
     assert!(start.as_bytes()[..8] == now.stdout[..8], "{start}");
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
     assert_eq!(host, name.trim());
+    gateway.finish();
+}
+
+#[test]
+fn http_2_over_tls_is_for_those_who_have_chosen_it_in_the_handshake() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let files = Certificates::create(folder.path());
+    let tls = format!(
+        "[listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"",
+        files.server.display(),
+        files.server_key.display()
+    );
+    let origin = Nginx::start("", "location / { return 200; }");
+    let gateway = Gateway::start(Config::http(&origin.address).listener(&tls));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["s_client", "-quiet", "-connect", &gateway.address.text()]);
+    let mut client =
+        openssl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("openssl runs");
+    client.stdin.take().expect("piped").write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("taken");
+    let said = client.wait_with_output().expect("openssl ends with the connection").stdout;
+    assert!(
+        said.starts_with(b"HTTP/1.1 400 ") || said.starts_with(b"HTTP/1.1 505 "),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
     gateway.finish();
 }

@@ -32,6 +32,11 @@ impl Incoming {
         Self { body, idle_timeout, current: Bytes::new(), trailers: None, is_over: false }
     }
 
+    /// What came behind it.
+    pub(super) fn trailers(&self) -> Option<&Fields> {
+        self.trailers.as_ref()
+    }
+
     /// See [`crate::relay::Source::is_done`].
     pub(super) fn is_done(&self) -> bool {
         self.current.is_empty() && (self.is_over || self.body.is_end_stream())

@@ -270,6 +270,13 @@ impl Download for StreamDownload<'_> {
         true
     }
 
+    fn trailers(&self) -> Option<&Fields> {
+        match &self.stage {
+            Stage::Answered(body) => body.trailers(),
+            Stage::Asked(_) => None,
+        }
+    }
+
     fn reuse(&mut self, _: ResponseHead) {}
 
     fn received(&self) -> u64 {
