@@ -183,6 +183,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("route", "route patterns of the admin API; names of the routes of HTTP listeners, and `other`"),
     ("code", "HTTP status codes"),
     ("sender", "who sent a WebSocket frame: `client`, `origin`"),
+    ("status", "what a gRPC call ended with: `0` to `16`, else `other`"),
     ("version", "version of the build"),
     ("revision", "commit of the build"),
 ];
