@@ -147,21 +147,28 @@ fn read_certificate(certificate: &[u8], identity: &mut PeerIdentity) -> Option<(
     Some(())
 }
 
-/// Name ::= SEQUENCE OF SET OF SEQUENCE { type OBJECT IDENTIFIER, value ANY }: the type and value of each attribute, `None` for
-/// a value that is no text; and whether it is the first of its set.
-fn attributes(name: &[u8]) -> Option<Vec<(&[u8], Option<String>, bool)>> {
+/// One attribute of a name.
+struct Attribute<'a> {
+    kind: &'a [u8],
+    /// `None`: it is no text.
+    value: Option<String>,
+    is_first_of_set: bool,
+}
+
+/// Name ::= SEQUENCE OF SET OF SEQUENCE { type OBJECT IDENTIFIER, value ANY }
+fn attributes(name: &[u8]) -> Option<Vec<Attribute<'_>>> {
     let mut sets = Der(name);
     let mut found = Vec::new();
     while let Some((TAG_SET, set)) = sets.next() {
         let mut attributes = Der(set);
-        let mut is_first = true;
+        let mut is_first_of_set = true;
         while let Some((TAG_SEQUENCE, attribute)) = attributes.next() {
             let mut attribute = Der(attribute);
             let kind = attribute.expect(TAG_OBJECT_ID)?;
             let (tag, value) = attribute.next()?;
             let is_text = matches!(tag, TAG_UTF8_STRING | TAG_PRINTABLE_STRING | TAG_IA5_STRING);
-            found.push((kind, if is_text { printable(value) } else { None }, is_first));
-            is_first = false;
+            found.push(Attribute { kind, value: if is_text { printable(value) } else { None }, is_first_of_set });
+            is_first_of_set = false;
             if found.len() > NAMES_MAX {
                 return None;
             }
@@ -172,17 +179,17 @@ fn attributes(name: &[u8]) -> Option<Vec<(&[u8], Option<String>, bool)>> {
 
 fn common_name(name: &[u8]) -> Option<String> {
     let attributes = attributes(name)?;
-    attributes.into_iter().rfind(|(kind, ..)| *kind == OID_COMMON_NAME)?.1
+    attributes.into_iter().rfind(|attribute| attribute.kind == OID_COMMON_NAME)?.value
 }
 
 /// A name in the words of RFC 2253 section 2; `None` if a part of it has none.
 fn distinguished_name(name: &[u8]) -> Option<String> {
     let mut sets: Vec<String> = Vec::new();
-    for (kind, value, is_first) in attributes(name)? {
+    for Attribute { kind, value, is_first_of_set } in attributes(name)? {
         let (_, word) = ATTRIBUTES.iter().find(|(known, _)| *known == kind)?;
         let attribute = format!("{word}={}", escaped(&value?));
         match sets.last_mut() {
-            Some(set) if !is_first => *set = format!("{set}+{attribute}"),
+            Some(set) if !is_first_of_set => *set = format!("{set}+{attribute}"),
             _ => sets.push(attribute),
         }
     }

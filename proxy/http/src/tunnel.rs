@@ -229,7 +229,7 @@ pub(crate) async fn run<I: Inlet, O: Outlet>(
     // It would be that of the frames.
     head.fields.remove(Known::ContentLength);
     answer::change(&mut head.fields, connection, routed, lane.number(), asked);
-    client.outlet.agree(&mut head);
+    client.outlet.agree(&head);
     let shared = Shared { settings, active: Cell::new(turn::now()), blocked: Cell::new(0) };
     let (client_is_between, origin_is_between) = (Cell::new(true), Cell::new(true));
     // A stream of HTTP/2 is asked for no upgrade.

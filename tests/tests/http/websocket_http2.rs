@@ -164,6 +164,7 @@ fn a_stream_is_a_websocket_and_the_origin_sees_one_of_http_1() {
         assert_eq!(seen.matches(&format!("{line}\r\n")).count(), 1, "{line}: {seen}");
     }
     assert_eq!(seen.to_lowercase().matches("sec-websocket-key: ").count(), 1, "{seen}");
+    until_true("the origin to tell of the second", || origin.seen().len() == 2);
     let keys: Vec<String> = origin.seen().iter().map(|seen| seen.head.to_lowercase()).collect();
     let key = |head: &str| head.lines().find(|line| line.starts_with("sec-websocket-key")).map(str::to_owned);
     assert_ne!(key(&keys[0]), key(&keys[1]), "each has a key of its own");
