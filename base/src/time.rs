@@ -93,22 +93,26 @@ fn saturate(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A time since 1970 as RFC 3339 writes it, in UTC with milliseconds: `2026-01-31T23:59:59.000Z`.
+/// A time in seconds since 1970 as RFC 3339 writes it, in UTC: `2026-01-31T23:59:59Z`. Days are counted as H. Hinnant does in
+/// "chrono-Compatible Low-Level Date Algorithms" (`civil_from_days`).
 #[must_use]
-pub fn rfc3339(unix: Duration) -> String {
-    let (days, second) = (unix.as_secs() / 86_400, unix.as_secs() % 86_400);
-    // A calendar whose years begin in March has its leap day at the end: Hinnant, "chrono-compatible low-level date
-    // algorithms", `civil_from_days`.
-    let days = days + 719_468;
+pub fn rfc3339(unix_seconds: u64) -> String {
+    let (days, time) = (unix_seconds / 86_400 + 719_468, unix_seconds % 86_400);
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", unix.subsec_millis())
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3_600, time / 60 % 60, time % 60)
+}
+
+/// The same with milliseconds: `2026-01-31T23:59:59.000Z`.
+#[must_use]
+pub fn rfc3339_millis(unix: Duration) -> String {
+    let whole = rfc3339(unix.as_secs());
+    format!("{}.{:03}Z", whole.trim_end_matches('Z'), unix.subsec_millis())
 }
 
 /// The time of the current loop turn, cached per thread.
@@ -160,12 +164,16 @@ mod tests {
 
     #[test]
     fn a_date_is_written_as_rfc_3339_has_it_also_on_leap_days_and_at_ends_of_years() {
-        let at = |seconds: u64, millis: u32| rfc3339(Duration::new(seconds, millis * 1_000_000));
-        assert_eq!(at(0, 0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(at(951_782_400, 5), "2000-02-29T00:00:00.005Z");
-        assert_eq!(at(1_709_251_199, 999), "2024-02-29T23:59:59.999Z");
-        assert_eq!(at(1_798_761_599, 0), "2026-12-31T23:59:59.000Z");
-        assert_eq!(at(4_107_542_400, 0), "2100-03-01T00:00:00.000Z");
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_798_761_599, "2026-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(rfc3339(seconds), text);
+        }
+        assert_eq!(rfc3339_millis(Duration::new(0, 5_999_999)), "1970-01-01T00:00:00.005Z");
     }
 
     #[test]

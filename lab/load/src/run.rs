@@ -46,7 +46,7 @@ mod wire;
 mod worker;
 
 pub use barrier::{Alone, Barrier, ByClock, Start, unix_micros};
-pub use calendar::{instant, rfc3339};
+pub use calendar::instant;
 pub use error::RunError;
 pub use host::run_id;
 pub use second::{Second, Seconds, Slice, Stage};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use weir_base::time::{Time, rfc3339};
+use weir_base::time::{Time, rfc3339_millis};
 use weir_engine::{
     host,
     settings::Address,
@@ -109,7 +109,7 @@ impl<'a> Variables<'a> {
             Variable::PeerCertificate => Some(pem(&identity?.certificate)),
             Variable::PeerValidFrom => validity().map(|(from, _)| from.clone()),
             Variable::PeerValidTo => validity().map(|(_, to)| to.clone()),
-            Variable::StartTime => Some(rfc3339(wall_clock(self.arrived))),
+            Variable::StartTime => Some(rfc3339_millis(wall_clock(self.arrived))),
             Variable::Hostname => host::name().map(str::to_owned),
             Variable::RouteName => Some(self.route.to_owned()),
             Variable::UpstreamName => Some(self.upstream.to_owned()),

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use weir_base::Time;
+use weir_base::time::rfc3339;
 
-use super::calendar::rfc3339;
 use super::connection::CONNECT_TIMEOUT;
 use crate::scenario::Scenario;
 

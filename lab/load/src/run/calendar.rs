@@ -1,5 +1,5 @@
-//! Instants as people and files write them, and as microseconds since 1970. Days are counted as H. Hinnant does in
-//! "chrono-Compatible Low-Level Date Algorithms" (`civil_from_days`, `days_from_civil`).
+//! Instants as people and files write them, read into microseconds since 1970. Days are counted as H. Hinnant does in
+//! "chrono-Compatible Low-Level Date Algorithms" (`days_from_civil`).
 
 use toml::value::{Datetime, Offset};
 
@@ -33,22 +33,10 @@ fn micros_of(datetime: &Datetime) -> Option<u64> {
     Some(seconds * 1_000_000 + u64::from(time.nanosecond.unwrap_or(0)) / 1_000)
 }
 
-/// RFC 3339 in UTC, to the second.
-#[must_use]
-pub fn rfc3339(unix_seconds: u64) -> String {
-    let (days, time) = (unix_seconds / 86_400 + 719_468, unix_seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3_600, time / 60 % 60, time % 60)
-}
-
 #[cfg(test)]
 mod tests {
+    use weir_base::time::rfc3339;
+
     use super::*;
 
     #[test]

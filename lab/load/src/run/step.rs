@@ -3,8 +3,8 @@
 use weir_knee::Trial;
 
 use super::barrier::Start;
+use super::host;
 use super::worker::ShardStep;
-use super::{calendar, host};
 use crate::measured::{Measured, rounded, verdict};
 use crate::part::Part;
 use crate::record::{Identity, Load, PartOfRun, Placement, SCHEMA, StepRecord};
@@ -74,7 +74,7 @@ impl Run {
             commit: None,
             build: format!("{} {profile}", env!("CARGO_PKG_VERSION")),
             seed: scenario.seed,
-            started: calendar::rfc3339(start.unix_micros() / 1_000_000),
+            started: weir_base::time::rfc3339(start.unix_micros() / 1_000_000),
         }
     }
 }
