@@ -186,11 +186,13 @@ pub async fn connect(address: &Address, limit: Duration) -> io::Result<Socket> {
 /// connections would go to one of the machines behind the name.
 fn in_turn(addresses: &mut [SocketAddr]) {
     thread_local! {
-        static TURN: Cell<usize> = const { Cell::new(0) };
+        static TURN: Cell<u64> = const { Cell::new(0) };
     }
     let preferred = addresses.iter().take_while(|address| address.is_ipv4() == addresses[0].is_ipv4()).count();
     if preferred > 1 {
-        addresses[..preferred].rotate_left(TURN.replace(TURN.get().wrapping_add(1)) % preferred);
+        // Mixed (Fibonacci hashing): names that are connected to in lock-step would else always have the same turns.
+        let turn = TURN.replace(TURN.get().wrapping_add(1)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        addresses[..preferred].rotate_left(turn as usize % preferred);
     }
 }
 

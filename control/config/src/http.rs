@@ -49,8 +49,8 @@ section! {
         /// How long the body of an answer may pause; event streams and long polls have nothing to say for a while. Of routes that do
         /// not say.
         default answer_idle_timeout: Period = Period(http::ANSWER_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
-        /// How long a gRPC call may be silent in either direction, in place of `body_idle_timeout`, `answer_idle_timeout` and `response_timeout`. How long
-        /// it may take in all, the client says (`grpc-timeout`).
+        /// How long a gRPC call may be silent in either direction, in place of `body_idle_timeout`, `answer_idle_timeout` and
+        /// `response_timeout`. How long it may take in all, the client says (`grpc-timeout`).
         default grpc_idle_timeout: Period = Period(http::GRPC_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
         /// From the head of a request to the end of its answer; then 504, or the answer breaks off. Not of gRPC and WebSockets.
         /// Absent: as long as it takes.

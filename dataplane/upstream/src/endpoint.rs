@@ -144,11 +144,6 @@ impl Endpoint {
     /// all at once: the first is no failure, the second is one.
     pub(crate) fn lane_lost(&self, cause: LossCause, lost: usize) {
         self.metrics.lane_closed(cause);
-        self.exchanges_lost(cause, lost);
-    }
-
-    /// As [`Endpoint::lane_lost`], of a lane that goes on.
-    pub(crate) fn exchanges_lost(&self, cause: LossCause, lost: usize) {
         let is_failure = match cause {
             LossCause::Timeout | LossCause::Violation => true,
             LossCause::Closed => lost > 0,

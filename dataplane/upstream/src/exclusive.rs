@@ -486,6 +486,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// Takes no part in anything new: it was replaced.
     pub fn retire(&self) {
         self.is_retired.set(true);
+        // Whoever replaced it probes now: two would tell different things of one endpoint.
+        self.tasks.borrow_mut().truncate(1);
         for member in &self.members {
             let idle = member.idle.take();
             idle.iter().for_each(|_| member.endpoint.lane_lost(LossCause::Retired, 0));

@@ -131,7 +131,7 @@ fn read_certificate(certificate: &[u8], identity: &mut PeerIdentity) -> Option<(
     let serial = fields.expect(TAG_INTEGER)?;
     // A zero in front says that the number is positive (X.690 section 8.3).
     let serial = serial.strip_prefix(&[0]).filter(|rest| !rest.is_empty()).unwrap_or(serial);
-    identity.serial = serial.iter().map(|byte| format!("{byte:02x}")).collect();
+    identity.serial = hexadecimal(serial);
     let _signature = fields.next()?;
     identity.issuer = distinguished_name(fields.expect(TAG_SEQUENCE)?);
     let mut validity = Der(fields.expect(TAG_SEQUENCE)?);
@@ -150,8 +150,10 @@ fn read_certificate(certificate: &[u8], identity: &mut PeerIdentity) -> Option<(
 /// One attribute of a name.
 struct Attribute<'a> {
     kind: &'a [u8],
-    /// `None`: it is no text.
+    /// `None`: it is no text, or none that can be shown.
     value: Option<String>,
+    /// The value in DER.
+    der: &'a [u8],
     is_first_of_set: bool,
 }
 
@@ -165,9 +167,11 @@ fn attributes(name: &[u8]) -> Option<Vec<Attribute<'_>>> {
         while let Some((TAG_SEQUENCE, attribute)) = attributes.next() {
             let mut attribute = Der(attribute);
             let kind = attribute.expect(TAG_OBJECT_ID)?;
+            let before = attribute.0;
             let (tag, value) = attribute.next()?;
+            let der = &before[..before.len() - attribute.0.len()];
             let is_text = matches!(tag, TAG_UTF8_STRING | TAG_PRINTABLE_STRING | TAG_IA5_STRING);
-            found.push(Attribute { kind, value: if is_text { printable(value) } else { None }, is_first_of_set });
+            found.push(Attribute { kind, value: if is_text { printable(value) } else { None }, der, is_first_of_set });
             is_first_of_set = false;
             if found.len() > NAMES_MAX {
                 return None;
@@ -185,9 +189,14 @@ fn common_name(name: &[u8]) -> Option<String> {
 /// A name in the words of RFC 2253 section 2; `None` if a part of it has none.
 fn distinguished_name(name: &[u8]) -> Option<String> {
     let mut sets: Vec<String> = Vec::new();
-    for Attribute { kind, value, is_first_of_set } in attributes(name)? {
-        let (_, word) = ATTRIBUTES.iter().find(|(known, _)| *known == kind)?;
-        let attribute = format!("{word}={}", escaped(&value?));
+    for Attribute { kind, value, der, is_first_of_set } in attributes(name)? {
+        let known = ATTRIBUTES.iter().find(|(known, _)| *known == kind);
+        let attribute = match (known, value) {
+            (Some((_, word)), Some(value)) => format!("{word}={}", escaped(&value)),
+            _ if der.len() > NAME_BYTES_MAX => return None,
+            (Some((_, word)), None) => format!("{word}=#{}", hexadecimal(der)),
+            (None, _) => format!("{}=#{}", dotted(kind), hexadecimal(der)),
+        };
         match sets.last_mut() {
             Some(set) if !is_first_of_set => *set = format!("{set}+{attribute}"),
             _ => sets.push(attribute),
@@ -195,6 +204,29 @@ fn distinguished_name(name: &[u8]) -> Option<String> {
     }
     sets.reverse();
     (!sets.is_empty()).then(|| sets.join(","))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// An object identifier in digits and points (X.690 section 8.19).
+fn dotted(identifier: &[u8]) -> String {
+    let (mut text, mut number, mut is_first) = (String::new(), 0_u64, true);
+    for byte in identifier {
+        number = number << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 != 0 {
+            continue;
+        }
+        if std::mem::take(&mut is_first) {
+            let root = (number / 40).min(2);
+            text = format!("{root}.{}", number - 40 * root);
+        } else {
+            text.push_str(&format!(".{number}"));
+        }
+        number = 0;
+    }
+    text
 }
 
 /// RFC 2253 section 2.4.
@@ -346,12 +378,13 @@ mod tests {
         params.distinguished_name.push(DnType::CountryName, "NL");
         params.distinguished_name.push(DnType::OrganizationName, "Sluice, \"Weir\" + Sons ");
         params.distinguished_name.push(DnType::CommonName, "#1");
+        params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 97]), "NL-1");
         params.serial_number = Some(vec![0x0a, 0xff].into());
         params.not_before = rcgen::date_time_ymd(2024, 2, 29);
         params.not_after = rcgen::date_time_ymd(2051, 1, 2);
         let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
         let identity = PeerIdentity::from_der(certificate.der());
-        let name = r##"CN=\#1,O=Sluice\, \"Weir\" \+ Sons\ ,C=NL"##;
+        let name = r##"2.5.4.97=#0c044e4c2d31,CN=\#1,O=Sluice\, \"Weir\" \+ Sons\ ,C=NL"##;
         assert_eq!(identity.subject.as_deref(), Some(name));
         assert_eq!(identity.issuer.as_deref(), Some(name));
         assert_eq!(identity.serial, "0aff");
@@ -363,7 +396,9 @@ mod tests {
     #[test]
     fn a_name_with_control_characters_is_left_out() {
         let identity = PeerIdentity::from_der(&certificate(vec![], "app\nlevel=error"));
-        assert_eq!((&identity.common_name, &identity.subject, &identity.issuer), (&None, &None, &None));
+        assert_eq!(identity.common_name, None);
+        let subject = identity.subject.expect("what cannot be shown as text is shown in hexadecimal");
+        assert!(subject.starts_with("CN=#0c0f6170700a6c65"), "{subject}");
         assert_eq!(identity.to_string(), "unnamed");
     }
 

@@ -76,7 +76,7 @@ pub(crate) enum Failure {
     ClientGone,
 }
 
-/// A deadline that passes sooner says nothing about the connection to the origin.
+/// A deadline that passes sooner after the end of a request says nothing about the origin and the connection to it.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 
 /// One attempt to have a request answered by one lane.
@@ -283,6 +283,11 @@ impl<'a> Attempt<'a> {
         [own, self.asked.call_timeout].into_iter().flatten().min()
     }
 
+    /// The origin had the whole request, and has said nothing for so long that this tells something of it.
+    fn was_silent(&self) -> bool {
+        self.is_uploaded.get() && self.begun.get().is_none() && turn::now().since(self.sent) >= SILENCE_MIN
+    }
+
     /// Tells the upstream how its endpoint did, and the access log when its answer began.
     pub(crate) fn note(&self, ended: &Ended) {
         let number = self.endpoint;
@@ -292,7 +297,12 @@ impl<'a> Attempt<'a> {
         let took = self.begun.get().map(|begun| begun.since(self.sent));
         match ended {
             Ended::Answered { status, .. } => {
-                let said = self.asked.grpc_status.get().map_or(*status, grpc::http_status);
+                let said = match self.asked.grpc_status.get() {
+                    // The client's deadline, told by the origin.
+                    Some(grpc::DEADLINE_EXCEEDED) if self.asked.call_timeout.is_some() => *status,
+                    Some(said) => grpc::http_status(said),
+                    None => *status,
+                };
                 self.routed.upstream.note(number, Outcome::Status(said), took);
             }
             Ended::Failed(Failure::Status(status)) => self.routed.upstream.note(number, Outcome::Status(*status), took),
@@ -300,7 +310,7 @@ impl<'a> Attempt<'a> {
                 self.routed.upstream.note(number, Outcome::Failed, took);
             }
             // The deadline was the gateway's own, and not the client's.
-            Ended::Failed(Failure::Expired) if self.asked.call_timeout.is_none() => {
+            Ended::Failed(Failure::Expired) if self.asked.call_timeout.is_none() && self.was_silent() => {
                 self.routed.upstream.note(number, Outcome::Failed, took);
             }
             // It is no fault of the endpoint, or not certainly one.
@@ -353,7 +363,7 @@ impl<'a> Attempt<'a> {
                 Err(Refusal::ORIGIN_CLOSED)
             }
             Ended::Failed(Failure::Expired) => {
-                if turn::now().since(self.sent) >= SILENCE_MIN {
+                if self.was_silent() {
                     lane.unanswered();
                 }
                 lane.ends();
@@ -386,6 +396,14 @@ impl<'a> Attempt<'a> {
                 } else {
                     lane.answered();
                     lane.ends();
+                }
+                if self.asked.is_grpc {
+                    // As the client learns it: by trailers, by the reset, or by its own.
+                    self.asked.grpc_status.set(Some(match reason {
+                        EXPIRED => grpc::DEADLINE_EXCEEDED,
+                        reason if reason.starts_with("origin") => grpc::INTERNAL,
+                        _ => grpc::CANCELLED,
+                    }));
                 }
                 if reason == STALLED {
                     self.connection.report(STALLED, STALLED_TEXT);

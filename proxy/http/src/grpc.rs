@@ -41,24 +41,31 @@ pub(crate) fn trailers_only(answer: &OwnAnswer) -> ResponseHead {
     head
 }
 
+/// A call that nobody waits for any more.
+pub(crate) const CANCELLED: u8 = 1;
+/// A call that broke off.
+pub(crate) const INTERNAL: u8 = 13;
+/// A call that took longer than it may.
+pub(crate) const DEADLINE_EXCEEDED: u8 = 4;
+
 /// Why an answer of which the client has a part breaks off: its call took longer than the client would wait.
 pub(crate) const EXPIRED: &str = "deadline_exceeded";
 
 /// The trailers of such an answer: a reset would say INTERNAL, or CANCELLED.
 pub(crate) fn deadline_exceeded() -> Fields {
     let mut trailers = Fields::new();
-    trailers.push(b"grpc-status", b"4");
+    trailers.push(b"grpc-status", itoa::Buffer::new().format(DEADLINE_EXCEEDED).as_bytes());
     trailers
 }
 
 pub(crate) const fn status_of(http: u16) -> u8 {
     match http {
-        400 => 13,
+        400 => INTERNAL,
         401 => 16,
         403 => 7,
         404 => 12,
         429 | 502 | 503 => 14,
-        504 => 4,
+        504 => DEADLINE_EXCEEDED,
         _ => 2,
     }
 }
@@ -67,10 +74,10 @@ pub(crate) const fn status_of(http: u16) -> u8 {
 pub(crate) const fn http_status(status: u8) -> u16 {
     match status {
         0 => 200,
-        4 => 504,
+        DEADLINE_EXCEEDED => 504,
         12 => 501,
         14 => 503,
-        2 | 13 | 15 => 500,
+        2 | INTERNAL | 15 => 500,
         // What the client did, or wants: 1 CANCELLED, 5 NOT_FOUND, 8 RESOURCE_EXHAUSTED, ...
         _ => 400,
     }

@@ -12,7 +12,7 @@ use weir_base::{
     limits,
     time::{Time, turn},
 };
-use weir_engine::{Deadline, Stream};
+use weir_engine::{Deadline, Output, Stream};
 use weir_http_codec::{
     BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, Known, RequestHead, RequestParser, ResponseHead,
     ResponseParser, Version, encode,
@@ -256,7 +256,7 @@ impl Client for Front<'_> {
         let source = WireSource { reader, input, decoder: body, deadline, idle_timeout, received: 0, is_ended: false };
         let sink = WireSink { output, framing: Framing::Plain, deadline: origin_deadline };
         Sides {
-            body: Body { source, has_next: false, half_close_timeout: None, connection },
+            body: Body { source, has_next: false, half_closed: None, connection, output },
             replies: WireReplies { connection, asked, sink, is_open_ended },
             deadline,
             origin_deadline,
@@ -301,9 +301,10 @@ pub(crate) struct Body<'a> {
     source: WireSource<'a>,
     /// The next request is there.
     has_next: bool,
-    /// The client's direction is over, and this is how long the other may be silent then.
-    half_close_timeout: Option<Duration>,
+    /// The client's direction is over: how long the other may be silent then, and what the client had taken when last looked at.
+    half_closed: Option<(Duration, u64)>,
     connection: &'a Connection,
+    output: &'a Output,
 }
 
 impl crate::relay::Source for Body<'_> {
@@ -323,12 +324,13 @@ impl crate::relay::Source for Body<'_> {
 impl RequestBody for Body<'_> {
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let WireSource { reader, input, received, deadline, .. } = &mut self.source;
-        if let Some(timeout) = self.half_close_timeout {
-            if deadline.poll_expired(context).is_ready() {
+        if let Some((timeout, progress)) = &mut self.half_closed {
+            let now = self.output.progress();
+            if deadline.poll_expired(context).is_ready() && std::mem::replace(progress, now) == now {
                 return Poll::Ready(());
             }
-            // Whatever else woke the task is a sign of life.
-            deadline.set(turn::now().saturating_add(timeout));
+            // Whatever else woke the task is a sign of life, as are bytes that the client has taken.
+            deadline.set(turn::now().saturating_add(*timeout));
             return deadline.poll_expired(context);
         }
         if self.has_next || !input.bytes().is_empty() {
@@ -339,7 +341,7 @@ impl RequestBody for Body<'_> {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(0)) => {
                 let timeout = self.connection.service.listener().half_close_timeout;
-                self.half_close_timeout = Some(timeout);
+                self.half_closed = Some((timeout, self.output.progress()));
                 deadline.set(turn::now().saturating_add(timeout));
                 deadline.poll_expired(context)
             }

@@ -120,15 +120,17 @@ impl Front<'_> {
     /// stream is reset may drop the answer they have, whatever the reset says.
     async fn discard_body(&mut self) {
         let mut left = DISCARD_BYTES_MAX;
-        self.body.idle_timeout = DISCARD_TIMEOUT;
         // The answer first: what has no window yet waits for the end.
         let _ = poll_fn(|context| Poll::Ready(self.out.borrow_mut().poll_flush(context))).await;
-        let begun = turn::now();
+        let ends = turn::now().saturating_add(DISCARD_TIMEOUT);
         let mut body = Body { incoming: &mut self.body, out: self.out, deadline: &self.deadline };
-        while !body.is_done() && body.fill().await.is_ok() {
+        while !body.is_done() {
+            body.incoming.idle_timeout = ends.since(turn::now());
+            if body.fill().await.is_err() {
+                return;
+            }
             let count = body.incoming.current.len() as u64;
-            let is_late = turn::now().since(begun) > DISCARD_TIMEOUT;
-            if is_late || count > left || body.pass(&mut Nowhere).is_err() {
+            if count > left || body.pass(&mut Nowhere).is_err() {
                 return;
             }
             left -= count;
