@@ -66,7 +66,7 @@ struct Inner {
 ///
 /// `append` never blocks and never fails: the caller looks at [`Output::is_congested`] and stops reading its source,
 /// and awaits [`Output::relieved`] before it goes on. All that one loop turn appends leaves in one send, at its end
-/// ([`crate::flush`]); a writer's task has what the socket does not take at once.
+/// (`flush.rs`); a writer's task has what the socket does not take at once.
 #[derive(Clone)]
 pub struct Output(Rc<Inner>);
 
