@@ -108,6 +108,12 @@ impl PeerIdentity {
         identity.sha256.copy_from_slice(digest(&SHA256, certificate).as_ref());
         identity
     }
+
+    /// [`PeerIdentity::sha256`] in hexadecimal, as proxies and openssl name certificates.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        hexadecimal(&self.sha256)
+    }
 }
 
 impl fmt::Display for PeerIdentity {

@@ -4,7 +4,7 @@ use weir_engine::tls::{AltName, PeerIdentity};
 use weir_http_codec::{Fields, Known, RequestHead, Version, strip_hop_by_hop};
 use weir_telemetry::log::Peer;
 
-use crate::{settings::ForwardedFields, variables::hexadecimal};
+use crate::settings::ForwardedFields;
 
 /// Makes the fields of a request ready for the origin: what belongs to the client's connection goes, and who asked is added.
 /// Gives how many protected fields the client tried to have removed.
@@ -118,7 +118,7 @@ fn forwarded_client_cert(fields: &mut Fields, forwarded: ForwardedFields, client
 /// A certificate as X-Forwarded-Client-Cert tells of it, in Envoy's form: its hash, its subject, and the DNS names and URIs
 /// in it.
 pub(crate) fn client_cert(identity: &PeerIdentity) -> Box<str> {
-    let mut value = format!("Hash={}", hexadecimal(&identity.sha256));
+    let mut value = format!("Hash={}", identity.fingerprint());
     if let Some(subject) = &identity.subject {
         value.push_str(&format!(";Subject=\"{}\"", quoted(subject)));
     }

@@ -104,7 +104,7 @@ impl<'a> Variables<'a> {
             Variable::PeerSubject => identity?.subject.clone(),
             Variable::PeerIssuer => identity?.issuer.clone(),
             Variable::PeerSerial => Some(identity?.serial.clone()),
-            Variable::PeerFingerprint => Some(hexadecimal(&identity?.sha256)),
+            Variable::PeerFingerprint => Some(identity?.fingerprint()),
             Variable::PeerUriSan => Some(uris(identity?)),
             Variable::PeerCertificate => Some(pem(&identity?.certificate)),
             Variable::PeerValidFrom => validity().map(|(from, _)| from.clone()),
@@ -127,11 +127,6 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 fn wall_clock(at: Time) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(Time::now().since(at))
-}
-
-/// Two digits for each byte.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn uris(identity: &PeerIdentity) -> String {

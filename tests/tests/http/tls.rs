@@ -7,6 +7,16 @@ use weir_tests::certificate::Certificates;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::nginx::Nginx;
 
+/// A certificate and its key, as keys of a table.
+fn pair(files: &Certificates) -> String {
+    format!("cert_file = \"{}\"\nkey_file = \"{}\"\n", files.server.display(), files.server_key.display())
+}
+
+/// Clients may show certificates of this authority.
+fn shown_to(files: &Certificates) -> String {
+    format!("client_auth = \"optional\"\nclient_ca_file = \"{}\"\n", files.authority.display())
+}
+
 fn curl(gateway: &Gateway, name: &str, words: &[&str]) -> String {
     let port = gateway.address.tcp().port();
     let resolve = format!("{name}:{port}:127.0.0.1");
@@ -22,9 +32,6 @@ fn the_certificate_is_that_of_the_name_that_is_asked_for() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let [first, second, third] =
         ["first", "second", "third"].map(|name| Certificates::create(&folder.path().join(name)));
-    let pair = |files: &Certificates| {
-        format!("cert_file = \"{}\"\nkey_file = \"{}\"\n", files.server.display(), files.server_key.display())
-    };
     let tls = format!(
         "[listener.tls]\n{}[[listener.tls.certificate]]\nnames = [\"a.test\", \"*.b.test\"]\n{}[[listener.tls.certificate]]\n{}",
         pair(&first),
@@ -53,12 +60,8 @@ fn the_certificate_is_that_of_the_name_that_is_asked_for() {
 fn origins_are_told_of_the_certificate_of_a_client_and_of_no_other() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let files = Certificates::create(folder.path());
-    let tls = format!(
-        "[listener.http]\nforwarded_client_cert = true\n[listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"\nclient_auth = \"optional\"\nclient_ca_file = \"{}\"",
-        files.server.display(),
-        files.server_key.display(),
-        files.authority.display()
-    );
+    let tls =
+        format!("[listener.http]\nforwarded_client_cert = true\n[listener.tls]\n{}{}", pair(&files), shown_to(&files));
     let origin = Nginx::start("", "location / { return 200 \"$http_x_forwarded_client_cert\"; }");
     let gateway = Gateway::start(Config::http(&origin.address).listener(&tls));
     let (authority, certificate, key) = (
@@ -115,12 +118,7 @@ fn fields_can_tell_of_the_connection_its_tls_and_the_certificate_of_its_client()
     let fields = names.map(change).join(", ");
     let said = names.map(|(name, _)| format!("$http_x_{name}")).join("\\n");
     let origin = Nginx::start("", &format!("location / {{ return 200 \"{said}\"; }}"));
-    let tls = format!(
-        "[listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"\nclient_auth = \"optional\"\nclient_ca_file = \"{}\"",
-        files.server.display(),
-        files.server_key.display(),
-        files.authority.display()
-    );
+    let tls = format!("[listener.tls]\n{}{}", pair(&files), shown_to(&files));
     let route = format!(
         "[[route]]\nname = \"all\"\npath_prefix = \"/\"\nupstream = \"server\"\nrequest_header = [{fields}]\n\
          response_header = [{{ name = \"x-origin\", value = \"%UPSTREAM_REMOTE_ADDRESS%\" }}]"
@@ -168,11 +166,7 @@ fn fields_can_tell_of_the_connection_its_tls_and_the_certificate_of_its_client()
 fn http_2_over_tls_is_for_those_who_have_chosen_it_in_the_handshake() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let files = Certificates::create(folder.path());
-    let tls = format!(
-        "[listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"",
-        files.server.display(),
-        files.server_key.display()
-    );
+    let tls = format!("[listener.tls]\n{}", pair(&files));
     let origin = Nginx::start("", "location / { return 200; }");
     let gateway = Gateway::start(Config::http(&origin.address).listener(&tls));
     let mut openssl = Command::new("openssl");
