@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use weir_base::{rng::Rng, time::Time};
+use weir_base::{
+    rng::Rng,
+    time::{Time, turn},
+};
 use weir_engine::{JoinHandle, Stream, settings::Address};
 
 use crate::{
@@ -367,7 +370,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             self.replicas.add(primary, range.replicas.iter().filter_map(number));
         }
         match &self.spread {
-            Spread::Slots(slots) => slots.replace(owners),
+            Spread::Slots(slots) => slots.replace(owners, turn::now()),
             Spread::Primary(primary) => primary.set(owners.first().map(|(_, _, number)| *number)),
             Spread::No | Spread::Hashed(_) => {}
         }

@@ -211,7 +211,7 @@ impl Io for Connection {
         let upstream = self.upstream.borrow();
         let target = upstream.find(node, from)?;
         if let (Some(slot), Some(slots)) = (slot, upstream.slots()) {
-            slots.moved(slot, target);
+            slots.moved(slot, from, target, turn::now());
             // One slot moved; others may have.
             upstream.refresh();
         }
