@@ -183,8 +183,8 @@ pub trait Waiter<P: LaneProtocol>: 'static + Sized {
     fn on_frame(&self, frame: Frame<'_>);
     /// The pinned lane asked for is here, or will not come.
     fn on_pin(&self, lane: Result<Rc<Lane<P, Self>>, Refusal>);
-    /// The pinned lane is gone. Called after the losses of its exchanges.
-    fn on_pin_loss(&self, cause: LossCause);
+    /// This pinned lane is gone. Called after the losses of its exchanges.
+    fn on_pin_loss(&self, lane: &Rc<Lane<P, Self>>, cause: LossCause);
     /// Where replies go: a lane is not read while it is congested.
     fn output(&self) -> &Output;
     /// More is buffered for clients than the core may hold: this one may not take more than its high-water mark.

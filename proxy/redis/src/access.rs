@@ -179,7 +179,8 @@ impl State {
     pub(crate) fn become_user(&mut self, user: &Arc<UserSettings>, io: &impl Io) -> Result<(), &'static str> {
         let login = user.login_key();
         let is_asking = self.hold == Some(Hold::Pin) || self.pin_answer.is_some();
-        let is_bound = self.pins.is_some() || is_asking || self.is_subscriber() || !self.is_quiet();
+        let is_bound =
+            self.pins.is_some() || self.parked.is_some() || is_asking || self.is_subscriber() || !self.is_quiet();
         if login != self.login && is_bound {
             return Err(refusal::LOGIN_PINNED);
         }

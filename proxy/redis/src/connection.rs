@@ -109,6 +109,8 @@ pub struct Connection {
     upstream: RefCell<Rc<RedisUpstream>>,
     shared: RefCell<SharedLanes>,
     pinned: RefCell<Option<Pinned>>,
+    /// The lane with the client's state, while a large command has another.
+    parked: RefCell<Option<Box<Pinned>>>,
     /// A lane that was asked for and has not come.
     asked: RefCell<Option<(LaneKey, bool, Rc<RedisUpstream>)>>,
     /// The requests that were chosen for the access log, oldest first.
@@ -284,6 +286,7 @@ impl Connection {
             upstream: RefCell::new(service.upstream()),
             shared: RefCell::default(),
             pinned: RefCell::new(None),
+            parked: RefCell::new(None),
             asked: RefCell::new(None),
             access: RefCell::default(),
             done: RefCell::default(),
@@ -423,6 +426,9 @@ impl Connection {
         if let Some(pinned) = self.pinned.borrow_mut().take() {
             self.return_lane(pinned, self.session.try_borrow().is_ok_and(|session| session.is_idle()));
         }
+        if let Some(parked) = self.parked.borrow_mut().take() {
+            self.return_lane(*parked, false);
+        }
         self.shared.take();
     }
 
@@ -490,6 +496,7 @@ impl Connection {
     pub(crate) fn uses(&self, upstream: &Rc<RedisUpstream>) -> bool {
         Rc::ptr_eq(&self.upstream.borrow(), upstream)
             || self.pinned.borrow().as_ref().is_some_and(|pinned| Rc::ptr_eq(&pinned.upstream, upstream))
+            || self.parked.borrow().as_ref().is_some_and(|parked| Rc::ptr_eq(&parked.upstream, upstream))
     }
 
     pub(crate) fn with_session<R>(&self, look: impl FnOnce(&Session) -> R) -> R {

@@ -2,12 +2,13 @@
 
 use weir_analysis::redis::{self, Args, Categories, Command, KeyError, Keys, RequestPolicy, Resolved};
 use weir_policy::redis::NoPermission;
-use weir_upstream::{FrameKind, NOBODY};
+use weir_upstream::{FrameKind, NOBODY, placement::Place};
 
 use crate::{
     gather::{Gather, Merge},
     io::{Full, Io, Ticket},
     lane::{LaneKey, Purpose},
+    pin::{PinReason, Pins},
     redirect::Attempt,
     refusal,
     request::Request,
@@ -35,38 +36,52 @@ impl State {
         }
         let shard = match one_place(command, request, io)? {
             Some(place) => place.shard,
-            // Where the state is that it may speak of: UNWATCH, say.
-            None => self.pins.as_ref().map_or_else(|| io.keyless(), |(key, _)| key.shard),
+            // Where the state is that it may speak of.
+            None => self.pins.filter(|(_, pins)| pins.last()).map_or_else(|| io.keyless(), |(key, _)| key.shard),
         };
         Ok(self.key_at(shard))
     }
 
-    /// As [`State::lane_key`], for a command of which only the beginning is here; `None` if that does not tell.
+    /// As [`State::lane_key`], and the group of the keys, for a command of which only the beginning is here; `None` if that does
+    /// not tell. It goes where a small one would: what the client's own lane is for has no part in it.
+    ///
+    /// # Errors
+    /// The text to answer, as to a small one.
     pub(crate) fn lane_key_of_head(
         &self,
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Option<LaneKey> {
+    ) -> Result<Option<(LaneKey, Option<u16>)>, &'static str> {
         if !io.is_sharded() {
-            return Some(self.key());
+            return Ok(Some((self.key(), None)));
         }
         let mut keys = Keys::new();
         let is_found = redis::keys(command, request, &mut keys) != Err(redis::KeyError::NotBuffered);
         let is_here = is_found && placed(&keys, io.topology().is_some()).all(|index| request.arg(index).is_some());
-        let is_whole = !goes_everywhere(command);
-        (is_here && is_whole).then(|| self.lane_key(command, request, io).ok())?
+        if !is_here || goes_everywhere(command) {
+            return Ok(None);
+        }
+        let place = match one_place(command, request, io) {
+            // A small one would be split.
+            Err(_) if command.request_policy == RequestPolicy::MultiShard => return Ok(None),
+            place => place?,
+        };
+        Ok(Some((self.key_at(shard_of(place, io)), place.map(|place| place.group))))
     }
 
-    /// A large command must be whole before it can be split, or before all its keys can be judged: it is held, as large as a
-    /// transaction may be.
+    /// A large command must be whole before it can be split, or before all its keys can be found or judged: it is held, as large as
+    /// a transaction may be.
     pub(crate) fn must_be_whole(&mut self, request: &Request<'_>, io: &impl Io) -> bool {
         let Resolved::Known(command) = redis::resolve(request.text(0), request.arg(1)) else { return false };
         let is_split = self.is_sharded && command.request_policy == RequestPolicy::MultiShard;
         // Keys further back decide whether its user may run it.
         let is_unjudged =
             self.is_watched && matches!(self.verdict(command, request), Err(NoPermission::Keys(KeyError::NotBuffered)));
-        if !(is_split || is_unjudged || self.must_know_keys(command))
+        // Keys further back decide where it goes: those of a large script, say.
+        let is_unplaced =
+            self.is_sharded && !goes_everywhere(command) && self.lane_key_of_head(command, request, io) == Ok(None);
+        if !(is_split || is_unplaced || is_unjudged || self.must_know_keys(command))
             || self.is_held_whole
             || self.transaction.is_some()
             || !self.is_authenticated
@@ -205,6 +220,7 @@ impl State {
         }
         if self.is_pinned_at(key.shard) {
             io.forward_pinned(wire, ticket);
+            self.keep_bound(ticket, group, key.shard, io);
             return Ok(());
         }
         io.forward(key, wire, ticket)?;
@@ -215,8 +231,14 @@ impl State {
     }
 
     /// The client's own lane leads to `shard`.
-    fn is_pinned_at(&self, shard: u16) -> bool {
+    pub(crate) fn is_pinned_at(&self, shard: u16) -> bool {
         self.pins.as_ref().is_some_and(|(key, _)| key.shard == shard)
+    }
+
+    /// The watched keys are of this place's slot, which was on another node when they were.
+    pub(crate) fn watch_has_moved(&self, place: Place) -> bool {
+        let is_left = |(key, pins): &(LaneKey, Pins)| pins.has(PinReason::Watch) && key.shard != place.shard;
+        self.pins.as_ref().is_some_and(is_left) && self.watched_slot == Some(place.group)
     }
 
     /// Binds the transaction being queued to the shard of `command`.
@@ -240,14 +262,17 @@ impl State {
             Ok(None) => return Ok(()),
             Err(text) => return Err(self.reject(io, text)),
         };
-        if self.pins.as_ref().is_some_and(|(key, _)| key.shard != place.shard) {
-            if self.is_quiet() {
-                return Err(self.reject(io, refusal::CROSS_SLOT));
-            }
+        let is_elsewhere = self.pins.as_ref().is_some_and(|(key, _)| key.shard != place.shard);
+        if is_elsewhere && !self.is_quiet() {
             // What passes with its reply is over once all is answered.
             self.hold = Some(Hold::Quiet);
             return Err(Taken::Held);
         }
+        if is_elsewhere && !self.watch_has_moved(place) {
+            return Err(self.reject(io, refusal::CROSS_SLOT));
+        }
+        // The slot of the watched keys has moved: EXEC answers as if they had changed.
+        self.is_watch_broken |= is_elsewhere;
         let Some(transaction) = &mut self.transaction else { return Ok(()) };
         if transaction.group.is_some_and(|bound| bound != place.group) {
             return Err(self.reject(io, refusal::CROSS_SLOT));

@@ -168,10 +168,12 @@ impl State {
         let pinned = self.pins.as_ref().map(|(key, _)| key.shard);
         let shard = transaction.group.map(|group| io.shard_of(group)).or(pinned);
         let key = self.key_at(shard.unwrap_or_else(|| io.keyless()));
+        let is_watching = self.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Watch));
+        // Their slot has moved: at its new node nothing is watched.
+        self.is_watch_broken |= is_watching && io.topology().is_some() && shard != pinned;
         if is_spoiled || self.is_watch_broken {
             return self.exec_in_vain(is_spoiled, command, io);
         }
-        let is_watching = self.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Watch));
         if commands == 0 && !is_watching {
             self.end_transaction();
             io.count(Some(command), 1);
@@ -241,11 +243,13 @@ impl State {
     fn send_unit(&mut self, transaction: Transaction, key: LaneKey, io: &impl Io) -> Taken {
         let number = self.order.next_number();
         let ticket = Ticket { skip: transaction.commands + 1, ..Ticket::new(number) };
-        if let Some((_, pins)) = &mut self.pins {
-            pins.remove(PinReason::Watch);
-        }
-        if self.pins.is_some() {
+        let is_watching = self.end_watch();
+        if let Some((held, _)) = self.pins {
             io.forward_pinned(&transaction.wire, ticket);
+            self.keep_bound(ticket, transaction.group, held.shard, io);
+            if is_watching {
+                self.note_watching(number);
+            }
         } else if let Err(refusal) = self.send_at((key, transaction.group), &transaction.wire, ticket, io) {
             io.count_shed(refusal.name());
             return self.refuse_exec(&refusal::refused(refusal), io);
@@ -274,11 +278,14 @@ impl State {
 
     /// Lets the server forget the watched keys, unheard by the client. Where that is not possible (a full core has no room for
     /// it) nobody else gets the lane.
-    fn forget_watch(&mut self, io: &impl Io) {
-        let Some((_, pins)) = self.pins.as_mut().filter(|(_, pins)| pins.has(PinReason::Watch)) else { return };
-        pins.remove(PinReason::Watch);
+    pub(crate) fn forget_watch(&mut self, io: &impl Io) {
+        if !self.end_watch() {
+            return;
+        }
         if io.full().is_some() {
-            pins.soil();
+            if let Some((_, pins)) = &mut self.pins {
+                pins.soil();
+            }
             return self.settle_pin(io);
         }
         if let Some(tunnel) = &mut self.tunnel {
@@ -300,8 +307,9 @@ impl State {
         io.count(Some(command), 1);
         self.end_transaction();
         self.is_watch_broken = false;
-        let Some((_, pins)) = self.pins.as_mut().filter(|_| is_watching) else { return self.ok(io) };
-        pins.remove(PinReason::Watch);
+        if !self.end_watch() {
+            return self.ok(io);
+        }
         io.forward_pinned(UNWATCH, Ticket::new(self.order.next_number()));
         self.order.sent();
         Taken::Yes

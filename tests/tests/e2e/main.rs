@@ -10,6 +10,8 @@ mod drain;
 mod insight;
 mod integrity;
 mod knee;
+mod large_values;
+mod moved_slots;
 mod parity;
 mod pins;
 mod pipelining;

@@ -238,8 +238,14 @@ impl Waiter<RespLane> for Connection {
         self.wake();
     }
 
-    fn on_pin_loss(&self, cause: LossCause) {
-        let Some(pinned) = self.pinned.borrow_mut().take() else { return };
+    fn on_pin_loss(&self, lane: &Rc<Lane<RespLane, Self>>, cause: LossCause) {
+        if self.parked.borrow_mut().take_if(|parked| Rc::ptr_eq(&parked.lane, lane)).is_some() {
+            return self.guarded(|| {
+                self.session.borrow_mut().on_parked_loss(self);
+                self.wake();
+            });
+        }
+        let Some(pinned) = self.pinned.borrow_mut().take_if(|pinned| Rc::ptr_eq(&pinned.lane, lane)) else { return };
         if pinned.is_blocking {
             self.service.unblock();
         }

@@ -324,6 +324,16 @@ impl Io for Connection {
         }
     }
 
+    fn park(&self) {
+        *self.parked.borrow_mut() = self.pinned.borrow_mut().take().map(Box::new);
+    }
+
+    fn unpark(&self) {
+        if let Some(parked) = self.parked.borrow_mut().take() {
+            *self.pinned.borrow_mut() = Some(*parked);
+        }
+    }
+
     fn unpin(&self, is_clean: bool) {
         let pinned = self.pinned.borrow_mut().take();
         if let Some(pinned) = pinned {
