@@ -28,6 +28,15 @@ fn move_slot(cluster: &Cluster, key: &str) {
     cluster.end_move(slot, to);
 }
 
+/// A client of a worker that has the map of the cluster: a key of the last node, which is none of those that the gateway was
+/// given, can be watched. No test moves its slot.
+fn connect(gateway: &Gateway) -> Client {
+    let mut client = gateway.connect();
+    until_true("the cluster to be known", || client.call(&["WATCH", "foo"]) == b"+OK\r\n");
+    client.expect(&["UNWATCH"], b"+OK\r\n");
+    client
+}
+
 /// Says it, and again if it is refused: the second time it is not. True if it was refused.
 fn insist(client: &mut Client, what: &str, wanted: &[u8], say: impl Fn(&mut Client) -> Vec<u8>) -> bool {
     let first = say(client);
@@ -58,7 +67,7 @@ fn count_up(client: &mut Client, key: &str) -> Vec<u8> {
 fn a_watch_that_was_told_to_try_again_succeeds_when_it_does() {
     let cluster = Cluster::start(Kind::Redis, 3, 0);
     let gateway = Gateway::before_cluster(&cluster);
-    let mut client = gateway.connect();
+    let mut client = connect(&gateway);
     let mut refused = 0;
     for _ in 0..MOVES {
         for n in 0..3 {
@@ -81,7 +90,7 @@ fn a_watch_that_was_told_to_try_again_succeeds_when_it_does() {
 fn a_slot_that_moves_behind_a_watch_makes_exec_null_and_not_an_error() {
     let cluster = Cluster::start(Kind::Redis, 3, 0);
     let gateway = Gateway::before_cluster(&cluster);
-    let mut client = gateway.connect();
+    let mut client = connect(&gateway);
     for _ in 0..MOVES {
         client.call(&["SET", "k", "1"]);
         insist(&mut client, "WATCH", b"+OK\r\n", |client| client.call(&["WATCH", "k"]));
@@ -97,7 +106,7 @@ fn a_slot_that_moves_behind_a_watch_makes_exec_null_and_not_an_error() {
 fn blocking_and_large_commands_are_refused_once_at_most_after_a_move() {
     let cluster = Cluster::start(Kind::Redis, 3, 0);
     let gateway = Gateway::before_cluster(&cluster);
-    let (mut client, mut pusher) = (gateway.connect(), gateway.connect());
+    let (mut client, mut pusher) = (connect(&gateway), gateway.connect());
     let value = vec![b'v'; LARGE];
     let mut refused = [0, 0];
     for _ in 0..MOVES {
@@ -123,7 +132,7 @@ fn blocking_and_large_commands_are_refused_once_at_most_after_a_move() {
 fn who_is_blocked_when_the_slot_leaves_can_block_again_at_once() {
     let cluster = Cluster::start(Kind::Redis, 3, 0);
     let gateway = Gateway::before_cluster(&cluster);
-    let (mut client, mut pusher) = (gateway.connect(), gateway.connect());
+    let (mut client, mut pusher) = (connect(&gateway), gateway.connect());
     for _ in 0..MOVES {
         client.send(&encode(&["BLPOP", "list", "20"]));
         until_true("the client to be blocked", || gateway.metric("weir_pinned_sessions") > 0.0);
@@ -143,7 +152,7 @@ fn who_is_blocked_when_the_slot_leaves_can_block_again_at_once() {
 fn a_large_value_follows_the_small_one_before_it() {
     let cluster = Cluster::start(Kind::Redis, 3, 0);
     let gateway = Gateway::before_cluster(&cluster);
-    let mut client = gateway.connect();
+    let mut client = connect(&gateway);
     let value = vec![b'v'; LARGE];
     for _ in 0..MOVES {
         client.call(&["SET", "k", "1"]);

@@ -10,8 +10,11 @@ use crate::{
     simulation::Policy,
 };
 
-/// Why something is refused, and what the world does for it.
-const CAUSES: [(&str, fn(&mut Policy)); 8] = [
+/// Its name, and what the world does for it.
+type Cause = (&'static str, fn(&mut Policy));
+
+/// Why something is refused.
+const CAUSES: [Cause; 8] = [
     ("in flight", |policy| policy.full = Some(Full::InFlight)),
     ("buffered", |policy| policy.full = Some(Full::Buffered)),
     ("no primary", |policy| policy.full = Some(Full::NoPrimary)),
