@@ -16,12 +16,19 @@ pub struct SlotMap {
     version: Cell<u64>,
     /// The owners, each once, by their lowest slot.
     primaries: RefCell<Vec<u16>>,
+    /// The endpoint of messages.
+    home: Cell<u16>,
 }
 
 impl Default for SlotMap {
     fn default() -> Self {
         let owners = vec![NONE; usize::from(SLOTS)].into_boxed_slice();
-        Self { owners: RefCell::new(owners), version: Cell::new(0), primaries: RefCell::default() }
+        Self {
+            owners: RefCell::new(owners),
+            version: Cell::new(0),
+            primaries: RefCell::default(),
+            home: Cell::new(NONE),
+        }
     }
 }
 
@@ -43,6 +50,20 @@ impl SlotMap {
     /// The endpoint that commands without keys go to.
     pub fn first(&self) -> u16 {
         self.primaries.borrow().first().copied().unwrap_or(0)
+    }
+
+    /// The endpoint that messages go to: once chosen it stays while it `is_well`, whatever slots move.
+    pub(crate) fn home(&self, is_well: impl Fn(u16) -> bool) -> u16 {
+        let home = self.home.get();
+        if home != NONE && is_well(home) {
+            return home;
+        }
+        let next = self.primaries.borrow().iter().copied().find(|&primary| is_well(primary));
+        let next = next.unwrap_or_else(|| self.first());
+        if is_well(next) {
+            self.home.set(next);
+        }
+        next
     }
 
     /// The endpoints that have slots, by their lowest.
@@ -108,6 +129,22 @@ mod tests {
         map.replace([(0, 5_460, 2), (5_461, 10_922, 0), (10_923, 16_383, 1)]);
         map.replace([(0, 5_460, 2), (5_461, 10_922, 0), (10_923, 20_000, 1)]);
         assert_eq!((map.owner(12_182), map.version()), (1, 3), "what changes nothing is no change");
+    }
+
+    #[test]
+    fn messages_stay_on_their_node_whatever_slots_move() {
+        let map = SlotMap::default();
+        assert_eq!(map.home(|_| false), 0, "nobody is known yet");
+        map.replace([(0, 8_000, 2), (8_001, 16_383, 1)]);
+        assert_eq!(map.home(|_| true), 2);
+        map.moved(0, 1);
+        assert_eq!((map.first(), map.home(|_| true)), (1, 2), "others have the lowest slot");
+        map.replace([(0, 16_383, 1)]);
+        assert_eq!(map.home(|_| true), 2, "it has no slots, and is still part of the cluster");
+        assert_eq!(map.home(|number| number != 2), 1);
+        map.replace([(0, 8_000, 2), (8_001, 16_383, 1)]);
+        assert_eq!(map.home(|_| true), 1, "who comes back is not followed");
+        assert_eq!(map.home(|_| false), 2, "somebody will say what is wrong");
     }
 
     #[test]

@@ -263,6 +263,18 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         }
     }
 
+    /// The endpoint of messages. In a cluster one node for as long as it is part of it and can be reached, whether or not it
+    /// keeps its slots: from two nodes the messages of one client could arrive in another order.
+    pub fn home(&self) -> u16 {
+        let endpoints = self.endpoints.borrow();
+        let is_well = |number: u16| {
+            endpoints
+                .get(usize::from(number))
+                .is_some_and(|one| one.is_member.get() && one.breaker_state() != BreakerState::Open)
+        };
+        self.slots().map_or_else(|| self.primary().unwrap_or(0), |slots| slots.home(is_well))
+    }
+
     /// Where `key` is.
     pub fn place(&self, key: &[u8]) -> Place {
         match &self.spread {

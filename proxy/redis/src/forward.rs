@@ -114,9 +114,9 @@ impl State {
             // A server in a long script answers SELECT with BUSY: greeted for a database, the lane could never stop it.
             Ok(key) if command.class == Class::Exclusive => LaneKey { db: 0, ..key },
             Ok(key) => key,
-            Err(text) => {
-                io.count(Some(command), 1);
-                return self.error(io, text);
+            Err(no) => {
+                no.count(command, io);
+                return self.error_line(io, &no.text(command));
             }
         };
         if self.must_wait_for_cluster(io) {

@@ -168,6 +168,10 @@ pub trait Io {
     fn keyless(&self) -> u16 {
         0
     }
+    /// Where PUBLISH goes: as [`Io::keyless`], and in a cluster the same node for as long as it is there, whatever slots move.
+    fn home(&self) -> u16 {
+        self.keyless()
+    }
     /// In front of a cluster, a number that changes with its map of slots.
     fn topology(&self) -> Option<u64> {
         None

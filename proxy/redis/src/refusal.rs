@@ -57,6 +57,8 @@ pub(crate) const FOREIGN_KEYS: &str = "ERR weir: SORT with BY or GET reads keys 
 /// In place of a redirection that the gateway could not follow: the client must not go there by itself.
 pub(crate) const NOT_FOLLOWED: &str = "ERR weir: the key is being moved to another node, try again";
 /// The client's own lane leads to another shard than the command.
+/// The label value of a command whose keys cannot be read, where they decide which shard it goes to.
+pub(crate) const UNREADABLE_KEYS_REASON: &str = "unreadable_keys";
 pub(crate) const PINNED_ELSEWHERE: &str = "ERR weir: the session holds state on another shard; RESET first";
 /// MONITOR and commands this build does not know, where there are several shards.
 pub(crate) const NOT_OVER_SHARDS: &str = "ERR weir: command is not supported over several shards";
@@ -137,6 +139,12 @@ pub(crate) fn unsupported(name: &str) -> String {
 }
 
 /// A command that a RESP2 subscriber may not use.
+/// A command whose keys nobody has described, where they decide which shard it goes to.
+pub(crate) fn unknown_keys(name: &str) -> String {
+    let name = name.replace('|', " ");
+    format!("ERR weir: the keys of '{name}' are not known, so it has no shard")
+}
+
 pub(crate) fn subscribed(name: &str) -> String {
     format!(
         "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"

@@ -11,27 +11,28 @@ use crate::{
     redirect::Attempt,
     refusal,
     request::Request,
-    spread::{Destination, Wire, destination, goes_everywhere, may_read_elsewhere, one_place, placed, shard_of},
+    spread::{
+        Destination, NoPlace, Wire, destination, goes_everywhere, may_read_elsewhere, one_place, placed, shard_of,
+    },
     state::{Hold, State, Taken},
 };
 
 impl State {
-    /// The lane key of the shard that holds all keys of the command. Without keys, or where they cannot be found because the
-    /// command is malformed (its server will say how), a stable one.
+    /// The lane key of the shard that holds all keys of the command. Without keys a stable one.
     ///
     /// # Errors
-    /// The text to answer: the keys are on several shards, or it concerns all of them (WAIT, SCRIPT KILL).
+    /// The keys are on several shards or cannot be read, or the command concerns all shards (WAIT, SCRIPT KILL).
     pub(crate) fn lane_key(
         &self,
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Result<LaneKey, &'static str> {
+    ) -> Result<LaneKey, NoPlace> {
         if !io.is_sharded() {
             return Ok(self.key());
         }
         if goes_everywhere(command) {
-            return Err(refusal::NOT_OVER_SHARDS);
+            return Err(NoPlace::Everywhere);
         }
         let shard = match one_place(command, request, io)? {
             Some(place) => place.shard,
@@ -102,16 +103,13 @@ impl State {
     ) -> Taken {
         let destination = match destination(command, request, io) {
             Ok(destination) => destination,
-            Err(text) => {
-                io.count(Some(command), 1);
-                return self.error_line(io, &text);
-            }
+            Err(text) => return self.error_line(io, &text),
         };
         let must_wait = self.must_wait_for_cluster(io);
         let is_read = may_read_elsewhere(command);
         match destination {
             Destination::One(place) => {
-                let key = self.route(shard_of(place, io), is_read, io);
+                let key = self.route(shard_of(command, place, io), is_read, io);
                 if must_wait || self.must_settle(key, io) {
                     self.hold = Some(Hold::Quiet);
                     return Taken::Held;
@@ -237,8 +235,16 @@ impl State {
         }
         let place = match one_place(command, request, io) {
             Ok(Some(place)) => place,
-            Ok(None) => return Ok(()),
-            Err(text) => return Err(self.reject(io, text)),
+            Ok(None) => {
+                if let Some(transaction) = self.transaction.as_mut().filter(|_| command.name == "publish") {
+                    transaction.publishes = true;
+                }
+                return Ok(());
+            }
+            Err(no) => {
+                no.count(command, io);
+                return Err(self.reject_with(io, |out| out.extend_from_slice(&no.text(command))));
+            }
         };
         if self.pins.as_ref().is_some_and(|(key, _)| key.shard != place.shard) {
             if self.is_quiet() {

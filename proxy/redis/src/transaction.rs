@@ -38,6 +38,8 @@ pub(crate) struct Transaction {
     user: Option<Arc<UserSettings>>,
 }
 
+    /// PUBLISH is among its commands: without keys it goes where the client's other messages go.
+    pub(crate) publishes: bool,
 impl Transaction {
     fn new(user: Option<Arc<UserSettings>>) -> Self {
         Self {
@@ -53,6 +55,7 @@ impl Transaction {
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
+            publishes: false,
         self.wire.len()
     }
 
@@ -167,7 +170,7 @@ impl State {
             (transaction.is_spoiled, transaction.is_stateful, transaction.commands);
         let pinned = self.pins.as_ref().map(|(key, _)| key.shard);
         let shard = transaction.group.map(|group| io.shard_of(group)).or(pinned);
-        let key = self.key_at(shard.unwrap_or_else(|| io.keyless()));
+        let key = self.key_at(shard.unwrap_or_else(|| if transaction.publishes { io.home() } else { io.keyless() }));
         if is_spoiled || self.is_watch_broken {
             return self.exec_in_vain(is_spoiled, command, io);
         }

@@ -9,6 +9,7 @@ mod cluster;
 mod drain;
 mod insight;
 mod integrity;
+mod keys_parity;
 mod knee;
 mod parity;
 mod pins;

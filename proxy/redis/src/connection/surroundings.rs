@@ -203,6 +203,10 @@ impl Io for Connection {
         upstream.slots().map_or_else(|| upstream.primary().unwrap_or(0), SlotMap::first)
     }
 
+    fn home(&self) -> u16 {
+        self.upstream.borrow().home()
+    }
+
     fn topology(&self) -> Option<u64> {
         self.upstream.borrow().slots().map(SlotMap::version)
     }

@@ -348,7 +348,7 @@ impl RegistryIo for Hub {
         if kind == Kind::Shard {
             return At::One(slots.place(name).shard);
         }
-        let home = self.home.get().unwrap_or_else(|| slots.first());
+        let home = self.home.get().unwrap_or_else(|| upstream.home());
         self.home.set(Some(home));
         At::One(home)
     }

@@ -305,7 +305,7 @@ impl ServerConnection {
     /// What a node of a cluster says of a key that is not here.
     fn redirection(&mut self, name: &[u8], command: &Command, shared: &Shared) -> Option<String> {
         let is_asking = std::mem::take(&mut self.is_asking);
-        let keyless: [&[u8]; 10] = [
+        let keyless: [&[u8]; 11] = [
             b"KEYS",
             b"SCAN",
             b"PING",
@@ -316,6 +316,7 @@ impl ServerConnection {
             b"PUBLISH",
             b"EXEC",
             b"MULTI",
+            b"CLUSTER",
         ];
         // A script's key stands behind the script and the count.
         let at = if name == b"EVAL" { 3 } else { 1 };

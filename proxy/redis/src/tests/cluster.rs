@@ -114,6 +114,18 @@ fn a_lost_node_costs_what_was_sent_there() {
     assert_eq!(scene.reads(), "-ERR weir: upstream connection lost\r\n".to_owned() + &bulk("GET b|0|1"));
 }
 
+/// They went to the first node, which said that the slots of all others are empty.
+#[test]
+fn what_is_in_a_slot_its_node_says() {
+    let mut scene = Scene::cluster(3);
+    let read =
+        scene.says("CLUSTER COUNTKEYSINSLOT 2\nCLUSTER GETKEYSINSLOT 1 10\nMULTI\nCLUSTER COUNTKEYSINSLOT 1\nEXEC");
+    assert!(read.contains("CLUSTER COUNTKEYSINSLOT 2|0|"), "{read}");
+    let lanes = scene.0.world.lane_count();
+    let shards = (0..lanes).map(|lane| scene.0.world.with_lane(lane, |lane, _| lane.key.shard));
+    assert_eq!(shards.collect::<Vec<_>>(), [2, 1], "nobody asked the first");
+}
+
 #[test]
 fn clients_that_know_clusters_see_one_node() {
     let mut scene = Scene::cluster(3);

@@ -72,6 +72,31 @@ fn a_key_without_a_value_is_refused_whole() {
     assert_eq!(scene.says("SORT a BY w_*"), foreign);
 }
 
+/// They went to the first shard: its server says what is wrong, if the gateway did not merely misread them.
+#[test]
+fn a_command_whose_keys_cannot_be_read_has_no_shard() {
+    let mut scene = Scene::sharded(3);
+    let negative = "-ERR Number of keys can't be negative\r\n";
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    assert_eq!(scene.says("EVAL x -1 a"), negative);
+    assert_eq!(scene.says("BLMPOP 0 9 a LEFT"), "-ERR syntax error\r\n");
+    assert_eq!(scene.says("XREAD COUNT 1 a"), "-ERR syntax error\r\n");
+    assert_eq!(scene.says("MULTI\nEVAL x -1 a\nEXEC"), format!("+OK\r\n{negative}{aborted}"));
+    let unknown = "-ERR weir: the keys of 'stralgo' are not known, so it has no shard\r\n";
+    assert_eq!(scene.says("STRALGO LCS KEYS a b"), unknown);
+    assert_eq!(scene.0.world.lane_count(), 0, "nothing was sent");
+}
+
+#[test]
+fn an_optional_key_that_is_absent_leaves_the_others_where_they_are() {
+    let mut scene = Scene::sharded(3);
+    assert_eq!(scene.says("PFMERGE b"), bulk("PFMERGE b|0|1"));
+    assert_eq!(lane_to(&scene, 2), 0, "the shard of b");
+    assert_eq!(scene.says("MULTI\nPFMERGE a\nEXEC"), format!("+OK\r\n+QUEUED\r\n*1\r\n{}", bulk("PFMERGE a|0|4")));
+    assert_eq!(lane_to(&scene, 1), 1);
+    assert_eq!(scene.0.world.lane_count(), 2, "nobody asked the first");
+}
+
 #[test]
 fn a_client_that_was_stopped_by_early_replies_goes_on() {
     let settings = RedisListenerSettings { pipeline_bytes: 30, ..Default::default() };
