@@ -180,6 +180,8 @@ impl State {
         if self.order.gather(exchange, bytes, end) {
             return end.is_some_and(|kind| self.complete(kind, io));
         }
+        let edited = if self.answers.is_some() { self.with_answers(exchange, bytes, io) } else { None };
+        let bytes = edited.as_deref().unwrap_or(bytes);
         if !self.order.is_muted(exchange) {
             self.pass(bytes, end.is_some(), io);
         }
@@ -203,6 +205,7 @@ impl State {
             && !self.is_sharded
             && self.pins.is_none()
             && self.changes_db.is_none()
+            && self.answers.is_none()
             && self.tracking.is_none()
             && self.caching.is_none()
     }
@@ -229,6 +232,7 @@ impl State {
         if self.changes_db.is_some() {
             self.change_db(exchange, kind, io);
         }
+        self.answers.take_if(|answers| answers.exchange() == exchange);
         if self.tracking.is_some() {
             self.tracked_answered(exchange, kind == FrameKind::Error, io);
         }

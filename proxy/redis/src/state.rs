@@ -8,6 +8,7 @@ use weir_upstream::Refusal;
 
 use crate::{
     access::CurrentUser,
+    answers::Answers,
     cache::Caching,
     database::DbChange,
     io::Io,
@@ -90,6 +91,8 @@ pub(crate) struct State {
     /// The lane with the watched keys was lost: EXEC must not succeed.
     pub(crate) is_watch_broken: bool,
     pub(crate) transaction: Option<Box<Transaction>>,
+    /// The commands of an EXEC under way that the gateway answers itself.
+    pub(crate) answers: Option<Box<Answers>>,
     /// An EXEC or a SELECT that changes the database if it succeeds.
     pub(crate) changes_db: Option<DbChange>,
     pub(crate) streaming: Option<Box<Streaming>>,
@@ -149,6 +152,7 @@ impl State {
             is_admitted: false,
             is_watch_broken: false,
             transaction: None,
+            answers: None,
             changes_db: None,
             streaming: None,
             tunnel: None,
