@@ -76,9 +76,12 @@ fn take<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
 mod tests {
     use super::*;
 
-    /// What stands outside, and each element with whether it is an error.
-    fn taken_apart(reply: &[u8], size: usize) -> (Vec<u8>, Vec<(Vec<u8>, Option<bool>)>) {
-        let (mut outside, mut elements) = (Vec::new(), Vec::<(Vec<u8>, Option<bool>)>::new());
+    /// An element, and whether it is an error, if it has come to its end.
+    type Element = (Vec<u8>, Option<bool>);
+
+    /// What stands outside, and each element.
+    fn taken_apart(reply: &[u8], size: usize) -> (Vec<u8>, Vec<Element>) {
+        let (mut outside, mut elements) = (Vec::new(), Vec::<Element>::new());
         let mut exec = ExecReply::default();
         for mut part in reply.chunks(size) {
             while let Some(piece) = exec.next(&mut part) {

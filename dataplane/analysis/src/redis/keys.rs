@@ -344,8 +344,8 @@ fn unknown<A: Args + ?Sized>(command: &Command, spec: &KeySpec, args: &A, out: &
         } else if is_word(arg, b"GET") || is_word(arg, b"BY") {
             out.incomplete = true;
             1
-        } else if is_word(arg, b"STORE") {
-            store = Some(index + 1).filter(|&at| at < args.argc());
+        } else if is_word(arg, b"STORE") && index + 1 < args.argc() {
+            store = Some(index + 1);
             1
         } else {
             0
@@ -397,6 +397,7 @@ mod tests {
         assert_eq!(found("XREADGROUP COUNT 1 GROUP STREAMS c STREAMS k >"), Ok(vec![7]));
         assert_eq!(found("SORT k BY STORE GET store LIMIT 0 1"), Ok(vec![1]));
         assert_eq!(found("SORT k STORE a STORE b"), Ok(vec![1, 5]));
+        assert_eq!(found("SORT k STORE a LIMIT 0 1 STORE"), Ok(vec![1, 3]), "the last one names nothing");
         assert_eq!(found("XREAD STREAMS a b 0"), Err(KeyError::UnbalancedStreams));
         assert_eq!(found("XREAD COUNT 1 BLOCK 1"), Err(KeyError::Syntax));
     }
