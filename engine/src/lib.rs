@@ -56,7 +56,7 @@ pub use compio::{
 pub use driver::Driver;
 pub use mailbox::{Mailbox, mailbox};
 pub use output::{Output, Watermarks};
-pub use reader::Reader;
+pub use reader::{PeerWatch, Reader};
 pub use stream::{Cutter, Stream, StreamOptions};
 pub use wheel::Deadline;
 pub use worker::{Worker, WorkerState, deadline, note_waiting_clients, yield_now};

@@ -42,6 +42,9 @@ section! {
     pub(crate) struct ListenerHttpSection {
         /// How long a client connection may stay without a request; `idle_timeout` of the listener, if written, holds instead.
         default keep_alive_timeout: Period = Period(http::KEEP_ALIVE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// Serve clients of HTTP/1.1 that have closed their direction (FIN) until `half_close_timeout` of the listener has passed in
+        /// silence. `false`: they have left, and what is under way for them is cancelled, as by nginx.
+        default half_close: bool = false;
         /// From the end of a request to the head of its answer; then the client gets 504.
         default response_timeout: Period = Period(http::RESPONSE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
         /// How long the body of a request may pause. Of routes that do not say.
@@ -318,6 +321,7 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
     HttpListenerSettings {
         routes: Arc::new(routes),
         keep_alive_timeout: section.keep_alive_timeout.value.0,
+        half_close: section.half_close.value,
         response_timeout: section.response_timeout.value.0,
         body_idle_timeout: section.body_idle_timeout.value.0,
         answer_idle_timeout: section.answer_idle_timeout.value.0,

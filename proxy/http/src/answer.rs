@@ -2,12 +2,12 @@
 
 use std::cell::Cell;
 
-use weir_base::time::{Time, turn};
+use weir_base::time::turn;
 use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, Version, strip_hop_by_hop};
 use weir_upstream::LossCause;
 
 use crate::{
-    attempt::{Ended, Failure},
+    attempt::{Begun, Ended, Failure},
     client::Replies,
     compression::{self, Coding, Compressing},
     connection::Connection,
@@ -39,7 +39,7 @@ pub(crate) struct Answer<'a, R, D> {
     /// Whether another origin may be asked.
     pub(crate) retries: &'a Retries<'a>,
     /// When the client had something of the final answer.
-    pub(crate) begun: &'a Cell<Option<Time>>,
+    pub(crate) begun: &'a Cell<Option<Begun>>,
     /// It is an answer in gRPC's words.
     pub(crate) is_grpc: &'a Cell<bool>,
     /// The connection is a tunnel from here on, and the client has nothing of it yet.
@@ -119,7 +119,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
 
     /// Passes the final head on; whether the connection of the client may bring another request.
     fn pass_head(&mut self, head: &mut ResponseHead, length: BodyLength) -> bool {
-        self.begun.set(Some(turn::now()));
+        self.begun.set(Some(Begun { at: turn::now(), status: head.status() }));
         self.is_grpc.set(self.asked.is_call && head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc));
         self.retries.forget();
         strip_hop_by_hop(&mut head.fields);

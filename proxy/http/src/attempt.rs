@@ -15,7 +15,7 @@ use weir_upstream::{LossCause, Outcome};
 
 use crate::{
     answer::Answer,
-    client::{Client, Sides},
+    client::{Client, Sides, Watch as _},
     connection::Connection,
     exchange::{After, Asked},
     grpc,
@@ -76,6 +76,13 @@ pub(crate) enum Failure {
     ClientGone,
 }
 
+/// The beginning of an answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun {
+    pub(crate) at: Time,
+    pub(crate) status: u16,
+}
+
 /// A deadline that passes sooner after the end of a request says nothing about the origin and the connection to it.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 
@@ -98,8 +105,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) switched: Option<Box<Switched>>,
     /// Bytes of the answer, on a connection of its own.
     pub(crate) received: u64,
-    /// When the answer began.
-    begun: Cell<Option<Time>>,
+    /// When the answer began, and with which status.
+    begun: Cell<Option<Begun>>,
     /// The answer is one in gRPC's words.
     is_grpc: Cell<bool>,
 }
@@ -140,7 +147,7 @@ impl<'a> Attempt<'a> {
 
     /// Both directions at once, until the answer is over or one of them breaks.
     pub(crate) async fn run<C: Client>(&mut self, client: &mut C, mut origin: impl Origin) -> Ended {
-        let Sides { mut body, replies, deadline, origin_deadline, parser } = client.sides(self.asked);
+        let Sides { mut body, replies, watch, deadline, origin_deadline, parser } = client.sides(self.asked);
         let response_timeout = self.response_timeout();
         let (upload, download) = origin.sides(Means {
             metrics: &self.connection.service.metrics,
@@ -222,7 +229,10 @@ impl<'a> Attempt<'a> {
                             match download.as_mut().poll(context) {
                                 Poll::Ready(ended) => Poll::Ready(Some(ended)),
                                 Poll::Pending if is_over => Poll::Ready(None),
-                                Poll::Pending => Poll::Pending,
+                                // Who does not read the upload cannot see how it ends.
+                                Poll::Pending => {
+                                    watch.poll_gone(context).map(|()| Some(Ended::Failed(Failure::ClientGone)))
+                                }
                             }
                         })
                         .await
@@ -292,9 +302,9 @@ impl<'a> Attempt<'a> {
     pub(crate) fn note(&self, ended: &Ended) {
         let number = self.endpoint;
         if let Some(notes) = &self.asked.notes {
-            notes.answer_began.set(self.begun.get());
+            notes.answer_began.set(self.begun.get().map(|begun| begun.at));
         }
-        let took = self.begun.get().map(|begun| begun.since(self.sent));
+        let took = self.begun.get().map(|begun| begun.at.since(self.sent));
         match ended {
             Ended::Answered { status, .. } => {
                 let said = match self.asked.grpc_status.get() {
@@ -408,7 +418,8 @@ impl<'a> Attempt<'a> {
                 if reason == STALLED {
                     self.connection.report(STALLED, STALLED_TEXT);
                 }
-                self.connection.answered(self.asked, 0, Some(self.sent), upstream, reason);
+                let status = self.begun.get().map_or(0, |begun| begun.status);
+                self.connection.broke_off(self.asked, status, self.sent, upstream, reason);
                 // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
                 Ok(After::Broken(if self.is_grpc.get() && reason == EXPIRED { grpc::EXPIRED } else { reason }))
             }

@@ -27,6 +27,11 @@ pub(crate) trait Client {
     where
         Self: 'a;
 
+    /// What tells of its departure while its body is not read.
+    type Watch<'a>: Watch
+    where
+        Self: 'a;
+
     /// Where its frames come from, once it has become a tunnel.
     type Inlet<'a>: Inlet
     where
@@ -42,11 +47,11 @@ pub(crate) trait Client {
     /// The connection was told to end at once. The task is woken when it is.
     fn poll_ended(connection: &Connection, context: &mut Context<'_>) -> bool;
 
-    /// Ready once nobody waits for an answer any more, as far as that is seen without reading on.
+    /// Ready once nobody waits for an answer any more. At most a buffer of what the client sends meanwhile is taken in.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
 
     /// What an attempt to have the request answered needs of it.
-    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Self::Body<'a>, Self::Replies<'a>>;
+    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Self::Body<'a>, Self::Replies<'a>, Self::Watch<'a>>;
 
     /// Tells how many bytes the client has been sent so far, on its connection or on its stream.
     fn sent_bytes(&self) -> SentBytes;
@@ -65,15 +70,22 @@ pub(crate) trait Client {
 pub(crate) type SentBytes = Box<dyn Fn() -> u64>;
 
 /// Both directions of a client, and what is kept for the origin's.
-pub(crate) struct Sides<'a, B, R> {
+pub(crate) struct Sides<'a, B, R, W> {
     pub(crate) body: B,
     pub(crate) replies: R,
+    pub(crate) watch: W,
     /// Of what the client does.
     pub(crate) deadline: &'a Deadline,
     /// Of what the origin does.
     pub(crate) origin_deadline: &'a Deadline,
     /// Kept for its memory.
     pub(crate) parser: &'a mut ResponseParser,
+}
+
+/// Tells of a client's departure without reading.
+pub(crate) trait Watch {
+    /// Ready once nobody waits for an answer any more.
+    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()>;
 }
 
 /// Where answers go.

@@ -318,16 +318,26 @@ impl Connection {
         upstream: &str,
         outcome: &'static str,
     ) {
+        self.ended(asked, status, sent, Outcome { status, upstream, reason: outcome });
+    }
+
+    /// Counts and logs an answer that did not come to its end; its head had this status.
+    pub(crate) fn broke_off(&self, asked: &Asked, status: u16, sent: Time, upstream: &str, reason: &'static str) {
+        self.ended(asked, 0, Some(sent), Outcome { status, upstream, reason });
+    }
+
+    /// `counted`: the status that it is counted under.
+    fn ended(&self, asked: &Asked, counted: u16, sent: Option<Time>, outcome: Outcome<'_>) {
         let flushed = Time::now();
         let timing = Timing { arrived: asked.arrived, sent, replied: turn::now() };
-        self.service.metrics.answered(status, &timing, flushed);
+        self.service.metrics.answered(counted, &timing, flushed);
         if asked.is_grpc {
-            self.service.metrics.called(asked.grpc_status.get().unwrap_or(grpc::status_of(status)));
+            self.service.metrics.called(asked.grpc_status.get().unwrap_or(grpc::status_of(counted)));
         }
         if let Some(route) = asked.route.get() {
-            route.answered(status, flushed.nanos_since(asked.arrived));
+            route.answered(counted, flushed.nanos_since(asked.arrived));
         }
-        self.log_request(asked, &timing, flushed, &Outcome { status, upstream, reason: outcome });
+        self.log_request(asked, &timing, flushed, &outcome);
     }
 
     /// Nobody waits for the answer any more, and there was nothing of it yet.

@@ -207,6 +207,9 @@ pub struct HttpListenerSettings {
     pub routes: Arc<Routes>,
     /// See [`KEEP_ALIVE_TIMEOUT`].
     pub keep_alive_timeout: Duration,
+    /// A client of HTTP/1.1 that has closed its direction (FIN) still gets its answers. Default false: whoever closes it has left, more
+    /// often than not, and an origin should not work for nobody; nginx and Envoy see it so too.
+    pub half_close: bool,
     /// See [`RESPONSE_TIMEOUT`].
     pub response_timeout: Duration,
     /// See [`BODY_IDLE_TIMEOUT`].
@@ -251,6 +254,7 @@ impl HttpListenerSettings {
         Self {
             routes,
             keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
+            half_close: false,
             response_timeout: RESPONSE_TIMEOUT,
             body_idle_timeout: BODY_IDLE_TIMEOUT,
             answer_idle_timeout: ANSWER_IDLE_TIMEOUT,

@@ -179,6 +179,7 @@ impl Session<'_> {
         let deadline = weir_engine::deadline();
         let ((received, sent), ended) = {
             let (up, down) = (Cell::new(0), Cell::new(0));
+            let client = stream.reader.peer_watch();
             let ended = {
                 let mut upload = pin!(pass(&mut stream.reader, &origin.output, &active, &up));
                 let mut download = pin!(pass(&mut origin.reader, &stream.output, &active, &down));
@@ -206,6 +207,10 @@ impl Session<'_> {
                     }
                     if is_uploaded && is_downloaded {
                         return Poll::Ready("ok");
+                    }
+                    // Who does not read, because nobody takes it, does not see a reset. Both directions closed look like one.
+                    if !is_downloaded && client.poll_broken(context).is_ready() {
+                        return Poll::Ready("client_reset");
                     }
                     let is_half = is_uploaded || is_downloaded;
                     let limit = if is_half { half_close.min(idle) } else { idle };

@@ -18,13 +18,13 @@ fn origin() -> Faulty {
     })
 }
 
-fn logged_to(file: &Path, format: &str) -> String {
+pub(crate) fn logged_to(file: &Path, format: &str) -> String {
     let target = file.display();
     format!("[telemetry.access_log]\ntarget = \"file:{target}\"\nformat = \"{format}\"\nsample = 1.0\n")
 }
 
 /// The lines of a log, once there are so many.
-fn lines(file: &Path, count: usize) -> Vec<String> {
+pub(crate) fn lines(file: &Path, count: usize) -> Vec<String> {
     let begun = Instant::now();
     loop {
         let text = std::fs::read_to_string(file).unwrap_or_default();

@@ -16,6 +16,7 @@ mod hostile;
 mod http2;
 mod http2_origins;
 mod lab_origin;
+mod leaving;
 mod messages;
 mod origins;
 mod policies;

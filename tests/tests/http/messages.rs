@@ -169,7 +169,7 @@ fn pipelined_requests_are_answered_in_order() {
         let path = head_of(request).split(' ').nth(1).unwrap_or_default().to_owned();
         Act::Reply(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len()).into_bytes())
     });
-    let gateway = Gateway::start(Config::http(&origin.address));
+    let gateway = Gateway::start(Config::http(&origin.address).listener("[listener.http]\nhalf_close = true"));
     let mut client = HttpClient::connect(&gateway.address);
     let requests: String = (0..500).map(|number| format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
     client.send(&requests);

@@ -251,3 +251,19 @@ fn an_endpoint_that_asks_for_it_is_told_who_the_client_is() {
         gateway.finish();
     }
 }
+
+#[test]
+fn a_client_that_resets_its_connection_is_noticed_while_nobody_reads_what_it_sends() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let origin = Address::Tcp(listener.local_addr().expect("an address"));
+    let gateway = Gateway::start(before("tcp", [&origin]));
+    let mut client = connect(&gateway);
+    client.set_write_timeout(Some(Duration::from_millis(500))).expect("a time limit can be set");
+    while client.write(&[7; 1 << 16]).is_ok() {}
+    let since = Instant::now();
+    socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a socket takes it");
+    drop(client);
+    gateway.wait_metric("weir_connections_closed_total", &[("reason", "client_reset")], 1.0);
+    assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+    gateway.finish();
+}

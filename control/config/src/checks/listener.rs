@@ -100,6 +100,7 @@ fn listener(
             let http_path = format!("{path}.http");
             check_hops(&section.http, &http_path, reader);
             check_via(&section.http, &http_path, reader);
+            check_half_close(section, &path, reader);
             for (key, upstream) in section.http.policies().upstreams() {
                 find_upstream(file, upstream, &http_path, key, reader);
             }
@@ -184,6 +185,16 @@ fn check_hops(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>
     if hops.value > 0 && section.forwarded.value == ForwardedFields::Replace {
         let what = "believes proxies in front, and forwarded = \"replace\" takes away what they say";
         error_at(hops, path, "trusted_hops", what, "write forwarded = \"append\"", reader);
+    }
+}
+
+/// How long half a connection is served says nothing where none is.
+fn check_half_close(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
+    let timeout = &section.half_close_timeout;
+    if timeout.is_given && !section.http.half_close.value {
+        let what = "has no effect: a client that closes its direction has left";
+        let help = "add half_close = true to [listener.http], or remove it";
+        error_at(timeout, path, "half_close_timeout", what, help, reader);
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
     tunnel::{self, StreamInlet, StreamOutlet},
 };
 use crate::{
-    client::{Client, OwnAnswer, Replies, SentBytes, Sides},
+    client::{Client, OwnAnswer, Replies, SentBytes, Sides, Watch},
     connection::Connection,
     ends::TunnelEnd,
     exchange::{self, After, Asked},
@@ -147,6 +147,10 @@ impl Client for Front<'_> {
         = StreamReplies<'a>
     where
         Self: 'a;
+    type Watch<'a>
+        = &'a RefCell<Out>
+    where
+        Self: 'a;
     type Inlet<'a>
         = StreamInlet<'a>
     where
@@ -169,12 +173,13 @@ impl Client for Front<'_> {
         self.out.borrow_mut().poll_gone(context)
     }
 
-    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, StreamReplies<'a>> {
+    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, StreamReplies<'a>, &'a RefCell<Out>> {
         let Front { out, body, deadline, origin_deadline, answers, .. } = self;
         body.idle_timeout = asked.body_idle_timeout;
         Sides {
             body: Body { incoming: body, out, deadline },
             replies: StreamReplies { out, deadline: origin_deadline },
+            watch: out,
             deadline,
             origin_deadline,
             parser: answers,
@@ -278,6 +283,12 @@ impl Out {
             Stage::Begun(outgoing) => outgoing.poll_gone(context),
             Stage::Over => Poll::Pending,
         }
+    }
+}
+
+impl Watch for &RefCell<Out> {
+    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.borrow_mut().poll_gone(context)
     }
 }
 
