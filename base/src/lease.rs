@@ -95,6 +95,12 @@ impl ByteLease {
         BytesPermit { lease: self.clone(), bytes: 0 }
     }
 
+    /// More than half of the process budget is out: who can do without buffers should.
+    #[must_use]
+    pub fn is_scarce(&self) -> bool {
+        self.0.budget.in_use() > self.0.budget.limit() / 2
+    }
+
     /// Bytes in use on this core.
     #[must_use]
     pub fn in_use(&self) -> u64 {

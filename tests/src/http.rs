@@ -9,7 +9,7 @@ use crate::faulty::Words;
 use crate::stream::{Address, Stream};
 
 /// The first complete request of `buffer`: its head with the empty line, and what follows up to its end; and its length.
-pub(crate) fn next_request(buffer: &[u8]) -> Option<(Words, usize)> {
+pub fn next_request(buffer: &[u8]) -> Option<(Words, usize)> {
     let head = find(buffer, b"\r\n\r\n")? + 4;
     let body = body_length(&buffer[..head], &buffer[head..])?;
     Some((vec![buffer[..head].to_vec(), buffer[head..head + body].to_vec()], head + body))

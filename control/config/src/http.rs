@@ -61,6 +61,10 @@ section! {
         /// Bytes a second that the body of a request must bring at least, over 10 s in which it is waited for; then 408. 0: as slow
         /// as it likes. Not of gRPC.
         default body_rate_min: u32 = http::BODY_RATE_MIN as u32 => 0..=COUNT_MAX;
+        /// Bytes of a request body that are read before a connection to an origin is taken for it, so that a slow client holds none; a
+        /// longer one goes on as it comes from there on. 0: from its first byte on, for bodies that are one half of a talk. Not of gRPC.
+        /// Absent: 1MiB in front of HTTP/1.1, 0 in front of HTTP/2. Held in `limits.buffered_bytes`, of which bodies take at most half.
+        optional request_buffer_bytes: ByteSize => ByteSize::new(0)..=ByteSize::mib(64);
         /// Compressing answers. Of routes that do not say. Absent: they go as they come.
         optional_table compression: CompressionSection;
         /// Asking another origin when one fails. Of routes that do not say.
@@ -100,7 +104,7 @@ section! {
         /// What becomes of the trace context of W3C (`traceparent`): `pass` it as it came, make a `child` of it, so that the
         /// gateway is a step of the trace, or also `start` one for requests without.
         default trace_context: TraceContext = TraceContext::Pass;
-        /// Bytes of a request body; a longer one is answered 413. 0 or absent: any length.
+        /// Bytes of a request body; a longer one is answered 413. 0: any length. Absent: 1GiB, and of gRPC any length.
         optional request_body_bytes_max: ByteSize => ByteSize::new(0)..=ByteSize::mib(1 << 20);
         /// Where requests may come from.
         optional_table ip_filter: IpFilterSection;
@@ -221,8 +225,8 @@ section! {
         default non_idempotent: bool = false;
         /// From the end of a request to the head of its answer, of all attempts but the last one. Absent: as `response_timeout`.
         optional try_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
-        /// A request with a longer body is not sent again once an origin has had a part of it. Kept in memory only where `on` or
-        /// `statuses` may need it. Not of gRPC.
+        /// A request with a longer body is not sent again once an origin has had a part of it, unless all of the body was held back
+        /// (`request_buffer_bytes`). Kept in memory only where `on` or `statuses` may need it. Not of gRPC.
         default body_bytes_max: ByteSize = ByteSize::new(http::RETRY_BODY_BYTES_MAX as u64) => ByteSize::new(0)..=ByteSize::mib(16);
     }
 }
@@ -329,6 +333,8 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
         request_timeout: section.request_timeout.as_ref().map(|timeout| timeout.value.0),
         compression: section.compression.as_ref().map(CompressionSection::settings),
         body_rate_min: u64::from(section.body_rate_min.value),
+        request_buffer_bytes: section.request_buffer_bytes.as_ref().map(|bytes| bytes.value.bytes()),
+        request_body_bytes_max: section.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
         retry,
         path_rules: PathRules {
             parameters: section.path_parameters.value,

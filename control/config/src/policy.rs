@@ -290,7 +290,6 @@ macro_rules! written_policies {
             jwt: $section.jwt.as_ref(),
             ext_auth: $section.ext_auth.as_ref(),
             rate_limit: &$section.rate_limit,
-            request_body_bytes_max: $section.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
         }
     };
 }
@@ -306,7 +305,6 @@ pub(crate) struct Written<'s> {
     pub(crate) jwt: Option<&'s JwtSection>,
     pub(crate) ext_auth: Option<&'s ExtAuthSection>,
     pub(crate) rate_limit: &'s [RateLimitSection],
-    pub(crate) request_body_bytes_max: Option<u64>,
 }
 
 impl<'s> Written<'s> {

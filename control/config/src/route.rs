@@ -81,6 +81,11 @@ section! {
         optional request_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// How long the body of a request may pause. Absent: as the domain's or the listener's.
         optional body_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+        /// Bytes a second that the body of a request must bring at least. 0: as slow as it likes. Absent: as the domain's or the listener's.
+        optional body_rate_min: u32 => 0..=16_777_216;
+        /// Bytes of a request body that are read before a connection to an origin is taken for it, so that a slow client holds none; a
+        /// longer one goes on as it comes from there on. 0: from its first byte on, for bodies that are one half of a talk. Absent: as the domain's or the listener's.
+        optional request_buffer_bytes: ByteSize => ByteSize::new(0)..=ByteSize::mib(64);
         /// How long the body of an answer may pause. Absent: as the domain's or the listener's.
         optional answer_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// Compressing answers. Absent: as the domain's or the listener's.
@@ -331,7 +336,7 @@ impl Choice for InvalidRoutes {
 }
 
 /// The keys of a route that say what is done with its requests, and not which they are: a mistake in one concerns nobody else.
-pub(crate) const DEEDS: [&str; 25] = [
+pub(crate) const DEEDS: [&str; 27] = [
     "upstream",
     "split",
     "mirror",
@@ -346,6 +351,8 @@ pub(crate) const DEEDS: [&str; 25] = [
     "request_timeout",
     "body_idle_timeout",
     "answer_idle_timeout",
+    "body_rate_min",
+    "request_buffer_bytes",
     "compression",
     "retry",
     "request_body_bytes_max",

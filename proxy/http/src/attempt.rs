@@ -22,7 +22,7 @@ use crate::{
     mirror::Copying,
     origin::{Download as _, Means, Origin},
     refusal::Refusal,
-    relay::{Broken, Limited, RequestBody as _, Sink as _, Source as _, relay_paced},
+    relay::{Broken, Limited, RequestBody as _, Source as _, relay_paced},
     retry::{Class, Retries},
     routing::Routed,
     service::HttpLane,
@@ -193,24 +193,19 @@ impl<'a> Attempt<'a> {
             let early = match self.is_uploaded.get() {
                 true => None,
                 false => {
-                    let policies = self.routed.action.policies.as_ref();
-                    let room = policies.and_then(|policies| policies.body_bytes_max).unwrap_or(u64::MAX);
-                    let copies = [self.copying.as_ref().map(|copying| &copying.body), self.retries.kept()];
-                    let mut sink = Limited::new(upload, room, self.identity_fields, copies);
-                    // Another origin had a part of it before, or it is over before it began.
-                    let is_begun = self.retries.kept().is_some_and(|kept| !kept.borrow().is_empty()) || body.is_done();
-                    if is_begun {
-                        let kept = self.retries.kept().map(|kept| kept.borrow());
-                        let bytes = kept.as_ref().and_then(|kept| kept.so_far()).unwrap_or_default();
-                        sink.again(bytes, body.is_done());
-                    }
+                    let room = self.routed.body_bytes_max(self.settings, self.asked);
+                    let copied = self.copying.as_ref().map(|copying| &copying.body);
+                    let kept = self.retries.kept();
+                    let mut sink = Limited::new(upload, room, self.identity_fields, copied, kept);
+                    // A part of it was read before, or it is over before it began.
+                    let is_begun = kept.is_some_and(|kept| kept.borrow().is_begun()) || body.is_done();
                     let ended = {
-                        let rate = if self.asked.is_call { 0 } else { self.settings.body_rate_min };
+                        let rate = if self.asked.is_call { 0 } else { self.routed.body_rate_min(self.settings) };
                         let mut upload = pin!(async {
                             if is_begun {
-                                sink.relieved().await?;
+                                sink.again(body.is_done()).await?;
                             }
-                            relay_paced(&mut body, &mut sink, rate).await
+                            relay_paced(&mut body, &mut sink, rate, || false).await
                         });
                         let mut is_over = false;
                         poll_fn(|context| {
@@ -389,10 +384,7 @@ impl<'a> Attempt<'a> {
             }
             Ended::Failed(Failure::Client(refusal)) => {
                 lane.ends();
-                if refusal.reason == Refusal::BODY_TOO_LONG.reason {
-                    self.connection.service.metrics.denied(refusal.reason);
-                }
-                self.connection.report(refusal.reason, refusal.text);
+                self.connection.at_fault(&refusal);
                 Err(refusal)
             }
             Ended::Failed(Failure::ClientGone | Failure::ClientStalled) => {
@@ -428,7 +420,7 @@ impl<'a> Attempt<'a> {
 }
 
 impl Failure {
-    fn of_client(broken: Broken) -> Self {
+    pub(crate) fn of_client(broken: Broken) -> Self {
         match broken {
             Broken::Malformed(error) => Self::Client(Refusal::malformed(error)),
             Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),

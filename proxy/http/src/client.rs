@@ -50,6 +50,9 @@ pub(crate) trait Client {
     /// Ready once nobody waits for an answer any more. At most a buffer of what the client sends meanwhile is taken in.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
 
+    /// All of the request's body has been received already, as far as that is seen at once.
+    fn has_whole_body(&self) -> bool;
+
     /// What an attempt to have the request answered needs of it.
     fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Self::Body<'a>, Self::Replies<'a>, Self::Watch<'a>>;
 

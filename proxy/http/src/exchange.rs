@@ -19,6 +19,7 @@ use crate::{
     access::{Notes, Outcome, RouteMetrics},
     affinity,
     attempt::{Attempt, Ended, Failure},
+    buffering::{self, Passing},
     client::Client,
     compression::{self, Coding, Compression},
     connection::Connection,
@@ -192,6 +193,10 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         let compression = compression.filter(|compression| !compression.codings.is_empty());
         asked.coding = compression.map(|one| (compression::coding(one, head), one.clone()));
     }
+    let buffer = buffering::wanted(client, &asked, &routed, &settings);
+    if buffer > 0 {
+        buffering::expect_here(&asked, head);
+    }
     // What becomes a tunnel is no request that could be copied.
     let mirror = routed.action.mirror.as_ref().filter(|_| asked.wish == Wish::None);
     let mut copying = mirror.and_then(|mirror| {
@@ -205,7 +210,25 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     }
     let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
     let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
-    let retries = Retries::new(retry, routed.upstream, &asked, service);
+    let identity_fields = &routing.routes.identity_fields;
+    let kept = buffering::kept(client, &asked, retry, routed.upstream.is_multiplexed(), buffer);
+    if let Some(kept) = kept.as_ref().filter(|_| buffer > 0) {
+        let (routed, settings, copying) = (&routed, &settings, copying.as_ref());
+        let passing = Passing { routed, settings, identity_fields, copying };
+        // Every connection pays for the size of this future, and requests without a body do not need it.
+        match Box::pin(buffering::run(client, &mut asked, kept, passing)).await {
+            Ok(()) => {}
+            Err(Failure::Client(refusal)) => {
+                connection.at_fault(&refusal);
+                return refuse(client, &asked, refusal);
+            }
+            Err(_) => {
+                connection.abandoned(&asked, None, &routed.upstream.settings().name);
+                return After::Close("client_reset");
+            }
+        }
+    }
+    let retries = Retries::new(retry, routed.upstream, &asked, service, kept.as_ref());
     let mut is_repeated = false;
     loop {
         let wanted = Wanted { avoid: retries.avoided(), hash: affinity };
@@ -233,7 +256,6 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         if let Some(notes) = &asked.notes {
             notes.note_endpoint(routed.upstream.settings(), &lane);
         }
-        let identity_fields = &routing.routes.identity_fields;
         let mut attempt = Attempt::new(&connection, &asked, &settings, &routed, &retries, lane.number())
             .passing(identity_fields, copying.clone());
         let is_reused = lane.is_reused();
@@ -338,6 +360,14 @@ impl Connection {
             route.answered(counted, flushed.nanos_since(asked.arrived));
         }
         self.log_request(asked, &timing, flushed, &outcome);
+    }
+
+    /// Counts and logs what the client did wrong with its request's body.
+    pub(crate) fn at_fault(&self, refusal: &Refusal) {
+        if refusal.reason == Refusal::BODY_TOO_LONG.reason {
+            self.service.metrics.denied(refusal.reason);
+        }
+        self.report(refusal.reason, refusal.text);
     }
 
     /// Nobody waits for the answer any more, and there was nothing of it yet.

@@ -263,6 +263,10 @@ impl Client for Front<'_> {
         }
     }
 
+    fn has_whole_body(&self) -> bool {
+        matches!(self.body, BodyDecoder::Exact(left) if left <= self.input.bytes().len() as u64)
+    }
+
     fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, WireReplies<'a>, WireWatch> {
         let Front { connection, stream, input, body, deadline, origin_deadline, answers, is_open_ended } = self;
         let idle_timeout = asked.body_idle_timeout;

@@ -12,6 +12,7 @@
 //! | `client` | what an exchange needs of its client, whatever version that speaks |
 //! | `input` | bytes of a connection that are received and not spent yet |
 //! | `exchange` / `answer` | one request; what comes back |
+//! | `buffering` / `kept` | uploads that are read before an origin is asked; a body in memory |
 //! | `grpc` | what gRPC adds |
 //! | `routing` | from a request to its route |
 //! | `facts` / `routes` | what a request tells the routes / what they do with it |
@@ -43,6 +44,7 @@ mod access;
 mod affinity;
 mod answer;
 mod attempt;
+mod buffering;
 mod client;
 pub mod compression;
 mod connection;
@@ -59,6 +61,7 @@ mod http1;
 mod http2;
 mod input;
 pub mod jwks;
+mod kept;
 mod metrics;
 mod mirror;
 mod origin;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use weir_base::time::turn;
-use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
+use weir_http_codec::{Fields, Known, RequestHead};
 use weir_policy::http::{
     AddressRules, ApiKeys, Basic, BasicCheck, Cors, ForwardedFor, Jwt, RateAnswer, RateKey, RateLimit, SlowCheck,
     Verified,
@@ -52,8 +52,6 @@ pub struct Policies {
     pub ext_auth: Option<Arc<ExtAuth>>,
     /// How often; each of them.
     pub rates: Vec<Arc<RateLimit>>,
-    /// Bytes of a request body. `None`: any.
-    pub body_bytes_max: Option<u64>,
 }
 
 /// A policy that finds out who asks, and the field by which the origin is told.
@@ -164,7 +162,7 @@ impl Policies {
                 return Err(self.refused(connection, refusal, answer, asked));
             }
         }
-        match self.check(connection, head, asked, &mut answer) {
+        match self.check(connection, head, &mut answer) {
             Ok(admitted) => {
                 if answer.identity.is_some() || self.cors.is_some() || !answer.told.is_empty() {
                     self.keep(answer, asked);
@@ -185,13 +183,7 @@ impl Policies {
         Ok(client)
     }
 
-    fn check(
-        &self,
-        connection: &Connection,
-        head: &RequestHead,
-        asked: &Asked,
-        answer: &mut AnswerFields,
-    ) -> Result<Admitted, No> {
+    fn check(&self, connection: &Connection, head: &RequestHead, answer: &mut AnswerFields) -> Result<Admitted, No> {
         let client = self.check_address(connection, head)?;
         let mut admitted = Admitted::default();
         if let Some(basic) = &self.basic {
@@ -217,12 +209,7 @@ impl Policies {
         }
         answer.identity = admitted.identity();
         self.count(connection, client, head, answer)?;
-        match (self.body_bytes_max, asked.body) {
-            (Some(most), BodyLength::Exact(length)) if length > most => {
-                Err(weir_policy::http::Refusal::new(413, Refusal::BODY_TOO_LONG.reason).into())
-            }
-            _ => Ok(admitted),
-        }
+        Ok(admitted)
     }
 
     /// Counts the request with every limit. The client is told of the one that leaves it the least.

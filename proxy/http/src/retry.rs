@@ -12,9 +12,9 @@ use weir_upstream::Retry;
 use crate::{
     exchange::Asked,
     http2::origin::Http2Origins,
-    relay::Copied,
+    kept::Kept,
     service::{HttpUpstream, Service},
-    settings::{KEPT_BYTES_MAX, RETRY_PAUSE, RETRY_PAUSE_MAX, RetrySettings},
+    settings::{RETRY_PAUSE, RETRY_PAUSE_MAX, RetrySettings},
 };
 
 /// What went wrong.
@@ -60,27 +60,8 @@ pub(crate) struct Retries<'a> {
     /// The endpoint that failed last.
     avoided: Cell<Option<usize>>,
     under_way: RefCell<Option<Retry<Http2Origins>>>,
-    /// What was read of the body of the request, so that it can be sent again.
-    kept: Option<RefCell<Copied>>,
-    reserved: Reserved<'a>,
-}
-
-/// Room for a body that may be kept.
-struct Reserved<'a> {
-    service: &'a Service,
-    bytes: Cell<usize>,
-}
-
-impl Reserved<'_> {
-    fn release(&self) {
-        self.service.kept_bytes.set(self.service.kept_bytes.get() - self.bytes.take());
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        self.release();
-    }
+    /// What was read of the body of the request.
+    kept: Option<&'a RefCell<Kept>>,
 }
 
 impl<'a> Retries<'a> {
@@ -88,41 +69,28 @@ impl<'a> Retries<'a> {
         settings: &'a RetrySettings,
         upstream: &'a Rc<HttpUpstream>,
         asked: &'a Asked,
-        service: &'a Service,
+        service: &Service,
+        kept: Option<&'a RefCell<Kept>>,
     ) -> Self {
         let (made, avoided, under_way) = (Cell::new(0), Cell::new(None), RefCell::new(None));
-        let most = settings.body_bytes_max;
-        let may_fit = match asked.body {
-            BodyLength::Exact(length) => (1..=most as u64).contains(&length),
-            BodyLength::Chunked | BodyLength::UntilClose => true,
-        };
-        // A call is as long as its client likes.
-        let keeps = may_fit && !asked.is_call && settings.keeps_bodies(upstream.is_multiplexed());
-        let is_room = service.kept_bytes.get() + most <= KEPT_BYTES_MAX;
-        let kept = (keeps && is_room).then(|| RefCell::new(Copied::new(most)));
-        let reserved = if kept.is_some() { most } else { 0 };
-        service.kept_bytes.set(service.kept_bytes.get() + reserved);
-        let reserved = Reserved { service, bytes: Cell::new(reserved) };
-        Self { settings, upstream, asked, chance: service.chance(), made, avoided, under_way, kept, reserved }
+        Self { settings, upstream, asked, chance: service.chance(), made, avoided, under_way, kept }
     }
 
     /// The answer has begun: nothing is asked again.
     pub(crate) fn forget(&self) {
-        if let Some(kept) = &self.kept {
-            kept.borrow_mut().forget();
-            self.reserved.release();
+        if let Some(kept) = self.kept {
+            kept.borrow_mut().release();
         }
     }
 
     /// Where the body of the request is kept, if it is.
-    pub(crate) fn kept(&self) -> Option<&RefCell<Copied>> {
-        self.kept.as_ref()
+    pub(crate) fn kept(&self) -> Option<&'a RefCell<Kept>> {
+        self.kept
     }
 
     /// Nothing of the request is lost when it is sent again.
     pub(crate) fn is_repeatable(&self) -> bool {
-        self.asked.body == BodyLength::Exact(0)
-            || self.kept.as_ref().is_some_and(|kept| kept.borrow().so_far().is_some())
+        self.asked.body == BodyLength::Exact(0) || self.kept.is_some_and(|kept| kept.borrow().is_all())
     }
 
     /// The endpoint that failed last.

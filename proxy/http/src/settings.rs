@@ -72,13 +72,20 @@ pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// Bytes of a request body that are kept so that it can be sent again. Default 64 KiB, as many as a connection's window.
 pub const RETRY_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of request bodies that one worker of a listener may keep for retries; beyond them none is kept, and those requests are made
-/// once. Default 32 MiB: 512 bodies of the usual length.
-pub const KEPT_BYTES_MAX: usize = 32 << 20;
+/// Bytes of a request body that are read before a connection to an origin in HTTP/1.1 is taken for it. Default 1 MiB, as long as
+/// bodies are that nginx takes without being told otherwise: most uploads are whole then, and one that comes slowly holds a connection
+/// to no origin. Not in front of HTTP/2: there a slow one holds a stream of many. Charged to `limits.buffered_bytes`; bodies
+/// take at most half of that and go on unbuffered beyond it.
+pub const REQUEST_BUFFER_BYTES: u64 = 1 << 20;
 
-/// Bytes a second that the body of a request must bring at least, over ten seconds in which it is waited for. Default 64: a client
-/// on the worst of lines does better, and one that holds a connection for its own sake does not.
-pub const BODY_RATE_MIN: u64 = 64;
+/// Bytes of a request body. Default 1 GiB, as Apache httpd since 2.4.54: no upload that is meant is longer, and one without an end has
+/// one. nginx's 1 MiB would refuse photographs that pass without a gateway.
+pub const REQUEST_BODY_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes a second that the body of a request must bring at least, over ten seconds in which it is waited for. Default 1 KiB: a client
+/// on a bad line does better, and one that is slow on purpose is done with a whole [`REQUEST_BUFFER_BYTES`] in 17 minutes. Apache
+/// httpd asks for 500 bytes.
+pub const BODY_RATE_MIN: u64 = 1024;
 
 /// When another origin is asked instead of one that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,6 +229,10 @@ pub struct HttpListenerSettings {
     pub request_timeout: Option<Duration>,
     /// See [`BODY_RATE_MIN`]. 0: as slow as it likes.
     pub body_rate_min: u64,
+    /// See [`REQUEST_BUFFER_BYTES`]. `None`: that, in front of HTTP/1.1.
+    pub request_buffer_bytes: Option<u64>,
+    /// See [`REQUEST_BODY_BYTES_MAX`]. `None`: that, but for calls of gRPC; 0: any.
+    pub request_body_bytes_max: Option<u64>,
     /// Of routes that do not say. `None`: nothing is compressed.
     pub compression: Option<Arc<Compression>>,
     /// Of routes that do not say.
@@ -261,6 +272,8 @@ impl HttpListenerSettings {
             grpc_idle_timeout: GRPC_IDLE_TIMEOUT,
             request_timeout: None,
             body_rate_min: BODY_RATE_MIN,
+            request_buffer_bytes: None,
+            request_body_bytes_max: None,
             compression: None,
             retry: RetrySettings::default(),
             path_rules: PathRules::default(),

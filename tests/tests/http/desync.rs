@@ -88,7 +88,9 @@ impl Scene {
     fn before(kind: Kind) -> Self {
         let origin = HttpOrigin::start(kind);
         let tap = Tap::before(&origin.address);
-        let gateway = Gateway::start(Config::http(&tap.address).listener("[listener.http]\nhalf_close = true"));
+        let gateway = Gateway::start(
+            Config::http(&tap.address).listener("[listener.http]\nhalf_close = true\nrequest_body_bytes_max = 0"),
+        );
         Self { kind, origin, tap, gateway, begun: BTreeSet::new(), views: Vec::new() }
     }
 

@@ -400,7 +400,7 @@ fn a_body_that_is_over_before_an_origin_is_there_is_over_for_the_origin_too() {
         let body = String::from_utf8_lossy(&request[1]).into_owned();
         Act::Reply(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
     });
-    let gateway = Gateway::start(Config::http(&origin.address));
+    let gateway = Gateway::start(Config::http(&origin.address).listener("[listener.http]\nrequest_buffer_bytes = 0"));
     for _ in 0..20 {
         let mut client = Http2Peer::connect(&gateway.address);
         let post = [(":method", "POST"), (":scheme", "http"), (":authority", "test.example"), (":path", "/")];

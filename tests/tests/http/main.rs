@@ -4,6 +4,7 @@
 
 mod access;
 mod browser;
+mod buffering;
 mod catalogue;
 mod changes;
 mod clients;

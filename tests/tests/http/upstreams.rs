@@ -123,8 +123,7 @@ fn a_body_is_sent_again_as_it_was_if_it_was_kept() {
             bad.address.clone()
         };
         let off = "[upstream.http.ejection]\nfailures = 0\n";
-        let retry =
-            "[listener.http.retry]\non = [\"gateway_error\", \"reset\"]\nbody_bytes_max = \"20KiB\"\nattempts = 5";
+        let retry = "[listener.http]\nrequest_buffer_bytes = 0\n[listener.http.retry]\non = [\"gateway_error\", \"reset\"]\nbody_bytes_max = \"20KiB\"\nattempts = 5";
         let config = before([&first, &good.address]).upstream(NO_OTHER_HELP).upstream(off).listener(retry);
         let gateway = Gateway::start(config);
         let body: String = (0..10_000).map(|at| char::from(b'a' + (at % 26) as u8)).collect();

@@ -31,7 +31,6 @@ pub(super) struct Rules {
     jwt: Ruled<(Arc<Jwt>, Vec<Arc<RemoteKeys>>)>,
     ext_auth: Ruled<Arc<ExtAuth>>,
     rates: Ruled<Vec<Arc<RateLimit>>>,
-    body_bytes_max: Ruled<u64>,
     /// Which of `basic_auth`, `api_key` and `jwt` look into Authorization.
     uses_authorization: [bool; 3],
     identity_fields: Vec<Box<str>>,
@@ -79,7 +78,6 @@ impl Rules {
             jwt: self.jwt.over(&outer.jwt),
             ext_auth: self.ext_auth.over(&outer.ext_auth),
             rates: self.rates.over(&outer.rates),
-            body_bytes_max: self.body_bytes_max.over(&outer.body_bytes_max),
             uses_authorization: std::array::from_fn(|kind| match is_inherited[kind] {
                 true => outer.uses_authorization[kind],
                 false => self.uses_authorization[kind],
@@ -100,8 +98,6 @@ impl Rules {
             keys: keys.unwrap_or_default(),
             ext_auth: self.ext_auth.own(),
             rates: self.rates.own().unwrap_or_default(),
-            // As with nginx, 0 is no limit: it takes that of the domain or the listener away.
-            body_bytes_max: self.body_bytes_max.own().filter(|most| *most > 0),
         };
         let asks = policies.address.is_some()
             || policies.cors.is_some()
@@ -109,8 +105,7 @@ impl Rules {
             || policies.api_keys.is_some()
             || policies.jwt.is_some()
             || policies.ext_auth.is_some()
-            || !policies.rates.is_empty()
-            || policies.body_bytes_max.is_some();
+            || !policies.rates.is_empty();
         asks.then(|| Box::new(policies))
     }
 
@@ -155,9 +150,6 @@ pub(super) fn rules(written: &Written<'_>, path: &str, reader: &mut Reader<'_>) 
         let limits = written.rate_limit.iter().enumerate().filter(|(_, limit)| limit.enabled.value);
         let made: Vec<_> = limits.filter_map(|(index, limit)| maker.rate(limit, index)).map(Arc::new).collect();
         maker.rules.rates = Ruled::Own(made);
-    }
-    if let Some(most) = written.request_body_bytes_max {
-        maker.rules.body_bytes_max = Ruled::Own(most);
     }
     maker.rules
 }

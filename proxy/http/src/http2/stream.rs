@@ -173,6 +173,10 @@ impl Client for Front<'_> {
         self.out.borrow_mut().poll_gone(context)
     }
 
+    fn has_whole_body(&self) -> bool {
+        self.body.is_done()
+    }
+
     fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, StreamReplies<'a>, &'a RefCell<Out>> {
         let Front { out, body, deadline, origin_deadline, answers, .. } = self;
         body.idle_timeout = asked.body_idle_timeout;
