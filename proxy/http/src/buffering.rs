@@ -19,29 +19,23 @@ use crate::{
 };
 
 /// Bytes of the body that are read before an origin is asked; 0: it goes on as it comes.
-pub(crate) fn wanted(
-    client: &impl Client,
-    asked: &Asked,
-    routed: &Routed<'_>,
-    settings: &HttpListenerSettings,
-) -> usize {
+pub(crate) fn wanted(asked: &Asked, routed: &Routed<'_>, settings: &HttpListenerSettings) -> usize {
     if asked.body == BodyLength::Exact(0) || asked.is_call || asked.wish != Wish::None {
         return 0;
     }
     // A place on a connection of HTTP/2 is one of many, and its body may be one half of a talk.
     let usual = if routed.upstream.is_multiplexed() { 0 } else { REQUEST_BUFFER_BYTES };
     let bytes = routed.action.request_buffer_bytes.or(settings.request_buffer_bytes).unwrap_or(usual);
-    // What is all there need not be waited for.
-    if client.has_whole_body() { 0 } else { bytes as usize }
+    bytes as usize
 }
 
-/// Where the body is kept, if it is: until an origin is asked, or until it need not be sent again.
+/// Where the body is kept, if it is: until an origin is asked, or until it need not be sent again. `waits`: not all of it is here.
 pub(crate) fn kept(
     client: &impl Client,
     asked: &Asked,
     retry: &RetrySettings,
     is_multiplexed: bool,
-    buffer: usize,
+    (buffer, waits): (usize, bool),
 ) -> Option<RefCell<Kept>> {
     let most = retry.body_bytes_max;
     let may_fit = match asked.body {
@@ -51,6 +45,12 @@ pub(crate) fn kept(
     // A call is as long as its client likes.
     let keeps = may_fit && !asked.is_call && retry.keeps_bodies(is_multiplexed);
     let most = if keeps { most } else { 0 };
+    let (buffer, most) = match waits {
+        true => (buffer, most),
+        // It came at once, and may be sent again like one that was waited for.
+        false if asked.is_idempotent => (0, most.max(buffer)),
+        false => (0, most),
+    };
     let lease = &client.connection().service.core.bytes;
     (buffer > 0 || most > 0).then(|| RefCell::new(Kept::new(lease, buffer, most)))
 }

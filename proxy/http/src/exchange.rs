@@ -193,8 +193,9 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         let compression = compression.filter(|compression| !compression.codings.is_empty());
         asked.coding = compression.map(|one| (compression::coding(one, head), one.clone()));
     }
-    let buffer = buffering::wanted(client, &asked, &routed, &settings);
-    if buffer > 0 {
+    let buffer = buffering::wanted(&asked, &routed, &settings);
+    let waits = buffer > 0 && !client.has_whole_body();
+    if waits {
         buffering::expect_here(&asked, head);
     }
     // What becomes a tunnel is no request that could be copied.
@@ -211,8 +212,8 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
     let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
     let identity_fields = &routing.routes.identity_fields;
-    let kept = buffering::kept(client, &asked, retry, routed.upstream.is_multiplexed(), buffer);
-    if let Some(kept) = kept.as_ref().filter(|_| buffer > 0) {
+    let kept = buffering::kept(client, &asked, retry, routed.upstream.is_multiplexed(), (buffer, waits));
+    if let Some(kept) = kept.as_ref().filter(|_| waits) {
         let (routed, settings, copying) = (&routed, &settings, copying.as_ref());
         let passing = Passing { routed, settings, identity_fields, copying };
         // Every connection pays for the size of this future, and requests without a body do not need it.

@@ -117,7 +117,7 @@ impl Scene {
     }
 
     /// The client of the only request left just now: that is seen, its request is cancelled, and nobody is blamed.
-    fn is_seen_to_leave(self, path: &str, status: u16) {
+    fn expect_departure(self, path: &str, status: u16) {
         self.has_seen(path, status);
         self.nobody_is_blamed();
     }
@@ -151,7 +151,7 @@ fn reset(client: &mut HttpClient) {
 fn a_client_that_leaves_while_it_waits_for_an_answer_is_noticed() {
     let scene = Scene::new("");
     drop(scene.client("/wait"));
-    scene.is_seen_to_leave("/wait", 0);
+    scene.expect_departure("/wait", 0);
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn the_end_of_a_clients_direction_counts_as_its_departure() {
     let mut client = scene.client("/wait");
     client.stream().half_close().expect("half closed");
     assert_eq!(client.rest(), b"", "it gets no answer");
-    scene.is_seen_to_leave("/wait", 0);
+    scene.expect_departure("/wait", 0);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_reset_is_noticed_while_an_answer_is_waited_for() {
     let mut client = scene.client("/wait");
     reset(&mut client);
     drop(client);
-    scene.is_seen_to_leave("/wait", 0);
+    scene.expect_departure("/wait", 0);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_client_that_leaves_an_event_stream_is_noticed_between_two_events() {
     let mut client = scene.client("/events");
     client.exactly(EVENTS.len());
     drop(client);
-    scene.is_seen_to_leave("/events", 200);
+    scene.expect_departure("/events", 200);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_client_that_leaves_is_noticed_behind_requests_that_it_has_pipelined() {
     // More than is read ahead.
     client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000));
     drop(client);
-    scene.is_seen_to_leave("/wait", 0);
+    scene.expect_departure("/wait", 0);
 }
 
 /// TLS in front of the gateway, and a client that trusts it.
@@ -218,13 +218,13 @@ fn a_client_that_leaves_its_tls_connection_is_noticed_by_close_notify_and_by_a_b
     let mut client = tls_client(&scene, &config, "/wait");
     client.stream().half_close().expect("said");
     // It has said goodbye, and the connection of TCP stands.
-    scene.is_seen_to_leave("/wait", 0);
+    scene.expect_departure("/wait", 0);
     let (scene, config) = tls(|config| config);
     let mut client = tls_client(&scene, &config, "/events");
     client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000));
     let Stream::Tls(stream) = client.stream() else { panic!("it is TLS") };
     stream.sock.shutdown(std::net::Shutdown::Write).expect("open");
-    scene.is_seen_to_leave("/events", 200);
+    scene.expect_departure("/events", 200);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_client_that_leaves_while_nobody_reads_its_upload_is_noticed() {
     scene.origin.has_come("/unread");
     reset(&mut client);
     drop(client);
-    scene.is_seen_to_leave("/unread", 0);
+    scene.expect_departure("/unread", 0);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_client_of_http_2_that_leaves_is_noticed() {
     client.request(1, &get("/wait"));
     scene.origin.has_come("/wait");
     drop(client);
-    scene.is_seen_to_leave("/wait", 0);
+    scene.expect_departure("/wait", 0);
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn a_client_that_leaves_its_websocket_handshake_is_noticed() {
     client.send(handshake("/chat", ""));
     scene.origin.has_come("/chat");
     drop(client);
-    scene.is_seen_to_leave("/chat", 0);
+    scene.expect_departure("/chat", 0);
 }
 
 #[test]
@@ -356,5 +356,5 @@ fn a_listener_may_serve_clients_that_have_closed_their_direction() {
     assert!(!scene.origin.has_cancelled("/events"), "it is still served");
     reset(&mut client);
     drop(client);
-    scene.is_seen_to_leave("/events", 200);
+    scene.expect_departure("/events", 200);
 }
