@@ -19,7 +19,7 @@ use weir_base::time::turn;
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
 use weir_policy::http::{
     AddressRules, ApiKeys, Basic, BasicCheck, Cors, ForwardedFor, Jwt, RateAnswer, RateKey, RateLimit, SlowCheck,
-    Verified,
+    Verified, is_same_name,
 };
 use weir_telemetry::log::Peer;
 
@@ -344,10 +344,7 @@ impl Connection {
 /// Takes away what a client says under names by which origins are told who asks. `_` counts as `-`: many origins take them for
 /// one.
 pub(crate) fn clean(names: &[Box<str>], fields: &mut Fields) {
-    let folded = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    let is_same =
-        |name: &str, own: &[u8]| name.len() == own.len() && name.bytes().map(|b| folded(&b)).eq(own.iter().map(folded));
-    fields.retain(|field| !names.iter().any(|name| is_same(name, field.name)));
+    fields.retain(|field| !names.iter().any(|name| is_same_name(name, field.name)));
 }
 
 /// Rate limits that stand in a new configuration as they stood in the old one go on where they were: a reload gives nobody a
