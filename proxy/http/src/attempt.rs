@@ -367,7 +367,11 @@ impl<'a> Attempt<'a> {
                     lane.unanswered();
                 }
                 lane.ends();
-                Err(Refusal::RESPONSE_TIMEOUT)
+                // Each is named after the key that set the deadline; that of a call is its client's.
+                Err(match self.asked.call_timeout {
+                    None => Refusal::REQUEST_TIMEOUT,
+                    Some(_) => Refusal::RESPONSE_TIMEOUT,
+                })
             }
             Ended::Failed(Failure::Unwilling(refusal)) => {
                 lane.ends();

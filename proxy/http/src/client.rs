@@ -10,6 +10,7 @@ use weir_http_codec::{BodyLength, RequestHead, ResponseHead, ResponseParser};
 
 use crate::{
     connection::Connection,
+    date,
     ends::{Inlet, Outlet, TunnelEnd},
     exchange::{After, Asked},
     relay::{RequestBody, Sink},
@@ -96,9 +97,11 @@ pub(crate) struct OwnAnswer {
 }
 
 impl OwnAnswer {
-    /// With its media type, which means something only if there is a body.
+    /// With its date, as a server with a clock has to write it (RFC 9110 section 6.6.1), and with its media type, which means
+    /// something only if there is a body.
     pub(crate) fn new(status: u16, content_type: &[u8], body: Vec<u8>) -> Self {
         let mut head = ResponseHead::from_parts(Default::default(), status, BodyLength::Exact(body.len() as u64));
+        date::with(|date| head.fields.push(b"Date", date));
         if !body.is_empty() && head.has_body(false) {
             head.fields.push(b"Content-Type", content_type);
         }

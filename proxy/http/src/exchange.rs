@@ -226,12 +226,15 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
                 if refusal.status == 503 {
                     service.metrics.shed(refusal.reason);
                 }
-                return refuse(client, &asked, refusal);
+                if let (Some(notes), Some(number)) = (&asked.notes, number) {
+                    notes.note_endpoint(routed.upstream.settings(), number);
+                }
+                return refuse_for(client, &asked, refusal, None, &routed.upstream.settings().name);
             }
         };
         let host = routed.host.as_deref().unwrap_or(head.authority());
         if let Some(notes) = &asked.notes {
-            notes.note_endpoint(routed.upstream.settings(), &lane);
+            notes.note_try(routed.upstream.settings(), lane.number());
         }
         let identity_fields = &routing.routes.identity_fields;
         let mut attempt = Attempt::new(&connection, &asked, &settings, &routed, &retries, lane.number())
@@ -283,7 +286,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         }
         return match attempt.after(lane, ended) {
             Ok(after) => after,
-            Err(refusal) => refuse(client, &asked, refusal),
+            Err(refusal) => refuse_for(client, &asked, refusal, Some(attempt.sent), &routed.upstream.settings().name),
         };
     }
 }
@@ -298,13 +301,18 @@ async fn unless_gone<T>(client: &mut impl Client, future: impl Future<Output = T
     .await
 }
 
-/// Answers in the gateway's own name.
+/// Answers in the gateway's own name, without an upstream.
 fn refuse(client: &mut impl Client, asked: &Asked, refusal: Refusal) -> After {
+    refuse_for(client, asked, refusal, None, "")
+}
+
+/// Answers in the gateway's own name, in place of this upstream, which had the request at `sent`.
+fn refuse_for(client: &mut impl Client, asked: &Asked, refusal: Refusal, sent: Option<Time>, upstream: &str) -> After {
     let connection = client.connection().clone();
     let own = asked.answer_fields.get().map(|answer| answer.own());
     let answer = refusal.answer(own, connection.service.chance());
     let after = client.reply(asked, &answer, refusal.closes, refusal.reason);
-    connection.answered(asked, refusal.status, None, "", refusal.reason);
+    connection.answered(asked, refusal.status, sent, upstream, refusal.reason);
     after
 }
 

@@ -31,7 +31,7 @@
 //! | `compression` | answers compressed for clients that take that |
 //! | `cookies` | what changes in the cookies that origins set |
 //! | `tunnel` / `ends` | WebSocket: frames both ways behind a 101; where they come from and go |
-//! | `refusal` | every way to say no, in HTTP's words |
+//! | `refusal` / `date` | every way to say no, in HTTP's words; the Date of answers of the gateway's own |
 //! | `probe` | whether an origin answers |
 //! | `access` | what the access log and the metrics of routes say of a request |
 //! | `trace` | request id and trace context |
@@ -47,6 +47,7 @@ mod client;
 pub mod compression;
 mod connection;
 pub mod cookies;
+mod date;
 mod ends;
 mod exchange;
 pub mod explain;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use weir_http_codec::Fields;
+use weir_http_codec::{Fields, Known};
 use weir_route::{
     RouteTable,
     redirect::Redirect,
@@ -170,6 +170,9 @@ impl DirectResponse {
     /// The answer; `fields` stand in its head besides its own.
     pub(crate) fn answer(&self, fields: &Fields) -> OwnAnswer {
         let mut answer = OwnAnswer::new(self.status, self.content_type.as_bytes(), self.body.clone());
+        if fields.has(Known::Date) {
+            answer.head.fields.remove(Known::Date);
+        }
         fields.iter().for_each(|field| answer.head.fields.push(field.name, field.value));
         answer
     }

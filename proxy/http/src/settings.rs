@@ -12,8 +12,11 @@ use crate::{compression::Compression, retry::Class, routes::Routes};
 /// which most balancers give up theirs, so that they and not the gateway close first.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// From the end of a request to the head of its answer. Default 15 s, as Envoy's route timeout.
-pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
+/// From the end of a request to the head of its answer. Default 60 s, as nginx's `proxy_read_timeout`: long polls that keep their
+/// head back end by themselves after 25 to 55 s as a rule, and with Envoy's 15 s they would be failures. An origin that hangs
+/// costs a client's exchange and a connection so long at worst, both of which have bounds (`limits.in_flight_per_core`,
+/// `connections_max`); health checks find it earlier.
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the body of a request may pause. Default 30 s.
 pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);

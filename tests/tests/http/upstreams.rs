@@ -475,7 +475,8 @@ fn answers_are_counted_by_upstream_and_refusals_of_overload_by_reason() {
         _ => reply("200 OK", ""),
     });
     let few = "lane_wait_timeout = \"50ms\"\n[upstream.http]\nconnections_max = 1\n";
-    let gateway = Gateway::start(before([&origin.address]).upstream(few));
+    let timeout = "[listener.http]\nresponse_timeout = \"2s\"";
+    let gateway = Gateway::start(before([&origin.address]).upstream(few).listener(timeout));
     let mut client = HttpClient::connect(&gateway.address);
     assert_eq!([client.get("/").status, client.get("/bad").status], [200, 500]);
     let count = |class| gateway.metrics().sum_where("weir_http_upstream_responses_total", &[("class", class)]);
