@@ -16,7 +16,7 @@ use crate::numbers::Period;
 use crate::reader::Reader;
 use crate::secret::{SecretRef, private_file, readable_file};
 use crate::section::section;
-use crate::texts::{Choice, Name, Text, Word, string};
+use crate::texts::{Choice, LongWord, Name, Text, Word, string};
 use crate::value::{Shape, Value};
 
 /// Bytes of a password file. Default 4 MiB: 10,000 users and their hashes have less.
@@ -50,7 +50,7 @@ section! {
         /// `allow_credentials`.
         optional allow_origins: Vec<At<Word>>;
         /// Regular expressions for the whole of an origin.
-        optional allow_origin_regexes: Vec<At<Word>>;
+        optional allow_origin_regexes: Vec<At<LongWord>>;
         /// Methods besides GET, HEAD and POST.
         optional allow_methods: Vec<At<Word>>;
         /// Request headers that pages may set.

@@ -46,11 +46,6 @@ fn listener(
         if let Some(named) = &one.upstream {
             find_upstream(file, named, &format!("{path}.server_name[{index}]"), "upstream", reader);
         }
-        if section.protocol.as_ref().is_some_and(|protocol| protocol.value != Protocol::Tls) {
-            let message = format!("`{path}.server_name` is for `protocol = \"tls\"`");
-            let help = "write protocol = \"tls\", or, of HTTP listeners, [[route]] with hosts".to_owned();
-            reader.problems.error(&one.place.0, &path, message, help);
-        }
     }
     check_output(file, section, &path, limits, reader);
     check_proxy(section, &path, reader);
@@ -61,9 +56,11 @@ fn listener(
     };
     let tls = section.tls.as_ref().map(|tls| tls::server(tls, protocols, &tls_path, reader));
     let mut redis = redis(&section.redis, upstream, &format!("{path}.redis"), reader);
-    redis.users = users::users(section, &path, reader);
-    warn_clear_password(section, &path, reader);
     unfit::listener(section, &path, reader);
+    if section.protocol.as_ref().is_none_or(|protocol| protocol.value == Protocol::Redis) {
+        redis.users = users::users(section, &path, reader);
+        warn_clear_password(section, &path, reader);
+    }
     let knee = knee::knee(file, section, upstream, &path, reader);
     let connections_max = within(&section.connections_max, &file.limits.connections, &path, "connections_max", reader);
     let per_source = "connections_per_source_max";

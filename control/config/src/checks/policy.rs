@@ -11,7 +11,8 @@ use weir_policy::http::{
     KeySet, Keys, OriginRule, Provider, RateKey, RateLimit, RateSettings, SharedKeys,
 };
 
-use crate::checks::error_at;
+use crate::checks::remedy::Remedy;
+use crate::checks::{error_at, spelling};
 use crate::diagnostic::Span;
 use crate::document::At;
 use crate::policy::{
@@ -119,6 +120,13 @@ impl Rules {
         self.uses_authorization.into_iter().filter(|uses| *uses).count() > 1
     }
 
+    /// A rate limit goes by who asks, and nothing finds that out.
+    pub(super) fn counts_without_identity(&self) -> bool {
+        let finds = self.basic.own().is_some() || self.api_keys.own().is_some() || self.jwt.own().is_some();
+        let by_identity = |rate: &Arc<RateLimit>| matches!(rate.settings().key, RateKey::Identity { .. });
+        !finds && self.rates.own().is_some_and(|rates| rates.iter().any(by_identity))
+    }
+
     /// Nothing is asked; who asks still cannot be forged.
     pub(super) fn without_policies(self) -> Self {
         Self { identity_fields: self.identity_fields, ..Self::default() }
@@ -205,9 +213,9 @@ impl Maker<'_, '_> {
     }
 
     /// What was made of a table, or a report of why not.
-    fn told<T, E: std::fmt::Display>(&mut self, span: &Span, table: &str, made: Result<T, E>) -> Option<T> {
-        let what = |error: E| format!("cannot be used: {error}");
-        made.map_err(|error| self.wrong_table(span, table, &what(error), "see the page on HTTP in the guide")).ok()
+    fn told<T, E: std::fmt::Display + Remedy>(&mut self, span: &Span, table: &str, made: Result<T, E>) -> Option<T> {
+        let what = |error: &E| format!("cannot be used: {error}");
+        made.map_err(|error| self.wrong_table(span, table, &what(&error), &error.remedy())).ok()
     }
 
     fn address(&mut self, section: &IpFilterSection) -> Option<Arc<AddressRules>> {
@@ -434,6 +442,9 @@ impl Maker<'_, '_> {
             if Known::of(name.value.0.as_bytes()) == Known::Other {
                 self.rules.identity_fields.push(name.value.0.as_str().into());
             }
+        }
+        for name in section.request_headers.iter().flat_map(|list| &list.value) {
+            spelling::field(name, self.path, "ext_auth.request_headers", self.reader);
         }
         let Some(upstream) = &section.upstream else {
             let help = "add upstream = \"NAME\", the service that decides";
