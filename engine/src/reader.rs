@@ -54,6 +54,11 @@ impl Reader {
         Poll::Ready(Ok(None))
     }
 
+    /// The next receive asks the socket, though the last poll of the worker's sockets found nothing on it.
+    pub fn expect_more(&self) {
+        self.socket.expect_more();
+    }
+
     /// Ready once the TLS handshake is complete; at once without TLS.
     ///
     /// # Errors

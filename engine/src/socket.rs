@@ -206,6 +206,11 @@ impl DataSocket {
         Ok(copy)
     }
 
+    /// The next receive asks the kernel.
+    pub(crate) fn expect_more(&self) {
+        self.readable.is_ready.set(true);
+    }
+
     /// The next bytes; `None` once the peer has closed its write side.
     ///
     /// `takes_bulk`: of a peer that sends much it may be as much as [`crate::chunk::BULK_BYTES`].

@@ -152,6 +152,22 @@ impl HttpClient {
         self.response()
     }
 
+    /// GET of a path, and its answer; `None` if the connection ends first, or nothing comes in time.
+    pub fn try_get(&mut self, path: &str) -> Option<Response> {
+        let begun = Instant::now();
+        let mut goes_on = self.try_send(format!("GET {path} HTTP/1.1\r\nHost: test.example\r\n\r\n"));
+        loop {
+            if let Some(response) = self.take(false) {
+                return Some(response);
+            }
+            let left = WAIT.saturating_sub(begun.elapsed());
+            if !goes_on || left.is_zero() {
+                return None;
+            }
+            goes_on = self.receive(left);
+        }
+    }
+
     /// The next answer, to anything but HEAD.
     ///
     /// # Panics

@@ -190,7 +190,7 @@ section! {
 section! {
     /// Passive health: what an endpoint answers. Each worker counts its own.
     pub(crate) struct EjectionSection {
-        /// Failures in a row (502, 503, 504, no connection, no answer) after which an endpoint is left out. 0: never.
+        /// Failures in a row (502, 503, 504, no answer) after which an endpoint is left out. 0: never.
         default failures: u32 = upstreams::EJECTION_FAILURES => 0..=COUNT_MAX;
         /// Every 5xx is a failure. An application may answer 500 to one bad request and be well, so that is for who knows it.
         default any_5xx: bool = false;
@@ -206,7 +206,7 @@ section! {
 section! {
     /// Asking another origin when one fails. Never once anything of an answer has gone to the client.
     pub(crate) struct RetrySection {
-        /// Attempts after the first one. 0: none.
+        /// Attempts after the first one. A request that no server has seen also goes once to each other endpoint. 0: none at all.
         default attempts: u32 = http::RETRY_ATTEMPTS => 0..=10;
         /// After what: `connect_failure` (nobody has seen the request), `refused_stream` (HTTP/2: the origin has not begun with
         /// it), `reset` (the connection ended without an answer), `timeout`, `gateway_error` (502, 503, 504), `5xx`. The last four

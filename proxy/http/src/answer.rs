@@ -60,7 +60,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
             }
             if head.status() == 101 && self.asked.wish.is_granted(&head) {
                 self.switched = Some(Box::new(Switched { head, input: self.origin.rest() }));
-                return Ended::Answered { status: 101, keeps_client: false, keeps_lane: false };
+                return Ended::Answered { status: 101, keeps_client: false, remains: None };
             }
             interim += 1;
             // It has nothing to switch to that it was asked for.
@@ -78,11 +78,10 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         if is_misleading && (200..300).contains(&head.status()) {
             return Ended::Failed(Failure::Unwilling(Refusal::ORIGIN_NO_WEBSOCKET));
         }
-        let length = head.body(self.asked.is_head);
+        let length = self.origin.begin(&head, self.asked.is_head);
         let coding = self.coding(&mut head, length);
         let is_persistent = head.is_persistent();
         let keeps_client = self.pass_head(&mut head, if coding.is_some() { BodyLength::Chunked } else { length });
-        self.origin.begin(length);
         // What comes although nothing may is nobody's: it would be taken for the next answer.
         if length != BodyLength::Exact(0) {
             let passed = match coding {
@@ -102,7 +101,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         }
         let status = head.status();
         self.origin.reuse(head);
-        Ended::Answered { status, keeps_client, keeps_lane: is_persistent && self.origin.is_clean() }
+        Ended::Answered { status, keeps_client, remains: self.origin.remains().filter(|_| is_persistent) }
     }
 
     /// How the answer is compressed; its head says so then.

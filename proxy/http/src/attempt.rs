@@ -11,7 +11,7 @@ use std::{
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::BodyLength;
-use weir_upstream::{LossCause, Outcome};
+use weir_upstream::{LossCause, Outcome, Remains};
 
 use crate::{
     answer::Answer,
@@ -44,8 +44,8 @@ pub(crate) enum Ended {
         status: u16,
         /// The connection may go on, as far as the answer is concerned.
         keeps_client: bool,
-        /// Nothing is left on the lane.
-        keeps_lane: bool,
+        /// What is left on the lane; `None`: it ends.
+        remains: Option<Remains>,
     },
     /// The client has nothing of an answer yet.
     Failed(Failure),
@@ -306,7 +306,7 @@ impl<'a> Attempt<'a> {
                 self.routed.upstream.note(number, Outcome::Status(said), took);
             }
             Ended::Failed(Failure::Status(status)) => self.routed.upstream.note(number, Outcome::Status(*status), took),
-            Ended::Failed(Failure::Silent | Failure::Unseen | Failure::Origin(..)) => {
+            Ended::Failed(Failure::Silent | Failure::Origin(..)) => {
                 self.routed.upstream.note(number, Outcome::Failed, took);
             }
             // The deadline was the gateway's own, and not the client's.
@@ -315,7 +315,8 @@ impl<'a> Attempt<'a> {
             }
             // It is no fault of the endpoint, or not certainly one.
             Ended::Failed(
-                Failure::Expired
+                Failure::Unseen
+                | Failure::Expired
                 | Failure::Unwilling(_)
                 | Failure::Client(_)
                 | Failure::ClientStalled
@@ -349,11 +350,11 @@ impl<'a> Attempt<'a> {
     pub(crate) fn after(&self, mut lane: HttpLane, ended: Ended) -> Result<After, Refusal> {
         let upstream = &self.routed.upstream.settings().name;
         match ended {
-            Ended::Answered { status, keeps_client, keeps_lane } => {
+            Ended::Answered { status, keeps_client, remains } => {
                 lane.answered();
-                match keeps_lane && self.is_uploaded.get() {
-                    true => lane.give_back(),
-                    false => lane.ends(),
+                match remains.filter(|_| self.is_uploaded.get()) {
+                    Some(remains) => lane.give_back(remains),
+                    None => lane.ends(),
                 }
                 self.connection.answered(self.asked, status, Some(self.sent), upstream, "ok");
                 Ok(if keeps_client { After::Another } else { After::Close("answered") })

@@ -13,7 +13,7 @@ use std::{
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Known, RequestHead, Version, encode, token};
-use weir_upstream::{Link, Refusal as LaneRefusal, Wanted};
+use weir_upstream::{Link, LossCause, Refusal as LaneRefusal, Wanted};
 
 use crate::{
     access::{Notes, Outcome, RouteMetrics},
@@ -206,9 +206,10 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
     let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
     let retries = Retries::new(retry, routed.upstream, &asked, service);
-    let mut is_repeated = false;
+    let (mut is_repeated, mut wants_fresh) = (false, false);
     loop {
-        let wanted = Wanted { avoid: retries.avoided(), hash: affinity };
+        let is_fresh = std::mem::take(&mut wants_fresh);
+        let wanted = Wanted { avoid: retries.avoided(), tried: retries.tried(), is_fresh, hash: affinity };
         let Some(acquired) = unless_gone(client, routed.upstream.acquire(wanted)).await else {
             connection.abandoned(&asked, None, &routed.upstream.settings().name);
             return After::Close("client_reset");
@@ -216,11 +217,10 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         let mut lane = match acquired {
             Ok(lane) => lane,
             Err((refusal, number)) => {
-                if let Some(number) = number.filter(|_| refusal == LaneRefusal::Unreachable) {
-                    routed.upstream.note(number, weir_upstream::Outcome::Failed, None);
-                    if retries.again(number, Class::ConnectFailure).await {
-                        continue;
-                    }
+                if let Some(number) = number.filter(|_| refusal == LaneRefusal::Unreachable)
+                    && retries.again(number, Class::ConnectFailure).await
+                {
+                    continue;
                 }
                 let refusal = Refusal::no_lane(refusal);
                 if refusal.status == 503 {
@@ -252,12 +252,21 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
                 Err(failure) => Ended::Failed(failure),
             },
         };
-        let may_repeat = asked.is_idempotent && retries.is_repeatable() && !is_repeated;
-        if matches!(ended, Ended::Failed(Failure::Silent)) && is_reused && may_repeat {
+        if matches!(ended, Ended::Failed(Failure::Silent)) && asked.is_idempotent && retries.is_repeatable() {
+            let number = lane.number();
             // The origin has probably closed the idle connection when the request was on its way. Not for ever: it may be this
-            // request that ends it.
-            is_repeated = true;
-            continue;
+            // request that ends it. If the origin is restarting, its other idle connections are closed too.
+            if is_reused && !is_repeated {
+                routed.upstream.look_again(number);
+                (is_repeated, wants_fresh) = (true, true);
+                continue;
+            }
+            // The kernel may have taken the connection for an origin that was about to end.
+            if retries.moves(number) {
+                attempt.note(&ended);
+                lane.failed(LossCause::Closed);
+                continue;
+            }
         }
         if attempt.is_uploaded()
             && let Some(copying) = copying.take()

@@ -7,7 +7,7 @@ use std::{
 };
 
 use weir_http_codec::{BodyLength, Fields, Known};
-use weir_upstream::Retry;
+use weir_upstream::{Retry, Tried};
 
 use crate::{
     exchange::Asked,
@@ -59,6 +59,10 @@ pub(crate) struct Retries<'a> {
     made: Cell<u32>,
     /// The endpoint that failed last.
     avoided: Cell<Option<usize>>,
+    /// Endpoints that have certainly not seen the request.
+    tried: RefCell<Tried>,
+    /// It has left an endpoint that ended its connection without a response.
+    has_moved: Cell<bool>,
     under_way: RefCell<Option<Retry<Http2Origins>>>,
     /// What was read of the body of the request, so that it can be sent again.
     kept: Option<RefCell<Copied>>,
@@ -91,6 +95,7 @@ impl<'a> Retries<'a> {
         service: &'a Service,
     ) -> Self {
         let (made, avoided, under_way) = (Cell::new(0), Cell::new(None), RefCell::new(None));
+        let (tried, has_moved) = (RefCell::default(), Cell::new(false));
         let most = settings.body_bytes_max;
         let may_fit = match asked.body {
             BodyLength::Exact(length) => (1..=most as u64).contains(&length),
@@ -103,7 +108,19 @@ impl<'a> Retries<'a> {
         let reserved = if kept.is_some() { most } else { 0 };
         service.kept_bytes.set(service.kept_bytes.get() + reserved);
         let reserved = Reserved { service, bytes: Cell::new(reserved) };
-        Self { settings, upstream, asked, chance: service.chance(), made, avoided, under_way, kept, reserved }
+        Self {
+            settings,
+            upstream,
+            asked,
+            chance: service.chance(),
+            made,
+            avoided,
+            tried,
+            has_moved,
+            under_way,
+            kept,
+            reserved,
+        }
     }
 
     /// The answer has begun: nothing is asked again.
@@ -130,6 +147,23 @@ impl<'a> Retries<'a> {
         self.avoided.get()
     }
 
+    /// The endpoints that have certainly not seen the request.
+    pub(crate) fn tried(&self) -> Tried {
+        self.tried.borrow().clone()
+    }
+
+    /// Endpoint number `number` ended a fresh connection without a response to a request that may be made again: it goes to
+    /// another endpoint, once. A request that ends servers must not end them all.
+    pub(crate) fn moves(&self, number: usize) -> bool {
+        let is_another = self.tried.borrow_mut().failed(number, self.upstream.settings().endpoints.len());
+        if !is_another || self.settings.attempts == 0 || self.has_moved.replace(true) {
+            return false;
+        }
+        self.avoided.set(Some(number));
+        self.upstream.goes_elsewhere(number, Class::Reset.name());
+        true
+    }
+
     /// How long one attempt may take, while it is not the last.
     pub(crate) fn try_timeout(&self) -> Option<Duration> {
         self.settings.try_timeout.filter(|_| self.may(Class::Timeout))
@@ -142,6 +176,14 @@ impl<'a> Retries<'a> {
 
     /// Endpoint number `number` failed so: waits until it is time to ask again; false if that may not be.
     pub(crate) async fn again(&self, number: usize, class: Class) -> bool {
+        if class.is_unseen() {
+            let is_another = self.tried.borrow_mut().failed(number, self.upstream.settings().endpoints.len());
+            if is_another && self.is_wanted(class) {
+                self.avoided.set(Some(number));
+                self.upstream.goes_elsewhere(number, class.name());
+                return true;
+            }
+        }
         if !self.may(class) {
             return false;
         }
@@ -151,15 +193,18 @@ impl<'a> Retries<'a> {
         // The retry before it is over first.
         self.under_way.take();
         *self.under_way.borrow_mut() = Some(self.upstream.retry(number, class.name()));
-        if !class.is_unseen() || self.upstream.settings().endpoints.len() == 1 {
-            // Any part of the whole pause: those that failed together do not come back together.
-            let whole = (RETRY_PAUSE * (1 << (made - 1).min(8))).min(RETRY_PAUSE_MAX);
-            weir_engine::sleep(whole.mul_f64(self.chance.rotate_left(7 * made) as f64 / u64::MAX as f64)).await;
-        }
+        // Any part of the whole pause: those that failed together do not come back together.
+        let whole = (RETRY_PAUSE * (1 << (made - 1).min(8))).min(RETRY_PAUSE_MAX);
+        weir_engine::sleep(whole.mul_f64(self.chance.rotate_left(7 * made) as f64 / u64::MAX as f64)).await;
         true
     }
 
     fn may(&self, class: Class) -> bool {
+        self.is_wanted(class) && self.made.get() < self.settings.attempts && self.upstream.may_retry()
+    }
+
+    /// It may be asked again as far as the request and the settings are concerned.
+    fn is_wanted(&self, class: Class) -> bool {
         let is_possible = match class {
             // Nothing of a body has been asked for.
             Class::ConnectFailure => true,
@@ -169,6 +214,6 @@ impl<'a> Retries<'a> {
             }
         };
         let is_wanted = class == Class::Status || self.settings.on.contains(&class);
-        is_possible && is_wanted && self.made.get() < self.settings.attempts && self.upstream.may_retry()
+        is_possible && is_wanted && self.settings.attempts > 0
     }
 }

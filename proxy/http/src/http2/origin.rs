@@ -17,7 +17,7 @@ use h2::{
 use weir_base::time::turn;
 use weir_engine::{Deadline, Stream, poll_face::PollStream};
 use weir_http_codec::{BodyLength, Fields, HeadLimits, RequestHead, ResponseHead};
-use weir_upstream::{Carrier, LossCause, Meter, Multiplexer};
+use weir_upstream::{Carrier, LossCause, Meter, Multiplexer, Remains};
 
 use super::{
     body::{Incoming, Outgoing, flush},
@@ -260,14 +260,17 @@ impl Download for StreamDownload<'_> {
         Ok(head)
     }
 
-    fn begin(&mut self, _: BodyLength) {}
+    fn begin(&mut self, head: &ResponseHead, is_head: bool) -> BodyLength {
+        head.body(is_head)
+    }
 
     fn rest(&mut self) -> Input {
         Input::default()
     }
 
-    fn is_clean(&self) -> bool {
-        true
+    fn remains(&self) -> Option<Remains> {
+        // Frames of other streams are told apart by their numbers.
+        Some(Remains::Nothing)
     }
 
     fn trailers(&self) -> Option<&Fields> {
