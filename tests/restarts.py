@@ -10,6 +10,7 @@ next one follows `--apart` seconds later. Every response but 200, and every conn
 
 import argparse
 import asyncio
+import atexit
 import collections
 import pathlib
 import signal
@@ -205,8 +206,20 @@ def listens(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+RUNNING = []
+
+
+@atexit.register
+def end_all():
+    for process in RUNNING:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
 def start(words, port, log):
     process = subprocess.Popen(words, stdout=log, stderr=log)
+    RUNNING.append(process)
     for _ in range(2_000):
         if listens(port):
             return process
@@ -239,11 +252,8 @@ async def measure(arguments, arm, count, checks, version):
         await asyncio.sleep(arguments.down)
         origins[number] = origin(ports[number])
     await asyncio.gather(*loops)
-    gateway.terminate()
-    for process in origins:
-        process.kill()
-        process.wait()
-    gateway.wait()
+    end_all()
+    RUNNING.clear()
     errors = {result: number for result, number in results.items() if result != "200"}
     words = ", ".join(f"{number} x {result}" for result, number in sorted(errors.items())) or "-"
     total = sum(results.values())
