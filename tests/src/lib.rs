@@ -29,6 +29,7 @@ pub mod process;
 pub mod replicated;
 pub mod seed;
 pub mod server;
+pub mod slow_reader;
 pub mod stream;
 pub mod suite;
 pub mod tap;

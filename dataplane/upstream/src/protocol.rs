@@ -189,6 +189,8 @@ pub trait Waiter<P: LaneProtocol>: 'static + Sized {
     fn output(&self) -> &Output;
     /// More is buffered for clients than the core may hold: this one may not take more than its high-water mark.
     fn is_over_budget(&self) -> bool;
+    /// Much less is buffered for clients than may be: this one may have more waiting than its cap, for the sake of others.
+    fn has_spare_memory(&self) -> bool;
     /// The session reads too slowly for the others on its lane; it must end.
     fn evict(&self);
 }

@@ -192,7 +192,9 @@ pub async fn serve(
     if reason == MOVED {
         return connection.depart(*stream);
     }
-    if !matches!(reason, "client_reset" | "internal_invariant" | "evicted" | "drain_cut") {
+    if matches!(reason, "client_reset" | "internal_invariant" | "evicted" | "drain_cut") {
+        connection.drop_output();
+    } else {
         Box::pin(linger(&connection, stream)).await;
     }
     drop(open);
@@ -423,7 +425,16 @@ impl Connection {
         if let Some(pinned) = self.pinned.borrow_mut().take() {
             self.return_lane(pinned, self.session.try_borrow().is_ok_and(|session| session.is_idle()));
         }
-        self.shared.take();
+        let shared = self.shared.take();
+        if self.on_their_way.get() > 0 {
+            shared.first.iter().chain(&shared.others).for_each(|shared| shared.lane.forget(self));
+        }
+    }
+
+    /// The client takes nothing any more: what is buffered for it goes now, and not with the last reply that it still waits for.
+    fn drop_output(&self) {
+        self.output.discard_unsent();
+        let _ = self.charge.borrow_mut().resize(0);
     }
 
     fn return_lane(&self, pinned: Pinned, is_clean: bool) {

@@ -12,4 +12,5 @@ mod protocol;
 mod resources;
 mod scene;
 mod sessions;
+mod slow_readers;
 mod upstreams;

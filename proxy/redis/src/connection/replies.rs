@@ -257,6 +257,10 @@ impl Waiter<RespLane> for Connection {
         self.is_over_budget.get()
     }
 
+    fn has_spare_memory(&self) -> bool {
+        self.service.core.bytes.is_half_free()
+    }
+
     fn evict(&self) {
         let count = self.output.buffered() as u64;
         let limit = self.service.listener().output_hard_cap;
@@ -265,6 +269,7 @@ impl Waiter<RespLane> for Connection {
         self.violated(&violation);
         self.is_over.set(true);
         self.cutter.cut();
+        self.drop_output();
         self.end("evicted");
     }
 }

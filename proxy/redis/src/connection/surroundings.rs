@@ -149,7 +149,7 @@ impl Io for Connection {
     fn batch_room(&self, key: LaneKey) -> u64 {
         match self.shared.borrow().get(key) {
             Some(shared) if self.full().is_none() && !self.must_settle(key) => {
-                self.service.core.flight.room().min(shared.lane.room()).min(self.service.rate.room(turn::now()))
+                self.service.core.flight.room().min(shared.lane.room(self)).min(self.service.rate.room(turn::now()))
             }
             _ => 0,
         }
@@ -168,7 +168,8 @@ impl Io for Connection {
 
     #[inline]
     fn must_settle(&self, key: LaneKey) -> bool {
-        let changed = |shared: &Shared| shared.lane.serial().is_none_or(|serial| shared.serial.get() != Some(serial));
+        let changed =
+            |shared: &Shared| shared.lane.serial(self).is_none_or(|serial| shared.serial.get() != Some(serial));
         self.on_their_way.get() > 0 && self.shared.borrow().get(key).is_some_and(changed)
     }
 
@@ -252,7 +253,7 @@ impl Io for Connection {
         let exchange = self.exchange(ticket, Some(permit), key, request).ok_or(Refusal::QueueFull)?;
         let send = |shared: &Shared| {
             let sent = shared.lane.send(request, exchange);
-            shared.serial.set(shared.lane.serial());
+            shared.serial.set(shared.lane.serial(self));
             sent.inspect_err(|_| self.exchanges_over(ticket.count))
         };
         let mut shared = self.shared.borrow_mut();
