@@ -54,7 +54,7 @@ pub use compio::{
     time::{sleep, timeout},
 };
 pub use driver::Driver;
-pub use mailbox::{Mailbox, mailbox};
+pub use mailbox::{Mailbox, mailbox, wake_elsewhere};
 pub use output::{Output, Watermarks};
 pub use reader::Reader;
 pub use stream::{Cutter, Stream, StreamOptions};

@@ -25,7 +25,7 @@ use weir_base::{
     violation::Violation,
 };
 use weir_engine::{Chunk, Cutter, Deadline, Output, Stream, deadline};
-use weir_listener::{ConnectionGuard, Drain};
+use weir_listener::{ConnectionGuard, Drain, Place};
 use weir_telemetry::log::Peer;
 use weir_upstream::{Lane, SharedLane};
 
@@ -106,6 +106,8 @@ pub struct Connection {
     cutter: Cutter,
     guard: ConnectionGuard,
     peer: Peer,
+    /// Kept until nothing that the client sent can take effect any more; its next connection may wait for that.
+    place: RefCell<Option<Place>>,
     upstream: RefCell<Rc<RedisUpstream>>,
     shared: RefCell<SharedLanes>,
     pinned: RefCell<Option<Pinned>>,
@@ -170,6 +172,7 @@ pub async fn serve(
     mut stream: Box<Stream>,
     guard: ConnectionGuard,
     peer: Peer,
+    place: Option<Place>,
     moved: Option<Box<MovedSession>>,
 ) {
     let connection = Connection::new(service, &stream, guard, peer, moved.as_deref());
@@ -177,6 +180,7 @@ pub async fn serve(
         // Cannot fail: a connection with TLS does not move.
         let _ = stream.reader.unread(&moved.input);
     }
+    *connection.place.borrow_mut() = place;
     let _listed = connection.service.enter(&connection);
     let accepted = turn::now();
     let open = connection.service.metrics.open.guard();
@@ -283,6 +287,7 @@ impl Connection {
             output: stream.output.clone(),
             cutter: stream.cutter(),
             peer,
+            place: RefCell::new(None),
             upstream: RefCell::new(service.upstream()),
             shared: RefCell::default(),
             pinned: RefCell::new(None),
@@ -394,6 +399,7 @@ impl Connection {
 
     /// The client sends no more; a reason if that ends the connection at once.
     fn on_client_end(&self) -> Option<&'static str> {
+        self.note_left();
         let mut session = self.session.borrow_mut();
         (!session.on_client_end() || session.is_quiet()).then_some("client_closed")
     }
@@ -419,6 +425,7 @@ impl Connection {
     /// Gives everything back; replies that still come are dropped.
     fn leave(&self) {
         self.is_over.set(true);
+        self.note_left();
         self.guard.entry().leave();
         self.leave_subscriptions();
         self.leave_tracking();
@@ -428,6 +435,20 @@ impl Connection {
         let shared = self.shared.take();
         if self.on_their_way.get() > 0 {
             shared.first.iter().chain(&shared.others).for_each(|shared| shared.lane.forget(self));
+        }
+        self.give_up_place();
+    }
+
+    fn note_left(&self) {
+        if let Some(place) = &*self.place.borrow() {
+            place.note_left(turn::now());
+        }
+    }
+
+    /// Once it is over and nothing is on its way.
+    fn give_up_place(&self) {
+        if self.is_over.get() && self.on_their_way.get() == 0 {
+            self.place.take();
         }
     }
 

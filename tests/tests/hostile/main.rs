@@ -9,6 +9,7 @@ mod abuse;
 mod policy;
 mod pressure;
 mod protocol;
+mod reconnects;
 mod resources;
 mod scene;
 mod sessions;

@@ -53,6 +53,7 @@ impl Connection {
         self.on_their_way.set(self.on_their_way.get().saturating_sub(count as u32));
         self.guard.entry().in_flight.store(self.on_their_way.get(), Relaxed);
         if self.on_their_way.get() == 0 {
+            self.give_up_place();
             self.note_unblocked();
             if self.is_waiting.take() {
                 weir_engine::note_waiting_clients(-1);
