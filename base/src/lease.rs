@@ -101,6 +101,12 @@ impl ByteLease {
         self.0.in_use.get()
     }
 
+    /// Whether at least half of the process budget is free: room for what is useful, and not needed.
+    #[must_use]
+    pub fn has_half(&self) -> bool {
+        self.0.budget.in_use() <= self.0.budget.limit() / 2
+    }
+
     /// Bytes this core holds from the process budget, used or free.
     #[must_use]
     pub fn leased(&self) -> u64 {

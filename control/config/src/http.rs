@@ -5,12 +5,13 @@ use std::sync::Arc;
 use weir_analysis::http::path::{Ambiguous, PathRules};
 use weir_base::ByteSize;
 use weir_http::{
-    Http2Origins, HttpProbe, Question,
+    Http2OriginSettings, HttpProbe, Question,
     compression::{self, Coding, Compression},
     retry::Class,
     routes::Routes,
     settings::{
         self as http, ForwardedFields, HttpListenerSettings, RetrySettings, TraceContext, Upgrades, WebSocketSettings,
+        WindowSettings,
     },
 };
 use weir_policy::http::{ForwardedFor, HOPS_MAX};
@@ -32,6 +33,10 @@ use crate::texts::{Choice, Endpoint, Text, Word};
 
 /// Highest count of connections.
 const COUNT_MAX: u32 = 16_777_216;
+/// Smallest window of a stream.
+const WINDOW_MIN: ByteSize = ByteSize::new(1_024);
+/// Largest window (RFC 9113 section 6.9.1).
+const WINDOW_MAX: ByteSize = ByteSize::new(i32::MAX as u64);
 /// Shortest deadline.
 const DEADLINE_MIN: Period = Period::millis(1);
 /// Longest deadline.
@@ -85,6 +90,10 @@ section! {
         table websocket: WebSocketSection;
         /// Streams that a client may have open on one HTTP/2 connection.
         default http2_streams_max: u32 = http::HTTP2_STREAMS_MAX => 1..=COUNT_MAX;
+        /// Bytes that a client may send ahead on one stream of HTTP/2, as a connection begins (SETTINGS_INITIAL_WINDOW_SIZE).
+        default http2_stream_window: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES as u64) => WINDOW_MIN..=WINDOW_MAX;
+        /// To which that window grows while a stream is read over a distance. The same as `http2_stream_window`: it does not grow.
+        default http2_stream_window_max: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES_MAX as u64) => WINDOW_MIN..=WINDOW_MAX;
         /// Trusted proxies in front that append to X-Forwarded-For: the entry that the first of them wrote is the client, for
         /// `ip_filter` and `rate_limit`. 0: the client is the other end of the connection.
         default trusted_hops: u32 = 0 => 0..=HOPS_MAX as u32;
@@ -140,6 +149,10 @@ section! {
         default version: OriginVersion = OriginVersion::Http1;
         /// Streams on one connection of HTTP/2; a further connection is made when all have as many, or as the endpoint takes.
         default streams_max: u32 = http::ORIGIN_STREAMS_MAX => 1..=COUNT_MAX;
+        /// Bytes that an endpoint may send ahead on one stream of HTTP/2, as a connection begins (SETTINGS_INITIAL_WINDOW_SIZE).
+        default stream_window: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES as u64) => WINDOW_MIN..=WINDOW_MAX;
+        /// To which that window grows while a stream is read over a distance. The same as `stream_window`: it does not grow.
+        default stream_window_max: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES_MAX as u64) => WINDOW_MIN..=WINDOW_MAX;
         /// How one of several endpoints is chosen: in turn (`round_robin`), the one with the fewest requests under way
         /// (`least_request`), of two random ones the one with fewer (`power_of_two`) or the one that is likely to answer sooner
         /// (`peak_ewma`), or at `random`; or by what `affinity` says, with `ring_hash` or `maglev`. Each worker counts its own.
@@ -346,12 +359,20 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
             frame_timeout: section.websocket.frame_timeout.value.0,
         },
         http2_streams_max: section.http2_streams_max.value,
+        http2_windows: windows(&section.http2_stream_window, &section.http2_stream_window_max),
         // The range of the key is that of the type.
         request_id: section.request_id.value,
         via: section.via.as_ref().map(|name| name.value.0.as_str().into()),
         trace_context: section.trace_context.value,
         forwarded_for: ForwardedFor::new(section.trusted_hops.value as u8).unwrap_or_default(),
     }
+}
+
+/// Windows of streams; a largest one that is not written is the initial one if that is larger.
+fn windows(initial: &At<ByteSize>, max: &At<ByteSize>) -> WindowSettings {
+    // The range of the keys is that of the type.
+    let (initial, max) = (initial.value.bytes() as u32, max.value.bytes() as u32);
+    WindowSettings { initial, max: max.max(initial) }
 }
 
 /// What the connections of a listener or a route may become.
@@ -405,7 +426,10 @@ pub(crate) fn upstream(
             affinity: affinity(section, path, reader),
             retry_budget_percent: section.retry_budget_percent.value,
         },
-        http2: is_http2.then_some(Http2Origins { streams_max: section.streams_max.value }),
+        http2: is_http2.then_some(Http2OriginSettings {
+            streams_max: section.streams_max.value,
+            windows: windows(&section.stream_window, &section.stream_window_max),
+        }),
         probe: HttpProbe {
             question,
             is_http2,

@@ -2,7 +2,8 @@
 
 use std::{
     cell::RefCell,
-    future::poll_fn,
+    future::{Future as _, poll_fn},
+    pin::pin,
     task::{Context, Poll},
     time::Duration,
 };
@@ -42,6 +43,11 @@ pub(crate) trait Source {
 
     /// Passes on all that is there, and the end of the body if it is.
     fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken>;
+
+    /// Looks at what arrives while the sink has no room; ready if the body is given up for it.
+    fn poll_arrived(&mut self, _: &mut Context<'_>) -> Poll<Broken> {
+        Poll::Pending
+    }
 }
 
 /// Where a body goes.
@@ -218,7 +224,7 @@ pub(crate) async fn relay(source: &mut impl Source, sink: &mut impl Sink) -> Res
     while !source.is_done() {
         source.fill().await?;
         source.pass(sink)?;
-        sink.relieved().await?;
+        passed(source, sink).await?;
     }
     Ok(())
 }
@@ -245,9 +251,19 @@ pub(crate) async fn relay_paced<S: Sink>(
             }
             (waited, before) = (Duration::ZERO, sink.room);
         }
-        sink.relieved().await?;
+        passed(source, sink).await?;
     }
     Ok(())
+}
+
+/// Waits until the sink has room.
+async fn passed(source: &mut impl Source, sink: &mut impl Sink) -> Result<(), Broken> {
+    let mut relieved = pin!(sink.relieved());
+    poll_fn(|context| match relieved.as_mut().poll(context) {
+        Poll::Ready(relieved) => Poll::Ready(relieved),
+        Poll::Pending => source.poll_arrived(context).map(Err),
+    })
+    .await
 }
 
 /// Bytes that a peer must take within each [`limits::WRITE_IDLE_TIMEOUT`] while more wait for it. Default 4 KiB, about as slow

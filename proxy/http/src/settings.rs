@@ -6,6 +6,7 @@ use weir_analysis::http::path::PathRules;
 use weir_policy::http::ForwardedFor;
 use weir_websocket_codec::Limits;
 
+pub use crate::http2::windows::WindowSettings;
 use crate::{compression::Compression, retry::Class, routes::Routes};
 
 /// How long a client connection may stay without a request. Default 75 s, as nginx's `keepalive_timeout`: above the 60 s after
@@ -42,11 +43,13 @@ pub const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Streams that a client may have open on one HTTP/2 connection. Default 100, the least that RFC 9113 section 6.5.2 recommends.
 pub const HTTP2_STREAMS_MAX: u32 = 100;
 
-/// Bytes that a client may send ahead on one stream, and on all of a connection: what a connection holds at most while origins
-/// do not read. As Envoy advises for gateways at the edge.
+/// The window of a stream of HTTP/2 as a connection begins, of clients and of origins: what a stream holds that nobody reads.
+/// Default 64 KiB, as Envoy advises at the edge, and as nginx and HAProxy have it.
 pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 64 * 1024;
-/// See [`HTTP2_STREAM_WINDOW_BYTES`].
-pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// The largest window of a stream, to which it grows while it is read. Default 16 MiB, as Envoy's: over 100 ms it carries 160 MB
+/// a second. Go's client has 4 MiB, nginx towards origins 2 GiB; both are there from the beginning, here they have to be earned.
+/// Worst case: twice this per connection (`http2/windows.rs`), and all connections within `limits.buffered_bytes`.
+pub const HTTP2_STREAM_WINDOW_BYTES_MAX: u32 = 16 << 20;
 
 /// Bytes of answers that wait on one stream for the client's window.
 pub const HTTP2_SEND_BUFFER_BYTES: usize = 64 * 1024;
@@ -235,6 +238,8 @@ pub struct HttpListenerSettings {
     pub websocket: WebSocketSettings,
     /// See [`HTTP2_STREAMS_MAX`].
     pub http2_streams_max: u32,
+    /// Of what clients send.
+    pub http2_windows: WindowSettings,
     /// Who the client of a request is, behind trusted proxies.
     pub forwarded_for: ForwardedFor,
     /// Requests go on with an X-Request-Id: the one of a trusted proxy in front, else one that is made.
@@ -265,6 +270,7 @@ impl HttpListenerSettings {
             upgrades: Upgrades::default(),
             websocket: WebSocketSettings::default(),
             http2_streams_max: HTTP2_STREAMS_MAX,
+            http2_windows: WindowSettings::default(),
             forwarded_for: ForwardedFor::default(),
             request_id: false,
             via: None,

@@ -28,3 +28,4 @@ mod upstreams;
 mod websocket;
 mod websocket_clients;
 mod websocket_http2;
+mod windows;

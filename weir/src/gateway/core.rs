@@ -11,7 +11,7 @@ use std::{
 use weir_base::{permit::LocalBudget, time::turn};
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
-use weir_http::HttpUpstream;
+use weir_http::{Http2Origins, HttpUpstream};
 use weir_listener::{CoreShare, Drain};
 use weir_redis::{Notice, RedisShare, RespLane};
 use weir_tcp::TcpUpstream;
@@ -302,8 +302,8 @@ impl Core {
             }
             UpstreamProtocol::Http(http) => {
                 let probe = probes.then(|| http.probe.clone());
-                HttpUpstream::new(settings, http.lanes.clone(), http.http2, &health, &metrics, probe)
-                    .map(AnyUpstream::Http)
+                let http2 = http.http2.map(|http2| Http2Origins::new(http2, self.share.bytes.clone()));
+                HttpUpstream::new(settings, http.lanes.clone(), http2, &health, &metrics, probe).map(AnyUpstream::Http)
             }
             UpstreamProtocol::Tcp(lanes) => {
                 let probe = probes.then_some(ConnectionProbe);

@@ -100,6 +100,7 @@ fn listener(
             let http_path = format!("{path}.http");
             check_hops(&section.http, &http_path, reader);
             check_via(&section.http, &http_path, reader);
+            check_windows(&section.http, &http_path, reader);
             for (key, upstream) in section.http.policies().upstreams() {
                 find_upstream(file, upstream, &http_path, key, reader);
             }
@@ -184,6 +185,15 @@ fn check_hops(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>
     if hops.value > 0 && section.forwarded.value == ForwardedFields::Replace {
         let what = "believes proxies in front, and forwarded = \"replace\" takes away what they say";
         error_at(hops, path, "trusted_hops", what, "write forwarded = \"append\"", reader);
+    }
+}
+
+fn check_windows(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>) {
+    let (initial, max) = (&section.http2_stream_window, &section.http2_stream_window_max);
+    // One that is not written grows with the initial one.
+    if max.is_given {
+        let other = format!("{path}.http2_stream_window_max");
+        Lowest { path, key: "http2_stream_window", other: &other }.check(initial, max, reader);
     }
 }
 

@@ -89,6 +89,12 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     let protocol = match protocol {
         Protocol::Redis => UpstreamProtocol::Redis(Arc::new(redis)),
         Protocol::Http => {
+            let (initial, max) = (&section.http.stream_window, &section.http.stream_window_max);
+            // One that is not written grows with the initial one.
+            if max.is_given {
+                let (path, other) = (format!("{path}.http"), format!("{path}.http.stream_window_max"));
+                Lowest { path: &path, key: "stream_window", other: &other }.check(initial, max, reader);
+            }
             UpstreamProtocol::Http(http::upstream(&section.http, entries, &format!("{path}.http"), reader))
         }
         Protocol::Tcp | Protocol::Tls => {

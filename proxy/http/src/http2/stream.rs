@@ -17,6 +17,7 @@ use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead, ResponsePar
 
 use super::{
     body::{self, Incoming, Outgoing},
+    flow::Account,
     message,
     tunnel::{self, StreamInlet, StreamOutlet},
 };
@@ -33,9 +34,14 @@ use crate::{
 };
 
 /// Answers one stream.
-pub(super) async fn serve(connection: &Rc<Connection>, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+pub(super) async fn serve(
+    connection: &Rc<Connection>,
+    account: Rc<Account>,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) {
     let out = RefCell::new(Out { stage: Stage::Silent(respond), sent: Rc::default() });
-    let exchange = AssertUnwindSafe(exchange(connection, request, &out));
+    let exchange = AssertUnwindSafe(exchange(connection, account, request, &out));
     let after = futures_util::FutureExt::catch_unwind(exchange).await;
     match after {
         Ok(After::Broken(grpc::EXPIRED)) => {
@@ -70,7 +76,12 @@ async fn turn_over() {
     .await;
 }
 
-async fn exchange(connection: &Rc<Connection>, request: Request<RecvStream>, out: &RefCell<Out>) -> After {
+async fn exchange(
+    connection: &Rc<Connection>,
+    account: Rc<Account>,
+    request: Request<RecvStream>,
+    out: &RefCell<Out>,
+) -> After {
     let (parts, body) = request.into_parts();
     let wish = tunnel::wish(&parts, || connection.service.chance());
     let head = message::request(&parts, body.is_end_stream(), &wish);
@@ -81,7 +92,7 @@ async fn exchange(connection: &Rc<Connection>, request: Request<RecvStream>, out
             let mut front = Front {
                 connection,
                 out,
-                body: Incoming::new(body, idle_timeout),
+                body: Incoming::of_request(body, idle_timeout, account),
                 wish,
                 deadline: weir_engine::deadline(),
                 origin_deadline: weir_engine::deadline(),
@@ -308,6 +319,10 @@ impl Source for Body<'_> {
 
     fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
         self.incoming.pass(sink)
+    }
+
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+        self.incoming.poll_arrived(context)
     }
 }
 
