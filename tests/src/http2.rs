@@ -159,11 +159,25 @@ impl Http2Peer {
     /// # Panics
     /// If nobody listens.
     pub fn connect(address: &Address) -> Self {
-        let mut client = Self { stream: Stream::connect(address).expect("the gateway accepts"), buffer: Vec::new() };
-        client.stream.set_write_timeout(WAIT).expect("a time limit can be set");
-        client.send(PREFACE);
+        let mut client = Self::over(Stream::connect(address).expect("the gateway accepts"));
         client.send(frame(kind::SETTINGS, 0, 0, b""));
         client
+    }
+
+    /// A client over a connection that stands, with the preface; its settings are for the caller to send.
+    ///
+    /// # Panics
+    /// If no time limit can be set.
+    pub fn over(stream: Stream) -> Self {
+        stream.set_write_timeout(WAIT).expect("a time limit can be set");
+        let mut client = Self { stream, buffer: Vec::new() };
+        client.send(PREFACE);
+        client
+    }
+
+    /// The connection, without what was received and not taken.
+    pub fn into_stream(self) -> Stream {
+        self.stream
     }
 
     /// The server's end of a connection: hears the preface, and sends empty settings.
@@ -224,6 +238,18 @@ impl Http2Peer {
         match self.receive(limit) {
             Received::Frame(frame) => Some(frame),
             Received::End | Received::Nothing => None,
+        }
+    }
+
+    /// The next frame, if one comes within this time.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    pub fn try_next(&mut self, limit: Duration) -> std::io::Result<Option<Frame>> {
+        match self.receive(limit) {
+            Received::Frame(frame) => Ok(Some(frame)),
+            Received::Nothing => Ok(None),
+            Received::End => Err(ErrorKind::UnexpectedEof.into()),
         }
     }
 

@@ -21,6 +21,7 @@ pub mod gateway;
 pub mod http;
 pub mod http2;
 pub mod http_origin;
+pub mod isolation;
 pub mod metrics;
 pub mod nginx;
 pub mod parity;
