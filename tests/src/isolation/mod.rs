@@ -171,6 +171,14 @@ pub trait Protocol: Sync {
     /// The reason why the protocol has no such thing.
     fn unread(&self, stream: Stream, ask: &Ask, count: usize) -> std::result::Result<Box<dyn Transfer>, &'static str>;
 
+    /// Whether an origin does what comes over two connections in the order in which it comes.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn is_ordered(&self) -> std::result::Result<(), &'static str> {
+        Err("an origin with threads orders nothing between two connections, without a gateway either")
+    }
+
     /// Whether exchanges of several clients share an upstream connection.
     ///
     /// # Errors

@@ -54,7 +54,7 @@ impl Protocol for Redis {
         let config = Config::to_all(origins);
         match origins.len() {
             1 => config,
-            _ => config.upstream("[upstream.sharding]\nhash = \"crc32\"\ndistribution = \"ketama\""),
+            _ => config.upstream("[upstream.sharding]\nhash = \"fnv1a_64\"\ndistribution = \"ketama\""),
         }
     }
 
@@ -74,6 +74,10 @@ impl Protocol for Redis {
 
     fn unread(&self, stream: Stream, ask: &Ask, count: usize) -> std::result::Result<Box<dyn Transfer>, &'static str> {
         RawTransfer::begin(stream, &command(ask).repeat(count)).map_err(|_| "the connection has ended")
+    }
+
+    fn is_ordered(&self) -> std::result::Result<(), &'static str> {
+        Ok(())
     }
 
     fn shares_upstream(&self) -> std::result::Result<(), &'static str> {

@@ -23,6 +23,8 @@ pub enum Cell {
         without: Waits,
         /// Without a gateway, with the attack. Only in the whole table.
         direct: Option<Waits>,
+        /// What became of the attack, in a word; empty if it went on to the end.
+        attack: &'static str,
     },
     /// Another figure, and what of it must not be.
     Figure {
@@ -67,9 +69,9 @@ impl Cell {
         match self {
             Self::None(why) => format!("-: {why}"),
             Self::Figure { text, .. } => text.clone(),
-            Self::Waits { with, without, direct } => {
+            Self::Waits { with, without, direct, attack } => {
                 let direct = direct.as_ref().map_or_else(|| "-".to_owned(), shown);
-                format!("{} / {} / {direct}", shown(with), shown(without))
+                format!("{} / {} / {direct}{attack}", shown(with), shown(without))
             }
         }
     }

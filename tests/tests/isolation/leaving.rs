@@ -43,6 +43,7 @@ impl Moment {
 /// Why a client that leaves so is not gone.
 fn stays(protocol: &dyn Protocol, moment: Moment, how: Leaving) -> Option<&'static str> {
     match (protocol.name(), moment, how) {
+        ("Redis", Moment::During, Leaving::HalfClose) => Some("it may read what it is due, for `half_close_timeout`"),
         ("TCP", Moment::During, Leaving::HalfClose) => Some("each direction ends by itself"),
         _ => None,
     }

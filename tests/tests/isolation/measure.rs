@@ -23,11 +23,17 @@ pub fn waits(
 
 /// The victim's waits with an attack at an address, beside `without` it; in the whole table also at the origin itself.
 pub fn compared(stand: &Stand, extent: Extent, without: &Waits, attack: impl Fn(&Address) -> Attack) -> Cell {
-    let with = waits(stand.victim(), extent, || attack(&stand.gateway.address));
+    let victim = Victim::steady(stand.victim());
+    until("the victim to be served", WAIT, || (victim.answered() >= 5).then_some(()));
+    let begun = attack(&stand.gateway.address);
+    std::thread::sleep(extent.watched);
+    let is_cut = !begun.ended().is_empty();
+    let with = victim.stop();
+    drop(begun);
     let origin = stand.origin.address();
     let direct = extent.is_whole.then(|| waits(to(stand.protocol, &origin), extent, || attack(&origin)));
     stand.gateway.wait_at_rest();
-    Cell::Waits { with, without: without.clone(), direct }
+    Cell::Waits { with, without: without.clone(), direct, attack: if is_cut { " (ended)" } else { "" } }
 }
 
 /// What it feels while nothing else goes on.

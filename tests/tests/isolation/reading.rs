@@ -19,7 +19,7 @@ fn begun(protocol: &dyn Protocol, address: &Address, ask: &Ask) -> Box<dyn Trans
 #[test]
 fn s1_others_do_not_wait_for_one_who_reads_slowly() {
     every("S1", |protocol, extent| {
-        let large = Ask::Bytes(extent.pick(64, 256) << 20);
+        let large = Ask::Bytes(extent.pick(200, 400) << 20);
         let stand = Stand::start(protocol);
         stand.origin.prepare(&large);
         let without = quiet(&stand, extent);
@@ -107,6 +107,7 @@ fn s2_uploads_that_nobody_reads_do_not_stop_the_others_of_their_connection() {
             with: with(&stand.gateway.address, *number),
             without: without.clone(),
             direct: extent.is_whole.then(|| with(&stand.origin.address(), *number)),
+            attack: "",
         };
         numbers.iter().map(|number| (name(number), cell(number))).collect()
     });

@@ -6,7 +6,7 @@ use weir_tests::isolation::{Ask, Cell, Leaving, Origin, Protocol, Stand, connect
 use weir_tests::stream::Address;
 
 /// What a direct connection does not show either may come now and then: the window cannot be shut from outside.
-const PERCENT_MAX: usize = 1;
+const PERCENT_MAX: usize = 2;
 
 /// Sends a value, leaves without reading, comes back, and has another one acknowledged; then that one must be there.
 fn overtaken(protocol: &dyn Protocol, origin: &dyn Origin, address: &Address, rounds: usize) -> Result<usize> {
@@ -31,6 +31,10 @@ fn s5_nothing_sent_before_a_reconnect_takes_effect_after_what_was_acknowledged()
     every("S5", |protocol, extent| {
         let rounds = extent.pick(150, 10_000);
         let workers = extent.pick(&[2][..], &[1, 2, 4]);
+        let name = |workers: &u32| format!("{rounds} reconnects, {workers} workers");
+        if let Err(why) = protocol.is_ordered() {
+            return workers.iter().map(|workers| (name(workers), Cell::None(why))).collect();
+        }
         let row = |workers: &u32| {
             let stand = Stand::with(protocol, protocol.origin(), |config| config.workers(*workers));
             let origin = &*stand.origin;
@@ -52,7 +56,7 @@ fn s5_nothing_sent_before_a_reconnect_takes_effect_after_what_was_acknowledged()
             let base = direct.as_ref().copied().unwrap_or(0);
             let direct = text("direct", direct, rounds);
             let through = text("through", count(&stand.gateway.address), base);
-            (format!("{rounds} reconnects, workers {workers}"), Cell::figure(format!("{through}, {direct}"), faults))
+            (name(workers), Cell::figure(format!("{through}, {direct}"), faults))
         };
         workers.iter().map(row).collect()
     });

@@ -40,7 +40,7 @@ fn s3_an_upload_that_trickles_takes_no_origin_away_from_others() {
             };
             let with = watch(&stand.gateway.address);
             let direct = extent.is_whole.then(|| watch(&stand.origin.address()));
-            Cell::Waits { with, without, direct }
+            Cell::Waits { with, without, direct, attack: "" }
         };
         rates.iter().map(|rate| (name(*rate), cell(*rate))).collect()
     });

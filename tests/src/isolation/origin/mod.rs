@@ -121,9 +121,10 @@ impl Scripted {
     pub fn behind_http2(mut self) -> Self {
         let server = format!(
             "keepalive_requests 1000000; keepalive_timeout 120s; http2_max_concurrent_streams 1000; \
-             http2_body_preread_size 16m; client_body_buffer_size 16m; \
-             location / {{ proxy_pass http://{}; proxy_http_version 1.1; proxy_set_header Connection \"\"; \
-             proxy_buffering off; proxy_request_buffering off; proxy_read_timeout 300s; }}",
+             proxy_http_version 1.1; proxy_set_header Connection \"\"; proxy_read_timeout 300s; \
+             proxy_buffering off; proxy_request_buffering off; \
+             location / {{ proxy_pass http://{0}; client_body_buffer_size 32m; }} \
+             location /unread {{ proxy_pass http://{0}; client_body_buffer_size 64k; }}",
             self.address.text()
         );
         self.front = Some(Nginx::start("http2", &server));

@@ -142,11 +142,14 @@ fn answer(
     match request.kind {
         "bytes" => {
             let length = request.number as usize;
-            begin(stream, framing, "200 OK", length)?;
             let chunk = [b'x'; 64 * 1024];
+            let message = if framing == Framing::WebSocket { chunk.len() } else { length };
             let mut sent = 0;
             while sent < length {
                 let count = chunk.len().min(length - sent);
+                if sent % message == 0 {
+                    begin(stream, framing, "200 OK", message.min(length - sent))?;
+                }
                 (&mut &*stream).write_all(&chunk[..count])?;
                 sent += count;
             }
