@@ -111,8 +111,15 @@ fn connect(client: TcpStream, shared: &Shared) -> Result<()> {
 
 /// Bytes with the time at which they arrive; none of them: the end.
 #[derive(Default)]
+struct Queue {
+    chunks: VecDeque<(Instant, Vec<u8>)>,
+    /// Bytes in all of them.
+    bytes: usize,
+}
+
+#[derive(Default)]
 struct Way {
-    queue: Mutex<(VecDeque<(Instant, Vec<u8>)>, usize)>,
+    queue: Mutex<Queue>,
     changed: Condvar,
 }
 
@@ -126,11 +133,11 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
         loop {
             let count = from.read(&mut chunk).unwrap_or(0);
             let mut queue = lock(&sender.queue);
-            while queue.1 > UNDER_WAY_MAX {
+            while queue.bytes > UNDER_WAY_MAX {
                 queue = sender.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
             }
-            queue.1 += count;
-            queue.0.push_back((Instant::now() + delay, chunk[..count].to_vec()));
+            queue.bytes += count;
+            queue.chunks.push_back((Instant::now() + delay, chunk[..count].to_vec()));
             sender.changed.notify_all();
             if count == 0 {
                 return;
@@ -141,12 +148,12 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
         loop {
             let mut queue = lock(&way.queue);
             let (due, bytes) = loop {
-                if let Some(next) = queue.0.pop_front() {
+                if let Some(next) = queue.chunks.pop_front() {
                     break next;
                 }
                 queue = way.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
             };
-            queue.1 -= bytes.len();
+            queue.bytes -= bytes.len();
             way.changed.notify_all();
             drop(queue);
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -159,7 +166,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
                 if let Ok(back) = &back {
                     let _ = back.shutdown(Shutdown::Both);
                 }
-                lock(&way.queue).1 = 0;
+                lock(&way.queue).bytes = 0;
                 way.changed.notify_all();
                 return;
             }

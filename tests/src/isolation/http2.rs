@@ -322,6 +322,11 @@ impl Transfer for Paced {
         Ok(())
     }
 
+    /// The windows hold back the rest.
+    fn write_some(&mut self, bytes: &[u8]) -> Result<()> {
+        self.write(bytes)
+    }
+
     fn leave(self: Box<Self>, how: Leaving) -> Option<Stream> {
         how.from(self.client.peer.into_stream())
     }

@@ -127,6 +127,12 @@ pub trait Transfer: Send {
     /// If the peer is gone, or takes nothing.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 
+    /// Uploads what is taken of it within a moment.
+    ///
+    /// # Errors
+    /// If the peer is gone, or takes nothing now.
+    fn write_some(&mut self, bytes: &[u8]) -> Result<()>;
+
     /// Ends the client, and gives what must stay open for as long as it is only half gone.
     fn leave(self: Box<Self>, how: Leaving) -> Option<Stream>;
 }

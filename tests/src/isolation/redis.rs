@@ -134,31 +134,33 @@ impl Commands {
 }
 
 impl Caller for Commands {
-    /// An echo is two commands, SET and GET of a key of its own.
+    /// An echo is two commands, SET and GET of a key of its own; the GETs come behind all else, so that values of all sizes
+    /// follow each other on their way to several shards.
     fn exchange(&mut self, asks: &[(Ask, Vec<u8>)]) -> Result<Vec<Vec<u8>>> {
-        let mut sent = Vec::new();
+        let key = |at: usize| format!("isolation:echo:{at}");
+        let (mut sent, mut behind) = (Vec::new(), Vec::new());
         for (at, (ask, body)) in asks.iter().enumerate() {
             match ask {
                 Ask::Echo(_) => {
-                    let key = format!("isolation:echo:{at}");
-                    sent.extend(encode(&[b"SET", key.as_bytes(), body]));
-                    sent.extend(encode(&["GET", &key]));
+                    sent.extend(encode(&[b"SET", key(at).as_bytes(), body]));
+                    behind.extend(encode(&["GET", &key(at)]));
                 }
                 Ask::Sink(_) | Ask::Unread(_) => sent.extend(encode(&[b"SET", b"isolation:sink".as_slice(), body])),
                 _ => sent.extend(command(ask)),
             }
         }
+        sent.extend(behind);
         beside(&mut self.0, sent, |wire| {
-            let one = |(ask, _): &(Ask, Vec<u8>)| {
-                let first = Self::reply(wire);
-                if matches!(ask, Ask::Echo(_)) {
-                    // Both are read, so that what follows is in step.
+            // All are read, so that what follows is in step.
+            let first: Vec<_> = asks.iter().map(|_| Self::reply(wire)).collect();
+            let one = |((ask, _), first): (&(Ask, Vec<u8>), Result<Vec<u8>>)| match ask {
+                Ask::Echo(_) => {
                     let second = Self::reply(wire);
-                    return first.and(second);
+                    first.and(second)
                 }
-                first.map(|reply| if reply == b"OK" { b"ok".to_vec() } else { reply })
+                _ => first.map(|reply| if reply == b"OK" { b"ok".to_vec() } else { reply }),
             };
-            let answers: Vec<_> = asks.iter().map(one).collect();
+            let answers: Vec<_> = asks.iter().zip(first).map(one).collect();
             answers.into_iter().collect()
         })
     }

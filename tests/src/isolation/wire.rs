@@ -208,6 +208,10 @@ impl Transfer for RawTransfer {
         self.stream.flush()
     }
 
+    fn write_some(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream.write(bytes).map(|_| ())
+    }
+
     fn leave(self: Box<Self>, how: Leaving) -> Option<Stream> {
         how.from(self.stream)
     }
@@ -224,11 +228,8 @@ pub(super) fn beside<T>(wire: &mut Wire, bytes: Vec<u8>, read: impl FnOnce(&mut 
     }
     let mut sender = wire.sender();
     let sending = std::thread::spawn(move || sender.write_all(&bytes));
-    let answers = read(wire);
-    if answers.is_err() {
-        // What is not taken would hold the sender up.
-        return answers;
-    }
+    // After an error nobody waits for the sender, which what is not taken would hold up.
+    let answers = read(wire)?;
     sending.join().map_err(|_| Error::other("the sender panicked"))??;
-    answers
+    Ok(answers)
 }

@@ -18,13 +18,15 @@ enum Moment {
     Before,
     During,
     After,
+    Uploading,
 }
 
 impl Moment {
-    const ALL: [Self; 3] = [Self::Before, Self::During, Self::After];
+    const ALL: [Self; 4] = [Self::Before, Self::During, Self::After, Self::Uploading];
 
     fn name(self) -> &'static str {
         match self {
+            Self::Uploading => "within an upload that the origin does not take",
             Self::Before => "before the response",
             Self::During => "within the response",
             Self::After => "after the response",
@@ -33,6 +35,7 @@ impl Moment {
 
     fn ask(self) -> Ask {
         match self {
+            Self::Uploading => Ask::Unread(12 << 20),
             Self::Before => Ask::Hold,
             Self::During => Ask::Bytes(32 << 20),
             Self::After => Ask::Small,
@@ -44,6 +47,11 @@ impl Moment {
 fn stays(protocol: &dyn Protocol, moment: Moment, how: Leaving) -> Option<&'static str> {
     match (protocol.name(), moment, how) {
         ("Redis", Moment::During, Leaving::HalfClose) => Some("it may read what it is due, for `half_close_timeout`"),
+        ("WebSocket", Moment::During, Leaving::HalfClose) => Some("it has a second to read what was sent"),
+        ("TCP", Moment::Uploading, _) => Some("what was sent is still to be delivered, as by TCP itself"),
+        ("HTTP/1.1" | "WebSocket", Moment::Uploading, Leaving::Fin | Leaving::HalfClose) => {
+            Some("its end stands behind what it sent, which nobody takes")
+        }
         ("TCP", Moment::During, Leaving::HalfClose) => Some("each direction ends by itself"),
         _ => None,
     }
@@ -68,9 +76,12 @@ fn s4_a_client_that_leaves_is_noticed_and_nobody_is_blamed() {
                 rows.push((name, left(&stand, moment, &log, &mut logged)));
             }
             let blamed = blamed(&stand);
-            if let Some((name, _)) = rows.last().cloned().filter(|_| !blamed.is_empty()) {
-                rows.push((format!("{name}, blame"), Cell::figure("endpoint blamed", blamed)));
-            }
+            let text = if blamed.is_empty() { "nobody" } else { "the origin" };
+            rows.push((format!("{}, who is blamed", if is_tls { "TLS" } else { "plain" }), Cell::figure(text, blamed)));
+            let Stand { gateway, origin, .. } = stand;
+            // What it did not read keeps nothing open any more.
+            drop(origin);
+            drop(gateway);
         }
         rows
     });
@@ -86,6 +97,12 @@ fn left(stand: &Stand, moment: Moment, log: &Path, logged: &mut usize) -> Cell {
         }
         match leave(stand, moment, how) {
             Some(took) if took <= NOTICED_WITHIN => texts.push(format!("{} {} ms", how.name(), took.as_millis())),
+            None if moment == Moment::Uploading => {
+                // What is left of it would count for the next.
+                texts.push(format!("{} not", how.name()));
+                faults.push(format!("{}: not noticed", how.name()));
+                break;
+            }
             other => {
                 let took = other.map_or_else(|| "not".to_owned(), |took| format!("after {} ms", took.as_millis()));
                 texts.push(format!("{} {took}", how.name()));
@@ -93,10 +110,13 @@ fn left(stand: &Stand, moment: Moment, log: &Path, logged: &mut usize) -> Cell {
             }
         }
         let outcome = outcome(log, logged);
-        let is_right = match moment {
-            Moment::After => outcome.as_deref() == Some("ok"),
-            // A connection of TCP is one exchange, which both sides have ended.
-            _ => outcome.as_deref().is_some_and(|outcome| outcome != "ok") || stand.protocol.name() == "TCP",
+        let is_right = match (moment, stand.protocol.name()) {
+            (Moment::After, _) => outcome.as_deref() == Some("ok"),
+            // The line of a WebSocket is its handshake's, and a connection of TCP is one exchange, which both sides have ended.
+            (_, "WebSocket" | "TCP") => true,
+            // What the log of Redis has is commands with their whole replies.
+            (_, "Redis") => outcome.as_deref() != Some("ok"),
+            _ => outcome.as_deref().is_some_and(|outcome| outcome != "ok"),
         };
         if !is_right {
             faults.push(format!("{}: logged as {outcome:?}", how.name()));
@@ -110,6 +130,15 @@ fn leave(stand: &Stand, moment: Moment, how: Leaving) -> Option<Duration> {
     let ask = moment.ask();
     let mut client = stand.begin(&ask);
     match moment {
+        Moment::Uploading => {
+            // As much as is taken; then it would have to wait.
+            let chunk = vec![b'x'; 256 * 1024];
+            for _ in 0..32 {
+                if client.write_some(&chunk).is_err() {
+                    break;
+                }
+            }
+        }
         Moment::Before => {
             until("the request to be at the origin", WAIT, || (stand.origin.under_way(&ask) == Ok(1)).then_some(()))
         }
@@ -120,6 +149,12 @@ fn leave(stand: &Stand, moment: Moment, how: Leaving) -> Option<Duration> {
                 taken += client.read(due - taken).expect("a response");
                 (taken >= due).then_some(())
             });
+            let is_exchange = !matches!(stand.protocol.name(), "WebSocket" | "TCP");
+            if moment == Moment::After && is_exchange {
+                until("the exchange to have ended", WAIT, || {
+                    (stand.gateway.metric("weir_requests_in_flight") == 0.0).then_some(())
+                });
+            }
         }
     }
     let begun = Instant::now();
@@ -127,7 +162,7 @@ fn leave(stand: &Stand, moment: Moment, how: Leaving) -> Option<Duration> {
     let noticed = loop {
         let metrics = stand.gateway.metrics();
         let held = metrics.sum("weir_connections_open") + metrics.sum("weir_requests_in_flight");
-        if held == 0.0 && matches!(stand.origin.under_way(&ask), Ok(0) | Err(_)) {
+        if held == 0.0 && (moment == Moment::Uploading || matches!(stand.origin.under_way(&ask), Ok(0) | Err(_))) {
             break Some(begun.elapsed());
         }
         if begun.elapsed() > GIVEN_UP {
@@ -136,11 +171,11 @@ fn leave(stand: &Stand, moment: Moment, how: Leaving) -> Option<Duration> {
         std::thread::sleep(Duration::from_millis(5));
     };
     drop(half);
-    if noticed.is_none() {
+    if noticed.is_none() && moment != Moment::Uploading {
         // What is left of it must not count for the next.
         until("what is left to be given back", Duration::from_secs(70), || {
-            (stand.gateway.metric("weir_connections_open") == 0.0 && stand.origin.under_way(&ask).unwrap_or(0) == 0)
-                .then_some(())
+            let metrics = stand.gateway.metrics();
+            (metrics.sum("weir_connections_open") + metrics.sum("weir_requests_in_flight") == 0.0).then_some(())
         });
     }
     noticed
@@ -173,6 +208,8 @@ fn blamed(stand: &Stand) -> Vec<String> {
         "weir_endpoint_ejections_total",
         "weir_lane_connect_failures_total",
     ];
-    let blamed = names.into_iter().filter(|name| metrics.sum(name) > 0.0);
+    // A lane that the gateway itself gave up is `retired`, and told to no breaker.
+    let own = |name: &str| metrics.sum_where(name, &[("reason", "retired")]);
+    let blamed = names.into_iter().filter(|name| metrics.sum(name) > own(name));
     blamed.map(|name| format!("{name} {:?}", metrics.by(name, "reason"))).collect()
 }

@@ -12,7 +12,8 @@ const SIZES: [usize; 6] = [126, 16 << 10, 64 << 10, 256 << 10, 1 << 20, (1 << 20
 /// Asks for all of them in one go; how many came back changed.
 fn mixed(protocol: &dyn Protocol, address: &Address, round: usize) -> Result<usize> {
     let mut caller = protocol.caller(connect(address)?)?;
-    let around = SIZES.iter().flat_map(|size| [10, size - 1, 20, *size, 30, size + 1]);
+    // Large ones follow small ones, and each other.
+    let around = SIZES.iter().flat_map(|size| [10, size - 1, *size, size + 1, 20, *size, 30]);
     let asks: Vec<_> = around
         .enumerate()
         .map(|(at, size)| (Ask::Echo(size), (0..size).map(|byte| (byte * 7 + at * 31 + round) as u8).collect()))
