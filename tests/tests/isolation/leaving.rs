@@ -111,9 +111,11 @@ fn left(stand: &Stand, moment: Moment, log: &Path, logged: &mut usize) -> Cell {
         }
         let outcome = outcome(log, logged);
         let is_right = match (moment, stand.protocol.name()) {
+            // The line of a connection of TCP says how it ended, and that of a command of Redis that the server's reply came.
+            (_, "TCP") | (Moment::During, "Redis") => true,
             (Moment::After, _) => outcome.as_deref() == Some("ok"),
-            // The line of a WebSocket is its handshake's, and a connection of TCP is one exchange, which both sides have ended.
-            (_, "WebSocket" | "TCP") => true,
+            // The line of a WebSocket is its handshake's.
+            (_, "WebSocket") => true,
             // What the log of Redis has is commands with their whole replies.
             (_, "Redis") => outcome.as_deref() != Some("ok"),
             _ => outcome.as_deref().is_some_and(|outcome| outcome != "ok"),

@@ -9,17 +9,32 @@ use weir_tests::stream::Address;
 /// Buffers, `stream_bytes` and frames; lengths of frames' headers; marks of outputs; more than any of them.
 const SIZES: [usize; 6] = [126, 16 << 10, 64 << 10, 256 << 10, 1 << 20, (1 << 20) + 300_000];
 
+/// Sizes of a run of large ones without anything small between them.
+const RUN: [usize; 4] = [70_000, (64 << 10) + 1, 300_000, 110_000];
+/// How often a pipeline has that run.
+const RUNS: usize = 12;
+
 /// Asks for all of them in one go; how many came back changed.
-fn mixed(protocol: &dyn Protocol, address: &Address, round: usize) -> Result<usize> {
+fn changed(
+    protocol: &dyn Protocol,
+    address: &Address,
+    sizes: impl Iterator<Item = usize>,
+    round: usize,
+) -> Result<usize> {
     let mut caller = protocol.caller(connect(address)?)?;
-    // Large ones follow small ones, and each other.
-    let around = SIZES.iter().flat_map(|size| [10, size - 1, *size, size + 1, 20, *size, 30]);
-    let asks: Vec<_> = around
+    let asks: Vec<(Ask, Vec<u8>)> = sizes
         .enumerate()
         .map(|(at, size)| (Ask::Echo(size), (0..size).map(|byte| (byte * 7 + at * 31 + round) as u8).collect()))
-        .collect::<Vec<(Ask, Vec<u8>)>>();
+        .collect();
     let answers = caller.exchange(&asks)?;
     Ok(answers.iter().zip(&asks).filter(|(answer, (_, sent))| *answer != sent).count())
+}
+
+/// Large ones behind small ones, and behind each other.
+fn mixed(protocol: &dyn Protocol, address: &Address, round: usize) -> Result<usize> {
+    let around = SIZES.iter().flat_map(|size| [10, size - 1, *size, size + 1, 20]);
+    let run = (0..RUNS).flat_map(|_| RUN);
+    Ok(changed(protocol, address, around, round)? + changed(protocol, address, run, round)?)
 }
 
 fn row(protocol: &'static dyn Protocol, extent: Extent, servers: usize) -> Cell {
