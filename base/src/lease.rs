@@ -107,6 +107,12 @@ impl ByteLease {
         self.0.leased.get()
     }
 
+    /// At least half of the process budget is free: there is room for what is useful and not needed.
+    #[must_use]
+    pub fn is_half_free(&self) -> bool {
+        self.0.budget.in_use() <= self.0.budget.limit() / 2
+    }
+
     /// Gives every free byte back. The engine calls it when a core goes idle, so that a quiet core holds nothing.
     pub fn release_surplus(&self) {
         self.0.give_back(self.0.free());

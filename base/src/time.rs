@@ -93,11 +93,22 @@ fn saturate(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A time in seconds since 1970 as RFC 3339 writes it, in UTC: `2026-01-31T23:59:59Z`. Days are counted as H. Hinnant does in
-/// "chrono-Compatible Low-Level Date Algorithms" (`civil_from_days`).
-#[must_use]
-pub fn rfc3339(unix_seconds: u64) -> String {
-    let (days, time) = (unix_seconds / 86_400 + 719_468, unix_seconds % 86_400);
+/// A day and a time of day, in UTC.
+struct Moment {
+    year: u64,
+    month: u64,
+    day: u64,
+    /// From 0, Sunday.
+    weekday: u64,
+    hour: u64,
+    minute: u64,
+    second: u64,
+}
+
+/// Days are counted as H. Hinnant does in "chrono-Compatible Low-Level Date Algorithms" (`civil_from_days`).
+fn moment(unix_seconds: u64) -> Moment {
+    let (days_since_1970, time) = (unix_seconds / 86_400, unix_seconds % 86_400);
+    let days = days_since_1970 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -105,7 +116,26 @@ pub fn rfc3339(unix_seconds: u64) -> String {
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3_600, time / 60 % 60, time % 60)
+    // The first day of 1970 was a Thursday.
+    let weekday = (days_since_1970 + 4) % 7;
+    Moment { year, month, day, weekday, hour: time / 3_600, minute: time / 60 % 60, second: time % 60 }
+}
+
+/// A time in seconds since 1970 as RFC 3339 writes it, in UTC: `2026-01-31T23:59:59Z`.
+#[must_use]
+pub fn rfc3339(unix_seconds: u64) -> String {
+    let Moment { year, month, day, hour, minute, second, .. } = moment(unix_seconds);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// The same as HTTP writes it (RFC 9110 section 5.6.7, IMF-fixdate): `Sat, 31 Jan 2026 23:59:59 GMT`.
+#[must_use]
+pub fn http_date(unix_seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let Moment { year, month, day, weekday, hour, minute, second } = moment(unix_seconds);
+    let (weekday, month) = (DAYS[weekday as usize], MONTHS[month as usize - 1]);
+    format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }
 
 /// The same with milliseconds: `2026-01-31T23:59:59.000Z`.
@@ -172,6 +202,15 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
             assert_eq!(rfc3339(seconds), text);
+        }
+        for (seconds, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            // The example of RFC 9110 section 5.6.7.
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+            (1_798_761_599, "Thu, 31 Dec 2026 23:59:59 GMT"),
+        ] {
+            assert_eq!(http_date(seconds), text);
         }
         assert_eq!(rfc3339_millis(Duration::new(0, 5_999_999)), "1970-01-01T00:00:00.005Z");
     }

@@ -98,11 +98,11 @@ impl Drop for Listening<'_> {
 }
 
 /// Accepts until the loop is dropped or the socket is unusable; then nobody can connect any more, unless the socket was
-/// `handed_over` before. `take` gets each connection, `fail` each error.
+/// `handed_over` before. `accept` takes the next connection, with [`accept_one`]; `fail` gets each error.
 pub async fn accept_loop(
     listener: &Socket,
     handed_over: HandedOver,
-    mut take: impl FnMut(Accepted),
+    mut accept: impl FnMut() -> io::Result<()>,
     mut fail: impl FnMut(AcceptError, &io::Error),
 ) -> io::Result<()> {
     let _listening = Listening(listener, handed_over);
@@ -118,11 +118,8 @@ pub async fn accept_loop(
         }
         has_more = true;
         for _ in 0..BURST_MAX {
-            match net::accept_one(listener) {
-                Ok((socket, address)) => {
-                    attempt = 0;
-                    take(Accepted::new(socket, &address));
-                }
+            match accept() {
+                Ok(()) => attempt = 0,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     has_more = false;
                     break;
@@ -148,11 +145,13 @@ pub async fn accept_loop(
     }
 }
 
-/// Accepts the connections that wait in the queue now.
-pub fn accept_pending(listener: &Socket, mut take: impl FnMut(Accepted)) {
-    while let Ok((socket, address)) = net::accept_one(listener) {
-        take(Accepted::new(socket, &address));
-    }
+/// The connection that has waited longest.
+///
+/// # Errors
+/// As `accept(2)`; `WouldBlock` if none waits.
+pub fn accept_one(listener: &Socket) -> io::Result<Accepted> {
+    let (socket, address) = net::accept_one(listener)?;
+    Ok(Accepted::new(socket, &address))
 }
 
 /// Chooses the worker of each new connection: the one with the fewest.

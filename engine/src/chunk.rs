@@ -23,6 +23,15 @@ const OUTPUT_BUFFER_KEPT_MAX: usize = 512 * 1024;
 /// A first append is a small reply more often than not.
 const OUTPUT_BYTES_MIN: usize = 512;
 
+/// Full segments of outputs kept per core: enough for a few clients of large values that keep up.
+const SEGMENTS_KEPT_MAX: usize = 4;
+
+/// An output with more than this goes on in a new buffer: sealing and sending one takes a bounded part of a turn, and its memory
+/// comes back when it has left, not with the last byte. 1 MiB takes about 1 ms to seal.
+pub(crate) const SEGMENT_BYTES: usize = 1 << 20;
+/// What a buffer for a segment holds: it is full at the first append that reaches [`SEGMENT_BYTES`].
+const SEGMENT_CAPACITY: usize = SEGMENT_BYTES + BULK_BYTES;
+
 const TWO_CHUNKS: usize = 2 * CHUNK_BYTES;
 
 #[derive(Default)]
@@ -34,6 +43,8 @@ struct Spares {
     /// Output buffers of whatever size they grew to.
     output: Vec<Vec<u8>>,
     output_bytes: usize,
+    /// Output buffers of [`SEGMENT_CAPACITY`].
+    segments: Vec<Vec<u8>>,
 }
 
 thread_local! {
@@ -101,10 +112,31 @@ pub(crate) fn take_output() -> Vec<u8> {
         .unwrap_or_else(|| Vec::with_capacity(OUTPUT_BYTES_MIN))
 }
 
+/// An empty output buffer for a segment.
+pub(crate) fn take_segment() -> Vec<u8> {
+    let spare = SPARES.with_borrow_mut(|spares| spares.segments.pop());
+    spare.unwrap_or_else(|| Vec::with_capacity(SEGMENT_CAPACITY))
+}
+
+/// Has the allocator map large buffers one by one, so that the memory of a large reply goes back to the system when its buffers are
+/// freed. By itself glibc maps none any more of a size that was freed once, and its heaps shrink only at their ends.
+pub(crate) fn map_large_buffers() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: a plain setting of the allocator, which locks itself.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, SEGMENT_BYTES as i32);
+    }
+}
+
 /// Gives an output buffer back, unless the core keeps enough: one large reply must not stay in memory for ever.
 pub(crate) fn give_output(mut vec: Vec<u8>) {
     let bytes = vec.capacity();
     SPARES.with_borrow_mut(|spares| {
+        if bytes == SEGMENT_CAPACITY && spares.segments.len() < SEGMENTS_KEPT_MAX {
+            vec.clear();
+            spares.segments.push(vec);
+            return;
+        }
         let has_room = spares.output.len() < OUTPUT_KEPT_MAX && spares.output_bytes + bytes <= OUTPUT_KEPT_BYTES_MAX;
         if bytes > 0 && bytes <= OUTPUT_BUFFER_KEPT_MAX && has_room {
             vec.clear();

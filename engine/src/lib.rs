@@ -54,9 +54,9 @@ pub use compio::{
     time::{sleep, timeout},
 };
 pub use driver::Driver;
-pub use mailbox::{Mailbox, mailbox};
+pub use mailbox::{Mailbox, mailbox, wake_elsewhere};
 pub use output::{Output, Watermarks};
-pub use reader::Reader;
+pub use reader::{PeerWatch, Reader};
 pub use stream::{Cutter, Stream, StreamOptions};
 pub use wheel::Deadline;
 pub use worker::{Worker, WorkerState, deadline, note_waiting_clients, yield_now};

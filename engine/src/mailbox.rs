@@ -10,6 +10,16 @@ use std::{
     task::{Poll, Waker},
 };
 
+/// Wakes a task that may be another thread's.
+pub fn wake_elsewhere(waker: Waker) {
+    if std::thread::panicking() {
+        // The executor aborts the process if a thread that unwinds wakes its tasks, and the panic would go unread.
+        std::thread::spawn(move || waker.wake());
+    } else {
+        waker.wake();
+    }
+}
+
 struct Shared<T> {
     queue: Mutex<(VecDeque<T>, Option<Waker>)>,
     depth: AtomicUsize,
@@ -42,12 +52,8 @@ impl<T> Mailbox<T> {
         self.0.depth.store(queue.0.len(), Ordering::Relaxed);
         let waker = queue.1.take();
         drop(queue);
-        let Some(waker) = waker else { return };
-        if std::thread::panicking() {
-            // The executor aborts the process if a thread that unwinds wakes its tasks, and the panic would go unread.
-            std::thread::spawn(move || waker.wake());
-        } else {
-            waker.wake();
+        if let Some(waker) = waker {
+            wake_elsewhere(waker);
         }
     }
 

@@ -5,7 +5,7 @@ use std::{
     io,
     net::{SocketAddr, ToSocketAddrs},
     os::{
-        fd::AsRawFd,
+        fd::{AsRawFd, RawFd},
         unix::fs::{FileTypeExt, MetadataExt},
     },
     path::{Path, PathBuf},
@@ -240,6 +240,35 @@ pub(crate) fn prepare(socket: &Socket) -> io::Result<()> {
 /// `WouldBlock` if none is pending; otherwise see [`crate::accept::classify`].
 pub(crate) fn accept_one(listener: &Socket) -> io::Result<(Socket, SockAddr)> {
     listener.accept()
+}
+
+/// Which of these listening sockets have a connection waiting.
+pub fn has_waiting(sockets: &[RawFd]) -> Vec<bool> {
+    poll_now(sockets, libc::POLLIN)
+}
+
+/// Which of these connections have been closed or broken by their peers.
+pub fn hung_up(sockets: &[RawFd]) -> Vec<bool> {
+    sockets.iter().copied().for_each(settle);
+    poll_now(sockets, libc::POLLRDHUP)
+}
+
+/// Waits until no other thread is in a call on `socket`. What arrives meanwhile, the end of the connection too, is put aside until
+/// that call is over, and a thread may lose its processor in the middle of one.
+fn settle(socket: RawFd) {
+    let mut unread: libc::c_int = 0;
+    // SAFETY: a valid pointer to a local, which the kernel writes; a descriptor that is no socket any more is an error only.
+    unsafe { libc::ioctl(socket, libc::FIONREAD, &raw mut unread) };
+}
+
+/// Which of `sockets` have one of `events` now; those that are broken have all of them.
+fn poll_now(sockets: &[RawFd], events: i16) -> Vec<bool> {
+    let mut all: Vec<_> = sockets.iter().map(|&fd| libc::pollfd { fd, events, revents: 0 }).collect();
+    if !all.is_empty() {
+        // SAFETY: a valid pointer to that many entries; the kernel writes what has happened into each.
+        unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, 0) };
+    }
+    all.iter().map(|one| one.revents != 0).collect()
 }
 
 /// Raises the soft limit of open descriptors to the hard one and returns it (istio/ztunnel#1585: a proxy that kept the

@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::VecDeque,
     future::poll_fn,
     io,
     rc::Rc,
@@ -10,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    chunk::{give_output, take_output},
+    chunk::{SEGMENT_BYTES, give_output, take_output, take_segment},
     flush,
     socket::DataSocket,
     stream::TlsLink,
@@ -39,7 +40,9 @@ enum Phase {
 }
 
 struct Inner {
-    /// Plain bytes appended and not yet handed to the kernel.
+    /// Plain bytes appended and not yet handed to the kernel: full segments, and what is behind them.
+    segments: RefCell<VecDeque<Vec<u8>>>,
+    segments_bytes: Cell<usize>,
     buffer: RefCell<Vec<u8>>,
     /// TLS records that must leave before anything sealed later.
     wire: RefCell<Vec<u8>>,
@@ -73,35 +76,44 @@ pub struct Output(Rc<Inner>);
 /// What is sent next.
 struct Batch {
     plain: Vec<u8>,
+    later: VecDeque<Vec<u8>>,
     wire: Vec<u8>,
 }
 
-/// A batch as it goes on the wire.
+/// A batch as it goes on the wire, segment by segment.
 pub(crate) struct Outgoing {
     pub(crate) bytes: Vec<u8>,
-    /// How much of it has left.
+    /// How much of them has left.
     pub(crate) at: usize,
-    /// Their buffer, if they were copied from it.
-    plain: Vec<u8>,
+    /// The bytes before they were sealed.
+    plain_bytes: usize,
+    /// What follows, not sealed yet.
+    later: VecDeque<Vec<u8>>,
 }
 
 impl Outgoing {
     fn seal(mut batch: Batch, link: &TlsLink) -> io::Result<Self> {
+        let plain_bytes = batch.plain.len();
         let bytes = match link.seal(&batch.plain, &mut batch.wire)? {
-            true => batch.wire,
-            false => std::mem::take(&mut batch.plain),
+            true => {
+                give_output(batch.plain);
+                batch.wire
+            }
+            false => batch.plain,
         };
-        Ok(Self { bytes, at: 0, plain: batch.plain })
+        Ok(Self { bytes, at: 0, plain_bytes, later: batch.later })
     }
 
     fn is_sent(&self) -> bool {
-        self.at == self.bytes.len()
+        self.at == self.bytes.len() && self.later.is_empty()
     }
 }
 
 impl Output {
     pub(crate) fn new(marks: Watermarks, socket: Rc<DataSocket>, link: Rc<TlsLink>) -> Self {
         Self(Rc::new(Inner {
+            segments: RefCell::default(),
+            segments_bytes: Cell::new(0),
             buffer: RefCell::new(Vec::new()),
             wire: RefCell::new(Vec::new()),
             in_flight: Cell::new(0),
@@ -139,7 +151,10 @@ impl Output {
             return result;
         }
         self.0.appended.set(self.0.appended.get() + (buffer.len() - before) as u64);
-        let queued = buffer.len() + self.0.in_flight.get();
+        if buffer.len() >= SEGMENT_BYTES {
+            self.begin_segment(&mut buffer);
+        }
+        let queued = buffer.len() + self.0.segments_bytes.get() + self.0.in_flight.get();
         drop(buffer);
         if queued >= self.0.marks.high {
             self.0.congested.set(true);
@@ -149,6 +164,20 @@ impl Output {
             flush::at_end_of_turn(self.clone());
         }
         result
+    }
+
+    /// The buffer is full: it waits as a segment, or as several, if one append brought much.
+    #[cold]
+    fn begin_segment(&self, buffer: &mut Vec<u8>) {
+        self.0.segments_bytes.set(self.0.segments_bytes.get() + buffer.len());
+        let mut segments = self.0.segments.borrow_mut();
+        // More follows more often than not, at once and of this size.
+        let full = std::mem::replace(buffer, take_segment());
+        if full.len() < 2 * SEGMENT_BYTES {
+            segments.push_back(full);
+        } else {
+            segments.extend(full.chunks(SEGMENT_BYTES).map(<[u8]>::to_vec));
+        }
     }
 
     /// Sends what is buffered; what the socket does not take is left to the writer's task.
@@ -165,7 +194,10 @@ impl Output {
             Ok(outgoing)
         });
         match sent {
-            Ok(outgoing) if outgoing.is_sent() => self.sent(outgoing),
+            Ok(outgoing) if outgoing.is_sent() => {
+                // Nothing is left of it that could fail to be sealed.
+                let _ = self.sent(outgoing, &link);
+            }
             rest => {
                 *self.0.rest.borrow_mut() = Some(rest);
                 self.wake_writer();
@@ -175,17 +207,31 @@ impl Output {
 
     /// Bytes appended and not yet taken by the peer's socket.
     pub fn buffered(&self) -> usize {
-        self.0.buffer.borrow().len() + self.0.in_flight.get()
+        self.unsent() + self.0.in_flight.get()
     }
 
     /// Bytes appended and not yet handed to the kernel: provably unseen by the peer.
+    #[inline]
     pub fn unsent(&self) -> usize {
-        self.0.buffer.borrow().len()
+        self.0.buffer.borrow().len() + self.0.segments_bytes.get()
     }
 
     /// Takes the bytes that were never handed to the kernel, to be sent elsewhere.
     pub fn take_unsent(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.0.buffer.borrow_mut())
+        let last = std::mem::take(&mut *self.0.buffer.borrow_mut());
+        if self.0.segments_bytes.take() == 0 {
+            return last;
+        }
+        let mut segments = self.0.segments.take();
+        segments.push_back(last);
+        segments.make_contiguous().concat()
+    }
+
+    /// Drops the bytes that were never handed to the kernel.
+    pub fn discard_unsent(&self) {
+        self.0.segments_bytes.set(0);
+        drop(self.0.segments.take());
+        drop(self.0.buffer.take());
     }
 
     /// True from the high-water mark until the low-water mark is passed again.
@@ -300,24 +346,39 @@ impl Output {
 
     /// `with_plain` is false while a TLS handshake runs.
     fn take_batch(&self, with_plain: bool) -> Batch {
-        let plain = if with_plain { std::mem::take(&mut *self.0.buffer.borrow_mut()) } else { Vec::new() };
-        self.0.in_flight.set(plain.len());
+        let (mut plain, mut later) = (Vec::new(), VecDeque::new());
+        if with_plain {
+            self.0.in_flight.set(self.unsent());
+            plain = std::mem::take(&mut *self.0.buffer.borrow_mut());
+            if self.0.segments_bytes.take() > 0 {
+                later = self.0.segments.take();
+                later.push_back(plain);
+                plain = later.pop_front().unwrap_or_default();
+            }
+        }
         if let Some(hook) = &*self.0.on_flush.borrow() {
             hook();
         }
-        Batch { plain, wire: std::mem::take(&mut *self.0.wire.borrow_mut()) }
+        Batch { plain, later, wire: std::mem::take(&mut *self.0.wire.borrow_mut()) }
     }
 
-    /// All of it has left; its buffer may be used again.
-    pub(crate) fn sent(&self, outgoing: Outgoing) {
-        self.0.in_flight.set(0);
-        give_output(if outgoing.plain.is_empty() { outgoing.bytes } else { outgoing.plain });
+    /// What is sealed of it has left; its buffer may be used again. The rest, sealed as far as it is sent at once.
+    ///
+    /// # Errors
+    /// TLS cannot go on.
+    pub(crate) fn sent(&self, mut outgoing: Outgoing, link: &TlsLink) -> io::Result<Option<Outgoing>> {
+        self.0.in_flight.set(self.0.in_flight.get() - outgoing.plain_bytes);
+        give_output(outgoing.bytes);
         if self.0.congested.get() && self.buffered() < self.0.marks.low {
             self.relieve();
         }
         if let Some(hook) = &*self.0.on_flush.borrow() {
             hook();
         }
+        let Some(plain) = outgoing.later.pop_front() else { return Ok(None) };
+        // What TLS itself has to say meanwhile was sealed before this.
+        let wire = std::mem::take(&mut *self.0.wire.borrow_mut());
+        Outgoing::seal(Batch { plain, later: outgoing.later, wire }, link).map(Some)
     }
 
     /// So many bytes have left: proof of life of a slow peer.

@@ -54,6 +54,11 @@ impl Reader {
         Poll::Ready(Ok(None))
     }
 
+    /// The next receive asks the socket, though the last poll of the worker's sockets found nothing on it.
+    pub fn expect_more(&self) {
+        self.socket.expect_more();
+    }
+
     /// Ready once the TLS handshake is complete; at once without TLS.
     ///
     /// # Errors
@@ -66,6 +71,11 @@ impl Reader {
             self.unread = self.decrypt(&mut chunk)?;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// A handle that tells of the peer's end while nothing is received.
+    pub fn peer_watch(&self) -> PeerWatch {
+        PeerWatch(self.socket.clone())
     }
 
     /// Bytes were put back, or came with the end of the handshake, and were not received yet.
@@ -92,5 +102,24 @@ impl Reader {
         let is_open = self.link.open(chunk, plain.vec(), &self.output)?;
         self.is_eof = !is_open;
         Ok(if plain.is_empty() { None } else { Some(plain) })
+    }
+}
+
+/// Tells when the peer of a connection has left, without receiving: what it sent before may be unread. The kernel tells of a FIN
+/// once all before it has arrived, so that of a peer whose last bytes find no room is seen when there is.
+///
+/// One task waits on the watches of a connection. TLS's close_notify without a FIN is seen by [`Reader::receive`] alone.
+#[derive(Clone)]
+pub struct PeerWatch(Rc<DataSocket>);
+
+impl PeerWatch {
+    /// Ready once the peer has closed its write side (FIN), or the connection is broken (RST).
+    pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_ended(context)
+    }
+
+    /// Ready once the connection is broken.
+    pub fn poll_broken(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_broken(context)
     }
 }

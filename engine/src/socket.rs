@@ -115,12 +115,17 @@ impl Readiness {
         if self.is_ready.get() {
             return Poll::Ready(());
         }
+        self.want(context);
+        Poll::Pending
+    }
+
+    /// The task is to be woken by the next event.
+    fn want(&self, context: &mut Context<'_>) {
         self.is_wanted.set(true);
         let mut waker = self.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
-        Poll::Pending
     }
 
     fn set(&self) {
@@ -141,7 +146,9 @@ pub(crate) struct DataSocket {
     readable: Readiness,
     writable: Readiness,
     /// The peer has sent its last byte, or the connection is broken: there is no further event to wait for.
-    is_ended: Cell<bool>,
+    ended: Readiness,
+    /// The connection was reset, or both directions are closed.
+    is_broken: Cell<bool>,
     /// Its last receive filled a buffer: there is more where that came from.
     sends_much: Cell<bool>,
     /// Room to write is watched from the first send on that found none.
@@ -168,7 +175,8 @@ impl DataSocket {
             sockets: sockets.clone(),
             readable: Readiness::default(),
             writable: Readiness::default(),
-            is_ended: Cell::new(false),
+            ended: Readiness::default(),
+            is_broken: Cell::new(false),
             sends_much: Cell::new(false),
             watches_room: Cell::new(false),
             is_released: Cell::new(false),
@@ -206,6 +214,25 @@ impl DataSocket {
         Ok(copy)
     }
 
+    /// Ready once the peer has sent its last byte, however much of what it sent is unread, or the connection is broken.
+    pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.ended.poll(context)
+    }
+
+    /// Ready once the connection is broken. One task at a time waits for this or for the end.
+    pub(crate) fn poll_broken(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_broken.get() {
+            return Poll::Ready(());
+        }
+        self.ended.want(context);
+        Poll::Pending
+    }
+
+    /// The next receive asks the kernel.
+    pub(crate) fn expect_more(&self) {
+        self.readable.is_ready.set(true);
+    }
+
     /// The next bytes; `None` once the peer has closed its write side.
     ///
     /// `takes_bulk`: of a peer that sends much it may be as much as [`crate::chunk::BULK_BYTES`].
@@ -222,7 +249,7 @@ impl DataSocket {
                 Ok(count) => {
                     // A stream that gave less than was asked for is empty (epoll(7)), and its next bytes are an event. But
                     // its end may have been announced together with these bytes.
-                    self.readable.is_ready.set(count >= most || self.is_ended.get());
+                    self.readable.is_ready.set(count >= most || self.ended.is_ready.get());
                     self.sends_much.set(count >= CHUNK_BYTES);
                     return Poll::Ready(Ok(Some(chunk)));
                 }
@@ -276,10 +303,13 @@ impl DataSocket {
 
     fn on_event(&self, events: i32) {
         let is_broken = events & (libc::EPOLLHUP | libc::EPOLLERR) != 0;
-        if is_broken || events & libc::EPOLLRDHUP != 0 {
-            self.is_ended.set(true);
+        if is_broken {
+            self.is_broken.set(true);
         }
-        if self.is_ended.get() || events & libc::EPOLLIN != 0 {
+        if is_broken || events & libc::EPOLLRDHUP != 0 {
+            self.ended.set();
+        }
+        if self.ended.is_ready.get() || events & libc::EPOLLIN != 0 {
             self.readable.set();
         }
         if is_broken || events & libc::EPOLLOUT != 0 {

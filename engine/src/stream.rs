@@ -216,9 +216,15 @@ async fn write_loop(socket: Rc<DataSocket>, output: Output, link: Rc<TlsLink>) -
 
 async fn write_batches(socket: &DataSocket, output: &Output, link: &TlsLink) -> io::Result<()> {
     while let Some(outgoing) = output.next_outgoing(link).await {
-        let outgoing = outgoing?;
-        socket.send_all(&outgoing.bytes[outgoing.at..], output).await?;
-        output.sent(outgoing);
+        let mut next = Some(outgoing?);
+        while let Some(outgoing) = next {
+            socket.send_all(&outgoing.bytes[outgoing.at..], output).await?;
+            next = output.sent(outgoing, link)?;
+            if next.is_some() {
+                // A peer that reads as fast as this must not keep the others from their turn.
+                crate::yield_now().await;
+            }
+        }
     }
     let farewell = if output.is_closed() { Vec::new() } else { link.close_notify() };
     socket.send_all(&farewell, output).await

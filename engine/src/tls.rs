@@ -33,5 +33,5 @@ pub use config::{
 };
 pub use error::{TlsError, TlsErrorKind};
 pub use hello::ClientHello;
-pub use identity::{AltName, PeerIdentity};
+pub use identity::{ALT_NAMES_MAX, AltName, PeerIdentity, identities};
 pub use session::{HANDSHAKE_BYTES_MAX, RESIDUE_BYTES_MAX, TlsRole, TlsSession, TlsState};

@@ -18,6 +18,7 @@ use compio::runtime::Runtime;
 use weir_base::time::{Time, turn};
 
 use crate::{
+    chunk::map_large_buffers,
     driver,
     driver::Driver,
     flush, net,
@@ -91,6 +92,7 @@ impl Worker {
         F: FnOnce() -> M + Send + 'static,
         M: Future<Output = ()> + 'static,
     {
+        map_large_buffers();
         let shared = state.clone();
         let settings = settings.clone();
         let (started, outcome) = mpsc::channel();

@@ -44,8 +44,6 @@ pub enum Unit {
     Bytes,
     /// Seconds; cells count nanoseconds.
     Seconds,
-    /// Microseconds; cells count nanoseconds. Only where a name known elsewhere asks for it.
-    Microseconds,
     /// A share, usually between 0 and 1; cells count millionths.
     Ratio,
 }
@@ -57,7 +55,6 @@ impl Unit {
         match self {
             Unit::One | Unit::Bytes => 1,
             Unit::Seconds => 1_000_000_000,
-            Unit::Microseconds => 1_000,
             Unit::Ratio => 1_000_000,
         }
     }
@@ -69,7 +66,6 @@ impl Unit {
             Unit::One => "1",
             Unit::Bytes => "bytes",
             Unit::Seconds => "seconds",
-            Unit::Microseconds => "microseconds",
             Unit::Ratio => "ratio",
         }
     }
@@ -81,8 +77,6 @@ impl Unit {
             Unit::Bytes
         } else if without_suffix(name, "_seconds").len() < name.len() {
             Unit::Seconds
-        } else if without_suffix(name, "_microseconds").len() < name.len() {
-            Unit::Microseconds
         } else if without_suffix(name, "_ratio").len() < name.len() {
             Unit::Ratio
         } else {
@@ -294,9 +288,66 @@ mod tests {
             assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
             assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}: `_total` marks a counter");
             if family.kind == Kind::Histogram {
-                assert!(matches!(family.unit, Unit::Seconds | Unit::Microseconds), "{name}: histograms hold durations");
+                assert_eq!(family.unit, Unit::Seconds, "{name}: histograms hold durations");
             }
             assert!(family.help.ends_with('.') && !family.help.contains(['\n', '|']), "{name}: {}", family.help);
+        }
+    }
+
+    /// What `promtool check metrics` refuses (its linter is promlint of client_golang): other units than the base ones,
+    /// kinds and suffixes of series in names, names without a help text.
+    #[test]
+    fn promtool_has_nothing_to_say_about_names() {
+        // As promlint has them: abbreviations of units, and units that are no base units.
+        let units = [
+            "s",
+            "ms",
+            "us",
+            "ns",
+            "sec",
+            "b",
+            "kb",
+            "mb",
+            "gb",
+            "tb",
+            "pb",
+            "m",
+            "h",
+            "d",
+            "milliseconds",
+            "microseconds",
+            "nanoseconds",
+            "minutes",
+            "hours",
+            "days",
+            "weeks",
+            "kilobytes",
+            "megabytes",
+            "gigabytes",
+            "terabytes",
+            "bits",
+            "kilobits",
+            "kelvin",
+            "percent",
+            "percents",
+            "kilobyte",
+            "kibibytes",
+            "mebibytes",
+            "gibibytes",
+            "millis",
+        ];
+        let kinds = ["counter", "gauge", "histogram", "summary"];
+        for family in ALL {
+            let name = family.name;
+            for word in name.split('_') {
+                assert!(!units.contains(&word), "{name}: {word} is no base unit");
+                assert!(!kinds.contains(&word), "{name}: {word} is a kind");
+            }
+            let is_histogram = family.kind == Kind::Histogram;
+            let has_suffix = ["_bucket", "_sum", "_count"].iter().any(|suffix| name.ends_with(suffix));
+            assert!(is_histogram || !has_suffix, "{name}: that is a series of a histogram");
+            assert!(!family.labels.contains(&"le") && !family.labels.contains(&"quantile"), "{name}");
+            assert!(!family.help.trim().is_empty(), "{name} has no help");
         }
     }
 
@@ -323,9 +374,9 @@ mod tests {
     #[test]
     fn the_opentelemetry_name_follows_one_rule() {
         assert_eq!(LANE_POOL_WAITERS.otel_name(), "gateway.lane_pool_waiters");
-        assert_eq!(LANE_POOL_ACQUIRE_WAIT.otel_name(), "gateway.lane_pool_acquire_wait_microseconds");
+        assert_eq!(LANE_POOL_ACQUIRE_WAIT.otel_name(), "gateway.lane_pool_acquire_wait_seconds");
         assert_eq!(CONNECTIONS_TOTAL.otel_name(), "weir.connections");
-        assert_eq!(LANE_POOL_ACQUIRE_WAIT.unit, Unit::Microseconds);
+        assert_eq!(LANE_POOL_ACQUIRE_WAIT.unit, Unit::Seconds);
         assert_eq!(WORKER_CPU_SECONDS.unit, Unit::Seconds);
         assert_eq!(CLIENT_READ_BYTES.unit, Unit::Bytes);
     }

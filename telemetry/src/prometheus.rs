@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::f64::consts::SQRT_2;
 use std::fmt::Write as _;
 
-use crate::catalog::{Family, Unit};
+use crate::catalog::Family;
 use crate::histogram::{HistogramSnapshot, exp2};
 use crate::snapshot::{FamilySnapshot, SeriesSnapshot, Snapshot, Value};
 
@@ -59,9 +59,9 @@ fn render_histogram(out: &mut String, family: &Family, labels: &str, histogram: 
     line(out, name, "_count", labels, count);
 }
 
-/// The `le` boundaries of a family in its exposed unit, each with its distance in half octaves from the lowest edge.
+/// The `le` boundaries of a family in seconds, each with its distance in half octaves from the lowest edge.
 fn boundaries(family: &Family) -> impl Iterator<Item = (f64, usize)> {
-    let (buckets, seconds) = (family.buckets, family.unit == Unit::Seconds);
+    let buckets = family.buckets;
     let step = if buckets.per_octave == 2 { 1 } else { 2 };
     let lowest = 2 * (FIRST_EXPONENT + buckets.shift.cast_signed());
     (2 * buckets.first..=2 * buckets.last).step_by(step).map(move |half_octave| {
@@ -69,7 +69,7 @@ fn boundaries(family: &Family) -> impl Iterator<Item = (f64, usize)> {
         let root = if half_octave.rem_euclid(2) == 1 { SQRT_2 } else { 1.0 };
         let bound = root * exp2(half_octave.div_euclid(2));
         let edge = usize::try_from(half_octave - lowest).unwrap_or(0);
-        (if seconds { bound } else { bound * 1e6 }, edge)
+        (bound, edge)
     })
 }
 

@@ -9,7 +9,7 @@ use crate::faulty::Words;
 use crate::stream::{Address, Stream};
 
 /// The first complete request of `buffer`: its head with the empty line, and what follows up to its end; and its length.
-pub(crate) fn next_request(buffer: &[u8]) -> Option<(Words, usize)> {
+pub fn next_request(buffer: &[u8]) -> Option<(Words, usize)> {
     let head = find(buffer, b"\r\n\r\n")? + 4;
     let body = body_length(&buffer[..head], &buffer[head..])?;
     Some((vec![buffer[..head].to_vec(), buffer[head..head + body].to_vec()], head + body))
@@ -150,6 +150,22 @@ impl HttpClient {
     pub fn get(&mut self, path: &str) -> Response {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: test.example\r\n\r\n"));
         self.response()
+    }
+
+    /// GET of a path, and its answer; `None` if the connection ends first, or nothing comes in time.
+    pub fn try_get(&mut self, path: &str) -> Option<Response> {
+        let begun = Instant::now();
+        let mut goes_on = self.try_send(format!("GET {path} HTTP/1.1\r\nHost: test.example\r\n\r\n"));
+        loop {
+            if let Some(response) = self.take(false) {
+                return Some(response);
+            }
+            let left = WAIT.saturating_sub(begun.elapsed());
+            if !goes_on || left.is_zero() {
+                return None;
+            }
+            goes_on = self.receive(left);
+        }
     }
 
     /// The next answer, to anything but HEAD.

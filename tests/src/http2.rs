@@ -66,6 +66,13 @@ impl Frame {
         u32::from_be_bytes(self.payload[at..at + 4].try_into().expect("four bytes"))
     }
 
+    /// The initial window of streams that SETTINGS announce.
+    pub fn initial_window(&self) -> Option<u32> {
+        let mut entries = self.payload.chunks_exact(6);
+        let found = entries.find(|entry| entry[..2] == [0, 4])?;
+        Some(u32::from_be_bytes([found[2], found[3], found[4], found[5]]))
+    }
+
     /// The status of a response's HEADERS, as an encoder without a past writes one of the table's (RFC 7541 appendix A).
     pub fn status(&self) -> Option<u16> {
         let known = [200, 204, 206, 304, 400, 404, 500];
@@ -135,6 +142,16 @@ pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
+/// A SETTINGS frame with this initial window of streams.
+pub fn window_setting(bytes: u32) -> Vec<u8> {
+    frame(kind::SETTINGS, 0, 0, &[&[0, 4][..], &bytes.to_be_bytes()].concat())
+}
+
+/// A WINDOW_UPDATE.
+pub fn window_update(stream: u32, bytes: u32) -> Vec<u8> {
+    frame(kind::WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
+}
+
 /// A GET of `path`, as a block.
 pub fn get(path: &str) -> Vec<u8> {
     block(&[(":method", "GET"), (":scheme", "http"), (":authority", "test.example"), (":path", path)])
@@ -151,6 +168,7 @@ enum Received {
 pub struct Http2Peer {
     stream: Stream,
     buffer: Vec<u8>,
+    has_ended: bool,
 }
 
 impl Http2Peer {
@@ -159,11 +177,25 @@ impl Http2Peer {
     /// # Panics
     /// If nobody listens.
     pub fn connect(address: &Address) -> Self {
-        let mut client = Self { stream: Stream::connect(address).expect("the gateway accepts"), buffer: Vec::new() };
-        client.stream.set_write_timeout(WAIT).expect("a time limit can be set");
-        client.send(PREFACE);
+        let mut client = Self::over(Stream::connect(address).expect("the gateway accepts"));
         client.send(frame(kind::SETTINGS, 0, 0, b""));
         client
+    }
+
+    /// A client over a connection that stands, with the preface; its settings are for the caller to send.
+    ///
+    /// # Panics
+    /// If no time limit can be set.
+    pub fn over(stream: Stream) -> Self {
+        stream.set_write_timeout(WAIT).expect("a time limit can be set");
+        let mut client = Self { stream, buffer: Vec::new(), has_ended: false };
+        client.send(PREFACE);
+        client
+    }
+
+    /// The connection, without what was received and not taken.
+    pub fn into_stream(self) -> Stream {
+        self.stream
     }
 
     /// The server's end of a connection: hears the preface, and sends empty settings.
@@ -171,7 +203,7 @@ impl Http2Peer {
     /// # Panics
     /// If something else is said.
     pub fn accept(stream: TcpStream) -> Self {
-        let mut server = Self { stream: Stream::Tcp(stream), buffer: Vec::new() };
+        let mut server = Self { stream: Stream::Tcp(stream), buffer: Vec::new(), has_ended: false };
         server.stream.set_write_timeout(WAIT).expect("a time limit can be set");
         server.stream.set_read_timeout(WAIT).expect("a time limit can be set");
         let mut preface = [0; PREFACE.len()];
@@ -227,7 +259,30 @@ impl Http2Peer {
         }
     }
 
+    /// The next frame, if one comes within this time.
+    ///
+    /// # Errors
+    /// If the connection has ended.
+    pub fn try_next(&mut self, limit: Duration) -> std::io::Result<Option<Frame>> {
+        match self.receive(limit) {
+            Received::Frame(frame) => Ok(Some(frame)),
+            Received::Nothing => Ok(None),
+            Received::End => Err(ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// The other end has closed.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
     fn receive(&mut self, limit: Duration) -> Received {
+        let received = self.receive_frame(limit);
+        self.has_ended |= matches!(received, Received::End);
+        received
+    }
+
+    fn receive_frame(&mut self, limit: Duration) -> Received {
         self.stream.set_read_timeout(limit).expect("a time limit can be set");
         loop {
             if let Some(frame) = self.whole() {

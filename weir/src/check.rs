@@ -6,7 +6,10 @@ use clap::Args;
 
 /// Validate a configuration file: every mistake with file, line, column, what, and how to mend it.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  weir check weir.toml\n  weir check --schema > weir.schema.json")]
+#[command(
+    after_help = "Exit status: 0, the file is good; 1, it has mistakes, or with --strict warnings; 2, wrong usage.\n\n\
+Examples:\n  weir check weir.toml\n  weir check --strict weir.toml\n  weir check --schema > weir.schema.json"
+)]
 pub struct CheckArgs {
     /// The file to validate.
     #[arg(required_unless_present_any = ["schema", "reference"])]
@@ -19,6 +22,10 @@ pub struct CheckArgs {
     /// Print the reference of all keys as Markdown.
     #[arg(long, conflicts_with_all = ["file", "schema"])]
     reference: bool,
+
+    /// Take warnings for mistakes: exit status 1 if there are any.
+    #[arg(long, requires = "file")]
+    strict: bool,
 
     /// Print mistakes as JSON.
     #[arg(long)]
@@ -43,6 +50,9 @@ pub fn run(args: &CheckArgs) -> Result<(), String> {
                 let count = mistakes(&snapshot.warnings);
                 return Err(format!("{}: {count}; it would serve without {routes} of its routes", file.display()));
             }
+            if args.strict && snapshot.warnings.warnings() > 0 {
+                return Err(format!("{}: {}, and --strict takes none", file.display(), warnings(&snapshot.warnings)));
+            }
             if !args.json {
                 let (listeners, upstreams) = (snapshot.listeners.len(), snapshot.upstreams.len());
                 println!("{}: good ({listeners} listeners, {upstreams} upstreams)", file.display());
@@ -61,6 +71,14 @@ pub fn mistakes(diagnostics: &weir_config::Diagnostics) -> String {
     match diagnostics.errors() {
         1 => "1 mistake".to_owned(),
         count => format!("{count} mistakes"),
+    }
+}
+
+/// How many: "1 warning", "2 warnings".
+fn warnings(diagnostics: &weir_config::Diagnostics) -> String {
+    match diagnostics.warnings() {
+        1 => "1 warning".to_owned(),
+        count => format!("{count} warnings"),
     }
 }
 
@@ -86,6 +104,26 @@ mod tests {
 
     const FOUND: &str = include_str!("../../lab/trials/src/testdata/knee.json");
     const CONFIG: &str = include_str!("../../examples/weir.toml");
+
+    #[test]
+    fn warnings_are_mistakes_with_strict_only() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("weir.toml");
+        let args = |is_strict| super::CheckArgs {
+            file: Some(file.clone()),
+            schema: false,
+            reference: false,
+            strict: is_strict,
+            json: true,
+        };
+        fs::write(&file, CONFIG).expect("written");
+        assert_eq!(super::run(&args(true)), Ok(()));
+        let unused = "\n[[upstream]]\nname = \"unused\"\nendpoints = [\"127.0.0.1:1\"]\n";
+        fs::write(&file, format!("{CONFIG}{unused}")).expect("written");
+        assert_eq!(super::run(&args(false)), Ok(()));
+        let refusal = super::run(&args(true)).expect_err("a warning");
+        assert!(refusal.contains("1 warning") && refusal.contains("--strict"), "{refusal}");
+    }
 
     /// What the lab found, as it would write it for this kind of search.
     fn found(backend: Backend, is_quick: bool) -> KneeResult {

@@ -89,6 +89,13 @@ const LANES: &[Lane] = &[
         beside: true,
     },
     Lane {
+        name: "isolation",
+        about: "what one client may cost another, S1 to S12 with every protocol; one driver",
+        needs: &[Part::Servers, Part::Peers],
+        body: |workspace| end_to_end(workspace, "isolation", "auto"),
+        beside: false,
+    },
+    Lane {
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
         needs: &[Part::Servers, Part::Peers],

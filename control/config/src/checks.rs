@@ -3,12 +3,18 @@
 //! A check that needs a value which was already reported as wrong is skipped: its message would be noise.
 
 mod binds;
+mod certificates;
 mod domain;
 mod handling;
+mod idle;
 mod knee;
 mod listener;
+mod owners;
 mod policy;
+mod remedy;
 mod route;
+mod shadow;
+mod spelling;
 mod tls;
 mod unfit;
 mod upstream;
@@ -52,6 +58,8 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     let routes = route::all(&file, reader);
     let listeners = listener::listeners(&file, &routes, &limits, reader);
     users::give_logins(&listeners, &mut upstreams);
+    shadow::check(&listeners, &routes, reader);
+    idle::file(&file, reader);
     Snapshot {
         generation: 0,
         routes: route::objects(&file, &routes),
@@ -187,6 +195,20 @@ pub(crate) fn error_at<T>(
     let path = format!("{path}.{key}");
     let message = format!("`{path}` {what}");
     reader.problems.error(&at.span, &path, message, help);
+}
+
+/// Reports a warning at a value.
+pub(crate) fn warn_at<T>(
+    at: &At<T>,
+    path: &str,
+    key: &str,
+    what: &str,
+    help: impl Into<String>,
+    reader: &mut Reader<'_>,
+) {
+    let path = format!("{path}.{key}");
+    let message = format!("`{path}` {what}");
+    reader.problems.warning(&at.span, &path, message, help);
 }
 
 /// The upstream that the key of a table at `path` names; reports one that does not exist.

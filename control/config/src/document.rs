@@ -17,14 +17,25 @@ pub(crate) fn parse<'s>(source: &'s str, problems: &mut Problems<'_>) -> Option<
     errors.is_empty().then_some(document)
 }
 
-/// The usual remedy for what the parser says; empty where its own words are enough.
+/// The usual remedy for what the parser says. Which words it has for a mistake is its own affair, so the last one fits all.
 fn syntax_help(message: &str) -> &'static str {
-    if message.contains("duplicate key") {
+    let has = |words: &str| message.contains(words);
+    if has("duplicate key") {
         "a key or table stands at most once; further listeners and upstreams are [[listener]] and [[upstream]]"
-    } else if message.contains("must be quoted") {
+    } else if has("must be quoted") || has("string values") {
         "text stands in double quotes: key = \"value\""
+    } else if has("escape") {
+        "write \\\\ for a backslash, or put the text in single quotes, where backslashes stand for themselves"
+    } else if has("quote") || has("string") {
+        "close the quotes: key = \"value\", on one line"
+    } else if has("`]`") || has("array") || has("table header") {
+        "close the brackets: [table], [[list of tables]], key = [\"one\", \"two\"]"
+    } else if has("inline table") || has("`}`") {
+        "write it on one line: key = { env = \"NAME\" }"
+    } else if has("`=`") || has("missing value") || has("key with no value") {
+        "write key = value; text stands in double quotes"
     } else {
-        ""
+        "write one key = value per line, text in double quotes, tables as [name] and lists of tables as [[name]]"
     }
 }
 

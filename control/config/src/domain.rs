@@ -41,6 +41,11 @@ section! {
         optional request_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// How long the body of a request may pause.
         optional body_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+        /// Bytes a second that the body of a request must bring at least. 0: as slow as it likes.
+        optional body_rate_min: u32 => 0..=16_777_216;
+        /// Bytes of a request body that are read before a connection to an origin is taken for it, so that a slow client holds none; a
+        /// longer one goes on as it comes from there on. 0: from its first byte on, for bodies that are one half of a talk.
+        optional request_buffer_bytes: ByteSize => ByteSize::new(0)..=ByteSize::mib(64);
         /// How long the body of an answer may pause.
         optional answer_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// Compressing answers.
@@ -79,6 +84,9 @@ macro_rules! written_handling {
             request_timeout: $section.request_timeout.as_ref(),
             body_idle_timeout: $section.body_idle_timeout.as_ref(),
             answer_idle_timeout: $section.answer_idle_timeout.as_ref(),
+            body_rate_min: $section.body_rate_min.as_ref(),
+            request_buffer_bytes: $section.request_buffer_bytes.as_ref(),
+            request_body_bytes_max: $section.request_body_bytes_max.as_ref(),
             compression: $section.compression.as_ref(),
             retry: $section.retry.as_ref(),
             upgrades: $section.upgrades.as_ref(),
@@ -97,6 +105,9 @@ pub(crate) struct Handling<'s> {
     pub(crate) request_timeout: Option<&'s At<Period>>,
     pub(crate) body_idle_timeout: Option<&'s At<Period>>,
     pub(crate) answer_idle_timeout: Option<&'s At<Period>>,
+    pub(crate) body_rate_min: Option<&'s At<u32>>,
+    pub(crate) request_buffer_bytes: Option<&'s At<ByteSize>>,
+    pub(crate) request_body_bytes_max: Option<&'s At<ByteSize>>,
     pub(crate) compression: Option<&'s CompressionSection>,
     pub(crate) retry: Option<&'s RetrySection>,
     pub(crate) upgrades: Option<&'s At<Vec<At<Upgrade>>>>,

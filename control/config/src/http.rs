@@ -5,12 +5,13 @@ use std::sync::Arc;
 use weir_analysis::http::path::{Ambiguous, PathRules};
 use weir_base::ByteSize;
 use weir_http::{
-    Http2Origins, HttpProbe, Question,
+    Http2OriginSettings, HttpProbe, Question,
     compression::{self, Coding, Compression},
     retry::Class,
     routes::Routes,
     settings::{
         self as http, ForwardedFields, HttpListenerSettings, RetrySettings, TraceContext, Upgrades, WebSocketSettings,
+        WindowSettings,
     },
 };
 use weir_policy::http::{ForwardedFor, HOPS_MAX};
@@ -32,6 +33,10 @@ use crate::texts::{Choice, Endpoint, Text, Word};
 
 /// Highest count of connections.
 const COUNT_MAX: u32 = 16_777_216;
+/// Smallest window of a stream.
+const WINDOW_MIN: ByteSize = ByteSize::new(1_024);
+/// Largest window (RFC 9113 section 6.9.1).
+const WINDOW_MAX: ByteSize = ByteSize::new(i32::MAX as u64);
 /// Shortest deadline.
 const DEADLINE_MIN: Period = Period::millis(1);
 /// Longest deadline.
@@ -42,6 +47,9 @@ section! {
     pub(crate) struct ListenerHttpSection {
         /// How long a client connection may stay without a request; `idle_timeout` of the listener, if written, holds instead.
         default keep_alive_timeout: Period = Period(http::KEEP_ALIVE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// Serve clients of HTTP/1.1 that have closed their direction (FIN) until `half_close_timeout` of the listener has passed in
+        /// silence. `false`: they have left, and what is under way for them is cancelled, as by nginx.
+        default half_close: bool = false;
         /// From the end of a request to the head of its answer; then the client gets 504.
         default response_timeout: Period = Period(http::RESPONSE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
         /// How long the body of a request may pause. Of routes that do not say.
@@ -58,6 +66,10 @@ section! {
         /// Bytes a second that the body of a request must bring at least, over 10 s in which it is waited for; then 408. 0: as slow
         /// as it likes. Not of gRPC.
         default body_rate_min: u32 = http::BODY_RATE_MIN as u32 => 0..=COUNT_MAX;
+        /// Bytes of a request body that are read before a connection to an origin is taken for it, so that a slow client holds none; a
+        /// longer one goes on as it comes from there on. 0: from its first byte on, for bodies that are one half of a talk. Not of gRPC.
+        /// Absent: 1MiB in front of HTTP/1.1, 0 in front of HTTP/2. Held in `limits.buffered_bytes`, of which bodies take at most half.
+        optional request_buffer_bytes: ByteSize => ByteSize::new(0)..=ByteSize::mib(64);
         /// Compressing answers. Of routes that do not say. Absent: they go as they come.
         optional_table compression: CompressionSection;
         /// Asking another origin when one fails. Of routes that do not say.
@@ -85,6 +97,10 @@ section! {
         table websocket: WebSocketSection;
         /// Streams that a client may have open on one HTTP/2 connection.
         default http2_streams_max: u32 = http::HTTP2_STREAMS_MAX => 1..=COUNT_MAX;
+        /// Bytes that a client may send ahead on one stream of HTTP/2, as a connection begins (SETTINGS_INITIAL_WINDOW_SIZE).
+        default http2_stream_window: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES as u64) => WINDOW_MIN..=WINDOW_MAX;
+        /// To which that window grows while a stream is read over a distance. The same as `http2_stream_window`: it does not grow.
+        default http2_stream_window_max: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES_MAX as u64) => WINDOW_MIN..=WINDOW_MAX;
         /// Trusted proxies in front that append to X-Forwarded-For: the entry that the first of them wrote is the client, for
         /// `ip_filter` and `rate_limit`. 0: the client is the other end of the connection.
         default trusted_hops: u32 = 0 => 0..=HOPS_MAX as u32;
@@ -97,7 +113,7 @@ section! {
         /// What becomes of the trace context of W3C (`traceparent`): `pass` it as it came, make a `child` of it, so that the
         /// gateway is a step of the trace, or also `start` one for requests without.
         default trace_context: TraceContext = TraceContext::Pass;
-        /// Bytes of a request body; a longer one is answered 413. 0 or absent: any length.
+        /// Bytes of a request body; a longer one is answered 413. 0: any length. Absent: 1GiB, and of gRPC any length.
         optional request_body_bytes_max: ByteSize => ByteSize::new(0)..=ByteSize::mib(1 << 20);
         /// Where requests may come from.
         optional_table ip_filter: IpFilterSection;
@@ -140,6 +156,10 @@ section! {
         default version: OriginVersion = OriginVersion::Http1;
         /// Streams on one connection of HTTP/2; a further connection is made when all have as many, or as the endpoint takes.
         default streams_max: u32 = http::ORIGIN_STREAMS_MAX => 1..=COUNT_MAX;
+        /// Bytes that an endpoint may send ahead on one stream of HTTP/2, as a connection begins (SETTINGS_INITIAL_WINDOW_SIZE).
+        default stream_window: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES as u64) => WINDOW_MIN..=WINDOW_MAX;
+        /// To which that window grows while a stream is read over a distance. The same as `stream_window`: it does not grow.
+        default stream_window_max: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES_MAX as u64) => WINDOW_MIN..=WINDOW_MAX;
         /// How one of several endpoints is chosen: in turn (`round_robin`), the one with the fewest requests under way
         /// (`least_request`), of two random ones the one with fewer (`power_of_two`) or the one that is likely to answer sooner
         /// (`peak_ewma`), or at `random`; or by what `affinity` says, with `ring_hash` or `maglev`. Each worker counts its own.
@@ -190,7 +210,7 @@ section! {
 section! {
     /// Passive health: what an endpoint answers. Each worker counts its own.
     pub(crate) struct EjectionSection {
-        /// Failures in a row (502, 503, 504, no connection, no answer) after which an endpoint is left out. 0: never.
+        /// Failures in a row (502, 503, 504, no answer) after which an endpoint is left out. 0: never.
         default failures: u32 = upstreams::EJECTION_FAILURES => 0..=COUNT_MAX;
         /// Every 5xx is a failure. An application may answer 500 to one bad request and be well, so that is for who knows it.
         default any_5xx: bool = false;
@@ -206,7 +226,7 @@ section! {
 section! {
     /// Asking another origin when one fails. Never once anything of an answer has gone to the client.
     pub(crate) struct RetrySection {
-        /// Attempts after the first one. 0: none.
+        /// Attempts after the first one. A request that no server has seen also goes once to each other endpoint. 0: none at all.
         default attempts: u32 = http::RETRY_ATTEMPTS => 0..=10;
         /// After what: `connect_failure` (nobody has seen the request), `refused_stream` (HTTP/2: the origin has not begun with
         /// it), `reset` (the connection ended without an answer), `timeout`, `gateway_error` (502, 503, 504), `5xx`. The last four
@@ -218,8 +238,8 @@ section! {
         default non_idempotent: bool = false;
         /// From the end of a request to the head of its answer, of all attempts but the last one. Absent: as `response_timeout`.
         optional try_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
-        /// A request with a longer body is not sent again once an origin has had a part of it. Kept in memory only where `on` or
-        /// `statuses` may need it. Not of gRPC.
+        /// A request with a longer body is not sent again once an origin has had a part of it, unless all of the body was held back
+        /// (`request_buffer_bytes`). Kept in memory only where `on` or `statuses` may need it. Not of gRPC.
         default body_bytes_max: ByteSize = ByteSize::new(http::RETRY_BODY_BYTES_MAX as u64) => ByteSize::new(0)..=ByteSize::mib(16);
     }
 }
@@ -318,6 +338,7 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
     HttpListenerSettings {
         routes: Arc::new(routes),
         keep_alive_timeout: section.keep_alive_timeout.value.0,
+        half_close: section.half_close.value,
         response_timeout: section.response_timeout.value.0,
         body_idle_timeout: section.body_idle_timeout.value.0,
         answer_idle_timeout: section.answer_idle_timeout.value.0,
@@ -325,6 +346,8 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
         request_timeout: section.request_timeout.as_ref().map(|timeout| timeout.value.0),
         compression: section.compression.as_ref().map(CompressionSection::settings),
         body_rate_min: u64::from(section.body_rate_min.value),
+        request_buffer_bytes: section.request_buffer_bytes.as_ref().map(|bytes| bytes.value.bytes()),
+        request_body_bytes_max: section.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
         retry,
         path_rules: PathRules {
             parameters: section.path_parameters.value,
@@ -346,12 +369,20 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
             frame_timeout: section.websocket.frame_timeout.value.0,
         },
         http2_streams_max: section.http2_streams_max.value,
+        http2_windows: windows(&section.http2_stream_window, &section.http2_stream_window_max),
         // The range of the key is that of the type.
         request_id: section.request_id.value,
         via: section.via.as_ref().map(|name| name.value.0.as_str().into()),
         trace_context: section.trace_context.value,
         forwarded_for: ForwardedFor::new(section.trusted_hops.value as u8).unwrap_or_default(),
     }
+}
+
+/// Windows of streams; a largest one that is not written is the initial one if that is larger.
+fn windows(initial: &At<ByteSize>, max: &At<ByteSize>) -> WindowSettings {
+    // The range of the keys is that of the type.
+    let (initial, max) = (initial.value.bytes() as u32, max.value.bytes() as u32);
+    WindowSettings { initial, max: max.max(initial) }
 }
 
 /// What the connections of a listener or a route may become.
@@ -405,7 +436,10 @@ pub(crate) fn upstream(
             affinity: affinity(section, path, reader),
             retry_budget_percent: section.retry_budget_percent.value,
         },
-        http2: is_http2.then_some(Http2Origins { streams_max: section.streams_max.value }),
+        http2: is_http2.then_some(Http2OriginSettings {
+            streams_max: section.streams_max.value,
+            windows: windows(&section.stream_window, &section.stream_window_max),
+        }),
         probe: HttpProbe {
             question,
             is_http2,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 use weir_base::Secret;
-use weir_engine::tls::PEM_BYTES_MAX;
+use weir_engine::tls::{self, ALT_NAMES_MAX, AltName, PEM_BYTES_MAX, PeerIdentity};
 
 use crate::document::Node;
 use crate::reader::Reader;
@@ -43,6 +43,41 @@ impl Holds for PrivateKey {
     const IS_PRIVATE: bool = true;
 }
 
+/// A certificate, as far as it is looked at before it is used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Certificate {
+    /// How it is called in reports.
+    pub(crate) name: String,
+    /// When it begins and ends to be valid (RFC 3339, UTC).
+    pub(crate) validity: Option<(String, String)>,
+    /// Its host names; empty if it has so many that not all of them were read.
+    pub(crate) hosts: Vec<String>,
+}
+
+impl Certificate {
+    fn of(identity: &PeerIdentity) -> Self {
+        let host = |name: &AltName| match name {
+            AltName::Dns(name) => Some(name.to_ascii_lowercase()),
+            AltName::Uri(_) | AltName::Email(_) | AltName::Ip(_) => None,
+        };
+        let is_whole = identity.alt_names.len() < ALT_NAMES_MAX;
+        let hosts = identity.alt_names.iter().filter(|_| is_whole).filter_map(host);
+        Self { name: identity.to_string(), validity: identity.validity.clone(), hosts: hosts.collect() }
+    }
+
+    /// A client that asks for this name, or for those of this wildcard, takes it (RFC 6125 section 6.4.3). True if its names
+    /// are not known.
+    pub(crate) fn is_for(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        let matches = |own: &String| match own.strip_prefix("*.") {
+            _ if *own == name => true,
+            Some(suffix) => name.split_once('.').is_some_and(|(label, rest)| label != "*" && rest == suffix),
+            None => false,
+        };
+        self.hosts.is_empty() || self.hosts.iter().any(matches)
+    }
+}
+
 /// A readable PEM file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PemFile<T> {
@@ -51,6 +86,8 @@ pub(crate) struct PemFile<T> {
     /// Of the contents. SipHash without a key of its own: it only has to differ when the file does, and 64 bits of it
     /// say nothing about a private key.
     pub(crate) digest: u64,
+    /// What its certificates say of themselves; none in a file with a key.
+    pub(crate) certificates: Vec<Certificate>,
     holds: PhantomData<T>,
 }
 
@@ -73,7 +110,12 @@ impl<T: Holds> Value for PemFile<T> {
         let bytes = Secret::new(contents.bytes);
         let mut hasher = DefaultHasher::new();
         bytes.expose().hash(&mut hasher);
-        Some(Self { path: reader.directory.join(path), digest: hasher.finish(), holds: PhantomData })
+        let certificates = match T::IS_PRIVATE {
+            true => Vec::new(),
+            false => tls::identities(bytes.expose()).iter().map(Certificate::of).collect(),
+        };
+        let path = reader.directory.join(path);
+        Some(Self { path, digest: hasher.finish(), certificates, holds: PhantomData })
     }
 
     fn show(&self) -> Json {

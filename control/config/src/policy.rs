@@ -16,7 +16,7 @@ use crate::numbers::Period;
 use crate::reader::Reader;
 use crate::secret::{SecretRef, private_file, readable_file};
 use crate::section::section;
-use crate::texts::{Choice, Name, Text, Word, string};
+use crate::texts::{Choice, LongWord, Name, Text, Word, string};
 use crate::value::{Shape, Value};
 
 /// Bytes of a password file. Default 4 MiB: 10,000 users and their hashes have less.
@@ -50,7 +50,7 @@ section! {
         /// `allow_credentials`.
         optional allow_origins: Vec<At<Word>>;
         /// Regular expressions for the whole of an origin.
-        optional allow_origin_regexes: Vec<At<Word>>;
+        optional allow_origin_regexes: Vec<At<LongWord>>;
         /// Methods besides GET, HEAD and POST.
         optional allow_methods: Vec<At<Word>>;
         /// Request headers that pages may set.
@@ -290,7 +290,6 @@ macro_rules! written_policies {
             jwt: $section.jwt.as_ref(),
             ext_auth: $section.ext_auth.as_ref(),
             rate_limit: &$section.rate_limit,
-            request_body_bytes_max: $section.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
         }
     };
 }
@@ -306,7 +305,6 @@ pub(crate) struct Written<'s> {
     pub(crate) jwt: Option<&'s JwtSection>,
     pub(crate) ext_auth: Option<&'s ExtAuthSection>,
     pub(crate) rate_limit: &'s [RateLimitSection],
-    pub(crate) request_body_bytes_max: Option<u64>,
 }
 
 impl<'s> Written<'s> {

@@ -13,7 +13,7 @@ use crate::policy::{
     Written, written_policies,
 };
 use crate::section::section;
-use crate::texts::{Choice, Name, Text, Word};
+use crate::texts::{Choice, LongWord, Name, Text, Word};
 
 /// Highest priority number.
 const PRIORITY_MAX: u32 = 1_000_000;
@@ -38,13 +38,13 @@ section! {
         /// What the star of a wildcard host stands for: `one` label, or `many`. Of the hosts that stand here.
         default wildcard: Labels = Labels::One;
         /// The path, as it is. At most one of the four kinds of path; absent: all paths.
-        optional path: Word;
+        optional path: LongWord;
         /// The first segments of the path: `/blog` takes `/blog` and `/blog/x`, not `/blogger`.
-        optional path_prefix: Word;
+        optional path_prefix: LongWord;
         /// The beginning of the path, as text: `/blog` takes `/blogger` too.
-        optional path_string_prefix: Word;
-        /// The whole path as a regular expression, without the query.
-        optional path_regex: Word;
+        optional path_string_prefix: LongWord;
+        /// The whole path as a regular expression of up to 4 KiB, without the query.
+        optional path_regex: LongWord;
         /// Methods. Absent: all.
         optional methods: Vec<At<Word>>;
         /// What header fields must look like; all of them.
@@ -81,6 +81,11 @@ section! {
         optional request_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// How long the body of a request may pause. Absent: as the domain's or the listener's.
         optional body_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
+        /// Bytes a second that the body of a request must bring at least. 0: as slow as it likes. Absent: as the domain's or the listener's.
+        optional body_rate_min: u32 => 0..=16_777_216;
+        /// Bytes of a request body that are read before a connection to an origin is taken for it, so that a slow client holds none; a
+        /// longer one goes on as it comes from there on. 0: from its first byte on, for bodies that are one half of a talk. Absent: as the domain's or the listener's.
+        optional request_buffer_bytes: ByteSize => ByteSize::new(0)..=ByteSize::mib(64);
         /// How long the body of an answer may pause. Absent: as the domain's or the listener's.
         optional answer_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
         /// Compressing answers. Absent: as the domain's or the listener's.
@@ -265,13 +270,13 @@ section! {
     /// What changes in the target before the request goes on. At most one of `path`, `path_prefix` and `path_regex`.
     pub(crate) struct RewriteSection {
         /// The whole path.
-        optional path: Word;
+        optional path: LongWord;
         /// Instead of the route's `path_prefix`.
-        optional path_prefix: Word;
+        optional path_prefix: LongWord;
         /// What matches this expression in the path becomes `path_replacement`.
-        optional path_regex: Word;
+        optional path_regex: LongWord;
         /// With groups of the expression: `$1`, `${name}`.
-        optional path_replacement: Word;
+        optional path_replacement: LongWord;
         /// Host of the request that goes on.
         optional host: Word;
         /// The same from this header field, if the request has it.
@@ -331,7 +336,7 @@ impl Choice for InvalidRoutes {
 }
 
 /// The keys of a route that say what is done with its requests, and not which they are: a mistake in one concerns nobody else.
-pub(crate) const DEEDS: [&str; 25] = [
+pub(crate) const DEEDS: [&str; 27] = [
     "upstream",
     "split",
     "mirror",
@@ -346,6 +351,8 @@ pub(crate) const DEEDS: [&str; 25] = [
     "request_timeout",
     "body_idle_timeout",
     "answer_idle_timeout",
+    "body_rate_min",
+    "request_buffer_bytes",
     "compression",
     "retry",
     "request_body_bytes_max",

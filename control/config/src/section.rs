@@ -36,6 +36,9 @@ pub(crate) trait Section: Sized {
     /// Paths of the keys whose values differ.
     fn differences(&self, other: &Self, path: &str, found: &mut Vec<String>);
 
+    /// The keys and tables that are written in the file, with their places. `path` is that of the table.
+    fn given(&self, path: &str, found: &mut Vec<GivenKey>);
+
     /// What tells this table from others of its list; `None` for tables that stand alone.
     fn list_name(&self) -> Option<String> {
         None
@@ -83,6 +86,10 @@ macro_rules! section {
 
             fn differences(&self, other: &Self, path: &str, found: &mut Vec<String>) {
                 $( $crate::section::field_differences!($presence $field, self, other, path, found); )+
+            }
+
+            fn given(&self, path: &str, found: &mut Vec<$crate::section::GivenKey>) {
+                $( $crate::section::field_given!($presence $field, self, path, found); )+
             }
 
             $( fn list_name(&self) -> Option<String> {
@@ -202,7 +209,42 @@ macro_rules! field_differences {
     };
 }
 
-pub(crate) use {field_differences, field_info, field_read, field_show, field_type, section};
+macro_rules! field_given {
+    (default $field:ident, $self:ident, $path:ident, $found:ident) => {
+        if $self.$field.is_given {
+            $crate::section::push_given($path, stringify!($field), &$self.$field.span, $found);
+        }
+    };
+    (table $field:ident, $self:ident, $path:ident, $found:ident) => {
+        // One that is not written has the place of the table around it.
+        if $self.$field.place.0 != $self.place.0 {
+            $crate::section::push_given($path, stringify!($field), &$self.$field.place.0, $found);
+        }
+        let path = $crate::section::joined($path, stringify!($field));
+        $crate::section::Section::given(&$self.$field, &path, $found);
+    };
+    (optional_table $field:ident, $self:ident, $path:ident, $found:ident) => {
+        if let Some(table) = &$self.$field {
+            $crate::section::push_given($path, stringify!($field), &table.place.0, $found);
+            let path = $crate::section::joined($path, stringify!($field));
+            $crate::section::Section::given(table, &path, $found);
+        }
+    };
+    (tables $field:ident, $self:ident, $path:ident, $found:ident) => {
+        for table in &$self.$field {
+            $crate::section::push_given($path, stringify!($field), &table.place.0, $found);
+            let path = $crate::section::joined($path, stringify!($field));
+            $crate::section::Section::given(table, &path, $found);
+        }
+    };
+    ($leaf:ident $field:ident, $self:ident, $path:ident, $found:ident) => {
+        if let Some(value) = &$self.$field {
+            $crate::section::push_given($path, stringify!($field), &value.span, $found);
+        }
+    };
+}
+
+pub(crate) use {field_differences, field_given, field_info, field_read, field_show, field_type, section};
 
 /// A place that takes no part in comparisons: moving a table in the file changes nothing.
 #[derive(Clone, Debug)]
@@ -212,6 +254,20 @@ impl PartialEq for Place {
     fn eq(&self, _: &Self) -> bool {
         true
     }
+}
+
+/// A key or a table that is written in the file.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenKey {
+    /// Without the numbers of tables in lists: `tls.certificate.names`.
+    pub(crate) path: String,
+    /// Where its value, or the header of the table, stands.
+    pub(crate) span: crate::diagnostic::Span,
+}
+
+/// Adds the key `key` of the table at `path`.
+pub(crate) fn push_given(path: &str, key: &str, span: &crate::diagnostic::Span, found: &mut Vec<GivenKey>) {
+    found.push(GivenKey { path: joined(path, key), span: span.clone() });
 }
 
 /// A range as it would stand in the file.

@@ -185,7 +185,9 @@ section! {
         /// Output waiting for one client at which reading from it starts again; below `output_high_water`. Absent: a
         /// quarter of it.
         optional output_low_water: ByteSize => ByteSize::kib(1)..=ByteSize::mib(1_024);
-        /// Output waiting for one client at which it is closed: it asked for replies and does not read them.
+        /// Output waiting for one client at which it must read: while others wait behind its replies it may have more only if half
+        /// of `limits.buffered_bytes` is free, and is closed otherwise. Messages of MONITOR, and replies that wait for
+        /// those of a slower shard, close it at this in any case.
         default output_hard_cap: ByteSize = ByteSize::new(listening::OUTPUT_HARD_CAP_BYTES) => ByteSize::kib(16)..=ByteSize::mib(16_384);
         /// From the first byte of a message to the end of its head; progress does not extend it.
         default head_timeout: Period = Period(listening::HEAD_TIMEOUT) => DEADLINE_MIN..=PATH_PERIOD_MAX;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use weir_base::Secret;
 use weir_engine::settings::RuntimeSettings;
-use weir_http::{Http2Origins, HttpProbe, settings::HttpListenerSettings};
+use weir_http::{Http2OriginSettings, HttpProbe, settings::HttpListenerSettings};
 use weir_listener::settings::{DrainSettings, LimitSettings, ListenerSettings, Protocol, UpgradeSettings};
 use weir_redis::insight::settings::InsightSettings;
 use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
@@ -204,7 +204,7 @@ pub struct HttpUpstreamSettings {
     /// Its connections, and how endpoints are chosen.
     pub lanes: ExclusiveSettings,
     /// `None`: its endpoints speak HTTP/1.1.
-    pub http2: Option<Http2Origins>,
+    pub http2: Option<Http2OriginSettings>,
     /// The active health check.
     pub probe: HttpProbe,
 }

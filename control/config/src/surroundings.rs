@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_engine::settings::{TlsClientSettings, TlsServerSettings};
 use weir_engine::tls::{self, TlsConfigError};
@@ -50,6 +51,9 @@ pub trait Surroundings {
 
     /// The gateway that will run the file; `None`: it is not started yet.
     fn running(&self) -> Option<Running>;
+
+    /// The time since 1970, to which certificates are compared.
+    fn now(&self) -> Duration;
 
     /// Release of the kernel, if it can be told.
     fn kernel(&self) -> Option<String>;
@@ -119,6 +123,10 @@ impl Surroundings for Machine<'_> {
 
     fn running(&self) -> Option<Running> {
         self.running
+    }
+
+    fn now(&self) -> Duration {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 
     fn kernel(&self) -> Option<String> {

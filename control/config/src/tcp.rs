@@ -8,7 +8,7 @@ use weir_tcp::settings::TcpListenerSettings;
 use weir_upstream::Balance;
 use weir_upstream::settings::{self as upstreams, Affinity, EjectionSettings, ExclusiveSettings};
 
-use crate::checks::{error_at, table_header};
+use crate::checks::error_at;
 use crate::document::At;
 use crate::http::weights;
 use crate::numbers::Period;
@@ -93,14 +93,6 @@ pub(crate) fn listener(
                 error_at(name, &path, "names", &error.to_string(), help, reader);
             }
         }
-    }
-    if protocol == Protocol::Tls
-        && let Some(tls) = &section.tls
-    {
-        let message = format!("`{path}.tls` ends TLS, and `protocol = \"tls\"` lets it through unopened");
-        let help =
-            format!("write protocol = \"tcp\" to end it here, or remove {}", table_header(&format!("{path}.tls")));
-        reader.problems.error(&tls.place.0, path, message, help);
     }
     let is_of = |one: &&UpstreamSection, name: &str| one.name.as_ref().is_some_and(|own| *own.value.0 == *name);
     let proxy_header = |name: &Arc<str>| {

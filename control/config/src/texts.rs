@@ -1,7 +1,7 @@
 //! The texts that keys have: names, words, addresses, choices; and lists of values.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use weir_base::Net;
 use weir_engine::settings::{Address, AddressError};
 use weir_listener::settings::Protocol;
+use weir_route::limits::REGEX_BYTES_MAX;
 use weir_upstream::placement::HashTag;
 
 use crate::document::{At, Node};
@@ -108,6 +109,24 @@ text_value!(
         match fits && text.bytes().all(|b| b.is_ascii_graphic()) {
             true => Ok(Self(text.to_owned())),
             false => Err(format!("use 1 to {WORD_BYTES_MAX} printable ASCII characters without spaces")),
+        }
+    },
+    |word| word.0.clone()
+);
+
+/// A word that may be long: a path, a regular expression, what replaces its matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LongWord(pub(crate) String);
+
+text_value!(
+    LongWord,
+    "a word",
+    "/blog",
+    |text| {
+        let fits = (1..=REGEX_BYTES_MAX).contains(&text.len());
+        match fits && text.bytes().all(|b| b.is_ascii_graphic()) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(format!("use 1 to {REGEX_BYTES_MAX} printable ASCII characters without spaces")),
         }
     },
     |word| word.0.clone()
@@ -219,9 +238,22 @@ fn address_help(text: &str, error: AddressError) -> String {
     }
 }
 
-text_value!(Net, "a network", "10.0.0.0/8", |text| text.parse::<Self>().map_err(|error| error.to_string()), |net| {
-    net.to_string()
-});
+text_value!(
+    Net,
+    "a network",
+    "10.0.0.0/8",
+    |text| {
+        let net = text.parse::<Self>().map_err(|error| error.to_string())?;
+        match net.parts() {
+            // Addresses of IPv4 clients are looked at as such, whatever socket they came through.
+            (IpAddr::V6(address), prefix @ 96..) if address.to_ipv4_mapped().is_some() => {
+                Err(format!("write it as IPv4, or it would match nothing: {}/{}", address.to_canonical(), prefix - 96))
+            }
+            _ => Ok(net),
+        }
+    },
+    |net| net.to_string()
+);
 
 /// Protocols of the design that this build does not terminate.
 const PROTOCOLS_TO_COME: [&str; 6] = ["postgres", "mongodb", "ai", "flags", "udp", "quic"];

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use tempfile::TempDir;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol, load, redacted, schema};
+use weir_upstream::placement::{Distribution, KeyHash, Placement, PlacementSettings};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -20,7 +21,8 @@ fn furnished(name: &str) -> (TempDir, PathBuf) {
     let certs = directory.path().join("certs");
     fs::create_dir(&certs).expect("certs");
     for party in ["server", "client", "ca"] {
-        let made = rcgen::generate_simple_self_signed(vec!["redis.internal".to_owned()]).expect("a certificate");
+        let names = ["redis.internal", "cache.example"].map(str::to_owned);
+        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
         fs::write(certs.join(format!("{party}.crt")), made.cert.pem()).expect("certificate");
         private(&certs.join(format!("{party}.key")), &made.signing_key.serialize_pem());
     }
@@ -154,6 +156,77 @@ fn a_key_that_does_not_belong_to_its_certificate_is_found() {
     let paths: Vec<&str> = diagnostics.iter().map(|one| one.path.as_str()).collect();
     assert_eq!(paths, ["listener[0].tls.key_file", "upstream[0].tls.cert_file"], "{diagnostics}");
     assert!(diagnostics.iter().all(|one| one.line > 0 && one.help.is_some()));
+}
+
+/// Writes a certificate for `redis.internal` that is valid in these years, and its key.
+fn certificate(certs: &Path, party: &str, years: (i32, i32)) {
+    let mut params = rcgen::CertificateParams::new(vec!["redis.internal".to_owned()]).expect("a name");
+    params.not_before = rcgen::date_time_ymd(years.0, 1, 2);
+    params.not_after = rcgen::date_time_ymd(years.1, 1, 2);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let made = params.self_signed(&key).expect("a certificate");
+    fs::write(certs.join(format!("{party}.crt")), made.pem()).expect("certificate");
+    private(&certs.join(format!("{party}.key")), &key.serialize_pem());
+}
+
+#[test]
+fn certificates_that_are_over_or_have_not_begun_are_warned_about() {
+    let (directory, file) = furnished("redis-tls.toml");
+    let certs = directory.path().join("certs");
+    let warned = || {
+        let snapshot = load(&file, &env).unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
+        assert_eq!(snapshot.warnings.errors(), 0);
+        let told = snapshot.warnings.iter().map(|one| format!("{}: {}", one.path, one.message));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(warned(), [""; 0]);
+    certificate(&certs, "server", (2001, 2002));
+    certificate(&certs, "client", (2101, 2102));
+    certificate(&certs, "ca", (2001, 2003));
+    let told = warned();
+    for (path, date) in [
+        ("listener[0].tls.cert_file", "ended on 2002-01-02T00:00:00Z"),
+        ("listener[0].tls.client_ca_file", "ended on 2003-01-02T00:00:00Z"),
+        ("upstream[0].tls.ca_file", "ended on 2003-01-02T00:00:00Z"),
+        ("upstream[0].tls.cert_file", "begins on 2101-01-02T00:00:00Z"),
+    ] {
+        assert!(told.iter().any(|one| one.starts_with(path) && one.contains(date)), "{path} {date}: {told:#?}");
+    }
+    assert_eq!(told.len(), 4, "{told:#?}");
+}
+
+#[test]
+fn names_for_which_a_certificate_is_not_made_are_warned_about() {
+    let (directory, file) = furnished("redis-tls.toml");
+    certificate(&directory.path().join("certs"), "other", (2001, 2101));
+    let table = "\n[[listener.tls.certificate]]\nnames = [\"redis.internal\", \"cache.internal\", \"*.internal\"]\n\
+         cert_file = \"certs/other.crt\"\nkey_file = \"certs/other.key\"\n";
+    let text = fs::read_to_string(&file).expect("the example");
+    fs::write(&file, format!("{text}{table}")).expect("written");
+    let snapshot = load(&file, &env).unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
+    let told: Vec<&str> = snapshot.warnings.iter().map(|one| one.message.as_str()).collect();
+    assert!(told.len() == 2 && told[0].contains("cache.internal") && told[1].contains("*.internal"), "{told:#?}");
+}
+
+#[test]
+fn the_sharded_example_gives_each_server_its_share_of_keys_that_are_alike() {
+    let snapshot = loaded("redis-sharded.toml");
+    let settings = &snapshot.upstreams[0].settings;
+    let counts = |placement: PlacementSettings| {
+        let placement = Placement::new(placement, &settings.endpoints);
+        let mut counts = vec![0; settings.endpoints.len()];
+        (0..600).for_each(|number| counts[usize::from(placement.place(format!("key:{number}").as_bytes()))] += 1);
+        counts
+    };
+    let own = settings.placement.clone().expect("shards");
+    let even = counts(own.clone());
+    assert!(even.iter().all(|count| (150..=250).contains(count)), "{even:?}");
+    // What the check warns about, and what it advises.
+    let ketama = |hash| counts(PlacementSettings { distribution: Distribution::Ketama, hash, ..own.clone() });
+    let (fnv, crc, murmur) = (ketama(KeyHash::Fnv1a64), ketama(KeyHash::Crc16), ketama(KeyHash::Murmur2));
+    assert!(fnv.iter().max() > fnv.iter().min().map(|least| 2 * least).as_ref(), "{fnv:?}");
+    assert!(crc.iter().any(|count| *count > 500), "{crc:?}");
+    assert!(murmur.iter().all(|count| (120..=280).contains(count)), "{murmur:?}");
 }
 
 #[test]

@@ -195,3 +195,18 @@ fn what_was_added_to_a_list_without_names_is_a_change() {
     assert_eq!(diff(&two, &other).applied, ["route.cart.header[1].value"]);
     assert!(diff(&two, &two).is_empty());
 }
+
+#[test]
+fn a_path_regex_may_have_as_many_bytes_as_the_documents_say() {
+    let file = |bytes: usize| {
+        let regex = format!("/{}", "a".repeat(bytes - 1));
+        format!(
+            "[[listener]]\nname = \"web\"\nprotocol = \"http\"\nbind = \"127.0.0.1:8080\"\nupstream = \"app\"\n\
+             [[upstream]]\nname = \"app\"\nendpoints = [\"127.0.0.1:8081\"]\n\
+             [[route]]\nname = \"r\"\npath_regex = \"{regex}\"\nupstream = \"app\"\n"
+        )
+    };
+    assert!(good(&file(4_096)).warnings.is_empty());
+    let refused = check(&file(4_097), "weir.toml", Path::new(""), &Memory::furnished()).expect_err("too long");
+    assert!(refused.to_string().contains("1 to 4096"), "{refused}");
+}

@@ -35,8 +35,9 @@ pub const OUTPUT_HIGH_WATER_BYTES: u64 = limits::WRITE_HIGH_WATER_BYTES;
 /// [`limits::WRITE_LOW_WATER_BYTES`].
 pub const OUTPUT_LOW_WATER_BYTES: u64 = limits::WRITE_LOW_WATER_BYTES;
 
-/// Output waiting for one client at which it is closed. Default 64 MiB: replies already asked for of a client that
-/// does not read them (the class of CVE-2025-21605).
+/// Output waiting for one client beyond which it may only have more, for the sake of those who wait behind its replies, while half
+/// of the buffered bytes of the process are free. Default 64 MiB: replies already asked for of a client that does not
+/// read them (the class of CVE-2025-21605).
 pub const OUTPUT_HARD_CAP_BYTES: u64 = 64 << 20;
 
 /// From the first byte of a message to the end of its head; progress does not extend it. Default 10 s.

@@ -87,6 +87,18 @@ impl HeaderCondition {
         passes != self.is_negated
     }
 
+    /// Whether each request that fulfils `other` fulfils this too, as far as their texts tell.
+    pub(crate) fn follows_from(&self, other: &Self) -> bool {
+        if self.name != other.name {
+            return false;
+        }
+        let manner = |condition: &Self| (condition.is_negated, condition.missing_as_empty);
+        let is_same = manner(self) == manner(other) && self.test.is_same(&other.test);
+        let is_present = self.test.operator() == Operator::Present && !self.is_negated && !other.is_negated;
+        let only = other.test.only_value().filter(|_| !other.is_negated);
+        is_same || is_present || only.is_some_and(|value| self.holds(Some(value)))
+    }
+
     /// What sorts before is more specific (contract of routing, step 7).
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
         let key = |condition: &Self| (condition.test.operator(), condition.is_negated);
@@ -124,6 +136,13 @@ impl QueryCondition {
     pub fn holds(&self, query: Option<&[u8]>) -> bool {
         let value = query.and_then(|query| query::first(query, self.name.as_bytes()));
         value.is_some_and(|value| self.test.operator() == Operator::Present || self.test.matches(&value.decoded()))
+    }
+
+    /// Whether each request that fulfils `other` fulfils this too, as far as their texts tell.
+    pub(crate) fn follows_from(&self, other: &Self) -> bool {
+        let is_present = self.test.operator() == Operator::Present;
+        let is_passed = other.test.only_value().is_some_and(|value| self.test.matches(value));
+        self.name == other.name && (is_present || is_passed || self.test.is_same(&other.test))
     }
 
     /// What sorts before is more specific (contract of routing, step 7).

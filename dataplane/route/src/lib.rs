@@ -7,6 +7,7 @@
 //! | [`route`] | a route, and the order of precedence |
 //! | [`table`] | all routes of a listener: [`RouteTable::find`] |
 //! | [`explain`] | why it was this route |
+//! | `shadow`, `reach` | routes that no request can have |
 //! | [`rewrite`], [`redirect`] | another path, another host; the Location of a redirect |
 //! | [`split`] | weighted choice among targets |
 //! | [`variables`] | header values with `%VARIABLES%` |
@@ -27,9 +28,11 @@ pub mod limits;
 mod near;
 pub mod path;
 mod prefixes;
+mod reach;
 pub mod redirect;
 pub mod rewrite;
 pub mod route;
+mod shadow;
 pub mod split;
 pub mod table;
 pub mod text;

@@ -5,7 +5,7 @@ use std::fmt;
 use regex::bytes::Regex;
 use weir_analysis::http::path::{PathRules, normalise};
 
-use crate::{RouteError, text::whole};
+use crate::{RouteError, reach, text::whole};
 
 /// The paths of a route. Made by its constructors, which refuse what no normalised path can match.
 #[derive(Clone, Debug)]
@@ -25,6 +25,14 @@ pub enum PathMatch {
 pub struct PathRegex {
     pub(crate) text: Box<str>,
     pub(crate) regex: Regex,
+}
+
+impl PathRegex {
+    /// Whether it certainly matches every path. Of the ways to write that only the usual ones are known.
+    pub(crate) fn takes_all(&self) -> bool {
+        let text = self.text.strip_prefix('^').unwrap_or(&self.text);
+        matches!(text.strip_suffix('$').unwrap_or(text), ".*" | "/.*" | ".+" | "(.*)" | "/(.*)")
+    }
 }
 
 impl PathMatch {
@@ -70,6 +78,41 @@ impl PathMatch {
             Self::Regex(regex) => regex.regex.is_match(path),
             Self::Segments(text) => is_below(text, path),
             Self::Text(text) => path.starts_with(text.as_bytes()),
+        }
+    }
+
+    /// Whether a request can have a path that it matches, under these rules.
+    pub fn can_match(&self, rules: &PathRules) -> bool {
+        let is_form = |sample: &str| normalise(sample.as_bytes(), rules).is_ok_and(|form| *form == *sample.as_bytes());
+        match self {
+            Self::Exact(text) | Self::Segments(text) => is_form(text),
+            Self::Text(text) => is_form(&format!("{text}x")),
+            Self::Regex(regex) => reach::has_path(&regex.text, rules),
+        }
+    }
+
+    /// Whether it matches each normalised path that `other` matches, as far as their texts tell.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Segments(text) | Self::Text(text), Self::Regex(_)) => &**text == "/",
+            (Self::Regex(regex), Self::Regex(other)) => regex.text == other.text || regex.takes_all(),
+            (Self::Regex(regex), Self::Segments(_) | Self::Text(_)) => regex.takes_all(),
+            (Self::Segments(text), Self::Text(other)) => {
+                &**text == "/" || other.strip_prefix(&**text).is_some_and(|rest| rest.starts_with('/'))
+            }
+            (Self::Exact(text), Self::Exact(other)) => text == other,
+            (Self::Exact(_), _) => false,
+            (_, Self::Exact(other) | Self::Segments(other) | Self::Text(other)) => self.matches(other.as_bytes()),
+        }
+    }
+
+    /// What two routes of one host have in common if one of them can cover the other and is tried first: rank puts longer
+    /// texts before shorter ones. A regex for all paths covers others, too.
+    pub(crate) fn family(&self) -> (u8, &str) {
+        match self {
+            Self::Exact(text) => (0, text),
+            Self::Regex(regex) => (1, &regex.text),
+            Self::Segments(text) | Self::Text(text) => (2, text),
         }
     }
 
@@ -163,6 +206,32 @@ mod tests {
     fn a_regex_matches_the_whole_path() {
         let regex = PathMatch::regex("/v[0-9]+/(a|ab)").expect("a regex");
         assert!(regex.matches(b"/v1/ab") && !regex.matches(b"/v1/abc") && !regex.matches(b"/x/v1/a"));
+    }
+
+    #[test]
+    fn a_path_covers_those_below_it() {
+        let exact = |text| PathMatch::exact(text, &RULES()).expect(text);
+        let segments = |text| PathMatch::segments(text, &RULES()).expect(text);
+        let text = |text| PathMatch::text(text, &RULES()).expect(text);
+        let regex = |text| PathMatch::regex(text).expect(text);
+        for (one, other, expected) in [
+            (exact("/a"), exact("/a"), true),
+            (exact("/a"), segments("/a"), false),
+            (segments("/a"), exact("/a/b"), true),
+            (segments("/a"), segments("/ab"), false),
+            (segments("/a"), text("/a"), false),
+            (segments("/a"), text("/a/"), true),
+            (segments("/"), text("/"), true),
+            (text("/a"), segments("/a"), true),
+            (text("/a"), text("/ab"), true),
+            (regex("/.*"), segments("/a"), true),
+            (regex("/a.*"), segments("/a"), false),
+            (regex("/a.*"), exact("/ab"), true),
+            (regex("/x"), regex("/x"), true),
+            (segments("/"), regex("/x"), true),
+        ] {
+            assert_eq!(one.covers(&other), expected, "{one} over {other}");
+        }
     }
 
     #[test]

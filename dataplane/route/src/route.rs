@@ -57,6 +57,16 @@ impl<T> Route<T> {
         self.check_conditions(facts)
     }
 
+    /// Whether it takes each request that `other` takes, as far as their texts tell. Both are of one host.
+    pub(crate) fn takes_all_of(&self, other: &Self) -> bool {
+        let takes_method = |method| self.methods.contains(method);
+        let methods = self.methods.is_empty() || !other.methods.is_empty() && other.methods.iter().all(takes_method);
+        methods
+            && self.path.covers(&other.path)
+            && self.headers.iter().all(|own| other.headers.iter().any(|its| own.follows_from(its)))
+            && self.queries.iter().all(|own| other.queries.iter().any(|its| own.follows_from(its)))
+    }
+
     /// Which of two routes is tried first: the contract of routing, steps 1 to 7. Equal: in the order they were declared.
     pub fn precedence(&self, other: &Self) -> Ordering {
         self.host

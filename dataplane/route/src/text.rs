@@ -84,6 +84,16 @@ impl TextTest {
         self.operator
     }
 
+    /// Whether it is the same test.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.operator, self.ignore_case, &self.text) == (other.operator, other.ignore_case, &other.text)
+    }
+
+    /// The one value that passes, if there is only one.
+    pub(crate) fn only_value(&self) -> Option<&[u8]> {
+        (self.operator == Operator::Exact && !self.ignore_case).then_some(self.text.as_bytes())
+    }
+
     /// Whether `value` passes. Linear in its length.
     pub fn matches(&self, value: &[u8]) -> bool {
         match &self.matcher {

@@ -11,7 +11,7 @@ use weir_base::time::{Time, turn};
 use weir_engine::Stream;
 use weir_telemetry::cells::GaugeGuard;
 
-use crate::{exclusive::Member, metrics::EndpointMetrics, protocol::LossCause};
+use crate::{member::Member, metrics::EndpointMetrics, protocol::LossCause};
 
 /// A connection that carries several exchanges at once. Dropped, it ends once nothing is under way on it.
 pub trait Carrier: 'static {

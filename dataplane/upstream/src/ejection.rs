@@ -13,7 +13,7 @@ pub enum Outcome {
     Well,
     /// It answered with this status of HTTP.
     Status(u16),
-    /// It could not be reached, or did not answer as it should.
+    /// It did not answer as it should.
     Failed,
 }
 

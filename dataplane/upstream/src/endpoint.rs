@@ -13,6 +13,7 @@ use weir_engine::{Stream, settings::Address};
 
 use crate::{
     breaker::{Breaker, BreakerState},
+    choice::Reach,
     connect::{ConnectError, Connector},
     health::Health,
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
@@ -21,7 +22,7 @@ use crate::{
 };
 
 /// Lanes lost within this time of each other are one failure of the server.
-const LOSSES_AT_ONCE: Duration = Duration::from_millis(100);
+pub(crate) const LOSSES_AT_ONCE: Duration = Duration::from_millis(100);
 
 /// One server on one worker.
 pub(crate) struct Endpoint {
@@ -30,6 +31,10 @@ pub(crate) struct Endpoint {
     breaker: RefCell<Breaker>,
     /// When a lost lane was last counted as a failure.
     lost_at: Cell<Option<Time>>,
+    /// When a connection could not be made last.
+    refused_at: Cell<Time>,
+    /// Since when connections can be made again, if its breaker was open before.
+    back_since: Cell<Option<Time>>,
     /// Somebody looks whether it is back.
     pub(crate) is_tried: Cell<bool>,
     metrics: Rc<EndpointMetrics>,
@@ -53,6 +58,8 @@ impl Endpoint {
             health,
             breaker: RefCell::new(Breaker::new(settings.breaker.clone())),
             lost_at: Cell::new(None),
+            refused_at: Cell::default(),
+            back_since: Cell::new(None),
             is_tried: Cell::new(false),
             metrics: Rc::new(EndpointMetrics::new(metrics, &address.to_string())),
             is_member: Cell::new(true),
@@ -76,6 +83,22 @@ impl Endpoint {
     /// The state of the breaker now.
     pub(crate) fn breaker_state(&self) -> BreakerState {
         self.breaker.borrow().state(turn::now())
+    }
+
+    /// Whether an exchange may try to connect. `is_tried`: one tries now. A good health check since the last failure is reason
+    /// enough for a trial before the pause is over.
+    pub(crate) fn reach(&self, is_tried: bool) -> Reach {
+        match self.breaker_state() {
+            BreakerState::Closed => Reach::Yes,
+            BreakerState::HalfOpen if !is_tried => Reach::Trial,
+            BreakerState::Open if !is_tried && self.health.was_good_after(self.refused_at.get()) => Reach::Trial,
+            BreakerState::HalfOpen | BreakerState::Open => Reach::No,
+        }
+    }
+
+    /// Since when it serves again, if it did not before: by its health check, or by connections that could not be made.
+    pub(crate) fn up_since(&self) -> Option<Time> {
+        self.health.up_since().max(self.back_since.get())
     }
 
     pub(crate) fn publish_breaker(&self) {
@@ -117,11 +140,15 @@ impl Endpoint {
     fn note_opened(&self, kind: LaneKind, begun: Time, error: Option<&ConnectError>, is_greeting_ours: bool) {
         match error {
             None => {
+                if self.breaker_state() != BreakerState::Closed {
+                    self.back_since.set(Some(turn::now()));
+                }
                 self.breaker.borrow_mut().succeeded();
                 self.metrics.connected(kind, turn::now().since(begun));
             }
             Some(error) => {
                 self.metrics.connect_failed(error.reason, &error.text);
+                self.refused_at.set(turn::now());
                 if error.refusal != Refusal::Greeting || is_greeting_ours {
                     self.note_failure();
                 }

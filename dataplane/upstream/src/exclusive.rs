@@ -6,12 +6,11 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
     future::poll_fn,
     io,
     rc::{Rc, Weak},
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::Poll,
     time::Duration,
 };
 
@@ -19,18 +18,20 @@ use weir_base::{
     rng::Rng,
     time::{Time, turn},
 };
-use weir_engine::{JoinHandle, Stream, timeout};
-use weir_telemetry::cells::GaugeGuard;
+use weir_engine::{JoinHandle, timeout};
 
 use crate::{
-    balance::{Balancer, Candidate, Latency},
+    balance::{Balancer, Candidate},
     breaker::BreakerState,
-    carrier::{Carrier, Meter, Multiplexer, Slot},
+    carrier::{Meter, Multiplexer, Slot},
+    choice::{Choice, Reach, Tried},
     connect::ConnectError,
-    ejection::{Ejection, Outcome},
-    endpoint::Endpoint,
+    ejection::Outcome,
+    endpoint::{Endpoint, LOSSES_AT_ONCE},
     health::{EndpointState, Health, Probe, probe_loop},
+    idle::{Found, Idle, Remains},
     lent::{ExclusiveLane, Held},
+    member::{Member, Promise, Waiting},
     metrics::{LaneKind, UpstreamMetrics},
     protocol::{LossCause, Refusal},
     settings::{Affinity, ExclusiveSettings, RETRY_BUDGET_MIN, SLOW_START_PERCENT_MIN, UpstreamSettings},
@@ -40,10 +41,14 @@ use crate::{
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
 /// What an exchange asks of the endpoint that it gets.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Preferably not this one, which has just failed.
     pub avoid: Option<usize>,
+    /// Any other than these, as long as there is one.
+    pub tried: Tried,
+    /// Not a connection that has served before, unless it carries several exchanges.
+    pub is_fresh: bool,
     /// Of what stays together.
     pub hash: Option<u64>,
 }
@@ -55,37 +60,6 @@ impl<M: Multiplexer> Drop for Retry<M> {
     fn drop(&mut self) {
         self.0.retries.set(self.0.retries.get() - 1);
     }
-}
-
-/// A lane that nobody has.
-struct Idle {
-    stream: Stream,
-    since: Time,
-    open: GaugeGuard,
-}
-
-/// One endpoint with its lanes.
-pub(crate) struct Member<C: Carrier> {
-    pub(crate) endpoint: Rc<Endpoint>,
-    weight: u32,
-    /// The one used last is the next one taken: the others can grow old.
-    idle: RefCell<Vec<Idle>>,
-    /// The first with room is the next one taken, for the same reason.
-    carriers: RefCell<Vec<Rc<Slot<C>>>>,
-    /// Connections lent, idle or being made.
-    open: Cell<u32>,
-    /// Those of them that are being made.
-    promised: Cell<u32>,
-    /// How many could not be made, and why the last one could not.
-    refused: Cell<(u64, Refusal)>,
-    /// Exchanges that have a lane of it.
-    lent: Cell<u64>,
-    latency: Cell<Latency>,
-    ejection: RefCell<Ejection>,
-    /// Exchanges that wait for room, in their order.
-    waiting: RefCell<VecDeque<(u64, Waker)>>,
-    /// The number of the next one that waits.
-    ticket: Cell<u64>,
 }
 
 /// One named upstream on one worker.
@@ -118,20 +92,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         probe: Option<impl Probe + 'static>,
     ) -> io::Result<Rc<Self>> {
         let member = |(number, (address, health)): (usize, (&_, &Arc<Health>))| {
-            io::Result::Ok(Rc::new(Member {
-                endpoint: Rc::new(Endpoint::new(address, &settings, health.clone(), metrics)?),
-                weight: lanes.weights.get(number).copied().unwrap_or(1),
-                idle: RefCell::default(),
-                carriers: RefCell::default(),
-                open: Cell::new(0),
-                promised: Cell::new(0),
-                refused: Cell::new((0, Refusal::Unreachable)),
-                lent: Cell::new(0),
-                latency: Cell::default(),
-                ejection: RefCell::default(),
-                waiting: RefCell::default(),
-                ticket: Cell::new(0),
-            }))
+            let weight = lanes.weights.get(number).copied().unwrap_or(1);
+            io::Result::Ok(Rc::new(Member::new(Endpoint::new(address, &settings, health.clone(), metrics)?, weight)))
         };
         let members = settings.endpoints.iter().zip(health).enumerate();
         let members = members.map(member).collect::<io::Result<Vec<_>>>()?;
@@ -181,24 +143,9 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// Closes what is too old, and lets go of what the server has closed.
     fn tidy(&self, member: &Member<M::Carrier>) {
         let now = turn::now();
-        let mut gone = Vec::new();
-        let mut idle = member.idle.borrow_mut();
-        let mut at = 0;
-        while at < idle.len() {
-            let is_old = now.since(idle[at].since) > self.lanes.idle_timeout;
-            if is_old || !is_clean(&mut idle[at].stream) {
-                gone.push(idle.swap_remove(at));
-            } else {
-                at += 1;
-            }
-        }
         // Closing takes a look at the lists.
-        drop(idle);
-        for lane in gone {
-            member.endpoint.lane_lost(LossCause::Retired, 0);
-            drop(lane);
-            member.closed();
-        }
+        let unfit = member.idle.borrow_mut().take_unfit(now, self.lanes.idle_timeout);
+        unfit.into_iter().for_each(|(idle, found)| member.let_go(idle, found, LossCause::Retired));
         let is_old = |since: Time| now.since(since) > self.lanes.idle_timeout;
         let is_spent = |slot: &mut Rc<Slot<_>>| slot.is_over() || slot.idle_since().is_some_and(is_old);
         let spent: Vec<_> = member.carriers.borrow_mut().extract_if(.., is_spent).collect();
@@ -230,9 +177,10 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// # Errors
     /// No lane can be had; nothing was sent. With it the number of the endpoint that could not be reached, if one was chosen.
     pub async fn acquire(&self, wanted: Wanted) -> Result<ExclusiveLane<M>, (Refusal, Option<usize>)> {
-        let number = self.choose(wanted).ok_or((Refusal::BreakerOpen, None))?;
+        let number = self.choose(&wanted).ok_or((Refusal::BreakerOpen, None))?;
+        let is_fresh = wanted.is_fresh && self.multiplexer.is_none();
         let is_awaited = !self.members[number].waiting.borrow().is_empty();
-        match if is_awaited { None } else { self.take(number) } {
+        match if is_awaited || is_fresh { None } else { self.take(number) } {
             Some(lane) => Ok(lane),
             None => Box::pin(self.connect(number)).await.map_err(|refusal| (refusal, Some(number))),
         }
@@ -250,11 +198,23 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         self.retries.get() < most
     }
 
-    /// Counts a retry after `outcome` at endpoint number `number`; it is under way until the result is dropped.
-    pub fn retry(self: &Rc<Self>, number: usize, outcome: &str) -> Retry<M> {
+    /// Counts that a request is made elsewhere after `outcome` at endpoint number `number`, which no budget bounds: see [`Tried`].
+    pub fn goes_elsewhere(&self, number: usize, outcome: &str) {
         if let Some(member) = self.members.get(number) {
             member.endpoint.metrics().retried_after(outcome);
         }
+    }
+
+    /// A connection to endpoint number `number` turned out to be closed: so may be the others that are idle.
+    pub fn look_again(&self, number: usize) {
+        let Some(member) = self.members.get(number) else { return };
+        member.idle.borrow_mut().expect_ends();
+        self.tidy(member);
+    }
+
+    /// Counts a retry after `outcome` at endpoint number `number`; it is under way until the result is dropped.
+    pub fn retry(self: &Rc<Self>, number: usize, outcome: &str) -> Retry<M> {
+        self.goes_elsewhere(number, outcome);
         self.retries.set(self.retries.get() + 1);
         Retry(self.clone())
     }
@@ -268,7 +228,13 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 member.endpoint.metrics().answered(status, took);
                 !matches!(status, 502..=504) && (status < 500 || !self.lanes.ejection.any_5xx)
             }
-            outcome => outcome == Outcome::Well,
+            Outcome::Well => true,
+            // What ends together is one failure: a server that restarts ends all its connections.
+            Outcome::Failed if member.failed_at.get().is_some_and(|at| now.since(at) <= LOSSES_AT_ONCE) => return,
+            Outcome::Failed => {
+                member.failed_at.set(Some(now));
+                false
+            }
         };
         if let Some(took) = took {
             let mut latency = member.latency.get();
@@ -287,21 +253,18 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         }
     }
 
-    /// The endpoint that the next exchange goes to; `None` if the breakers of all are open.
-    fn choose(&self, wanted: Wanted) -> Option<usize> {
+    /// The endpoint that the next exchange goes to; `None` if the breaker of the only one is open, or those of all that were tried.
+    fn choose(&self, wanted: &Wanted) -> Option<usize> {
         if let [only] = &self.members[..] {
-            return (only.endpoint.breaker_state() != BreakerState::Open).then_some(0);
+            let is_open = only.endpoint.breaker_state() == BreakerState::Open && only.reach() == Reach::No;
+            return (!is_open).then_some(0);
         }
         let now = turn::now();
-        let is_up = |member: &Member<M::Carrier>| {
-            member.endpoint.health().state() != EndpointState::Down && !member.ejection.borrow().is_out(now)
-        };
-        let up = self.members.iter().filter(|member| is_up(member)).count();
-        let is_panic = up * 100 < self.members.len() * self.lanes.panic_percent as usize;
+        let standing = |(number, member): (usize, &Rc<Member<_>>)| member.standing(wanted.tried.has(number), now);
+        let choice = Choice::among(self.members.iter().enumerate().map(standing), self.lanes.panic_percent);
         let mut candidates: Vec<Candidate> = Vec::with_capacity(self.members.len());
         for (number, member) in self.members.iter().enumerate() {
-            let is_open = member.endpoint.breaker_state() == BreakerState::Open;
-            if !is_open && member.weight > 0 && (is_panic || is_up(member)) {
+            if choice.takes(standing((number, member))) {
                 let (in_flight, latency) = (member.lent.get(), member.latency.get().nanos());
                 candidates.push(Candidate { number, weight: self.weight(member, now), in_flight, latency });
             }
@@ -318,7 +281,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         if window == 0 {
             return member.weight;
         }
-        let since = member.endpoint.health().up_since().map_or(window, |at| now.nanos_since(at));
+        let since = member.endpoint.up_since().map_or(window, |at| now.nanos_since(at));
         let percent = (since.min(window) * 100 / window).max(SLOW_START_PERCENT_MIN);
         // Of a hundred each, so that light ones have steps too.
         (u64::from(member.weight) * percent).min(u64::from(u32::MAX)) as u32
@@ -335,13 +298,12 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     fn take_idle(&self, number: usize) -> Option<ExclusiveLane<M>> {
         let member = &self.members[number];
         loop {
-            let Idle { mut stream, open, .. } = member.idle.borrow_mut().pop()?;
-            if is_clean(&mut stream) {
-                return Some(self.lend(number, Held::Connection(stream, open), true));
+            let now = turn::now();
+            let mut idle = member.idle.borrow_mut().take(now)?;
+            match idle.look(now) {
+                Found::Silence => return Some(self.lend(number, Held::Connection(idle.stream, idle.open), true)),
+                found => member.let_go(idle, found, LossCause::Closed),
             }
-            member.endpoint.lane_lost(LossCause::Closed, 0);
-            drop((stream, open));
-            member.closed();
         }
     }
 
@@ -362,14 +324,28 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     }
 
     /// A further connection may be made to it now. Connections that carry several exchanges are made one by one: the first may
-    /// be enough for all who wait.
+    /// be enough for all who wait. So are those to an endpoint whose breaker is not closed: the first says whether it is back.
     fn may_connect(&self, member: &Member<M::Carrier>) -> bool {
-        let is_made = self.multiplexer.is_some() && member.promised.get() > 0;
+        let is_made = member.promised.get() > 0 && self.shares_attempts(member);
         member.open.get() < self.lanes.connections_max && !is_made
+    }
+
+    /// All who wait for a connection to it share the result of one attempt.
+    fn shares_attempts(&self, member: &Member<M::Carrier>) -> bool {
+        self.multiplexer.is_some() || member.endpoint.breaker_state() != BreakerState::Closed
+    }
+
+    /// A connection at rest gives way if no other may be made.
+    fn make_room(&self, member: &Member<M::Carrier>) {
+        if member.open.get() >= self.lanes.connections_max {
+            let resting = member.idle.borrow_mut().take_resting();
+            resting.into_iter().for_each(|idle| member.let_go(idle, Found::Silence, LossCause::Retired));
+        }
     }
 
     async fn connect(&self, number: usize) -> Result<ExclusiveLane<M>, Refusal> {
         let member = &self.members[number];
+        self.make_room(member);
         let promise = match self.may_connect(member) && member.waiting.borrow().is_empty() {
             true => Promise::new(member),
             false => match self.wait(number).await? {
@@ -421,7 +397,9 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let room = poll_fn(|context| {
             match member.refused.get() {
                 // Who waited for the same connection need not find out one after the other.
-                (count, refusal) if count != refused && self.multiplexer.is_some() => return Poll::Ready(Err(refusal)),
+                (count, refusal) if count != refused && self.shares_attempts(member) => {
+                    return Poll::Ready(Err(refusal));
+                }
                 _ => {}
             }
             // Who came first goes first.
@@ -438,7 +416,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         });
         let waited = timeout(self.settings.lane_wait_timeout, room).await;
         metrics.waited(turn::now().since(begun), 1);
-        waited.map_err(|_| Refusal::QueueTimeout)?
+        let is_unreachable = member.endpoint.breaker_state() != BreakerState::Closed;
+        waited.map_err(|_| if is_unreachable { Refusal::Unreachable } else { Refusal::QueueTimeout })?
     }
 
     fn lend(&self, number: usize, held: Held<M::Carrier>, is_reused: bool) -> ExclusiveLane<M> {
@@ -449,12 +428,13 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         ExclusiveLane::new(held, number, is_reused, metrics, self.me.clone())
     }
 
-    /// A lane comes back from its exchange; `is_clean`: another may have it. `answered`: the server did, or did not in time.
+    /// A lane comes back from its exchange; without `remains` nobody else may have it. `answered`: the server did, or did not in
+    /// time.
     pub(crate) fn returned(
         &self,
         number: usize,
         held: Held<M::Carrier>,
-        is_clean: bool,
+        remains: Option<Remains>,
         cause: LossCause,
         answered: Option<bool>,
     ) {
@@ -471,15 +451,27 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 return member.wake();
             }
         };
-        let has_room = member.idle.borrow().len() < self.lanes.idle_max as usize;
-        if is_clean && has_room && !self.is_retired.get() {
-            member.idle.borrow_mut().push(Idle { stream, since: turn::now(), open });
-            member.wake();
-            return;
-        }
+        let idle = Idle { stream, since: turn::now(), open };
+        let has_room = member.idle.borrow().len() < self.lanes.idle_max as usize && !self.is_retired.get();
+        let cause = match remains {
+            Some(Remains::Nothing) if has_room && !member.is_distrusted() => {
+                member.idle.borrow_mut().push(idle);
+                return member.wake();
+            }
+            // Who waits gets a new one.
+            Some(Remains::Nothing | Remains::PerhapsBody) if has_room && member.waiting.borrow().is_empty() => {
+                return member.idle.borrow_mut().rest(idle);
+            }
+            Some(Remains::Nothing | Remains::PerhapsBody) => LossCause::Retired,
+            Some(Remains::Bytes) => {
+                member.overran();
+                LossCause::Violation
+            }
+            None => cause,
+        };
         // An exchange that fails is a matter of `note`: a breaker that counted it would shut all paths out for one of them.
-        member.endpoint.metrics().lane_closed(if is_clean { LossCause::Retired } else { cause });
-        drop((stream, open));
+        member.endpoint.metrics().lane_closed(cause);
+        drop(idle);
         member.closed();
     }
 
@@ -490,29 +482,9 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         self.tasks.borrow_mut().truncate(1);
         for member in &self.members {
             let idle = member.idle.take();
-            idle.iter().for_each(|_| member.endpoint.lane_lost(LossCause::Retired, 0));
-            member.open.set(member.open.get() - idle.len() as u32);
+            idle.into_all().for_each(|idle| member.let_go(idle, Found::Silence, LossCause::Retired));
             member.carriers.take().iter().for_each(|slot| slot.retire());
         }
-    }
-}
-
-impl<C: Carrier> Member<C> {
-    /// A connection is gone: another may be opened.
-    pub(crate) fn closed(&self) {
-        self.open.set(self.open.get() - 1);
-        self.wake();
-    }
-
-    /// There may be room: the next one looks. It stays in the queue until it has some, or gives up.
-    fn wake(&self) {
-        if let Some((_, waker)) = self.waiting.borrow().front() {
-            waker.wake_by_ref();
-        }
-    }
-
-    fn wake_all(&self) {
-        self.waiting.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
     }
 }
 
@@ -521,75 +493,4 @@ enum Granted<'a, M: Multiplexer> {
     Lane(ExclusiveLane<M>),
     /// A connection may be made.
     Promise(Promise<'a, M::Carrier>),
-}
-
-/// A connection that is being made, and counted as open already.
-struct Promise<'a, C: Carrier> {
-    member: &'a Member<C>,
-    is_kept: bool,
-}
-
-impl<'a, C: Carrier> Promise<'a, C> {
-    fn new(member: &'a Member<C>) -> Self {
-        member.open.set(member.open.get() + 1);
-        member.promised.set(member.promised.get() + 1);
-        Self { member, is_kept: false }
-    }
-
-    fn keep(mut self) {
-        self.is_kept = true;
-    }
-}
-
-impl<C: Carrier> Drop for Promise<'_, C> {
-    fn drop(&mut self) {
-        let member = self.member;
-        member.promised.set(member.promised.get() - 1);
-        if !self.is_kept {
-            member.open.set(member.open.get() - 1);
-            member.wake_all();
-        }
-    }
-}
-
-/// An exchange that waits for room.
-struct Waiting<'a, C: Carrier> {
-    member: &'a Member<C>,
-    ticket: u64,
-}
-
-impl<'a, C: Carrier> Waiting<'a, C> {
-    fn new(member: &'a Member<C>) -> Self {
-        member.endpoint.metrics().waiters(1);
-        let ticket = member.ticket.replace(member.ticket.get() + 1);
-        // A place in the queue is taken at once, and the waker found when it is polled first.
-        member.waiting.borrow_mut().push_back((ticket, Waker::noop().clone()));
-        Self { member, ticket }
-    }
-
-    fn is_next(&self) -> bool {
-        self.member.waiting.borrow().front().is_some_and(|(first, _)| *first == self.ticket)
-    }
-
-    fn register(&self, waker: &Waker) {
-        let mut waiting = self.member.waiting.borrow_mut();
-        if let Some((_, own)) = waiting.iter_mut().find(|(ticket, _)| *ticket == self.ticket) {
-            own.clone_from(waker);
-        }
-    }
-}
-
-impl<C: Carrier> Drop for Waiting<'_, C> {
-    fn drop(&mut self) {
-        self.member.endpoint.metrics().waiters(-1);
-        self.member.waiting.borrow_mut().retain(|(ticket, _)| *ticket != self.ticket);
-        // There may be room for the next one too.
-        self.member.wake();
-    }
-}
-
-/// The server has said nothing since the last exchange, and not closed either.
-fn is_clean(stream: &mut Stream) -> bool {
-    let polled = stream.reader.poll_receive(&mut Context::from_waker(Waker::noop()));
-    polled.is_pending() && !stream.output.is_closed()
 }

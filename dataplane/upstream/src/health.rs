@@ -42,6 +42,8 @@ pub struct Health {
     state: AtomicU8,
     /// Since when it is up again after it was down, in ns; 0: it never was.
     up_since: AtomicU64,
+    /// When a probe was good last, in ns; 0: none was.
+    good_at: AtomicU64,
     last_error: Mutex<Option<(String, Time)>>,
 }
 
@@ -60,6 +62,11 @@ impl Health {
         Some(self.up_since.load(Ordering::Relaxed)).filter(|&nanos| nanos > 0).map(Time::from_nanos)
     }
 
+    /// A probe was good later than that.
+    pub(crate) fn was_good_after(&self, at: Time) -> bool {
+        self.good_at.load(Ordering::Relaxed) > at.as_nanos()
+    }
+
     /// What the last failed probe said, and when; a later good one does not erase it.
     pub fn last_error(&self) -> Option<(String, Time)> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -71,8 +78,11 @@ impl Health {
         if (before, state) == (EndpointState::Down, EndpointState::Up) {
             self.up_since.store(Time::now().as_nanos(), Ordering::Relaxed);
         }
-        if let Some(error) = error {
-            *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some((error, Time::now()));
+        match error {
+            None => self.good_at.store(Time::now().as_nanos(), Ordering::Relaxed),
+            Some(error) => {
+                *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some((error, Time::now()));
+            }
         }
     }
 }

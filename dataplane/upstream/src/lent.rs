@@ -8,6 +8,7 @@ use weir_telemetry::cells::GaugeGuard;
 use crate::{
     carrier::{Carrier, Multiplexer, Slot},
     exclusive::ExclusiveUpstream,
+    idle::Remains,
     metrics::EndpointMetrics,
     protocol::LossCause,
 };
@@ -99,16 +100,16 @@ impl<M: Multiplexer> ExclusiveLane<M> {
         self.cause = LossCause::Retired;
     }
 
-    /// The exchange is over and nothing of it is left on the connection: another may have it.
-    pub fn give_back(mut self) {
+    /// The exchange is over, and so much of it is left on the connection: another may have it, if that is nothing.
+    pub fn give_back(mut self, remains: Remains) {
         self.answered();
-        self.end(true);
+        self.end(Some(remains));
     }
 
-    fn end(&mut self, is_clean: bool) {
+    fn end(&mut self, remains: Option<Remains>) {
         let Some(held) = self.held.take() else { return };
         match self.upstream.upgrade() {
-            Some(upstream) => upstream.returned(self.number, held, is_clean, self.cause, self.answered),
+            Some(upstream) => upstream.returned(self.number, held, remains, self.cause, self.answered),
             None => self.metrics.requests_over(1),
         }
     }
@@ -116,6 +117,6 @@ impl<M: Multiplexer> ExclusiveLane<M> {
 
 impl<M: Multiplexer> Drop for ExclusiveLane<M> {
     fn drop(&mut self) {
-        self.end(false);
+        self.end(None);
     }
 }

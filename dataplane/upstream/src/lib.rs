@@ -15,8 +15,10 @@
 //! | `pinned` | the pool of pinned lanes and its waiters |
 //! | `subscription` | lanes on which the server speaks unasked, to all clients of a worker |
 //! | `exclusive` / `lent` | lanes that serve one exchange at a time; such a lane in the hands of its exchange |
+//! | `member` / `idle` | one endpoint of those with its connections and who waits for one; connections that no exchange has |
 //! | `carrier` | connections that have room for several such lanes |
 //! | `balance` / `consistent` | which endpoint is next; which one has what stays together |
+//! | `choice` | which endpoints may be next, by what is known of them |
 //! | `ejection` | endpoints that answer badly, and are left out for a while |
 //! | `breaker` | when to stop trying |
 //! | `health` | the active probe |
@@ -32,6 +34,7 @@
 mod balance;
 mod breaker;
 mod carrier;
+mod choice;
 mod connect;
 mod consistent;
 mod discovery;
@@ -39,8 +42,10 @@ mod ejection;
 mod endpoint;
 mod exclusive;
 mod health;
+mod idle;
 mod lane;
 mod lent;
+mod member;
 mod metrics;
 mod pinned;
 pub mod placement;
@@ -57,11 +62,13 @@ mod zones;
 pub use balance::Balance;
 pub use breaker::{Breaker, BreakerState};
 pub use carrier::{Carrier, Meter, Multiplexer, NoCarrier, NoMultiplexer};
+pub use choice::Tried;
 pub use consistent::affinity_hash;
 pub use discovery::{Node, Range, View};
 pub use ejection::Outcome;
 pub use exclusive::{ExclusiveUpstream, Retry, Wanted};
 pub use health::{ConnectionProbe, EndpointState, Health, Probe};
+pub use idle::Remains;
 pub use lane::Lane;
 pub use lent::{ExclusiveLane, Link};
 pub use metrics::UpstreamMetrics;

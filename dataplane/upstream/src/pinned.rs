@@ -170,7 +170,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         }
         if let Some(owner) = lane.owner() {
             lane.set_owner(None);
-            owner.on_pin_loss(cause);
+            owner.on_pin_loss(&lane, cause);
         }
     }
 

@@ -183,12 +183,14 @@ pub trait Waiter<P: LaneProtocol>: 'static + Sized {
     fn on_frame(&self, frame: Frame<'_>);
     /// The pinned lane asked for is here, or will not come.
     fn on_pin(&self, lane: Result<Rc<Lane<P, Self>>, Refusal>);
-    /// The pinned lane is gone. Called after the losses of its exchanges.
-    fn on_pin_loss(&self, cause: LossCause);
+    /// This pinned lane is gone. Called after the losses of its exchanges.
+    fn on_pin_loss(&self, lane: &Rc<Lane<P, Self>>, cause: LossCause);
     /// Where replies go: a lane is not read while it is congested.
     fn output(&self) -> &Output;
     /// More is buffered for clients than the core may hold: this one may not take more than its high-water mark.
     fn is_over_budget(&self) -> bool;
+    /// Much less is buffered for clients than may be: this one may have more waiting than its cap, for the sake of others.
+    fn has_spare_memory(&self) -> bool;
     /// The session reads too slowly for the others on its lane; it must end.
     fn evict(&self);
 }

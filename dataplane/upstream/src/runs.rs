@@ -144,6 +144,25 @@ impl<W> Runs<W> {
         self.runs.iter()
     }
 
+    /// Takes the runs of `client` out of which nothing was sent, and their bytes out of `requests`, those of all such runs.
+    pub(crate) fn take_back(&mut self, client: &W, requests: &mut Vec<u8>) -> Vec<Run<W>> {
+        let (mut taken, mut kept) = (Vec::new(), Self::default());
+        let (mut left, mut at) = (Vec::with_capacity(requests.len()), 0);
+        while let Some(run) = self.pop_run() {
+            let range = at..at + if run.sent.is_none() { run.bytes } else { 0 };
+            at = range.end;
+            if run.sent.is_none() && std::ptr::eq(Rc::as_ptr(&run.exchange.waiter), client) {
+                taken.push(run);
+                continue;
+            }
+            left.extend_from_slice(&requests[range]);
+            kept.push_run(run);
+        }
+        *self = kept;
+        *requests = left;
+        taken
+    }
+
     /// Everything that waits has been handed to the kernel.
     pub(crate) fn stamp_sent(&mut self, now: Time) {
         // What was sent before stands in front of what was not.
@@ -225,6 +244,23 @@ mod tests {
         assert_eq!(runs.iter().filter(|run| run.sent.is_some()).count(), 2);
         drop(runs);
         assert_eq!(budget.in_use(), 0);
+    }
+
+    #[test]
+    fn what_a_client_has_not_had_sent_is_taken_back_and_nothing_else() {
+        let (one, other, budget) = (Rc::new(1), Rc::new(2), LocalBudget::new(10));
+        let mut runs = Runs::default();
+        runs.push(exchange(&one, 0, &budget), Time::ZERO, 4);
+        runs.stamp_sent(Time::from_nanos(1));
+        for (waiter, number) in [(&other, 0), (&one, 1), (&one, 2), (&other, 1)] {
+            runs.push(exchange(waiter, number, &budget), Time::ZERO, 1);
+        }
+        let mut requests = b"abcd".to_vec();
+        let taken = runs.take_back(&one, &mut requests);
+        assert_eq!(taken.iter().flat_map(Run::numbers).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!((shape(&runs), runs.len(), requests.as_slice()), (vec![0..1, 0..1, 1..2], 3, b"ad".as_slice()));
+        drop(taken);
+        assert_eq!(budget.in_use(), 3);
     }
 
     #[test]

@@ -146,6 +146,10 @@ pub const EJECTION_DURATION_MAX: Duration = Duration::from_secs(300);
 /// Share of the endpoints that may be left out at once, in percent; one always may if there are others. Default 10, as Envoy.
 pub const EJECTION_PERCENT_MAX: u32 = 10;
 
+/// Endpoints that one exchange tries to connect to before it needs the leave of the retry budget, if there are as many. 16: all of
+/// them where restarts are rolling, and at [`CONNECT_TIMEOUT`] each as long as a response may take by default.
+pub const CONNECT_TRIES_MAX: usize = 16;
+
 /// When an endpoint that answers badly is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EjectionSettings {

@@ -17,8 +17,9 @@ use crate::{
 
 /// Bytes of requests that wait for a connection, or for the server to take them, per lane. Past it they are refused.
 const BACKLOG_BYTES_MAX: usize = 64 << 20;
-/// Lanes that slow clients hold, per shared lane. Past it the oldest must be read without a pause, or its client goes.
-const DISPLACED_MAX: usize = 16;
+/// Lanes that clients of large replies hold, per shared lane. Past it the oldest must be read without a pause, or its client
+/// goes. 64 clients of a worker may so read large replies at their own pace at a time, and a server has 64 connections more.
+const DISPLACED_MAX: usize = 64;
 
 /// A shared lane of one upstream on one worker. It outlives its connections: requests that were never handed to the kernel
 /// move to the next one, as they provably were not executed.
@@ -56,7 +57,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
     #[inline]
     pub fn send(self: &Rc<Self>, request: &[u8], exchange: Exchange<W>) -> Result<(), Refusal> {
         if let Some(lane) = &*self.lane.borrow()
-            && lane.is_open()
+            && lane.is_open_to(&exchange.waiter)
         {
             let waiting = lane.output().buffered();
             let is_full = lane.in_flight() as u64 + exchange.count > self.in_flight_max as u64;
@@ -69,20 +70,20 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         self.queue(request, exchange)
     }
 
-    /// How many requests it takes just now.
-    pub fn room(&self) -> u64 {
+    /// How many requests of `client` it takes just now.
+    pub fn room(&self, client: &W) -> u64 {
         let waiting = match &*self.lane.borrow() {
-            Some(lane) if lane.is_open() => lane.in_flight(),
+            Some(lane) if lane.is_open_to(client) => lane.in_flight(),
             _ => self.backlog.borrow().exchanges.len(),
         };
         self.in_flight_max.saturating_sub(waiting) as u64
     }
 
-    /// Which connection the next request rides; `None` if the present one takes no more. A client that still waits for
-    /// replies on another must wait for them first, or they would overtake each other.
+    /// Which connection the next request of `client` rides; `None` if the present one takes no more of it. A client that still
+    /// waits for replies on another must wait for them first, or they would overtake each other.
     #[inline]
-    pub fn serial(&self) -> Option<u64> {
-        let is_changing = self.lane.borrow().as_ref().is_some_and(|lane| !lane.is_open());
+    pub fn serial(&self, client: &W) -> Option<u64> {
+        let is_changing = self.lane.borrow().as_ref().is_some_and(|lane| !lane.is_open_to(client));
         (!is_changing).then(|| self.serial.get())
     }
 
@@ -161,6 +162,24 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             upstream.metrics(self.key).waited(now.since(run.queued), run.exchange.count);
         }
         lane.adopt(backlog);
+    }
+
+    /// Takes back what `client`, which has left, has not had sent: nobody waits for it, and its own next connection may be served
+    /// before it would be.
+    pub fn forget(&self, client: &W) {
+        let mut taken: Vec<_> = self.lanes().iter().flat_map(|lane| lane.take_back(client)).collect();
+        let mut backlog = self.backlog.borrow_mut();
+        let Unsent { exchanges, requests } = &mut *backlog;
+        let waiting = exchanges.take_back(client, requests);
+        drop(backlog);
+        if let Some(upstream) = self.upstream.upgrade() {
+            let count: u64 = waiting.iter().map(|run| run.exchange.count).sum();
+            upstream.metrics(self.key).waiters(-(count as i64));
+        }
+        taken.extend(waiting);
+        for run in taken {
+            run.numbers().for_each(|number| run.exchange.waiter.on_loss(number, LossCause::Retired));
+        }
     }
 
     /// Puts requests that were never sent in front of the backlog.

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use weir_base::{rng::Rng, time::Time};
+use weir_base::{
+    rng::Rng,
+    time::{Time, turn},
+};
 use weir_engine::{JoinHandle, Stream, settings::Address};
 
 use crate::{
@@ -263,6 +266,18 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         }
     }
 
+    /// The endpoint of messages. In a cluster one node for as long as it is part of it and can be reached, whether or not it
+    /// keeps its slots: from two nodes the messages of one client could arrive in another order.
+    pub fn home(&self) -> u16 {
+        let endpoints = self.endpoints.borrow();
+        let is_well = |number: u16| {
+            endpoints
+                .get(usize::from(number))
+                .is_some_and(|one| one.is_member.get() && one.breaker_state() != BreakerState::Open)
+        };
+        self.slots().map_or_else(|| self.primary().unwrap_or(0), |slots| slots.home(is_well))
+    }
+
     /// Where `key` is.
     pub fn place(&self, key: &[u8]) -> Place {
         match &self.spread {
@@ -367,7 +382,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             self.replicas.add(primary, range.replicas.iter().filter_map(number));
         }
         match &self.spread {
-            Spread::Slots(slots) => slots.replace(owners),
+            Spread::Slots(slots) => slots.replace(owners, turn::now()),
             Spread::Primary(primary) => primary.set(owners.first().map(|(_, _, number)| *number)),
             Spread::No | Spread::Hashed(_) => {}
         }

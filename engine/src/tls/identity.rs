@@ -7,10 +7,11 @@ use std::fmt;
 use std::net::IpAddr;
 
 use aws_lc_rs::digest::{SHA256, digest};
+use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 
 /// Names kept from one certificate. Default 32: a workload certificate has one to five; a certificate that
 /// serves hundreds of sites still identifies by its first ones.
-const NAMES_MAX: usize = 32;
+pub const ALT_NAMES_MAX: usize = 32;
 
 /// Bytes of one name. Default 255: the longest DNS name; SPIFFE allows 2,048 for an id, in practice below 200.
 const NAME_BYTES_MAX: usize = 255;
@@ -116,6 +117,13 @@ impl PeerIdentity {
     }
 }
 
+/// What stands in the certificates of a PEM file, in their order; what cannot be read is left out. Nothing is verified.
+#[must_use]
+pub fn identities(pem: &[u8]) -> Vec<PeerIdentity> {
+    let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+    certificates.map(|certificate| PeerIdentity::from_der(&certificate)).collect()
+}
+
 impl fmt::Display for PeerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.common_name, self.alt_names.first()) {
@@ -179,7 +187,7 @@ fn attributes(name: &[u8]) -> Option<Vec<Attribute<'_>>> {
             let is_text = matches!(tag, TAG_UTF8_STRING | TAG_PRINTABLE_STRING | TAG_IA5_STRING);
             found.push(Attribute { kind, value: if is_text { printable(value) } else { None }, der, is_first_of_set });
             is_first_of_set = false;
-            if found.len() > NAMES_MAX {
+            if found.len() > ALT_NAMES_MAX {
                 return None;
             }
         }
@@ -262,7 +270,7 @@ fn read_extensions(extensions: &[u8], identity: &mut PeerIdentity) -> Option<()>
         }
         let mut names = Der(Der(extension.expect(TAG_OCTET_STRING)?).expect(TAG_SEQUENCE)?);
         while let Some((tag, value)) = names.next() {
-            if identity.alt_names.len() == NAMES_MAX {
+            if identity.alt_names.len() == ALT_NAMES_MAX {
                 return Some(());
             }
             identity.alt_names.extend(general_name(tag, value));
@@ -411,7 +419,7 @@ mod tests {
     #[test]
     fn names_are_bounded_in_number() {
         let names = (0..100).map(|i| SanType::DnsName(format!("h{i}.example").try_into().unwrap())).collect();
-        assert_eq!(PeerIdentity::from_der(&certificate(names, "many")).alt_names.len(), NAMES_MAX);
+        assert_eq!(PeerIdentity::from_der(&certificate(names, "many")).alt_names.len(), ALT_NAMES_MAX);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::{
 use socket2::Socket;
 use weir_engine::{
     Mailbox, Worker,
-    accept::{Accepted, HandedOver, accept_loop},
+    accept::{HandedOver, accept_loop, accept_one},
     mailbox::Inbox,
     net,
     settings::{Address, RuntimeSettings},
@@ -191,7 +191,7 @@ impl Drop for Origin {
 /// Accepts until it is told to stop.
 pub(crate) async fn accept(listener: &Socket, inbox: Inbox<()>, stats: &WorkerStats, admit: impl FnMut(Socket)) {
     let mut admit = admit;
-    let take = |accepted: Accepted| admit(accepted.socket);
+    let take = || accept_one(listener).map(|accepted| admit(accepted.socket));
     // A connection that failed before it was accepted never reached us; the client sees it.
     let mut accepting = pin!(accept_loop(listener, HandedOver::default(), take, |_, _| {}));
     let mut stopping = pin!(inbox.receive());

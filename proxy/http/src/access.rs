@@ -23,7 +23,6 @@ use crate::{
     metrics::Timing,
     policies::Identity,
     refusal::Refusal,
-    service::HttpLane,
 };
 
 /// Routes that have labels of their own; further ones of a listener are counted as `other`. Default 256: six counters and a
@@ -127,10 +126,15 @@ impl Notes {
         self.texts.borrow_mut().note(Noted::Route, |all| all.push_str(name));
     }
 
-    /// This origin was asked last.
-    pub(crate) fn note_endpoint(&self, upstream: &UpstreamSettings, lane: &HttpLane) {
+    /// This origin is asked now.
+    pub(crate) fn note_try(&self, upstream: &UpstreamSettings, number: usize) {
         self.tries.set(self.tries.get() + 1);
-        let Some(address) = upstream.endpoints.get(lane.number()) else { return };
+        self.note_endpoint(upstream, number);
+    }
+
+    /// This origin was chosen last.
+    pub(crate) fn note_endpoint(&self, upstream: &UpstreamSettings, number: usize) {
+        let Some(address) = upstream.endpoints.get(number) else { return };
         self.texts.borrow_mut().note(Noted::Endpoint, |all| {
             // Writing to memory does not fail.
             let _ = write!(all, "{address}");
@@ -174,7 +178,7 @@ impl Connection {
             peer: self.peer,
             connection: self.id(),
             command: asked.method,
-            upstream: timing.sent.map(|_| outcome.upstream),
+            upstream: Some(outcome.upstream).filter(|name| !name.is_empty()),
             duration_nanos: flushed.nanos_since(timing.arrived),
             upstream_nanos: timing.sent.map_or(0, |sent| timing.replied.nanos_since(sent)),
             request_bytes: notes.body_bytes.get(),

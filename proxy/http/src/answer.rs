@@ -2,12 +2,12 @@
 
 use std::cell::Cell;
 
-use weir_base::time::{Time, turn};
+use weir_base::time::turn;
 use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, Version, strip_hop_by_hop};
 use weir_upstream::LossCause;
 
 use crate::{
-    attempt::{Ended, Failure},
+    attempt::{Begun, Ended, Failure},
     client::Replies,
     compression::{self, Coding, Compressing},
     connection::Connection,
@@ -39,7 +39,7 @@ pub(crate) struct Answer<'a, R, D> {
     /// Whether another origin may be asked.
     pub(crate) retries: &'a Retries<'a>,
     /// When the client had something of the final answer.
-    pub(crate) begun: &'a Cell<Option<Time>>,
+    pub(crate) begun: &'a Cell<Option<Begun>>,
     /// It is an answer in gRPC's words.
     pub(crate) is_grpc: &'a Cell<bool>,
     /// The connection is a tunnel from here on, and the client has nothing of it yet.
@@ -60,7 +60,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
             }
             if head.status() == 101 && self.asked.wish.is_granted(&head) {
                 self.switched = Some(Box::new(Switched { head, input: self.origin.rest() }));
-                return Ended::Answered { status: 101, keeps_client: false, keeps_lane: false };
+                return Ended::Answered { status: 101, keeps_client: false, remains: None };
             }
             interim += 1;
             // It has nothing to switch to that it was asked for.
@@ -78,11 +78,10 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         if is_misleading && (200..300).contains(&head.status()) {
             return Ended::Failed(Failure::Unwilling(Refusal::ORIGIN_NO_WEBSOCKET));
         }
-        let length = head.body(self.asked.is_head);
+        let length = self.origin.begin(&head, self.asked.is_head);
         let coding = self.coding(&mut head, length);
         let is_persistent = head.is_persistent();
         let keeps_client = self.pass_head(&mut head, if coding.is_some() { BodyLength::Chunked } else { length });
-        self.origin.begin(length);
         // What comes although nothing may is nobody's: it would be taken for the next answer.
         if length != BodyLength::Exact(0) {
             let passed = match coding {
@@ -102,7 +101,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         }
         let status = head.status();
         self.origin.reuse(head);
-        Ended::Answered { status, keeps_client, keeps_lane: is_persistent && self.origin.is_clean() }
+        Ended::Answered { status, keeps_client, remains: self.origin.remains().filter(|_| is_persistent) }
     }
 
     /// How the answer is compressed; its head says so then.
@@ -119,7 +118,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
 
     /// Passes the final head on; whether the connection of the client may bring another request.
     fn pass_head(&mut self, head: &mut ResponseHead, length: BodyLength) -> bool {
-        self.begun.set(Some(turn::now()));
+        self.begun.set(Some(Begun { at: turn::now(), status: head.status() }));
         self.is_grpc.set(self.asked.is_call && head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc));
         self.retries.forget();
         strip_hop_by_hop(&mut head.fields);

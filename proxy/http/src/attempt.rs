@@ -11,18 +11,18 @@ use std::{
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::BodyLength;
-use weir_upstream::{LossCause, Outcome};
+use weir_upstream::{LossCause, Outcome, Remains};
 
 use crate::{
     answer::Answer,
-    client::{Client, Sides},
+    client::{Client, Sides, Watch as _},
     connection::Connection,
     exchange::{After, Asked},
     grpc,
     mirror::Copying,
     origin::{Download as _, Means, Origin},
     refusal::Refusal,
-    relay::{Broken, Limited, RequestBody as _, Sink as _, Source as _, relay_paced},
+    relay::{Broken, Limited, RequestBody as _, Source as _, relay_paced},
     retry::{Class, Retries},
     routing::Routed,
     service::HttpLane,
@@ -44,8 +44,8 @@ pub(crate) enum Ended {
         status: u16,
         /// The connection may go on, as far as the answer is concerned.
         keeps_client: bool,
-        /// Nothing is left on the lane.
-        keeps_lane: bool,
+        /// What is left on the lane; `None`: it ends.
+        remains: Option<Remains>,
     },
     /// The client has nothing of an answer yet.
     Failed(Failure),
@@ -76,6 +76,13 @@ pub(crate) enum Failure {
     ClientGone,
 }
 
+/// The beginning of an answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Begun {
+    pub(crate) at: Time,
+    pub(crate) status: u16,
+}
+
 /// A deadline that passes sooner after the end of a request says nothing about the origin and the connection to it.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 
@@ -98,8 +105,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) switched: Option<Box<Switched>>,
     /// Bytes of the answer, on a connection of its own.
     pub(crate) received: u64,
-    /// When the answer began.
-    begun: Cell<Option<Time>>,
+    /// When the answer began, and with which status.
+    begun: Cell<Option<Begun>>,
     /// The answer is one in gRPC's words.
     is_grpc: Cell<bool>,
 }
@@ -140,7 +147,7 @@ impl<'a> Attempt<'a> {
 
     /// Both directions at once, until the answer is over or one of them breaks.
     pub(crate) async fn run<C: Client>(&mut self, client: &mut C, mut origin: impl Origin) -> Ended {
-        let Sides { mut body, replies, deadline, origin_deadline, parser } = client.sides(self.asked);
+        let Sides { mut body, replies, watch, deadline, origin_deadline, parser } = client.sides(self.asked);
         let response_timeout = self.response_timeout();
         let (upload, download) = origin.sides(Means {
             metrics: &self.connection.service.metrics,
@@ -186,24 +193,19 @@ impl<'a> Attempt<'a> {
             let early = match self.is_uploaded.get() {
                 true => None,
                 false => {
-                    let policies = self.routed.action.policies.as_ref();
-                    let room = policies.and_then(|policies| policies.body_bytes_max).unwrap_or(u64::MAX);
-                    let copies = [self.copying.as_ref().map(|copying| &copying.body), self.retries.kept()];
-                    let mut sink = Limited::new(upload, room, self.identity_fields, copies);
-                    // Another origin had a part of it before, or it is over before it began.
-                    let is_begun = self.retries.kept().is_some_and(|kept| !kept.borrow().is_empty()) || body.is_done();
-                    if is_begun {
-                        let kept = self.retries.kept().map(|kept| kept.borrow());
-                        let bytes = kept.as_ref().and_then(|kept| kept.so_far()).unwrap_or_default();
-                        sink.again(bytes, body.is_done());
-                    }
+                    let room = self.routed.body_bytes_max(self.settings, self.asked);
+                    let copied = self.copying.as_ref().map(|copying| &copying.body);
+                    let kept = self.retries.kept();
+                    let mut sink = Limited::new(upload, room, self.identity_fields, copied, kept);
+                    // A part of it was read before, or it is over before it began.
+                    let is_begun = kept.is_some_and(|kept| kept.borrow().is_begun()) || body.is_done();
                     let ended = {
-                        let rate = if self.asked.is_call { 0 } else { self.settings.body_rate_min };
+                        let rate = if self.asked.is_call { 0 } else { self.routed.body_rate_min(self.settings) };
                         let mut upload = pin!(async {
                             if is_begun {
-                                sink.relieved().await?;
+                                sink.again(body.is_done()).await?;
                             }
-                            relay_paced(&mut body, &mut sink, rate).await
+                            relay_paced(&mut body, &mut sink, rate, || false).await
                         });
                         let mut is_over = false;
                         poll_fn(|context| {
@@ -222,7 +224,10 @@ impl<'a> Attempt<'a> {
                             match download.as_mut().poll(context) {
                                 Poll::Ready(ended) => Poll::Ready(Some(ended)),
                                 Poll::Pending if is_over => Poll::Ready(None),
-                                Poll::Pending => Poll::Pending,
+                                // Who does not read the upload cannot see how it ends.
+                                Poll::Pending => {
+                                    watch.poll_gone(context).map(|()| Some(Ended::Failed(Failure::ClientGone)))
+                                }
                             }
                         })
                         .await
@@ -292,9 +297,9 @@ impl<'a> Attempt<'a> {
     pub(crate) fn note(&self, ended: &Ended) {
         let number = self.endpoint;
         if let Some(notes) = &self.asked.notes {
-            notes.answer_began.set(self.begun.get());
+            notes.answer_began.set(self.begun.get().map(|begun| begun.at));
         }
-        let took = self.begun.get().map(|begun| begun.since(self.sent));
+        let took = self.begun.get().map(|begun| begun.at.since(self.sent));
         match ended {
             Ended::Answered { status, .. } => {
                 let said = match self.asked.grpc_status.get() {
@@ -306,7 +311,7 @@ impl<'a> Attempt<'a> {
                 self.routed.upstream.note(number, Outcome::Status(said), took);
             }
             Ended::Failed(Failure::Status(status)) => self.routed.upstream.note(number, Outcome::Status(*status), took),
-            Ended::Failed(Failure::Silent | Failure::Unseen | Failure::Origin(..)) => {
+            Ended::Failed(Failure::Silent | Failure::Origin(..)) => {
                 self.routed.upstream.note(number, Outcome::Failed, took);
             }
             // The deadline was the gateway's own, and not the client's.
@@ -315,7 +320,8 @@ impl<'a> Attempt<'a> {
             }
             // It is no fault of the endpoint, or not certainly one.
             Ended::Failed(
-                Failure::Expired
+                Failure::Unseen
+                | Failure::Expired
                 | Failure::Unwilling(_)
                 | Failure::Client(_)
                 | Failure::ClientStalled
@@ -349,11 +355,11 @@ impl<'a> Attempt<'a> {
     pub(crate) fn after(&self, mut lane: HttpLane, ended: Ended) -> Result<After, Refusal> {
         let upstream = &self.routed.upstream.settings().name;
         match ended {
-            Ended::Answered { status, keeps_client, keeps_lane } => {
+            Ended::Answered { status, keeps_client, remains } => {
                 lane.answered();
-                match keeps_lane && self.is_uploaded.get() {
-                    true => lane.give_back(),
-                    false => lane.ends(),
+                match remains.filter(|_| self.is_uploaded.get()) {
+                    Some(remains) => lane.give_back(remains),
+                    None => lane.ends(),
                 }
                 self.connection.answered(self.asked, status, Some(self.sent), upstream, "ok");
                 Ok(if keeps_client { After::Another } else { After::Close("answered") })
@@ -367,7 +373,11 @@ impl<'a> Attempt<'a> {
                     lane.unanswered();
                 }
                 lane.ends();
-                Err(Refusal::RESPONSE_TIMEOUT)
+                // Each is named after the key that set the deadline; that of a call is its client's.
+                Err(match self.asked.call_timeout {
+                    None => Refusal::REQUEST_TIMEOUT,
+                    Some(_) => Refusal::RESPONSE_TIMEOUT,
+                })
             }
             Ended::Failed(Failure::Unwilling(refusal)) => {
                 lane.ends();
@@ -379,10 +389,7 @@ impl<'a> Attempt<'a> {
             }
             Ended::Failed(Failure::Client(refusal)) => {
                 lane.ends();
-                if refusal.reason == Refusal::BODY_TOO_LONG.reason {
-                    self.connection.service.metrics.denied(refusal.reason);
-                }
-                self.connection.report(refusal.reason, refusal.text);
+                self.connection.at_fault(&refusal);
                 Err(refusal)
             }
             Ended::Failed(Failure::ClientGone | Failure::ClientStalled) => {
@@ -408,7 +415,8 @@ impl<'a> Attempt<'a> {
                 if reason == STALLED {
                     self.connection.report(STALLED, STALLED_TEXT);
                 }
-                self.connection.answered(self.asked, 0, Some(self.sent), upstream, reason);
+                let status = self.begun.get().map_or(0, |begun| begun.status);
+                self.connection.broke_off(self.asked, status, self.sent, upstream, reason);
                 // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
                 Ok(After::Broken(if self.is_grpc.get() && reason == EXPIRED { grpc::EXPIRED } else { reason }))
             }
@@ -417,7 +425,7 @@ impl<'a> Attempt<'a> {
 }
 
 impl Failure {
-    fn of_client(broken: Broken) -> Self {
+    pub(crate) fn of_client(broken: Broken) -> Self {
         match broken {
             Broken::Malformed(error) => Self::Client(Refusal::malformed(error)),
             Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),

@@ -10,6 +10,7 @@ use weir_http_codec::{BodyLength, RequestHead, ResponseHead, ResponseParser};
 
 use crate::{
     connection::Connection,
+    date,
     ends::{Inlet, Outlet, TunnelEnd},
     exchange::{After, Asked},
     relay::{RequestBody, Sink},
@@ -24,6 +25,11 @@ pub(crate) trait Client {
         Self: 'a;
     /// Where answers go.
     type Replies<'a>: Replies
+    where
+        Self: 'a;
+
+    /// What tells of its departure while its body is not read.
+    type Watch<'a>: Watch
     where
         Self: 'a;
 
@@ -42,11 +48,14 @@ pub(crate) trait Client {
     /// The connection was told to end at once. The task is woken when it is.
     fn poll_ended(connection: &Connection, context: &mut Context<'_>) -> bool;
 
-    /// Ready once nobody waits for an answer any more, as far as that is seen without reading on.
+    /// Ready once nobody waits for an answer any more. At most a buffer of what the client sends meanwhile is taken in.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
 
+    /// All of the request's body has been received already, as far as that is seen at once.
+    fn has_whole_body(&self) -> bool;
+
     /// What an attempt to have the request answered needs of it.
-    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Self::Body<'a>, Self::Replies<'a>>;
+    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Self::Body<'a>, Self::Replies<'a>, Self::Watch<'a>>;
 
     /// Tells how many bytes the client has been sent so far, on its connection or on its stream.
     fn sent_bytes(&self) -> SentBytes;
@@ -65,15 +74,22 @@ pub(crate) trait Client {
 pub(crate) type SentBytes = Box<dyn Fn() -> u64>;
 
 /// Both directions of a client, and what is kept for the origin's.
-pub(crate) struct Sides<'a, B, R> {
+pub(crate) struct Sides<'a, B, R, W> {
     pub(crate) body: B,
     pub(crate) replies: R,
+    pub(crate) watch: W,
     /// Of what the client does.
     pub(crate) deadline: &'a Deadline,
     /// Of what the origin does.
     pub(crate) origin_deadline: &'a Deadline,
     /// Kept for its memory.
     pub(crate) parser: &'a mut ResponseParser,
+}
+
+/// Tells of a client's departure without reading.
+pub(crate) trait Watch {
+    /// Ready once nobody waits for an answer any more.
+    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()>;
 }
 
 /// Where answers go.
@@ -96,9 +112,11 @@ pub(crate) struct OwnAnswer {
 }
 
 impl OwnAnswer {
-    /// With its media type, which means something only if there is a body.
+    /// With its date, as a server with a clock has to write it (RFC 9110 section 6.6.1), and with its media type, which means
+    /// something only if there is a body.
     pub(crate) fn new(status: u16, content_type: &[u8], body: Vec<u8>) -> Self {
         let mut head = ResponseHead::from_parts(Default::default(), status, BodyLength::Exact(body.len() as u64));
+        date::with(|date| head.fields.push(b"Date", date));
         if !body.is_empty() && head.has_body(false) {
             head.fields.push(b"Content-Type", content_type);
         }

@@ -1,6 +1,10 @@
 //! The ends of a tunnel: where frames come from and where they go, on a connection of its own.
 
-use std::{cell::Cell, io};
+use std::{
+    cell::Cell,
+    io,
+    task::{Context, Poll},
+};
 
 use weir_engine::{Deadline, Output, Reader};
 use weir_http_codec::{ResponseHead, encode};
@@ -24,6 +28,10 @@ pub(crate) trait Inlet {
 
     /// Waits for more; 0 once there is none. `None`: the deadline has passed.
     async fn receive(&mut self, deadline: &Deadline) -> Option<io::Result<usize>>;
+
+    /// Ready once its connection is reset, while nothing is received. A stream of HTTP/2 is never ready: its reset is seen by
+    /// [`Inlet::receive`].
+    fn poll_broken(&self, context: &mut Context<'_>) -> Poll<()>;
 
     /// Bytes that were received, where they are not counted elsewhere.
     fn received(&self) -> u64;
@@ -89,6 +97,10 @@ impl Inlet for WireInlet<'_> {
             self.received.set(self.received.get() + count as u64);
         }
         received
+    }
+
+    fn poll_broken(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.reader.peer_watch().poll_broken(context)
     }
 
     fn received(&self) -> u64 {

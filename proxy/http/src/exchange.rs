@@ -13,12 +13,13 @@ use std::{
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Known, RequestHead, Version, encode, token};
-use weir_upstream::{Link, Refusal as LaneRefusal, Wanted};
+use weir_upstream::{Link, LossCause, Refusal as LaneRefusal, Wanted};
 
 use crate::{
     access::{Notes, Outcome, RouteMetrics},
     affinity,
     attempt::{Attempt, Ended, Failure},
+    buffering::{self, Passing},
     client::Client,
     compression::{self, Coding, Compression},
     connection::Connection,
@@ -192,6 +193,11 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         let compression = compression.filter(|compression| !compression.codings.is_empty());
         asked.coding = compression.map(|one| (compression::coding(one, head), one.clone()));
     }
+    let buffer = buffering::wanted(&asked, &routed, &settings);
+    let waits = buffer > 0 && !client.has_whole_body();
+    if buffer > 0 {
+        buffering::expect_here(&asked, head);
+    }
     // What becomes a tunnel is no request that could be copied.
     let mirror = routed.action.mirror.as_ref().filter(|_| asked.wish == Wish::None);
     let mut copying = mirror.and_then(|mirror| {
@@ -205,10 +211,29 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     }
     let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
     let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
-    let retries = Retries::new(retry, routed.upstream, &asked, service);
-    let mut is_repeated = false;
+    let identity_fields = &routing.routes.identity_fields;
+    let kept = buffering::kept(client, &asked, retry, routed.upstream.is_multiplexed(), (buffer, waits));
+    if let Some(kept) = kept.as_ref().filter(|_| waits) {
+        let (routed, settings, copying) = (&routed, &settings, copying.as_ref());
+        let passing = Passing { routed, settings, identity_fields, copying };
+        // Every connection pays for the size of this future, and requests without a body do not need it.
+        match Box::pin(buffering::run(client, &mut asked, kept, passing)).await {
+            Ok(()) => {}
+            Err(Failure::Client(refusal)) => {
+                connection.at_fault(&refusal);
+                return refuse(client, &asked, refusal);
+            }
+            Err(_) => {
+                connection.abandoned(&asked, None, &routed.upstream.settings().name);
+                return After::Close("client_reset");
+            }
+        }
+    }
+    let retries = Retries::new(retry, routed.upstream, &asked, service, kept.as_ref());
+    let (mut is_repeated, mut wants_fresh) = (false, false);
     loop {
-        let wanted = Wanted { avoid: retries.avoided(), hash: affinity };
+        let is_fresh = std::mem::take(&mut wants_fresh);
+        let wanted = Wanted { avoid: retries.avoided(), tried: retries.tried(), is_fresh, hash: affinity };
         let Some(acquired) = unless_gone(client, routed.upstream.acquire(wanted)).await else {
             connection.abandoned(&asked, None, &routed.upstream.settings().name);
             return After::Close("client_reset");
@@ -216,24 +241,25 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         let mut lane = match acquired {
             Ok(lane) => lane,
             Err((refusal, number)) => {
-                if let Some(number) = number.filter(|_| refusal == LaneRefusal::Unreachable) {
-                    routed.upstream.note(number, weir_upstream::Outcome::Failed, None);
-                    if retries.again(number, Class::ConnectFailure).await {
-                        continue;
-                    }
+                if let Some(number) = number.filter(|_| refusal == LaneRefusal::Unreachable)
+                    && retries.again(number, Class::ConnectFailure).await
+                {
+                    continue;
                 }
                 let refusal = Refusal::no_lane(refusal);
                 if refusal.status == 503 {
                     service.metrics.shed(refusal.reason);
                 }
-                return refuse(client, &asked, refusal);
+                if let (Some(notes), Some(number)) = (&asked.notes, number) {
+                    notes.note_endpoint(routed.upstream.settings(), number);
+                }
+                return refuse_for(client, &asked, refusal, None, &routed.upstream.settings().name);
             }
         };
         let host = routed.host.as_deref().unwrap_or(head.authority());
         if let Some(notes) = &asked.notes {
-            notes.note_endpoint(routed.upstream.settings(), &lane);
+            notes.note_try(routed.upstream.settings(), lane.number());
         }
-        let identity_fields = &routing.routes.identity_fields;
         let mut attempt = Attempt::new(&connection, &asked, &settings, &routed, &retries, lane.number())
             .passing(identity_fields, copying.clone());
         let is_reused = lane.is_reused();
@@ -252,12 +278,21 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
                 Err(failure) => Ended::Failed(failure),
             },
         };
-        let may_repeat = asked.is_idempotent && retries.is_repeatable() && !is_repeated;
-        if matches!(ended, Ended::Failed(Failure::Silent)) && is_reused && may_repeat {
+        if matches!(ended, Ended::Failed(Failure::Silent)) && asked.is_idempotent && retries.is_repeatable() {
+            let number = lane.number();
             // The origin has probably closed the idle connection when the request was on its way. Not for ever: it may be this
-            // request that ends it.
-            is_repeated = true;
-            continue;
+            // request that ends it. If the origin is restarting, its other idle connections are closed too.
+            if is_reused && !is_repeated {
+                routed.upstream.look_again(number);
+                (is_repeated, wants_fresh) = (true, true);
+                continue;
+            }
+            // The kernel may have taken the connection for an origin that was about to end.
+            if retries.moves(number) {
+                attempt.note(&ended);
+                lane.failed(LossCause::Closed);
+                continue;
+            }
         }
         if attempt.is_uploaded()
             && let Some(copying) = copying.take()
@@ -283,7 +318,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         }
         return match attempt.after(lane, ended) {
             Ok(after) => after,
-            Err(refusal) => refuse(client, &asked, refusal),
+            Err(refusal) => refuse_for(client, &asked, refusal, Some(attempt.sent), &routed.upstream.settings().name),
         };
     }
 }
@@ -298,13 +333,18 @@ async fn unless_gone<T>(client: &mut impl Client, future: impl Future<Output = T
     .await
 }
 
-/// Answers in the gateway's own name.
+/// Answers in the gateway's own name, without an upstream.
 fn refuse(client: &mut impl Client, asked: &Asked, refusal: Refusal) -> After {
+    refuse_for(client, asked, refusal, None, "")
+}
+
+/// Answers in the gateway's own name, in place of this upstream, which had the request at `sent`.
+fn refuse_for(client: &mut impl Client, asked: &Asked, refusal: Refusal, sent: Option<Time>, upstream: &str) -> After {
     let connection = client.connection().clone();
     let own = asked.answer_fields.get().map(|answer| answer.own());
     let answer = refusal.answer(own, connection.service.chance());
     let after = client.reply(asked, &answer, refusal.closes, refusal.reason);
-    connection.answered(asked, refusal.status, None, "", refusal.reason);
+    connection.answered(asked, refusal.status, sent, upstream, refusal.reason);
     after
 }
 
@@ -318,16 +358,34 @@ impl Connection {
         upstream: &str,
         outcome: &'static str,
     ) {
+        self.ended(asked, status, sent, Outcome { status, upstream, reason: outcome });
+    }
+
+    /// Counts and logs an answer that did not come to its end; its head had this status.
+    pub(crate) fn broke_off(&self, asked: &Asked, status: u16, sent: Time, upstream: &str, reason: &'static str) {
+        self.ended(asked, 0, Some(sent), Outcome { status, upstream, reason });
+    }
+
+    /// `counted`: the status that it is counted under.
+    fn ended(&self, asked: &Asked, counted: u16, sent: Option<Time>, outcome: Outcome<'_>) {
         let flushed = Time::now();
         let timing = Timing { arrived: asked.arrived, sent, replied: turn::now() };
-        self.service.metrics.answered(status, &timing, flushed);
+        self.service.metrics.answered(counted, &timing, flushed);
         if asked.is_grpc {
-            self.service.metrics.called(asked.grpc_status.get().unwrap_or(grpc::status_of(status)));
+            self.service.metrics.called(asked.grpc_status.get().unwrap_or(grpc::status_of(counted)));
         }
         if let Some(route) = asked.route.get() {
-            route.answered(status, flushed.nanos_since(asked.arrived));
+            route.answered(counted, flushed.nanos_since(asked.arrived));
         }
-        self.log_request(asked, &timing, flushed, &Outcome { status, upstream, reason: outcome });
+        self.log_request(asked, &timing, flushed, &outcome);
+    }
+
+    /// Counts and logs what the client did wrong with its request's body.
+    pub(crate) fn at_fault(&self, refusal: &Refusal) {
+        if refusal.reason == Refusal::BODY_TOO_LONG.reason {
+            self.service.metrics.denied(refusal.reason);
+        }
+        self.report(refusal.reason, refusal.text);
     }
 
     /// Nobody waits for the answer any more, and there was nothing of it yet.

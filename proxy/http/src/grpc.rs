@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_http_codec::{BodyLength, Fields, ResponseHead, Version};
+use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, Version};
 
 use crate::client::OwnAnswer;
 
@@ -35,6 +35,9 @@ pub(crate) fn timeout(fields: &Fields) -> Option<Duration> {
 /// HTTP's (gRPC over HTTP/2, "HTTP to gRPC status code mapping").
 pub(crate) fn trailers_only(answer: &OwnAnswer) -> ResponseHead {
     let mut head = ResponseHead::from_parts(Version::Http2, 200, BodyLength::Exact(0));
+    if let Some(date) = answer.head.fields.get(Known::Date) {
+        head.fields.push(b"date", date);
+    }
     head.fields.push(b"content-type", b"application/grpc");
     head.fields.push(b"grpc-status", itoa::Buffer::new().format(status_of(answer.head.status())).as_bytes());
     head.fields.push(b"grpc-message", message(answer.body.trim_ascii_end()).as_bytes());
@@ -109,7 +112,8 @@ mod tests {
         let answer = OwnAnswer::new(503, b"text/plain", b"100% full\n".to_vec());
         let mut bytes = Vec::new();
         trailers_only(&answer).fields.write(&mut bytes);
+        let text = String::from_utf8(bytes).expect("text");
         let lines = "content-type: application/grpc\r\ngrpc-status: 14\r\ngrpc-message: 100%25 full\r\n";
-        assert_eq!(String::from_utf8(bytes).as_deref(), Ok(lines));
+        assert!(text.starts_with("date: ") && text.ends_with(&format!(" GMT\r\n{lines}")), "{text}");
     }
 }

@@ -12,7 +12,7 @@ use weir_base::{
     limits,
     time::{Time, turn},
 };
-use weir_engine::{Deadline, Output, Stream};
+use weir_engine::{Deadline, Output, PeerWatch, Reader, Stream, chunk::CHUNK_BYTES};
 use weir_http_codec::{
     BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, Known, RequestHead, RequestParser, ResponseHead,
     ResponseParser, Version, encode,
@@ -20,7 +20,7 @@ use weir_http_codec::{
 
 use crate::{
     attempt::{STALLED, STALLED_TEXT},
-    client::{Client, OwnAnswer, Replies, SentBytes, Sides},
+    client::{Client, OwnAnswer, Replies, SentBytes, Sides, Watch},
     connection::Connection,
     ends::{TunnelEnd, WireInlet, WireOutlet},
     exchange::{self, After, Asked},
@@ -227,6 +227,10 @@ impl Client for Front<'_> {
         = WireReplies<'a>
     where
         Self: 'a;
+    type Watch<'a>
+        = WireWatch
+    where
+        Self: 'a;
     type Inlet<'a>
         = WireInlet<'a>
     where
@@ -244,20 +248,36 @@ impl Client for Front<'_> {
         connection.poll_ended(context)
     }
 
-    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        // Its next request may be what comes.
-        Poll::Pending
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let watch = WireWatch::of(self.connection, &self.stream.reader);
+        if watch.poll_gone(context).is_ready() {
+            return Poll::Ready(());
+        }
+        let mut received = 0;
+        let end = read_ahead(&mut self.stream.reader, &mut self.input, &mut received, context);
+        self.connection.service.metrics.read_bytes.add(received);
+        match end {
+            Some(Ahead::Ended) if watch.serves_half_closed => Poll::Pending,
+            Some(_) => Poll::Ready(()),
+            None => Poll::Pending,
+        }
     }
 
-    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, WireReplies<'a>> {
+    fn has_whole_body(&self) -> bool {
+        matches!(self.body, BodyDecoder::Exact(left) if left <= self.input.bytes().len() as u64)
+    }
+
+    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, WireReplies<'a>, WireWatch> {
         let Front { connection, stream, input, body, deadline, origin_deadline, answers, is_open_ended } = self;
         let idle_timeout = asked.body_idle_timeout;
         let Stream { reader, output, .. } = &mut **stream;
+        let watch = WireWatch::of(connection, reader);
         let source = WireSource { reader, input, decoder: body, deadline, idle_timeout, received: 0, is_ended: false };
         let sink = WireSink { output, framing: Framing::Plain, deadline: origin_deadline };
         Sides {
-            body: Body { source, has_next: false, half_closed: None, connection, output },
+            body: Body { source, watch: watch.clone(), half_closed: None, connection, output },
             replies: WireReplies { connection, asked, sink, is_open_ended },
+            watch,
             deadline,
             origin_deadline,
             parser: answers,
@@ -296,11 +316,55 @@ impl Front<'_> {
     }
 }
 
+/// Tells of the end of a client's connection.
+#[derive(Clone)]
+pub(crate) struct WireWatch {
+    peer: PeerWatch,
+    /// The end of the client's direction is no end of its wish.
+    serves_half_closed: bool,
+}
+
+impl WireWatch {
+    fn of(connection: &Connection, reader: &Reader) -> Self {
+        Self { peer: reader.peer_watch(), serves_half_closed: connection.service.http().half_close }
+    }
+}
+
+impl Watch for WireWatch {
+    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self.serves_half_closed {
+            true => self.peer.poll_broken(context),
+            false => self.peer.poll_ended(context),
+        }
+    }
+}
+
+/// What a look at the bytes ahead has found.
+enum Ahead {
+    /// The client's direction is over.
+    Ended,
+    /// The connection is.
+    Broken,
+}
+
+/// Takes in what the client sends ahead, which is of its next requests, so that its end is seen: TLS says it in a record of its
+/// own. Of who sends more than a buffer ahead, a FIN and a reset are seen all the same.
+fn read_ahead(reader: &mut Reader, input: &mut Input, received: &mut u64, context: &mut Context<'_>) -> Option<Ahead> {
+    while input.bytes().len() < CHUNK_BYTES {
+        match input.poll_more(reader, context) {
+            Poll::Pending => return None,
+            Poll::Ready(Ok(0)) => return Some(Ahead::Ended),
+            Poll::Ready(Ok(count)) => *received += count as u64,
+            Poll::Ready(Err(_)) => return Some(Ahead::Broken),
+        }
+    }
+    None
+}
+
 /// The body of a request, and what the client sends behind it.
 pub(crate) struct Body<'a> {
     source: WireSource<'a>,
-    /// The next request is there.
-    has_next: bool,
+    watch: WireWatch,
     /// The client's direction is over: how long the other may be silent then, and what the client had taken when last looked at.
     half_closed: Option<(Duration, u64)>,
     connection: &'a Connection,
@@ -323,6 +387,9 @@ impl crate::relay::Source for Body<'_> {
 
 impl RequestBody for Body<'_> {
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.watch.poll_gone(context).is_ready() {
+            return Poll::Ready(());
+        }
         let WireSource { reader, input, received, deadline, .. } = &mut self.source;
         if let Some((timeout, progress)) = &mut self.half_closed {
             let now = self.output.progress();
@@ -333,24 +400,15 @@ impl RequestBody for Body<'_> {
             deadline.set(turn::now().saturating_add(*timeout));
             return deadline.poll_expired(context);
         }
-        if self.has_next || !input.bytes().is_empty() {
-            return Poll::Pending;
-        }
-        // The next request may come already, and an end of the client's direction is no end of its wish.
-        match input.poll_more(reader, context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(0)) => {
+        match read_ahead(reader, input, received, context) {
+            Some(Ahead::Ended) if self.watch.serves_half_closed => {
                 let timeout = self.connection.service.listener().half_close_timeout;
                 self.half_closed = Some((timeout, self.output.progress()));
                 deadline.set(turn::now().saturating_add(timeout));
                 deadline.poll_expired(context)
             }
-            Poll::Ready(Ok(count)) => {
-                *received += count as u64;
-                self.has_next = true;
-                Poll::Pending
-            }
-            Poll::Ready(Err(_)) => Poll::Ready(()),
+            Some(_) => Poll::Ready(()),
+            None => Poll::Pending,
         }
     }
 

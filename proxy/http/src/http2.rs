@@ -4,11 +4,13 @@
 //! sees them ([`weir_http_codec::frames`]).
 
 mod body;
+mod flow;
 mod message;
 pub(crate) mod origin;
 pub(crate) mod probe;
 mod stream;
 mod tunnel;
+pub(crate) mod windows;
 
 use std::{
     cell::Cell,
@@ -30,9 +32,13 @@ use weir_http_codec::{
     frames::{Flood, FrameBudget, PREFACE},
 };
 
+use self::{
+    flow::{Account, Control},
+    windows::CREDIT_BYTES,
+};
 use crate::{
     connection::Connection,
-    settings::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_SEND_BUFFER_BYTES, HTTP2_STREAM_WINDOW_BYTES, LINGER_TIMEOUT},
+    settings::{HTTP2_SEND_BUFFER_BYTES, HttpListenerSettings, LINGER_TIMEOUT},
 };
 
 /// Streams of one connection that clients have reset and the gateway has not forgotten, and those reset before they were
@@ -41,6 +47,10 @@ const RESET_STREAMS_MAX: usize = 50;
 const PENDING_RESET_STREAMS_MAX: usize = 20;
 /// Streams that the gateway itself resets for what the client did wrong, in the life of a connection (CVE-2025-8671).
 const REFUSED_STREAMS_MAX: usize = 500;
+
+/// What small DATA frames of a client may cost beyond their bytes, as `h2` counts: 256 bytes less the frame, until it is read;
+/// then it ends the connection. A stream's whole window of messages of 4 bytes, which may come at once.
+const FRAME_OVERHEAD_BYTES_MAX: usize = 4 << 20;
 
 const FLOOD: &str = "too many frames of a kind that costs the client nothing";
 
@@ -79,16 +89,19 @@ pub(crate) async fn run(
     received: &[u8],
 ) -> (&'static str, Option<Stream>) {
     let flood = Rc::new(Cell::new(None));
+    let account = Rc::<Account>::default();
     let io = {
         let (flood, connection, mut budget) = (flood.clone(), connection.clone(), FrameBudget::default());
+        let account = account.clone();
         let watch = move |bytes: &[u8]| {
+            account.received(bytes.len());
             connection.service.metrics.read_bytes.add(bytes.len() as u64);
             budget.observe(bytes, turn::now()).map_err(|found| flood.set(Some(found))).is_ok()
         };
         PollStream::new(stream, received, watch)
     };
     let handle = io.handle();
-    let begun = begin(connection, io, &flood).await;
+    let begun = begin(connection, io, &flood, account).await;
     let has_begun = begun.is_ok();
     let reason = match begun {
         Ok(mut driver) => {
@@ -113,9 +126,11 @@ async fn begin<'a>(
     connection: &'a Rc<Connection>,
     io: PollStream,
     flood: &'a Cell<Option<Flood>>,
+    account: Rc<Account>,
 ) -> Result<Driver<'a>, &'static str> {
     let service = &connection.service;
-    let mut builder = builder(service.http().http2_streams_max);
+    let http = service.http();
+    let mut builder = builder(&http);
     if service.routing().offers_websocket {
         builder.enable_connect_protocol();
     }
@@ -133,8 +148,9 @@ async fn begin<'a>(
     });
     match (begun.await, flood.get()) {
         (None, Some(flood)) => Err(connection.report(flood.reason(), FLOOD)),
-        (Some(Ok(server)), _) => {
-            Ok(Driver { connection, server, flood, open: Rc::default(), is_told: false, deadline })
+        (Some(Ok(mut server)), _) => {
+            let control = Control::new(&mut server, account.clone(), http.http2_windows, service.core.bytes.clone());
+            Ok(Driver { connection, server, account, control, flood, open: Rc::default(), is_told: false, deadline })
         }
         (Some(Err(error)), _) => Err(reason_of(connection, &error)),
         (None, None) => {
@@ -143,12 +159,13 @@ async fn begin<'a>(
     }
 }
 
-fn builder(streams_max: u32) -> h2::server::Builder {
+fn builder(http: &HttpListenerSettings) -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
     builder
-        .initial_window_size(HTTP2_STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
-        .max_concurrent_streams(streams_max)
+        .initial_window_size(http.http2_windows.initial)
+        .initial_connection_window_size(CREDIT_BYTES as u32)
+        .data_frame_budget(FRAME_OVERHEAD_BYTES_MAX)
+        .max_concurrent_streams(http.http2_streams_max)
         .max_header_list_size(HeadLimits::default().bytes as u32)
         .max_send_buffer_size(HTTP2_SEND_BUFFER_BYTES)
         .max_concurrent_reset_streams(RESET_STREAMS_MAX)
@@ -161,6 +178,8 @@ fn builder(streams_max: u32) -> h2::server::Builder {
 struct Driver<'a> {
     connection: &'a Rc<Connection>,
     server: Server,
+    account: Rc<Account>,
+    control: Control,
     flood: &'a Cell<Option<Flood>>,
     /// Streams that are being answered.
     open: Rc<Cell<usize>>,
@@ -218,7 +237,12 @@ impl Driver<'_> {
         if !self.is_told && self.connection.is_draining() {
             return Poll::Ready(Event::Enough("drained"));
         }
-        match self.server.poll_accept(context) {
+        self.control.poll(&mut self.server, context);
+        let mut accepted = self.server.poll_accept(context);
+        while accepted.is_pending() && self.control.poll(&mut self.server, context) {
+            accepted = self.server.poll_accept(context);
+        }
+        match accepted {
             Poll::Ready(Some(Ok((request, respond)))) => return Poll::Ready(Event::Stream(request, respond)),
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::Failed(error)),
             Poll::Ready(None) => return Poll::Ready(Event::Over),
@@ -237,9 +261,10 @@ impl Driver<'_> {
     /// Answers one stream in a task of its own.
     fn serve(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         let (connection, open) = (self.connection.clone(), Open::new(&self.open, self.connection));
+        let account = self.account.clone();
         weir_engine::spawn(async move {
             let _open = open;
-            stream::serve(&connection, request, respond).await;
+            stream::serve(&connection, account, request, respond).await;
         })
         .detach();
     }

@@ -12,6 +12,7 @@
 //! | `client` | what an exchange needs of its client, whatever version that speaks |
 //! | `input` | bytes of a connection that are received and not spent yet |
 //! | `exchange` / `answer` | one request; what comes back |
+//! | `buffering` / `kept` | uploads that are read before an origin is asked; a body in memory |
 //! | `grpc` | what gRPC adds |
 //! | `routing` | from a request to its route |
 //! | `facts` / `routes` | what a request tells the routes / what they do with it |
@@ -31,7 +32,7 @@
 //! | `compression` | answers compressed for clients that take that |
 //! | `cookies` | what changes in the cookies that origins set |
 //! | `tunnel` / `ends` | WebSocket: frames both ways behind a 101; where they come from and go |
-//! | `refusal` | every way to say no, in HTTP's words |
+//! | `refusal` / `date` | every way to say no, in HTTP's words; the Date of answers of the gateway's own |
 //! | `probe` | whether an origin answers |
 //! | `access` | what the access log and the metrics of routes say of a request |
 //! | `trace` | request id and trace context |
@@ -43,10 +44,12 @@ mod access;
 mod affinity;
 mod answer;
 mod attempt;
+mod buffering;
 mod client;
 pub mod compression;
 mod connection;
 pub mod cookies;
+mod date;
 mod ends;
 mod exchange;
 pub mod explain;
@@ -59,6 +62,7 @@ mod http1;
 mod http2;
 mod input;
 pub mod jwks;
+mod kept;
 mod metrics;
 mod mirror;
 mod origin;
@@ -78,6 +82,6 @@ mod variables;
 mod wire;
 
 pub use connection::{Arrived, Tls, serve};
-pub use http2::origin::{Http2Connection, Http2Origins};
+pub use http2::origin::{Http2Connection, Http2OriginSettings, Http2Origins};
 pub use probe::{HttpProbe, Question};
 pub use service::{HttpUpstream, Service};

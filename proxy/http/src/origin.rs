@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_base::error::Culprit;
 use weir_engine::{Deadline, Stream};
 use weir_http_codec::{BodyDecoder, BodyLength, Fields, HeadLimits, ResponseHead, ResponseParser};
-use weir_upstream::LossCause;
+use weir_upstream::{LossCause, Remains};
 
 use crate::{
     attempt::Failure,
@@ -51,14 +51,14 @@ pub(crate) trait Download: Source {
     /// The next head, an interim one or the last.
     async fn head(&mut self) -> Result<ResponseHead, Failure>;
 
-    /// The last head announced this body.
-    fn begin(&mut self, length: BodyLength);
+    /// `head` was the last: the body that follows it.
+    fn begin(&mut self, head: &ResponseHead, is_head: bool) -> BodyLength;
 
     /// What came behind a head that ends HTTP here.
     fn rest(&mut self) -> Input;
 
-    /// Nothing of the exchange is left, so another may follow.
-    fn is_clean(&self) -> bool;
+    /// What the exchange leaves on the connection; `None`: that ends with it.
+    fn remains(&self) -> Option<Remains>;
 
     /// The trailers behind the body, once that is over.
     fn trailers(&self) -> Option<&Fields>;
@@ -108,7 +108,7 @@ impl Origin for WireOrigin<'_> {
             received: 0,
             is_ended: false,
         };
-        let download = WireDownload { metrics, parser, source, ends_with_connection: false };
+        let download = WireDownload { metrics, parser, source, ends_with_connection: false, may_have_body: false };
         (WireSink { output, framing, deadline }, download)
     }
 }
@@ -119,6 +119,8 @@ pub(crate) struct WireDownload<'a> {
     parser: &'a mut ResponseParser,
     source: WireSource<'a>,
     ends_with_connection: bool,
+    /// No body follows, and the head announces one: an origin that is mistaken sends it all the same.
+    may_have_body: bool,
 }
 
 impl Source for WireDownload<'_> {
@@ -164,18 +166,33 @@ impl Download for WireDownload<'_> {
         }
     }
 
-    fn begin(&mut self, length: BodyLength) {
+    fn begin(&mut self, head: &ResponseHead, is_head: bool) -> BodyLength {
+        let length = head.body(is_head);
         *self.source.decoder = BodyDecoder::new(length);
         self.ends_with_connection = length == BodyLength::UntilClose;
+        self.may_have_body = match head.announced() {
+            _ if head.has_body(is_head) => false,
+            BodyLength::Exact(length) => length > 0,
+            BodyLength::Chunked => true,
+            // Of 204 and 304 that is as it should be.
+            BodyLength::UntilClose => head.has_body(false),
+        };
+        length
     }
 
     fn rest(&mut self) -> Input {
         std::mem::take(self.source.input)
     }
 
-    fn is_clean(&self) -> bool {
-        // Bytes behind the answer belong to nobody: on this connection nothing can be trusted any more.
-        self.source.input.bytes().is_empty() && !self.source.input.is_ended() && !self.ends_with_connection
+    fn remains(&self) -> Option<Remains> {
+        match &self.source.input {
+            _ if self.ends_with_connection => None,
+            // Bytes behind the answer belong to nobody: on this connection nothing can be trusted any more.
+            input if !input.bytes().is_empty() => Some(Remains::Bytes),
+            input if input.is_ended() => None,
+            _ if self.may_have_body => Some(Remains::PerhapsBody),
+            _ => Some(Remains::Nothing),
+        }
     }
 
     fn trailers(&self) -> Option<&Fields> {

@@ -16,10 +16,10 @@ use std::{
 };
 
 use weir_base::time::turn;
-use weir_http_codec::{BodyLength, Fields, Known, RequestHead};
+use weir_http_codec::{Fields, Known, RequestHead};
 use weir_policy::http::{
     AddressRules, ApiKeys, Basic, BasicCheck, Cors, ForwardedFor, Jwt, RateAnswer, RateKey, RateLimit, SlowCheck,
-    Verified,
+    Verified, is_same_name,
 };
 use weir_telemetry::log::Peer;
 
@@ -52,8 +52,6 @@ pub struct Policies {
     pub ext_auth: Option<Arc<ExtAuth>>,
     /// How often; each of them.
     pub rates: Vec<Arc<RateLimit>>,
-    /// Bytes of a request body. `None`: any.
-    pub body_bytes_max: Option<u64>,
 }
 
 /// A policy that finds out who asks, and the field by which the origin is told.
@@ -164,7 +162,7 @@ impl Policies {
                 return Err(self.refused(connection, refusal, answer, asked));
             }
         }
-        match self.check(connection, head, asked, &mut answer) {
+        match self.check(connection, head, &mut answer) {
             Ok(admitted) => {
                 if answer.identity.is_some() || self.cors.is_some() || !answer.told.is_empty() {
                     self.keep(answer, asked);
@@ -185,13 +183,7 @@ impl Policies {
         Ok(client)
     }
 
-    fn check(
-        &self,
-        connection: &Connection,
-        head: &RequestHead,
-        asked: &Asked,
-        answer: &mut AnswerFields,
-    ) -> Result<Admitted, No> {
+    fn check(&self, connection: &Connection, head: &RequestHead, answer: &mut AnswerFields) -> Result<Admitted, No> {
         let client = self.check_address(connection, head)?;
         let mut admitted = Admitted::default();
         if let Some(basic) = &self.basic {
@@ -217,12 +209,7 @@ impl Policies {
         }
         answer.identity = admitted.identity();
         self.count(connection, client, head, answer)?;
-        match (self.body_bytes_max, asked.body) {
-            (Some(most), BodyLength::Exact(length)) if length > most => {
-                Err(weir_policy::http::Refusal::new(413, Refusal::BODY_TOO_LONG.reason).into())
-            }
-            _ => Ok(admitted),
-        }
+        Ok(admitted)
     }
 
     /// Counts the request with every limit. The client is told of the one that leaves it the least.
@@ -344,10 +331,7 @@ impl Connection {
 /// Takes away what a client says under names by which origins are told who asks. `_` counts as `-`: many origins take them for
 /// one.
 pub(crate) fn clean(names: &[Box<str>], fields: &mut Fields) {
-    let folded = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    let is_same =
-        |name: &str, own: &[u8]| name.len() == own.len() && name.bytes().map(|b| folded(&b)).eq(own.iter().map(folded));
-    fields.retain(|field| !names.iter().any(|name| is_same(name, field.name)));
+    fields.retain(|field| !names.iter().any(|name| is_same_name(name, field.name)));
 }
 
 /// Rate limits that stand in a new configuration as they stood in the old one go on where they were: a reload gives nobody a

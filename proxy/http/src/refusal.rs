@@ -62,6 +62,8 @@ impl Refusal {
     pub(crate) const BODY_CUT: Self = Self::new(400, "body_cut", "the request body ended early").closing();
     /// The origin's head took longer than its deadline.
     pub(crate) const RESPONSE_TIMEOUT: Self = Self::new(504, "response_timeout", "the origin did not answer in time");
+    /// All of the exchange took longer than it may.
+    pub(crate) const REQUEST_TIMEOUT: Self = Self::new(504, "request_timeout", "the origin did not answer in time");
     /// The origin closed without an answer.
     pub(crate) const ORIGIN_CLOSED: Self = Self::new(502, "origin_closed", "the origin closed the connection");
     /// The origin broke HTTP.

@@ -2,7 +2,8 @@
 
 use std::{
     cell::RefCell,
-    future::poll_fn,
+    future::{Future as _, poll_fn},
+    pin::pin,
     task::{Context, Poll},
     time::Duration,
 };
@@ -11,7 +12,7 @@ use weir_base::{limits, time::turn};
 use weir_engine::{Deadline, Output};
 use weir_http_codec::{Fields, WireError};
 
-use crate::policies;
+use crate::{kept::Kept, policies};
 
 /// Why a body did not come to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,11 @@ pub(crate) trait Source {
 
     /// Passes on all that is there, and the end of the body if it is.
     fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken>;
+
+    /// Looks at what arrives while the sink has no room; ready if the body is given up for it.
+    fn poll_arrived(&mut self, _: &mut Context<'_>) -> Poll<Broken> {
+        Poll::Pending
+    }
 }
 
 /// Where a body goes.
@@ -67,29 +73,50 @@ pub(crate) struct Limited<'a, S> {
     sink: S,
     /// Names of fields that do not pass in trailers.
     dropped: &'a [Box<str>],
-    /// Get the same, if somebody wants it.
-    copies: [Option<&'a RefCell<Copied>>; 2],
+    /// Gets the same, if a mirror wants it.
+    copied: Option<&'a RefCell<Copied>>,
+    /// Keeps it, if it may have to be sent later or again.
+    kept: Option<&'a RefCell<Kept>>,
     /// Bytes that may still come.
     pub(crate) room: u64,
     is_too_long: bool,
 }
 
 impl<'a, S: Sink> Limited<'a, S> {
-    pub(crate) fn new(sink: S, room: u64, dropped: &'a [Box<str>], copies: [Option<&'a RefCell<Copied>>; 2]) -> Self {
-        Self { sink, dropped, copies, room, is_too_long: false }
+    pub(crate) fn new(
+        sink: S,
+        room: u64,
+        dropped: &'a [Box<str>],
+        copied: Option<&'a RefCell<Copied>>,
+        kept: Option<&'a RefCell<Kept>>,
+    ) -> Self {
+        Self { sink, dropped, copied, kept, room, is_too_long: false }
     }
 
-    /// What was kept of the body when it was sent to another origin; `is_whole`: there is no more of it.
-    pub(crate) fn again(&mut self, kept: &[u8], is_whole: bool) {
-        self.room = self.room.saturating_sub(kept.len() as u64);
-        match is_whole {
-            true => self.sink.last(kept),
-            false => self.sink.data(kept),
-        }
+    /// Sends what is kept of the body: it was read before, or sent to another origin. `is_whole`: there is no more of it.
+    pub(crate) async fn again(&mut self, is_whole: bool) -> Result<(), Broken> {
+        let Some(kept) = self.kept else {
+            self.sink.last(b"");
+            return self.sink.relieved().await;
+        };
+        self.room = self.room.saturating_sub(kept.borrow().len() as u64);
+        Kept::send(kept, &mut self.sink, is_whole).await
     }
 
     fn copy(&self, data: &[u8]) {
-        self.copies.iter().flatten().for_each(|copy| copy.borrow_mut().add(data));
+        if let Some(copied) = self.copied {
+            copied.borrow_mut().add(data);
+        }
+        if let Some(kept) = self.kept {
+            kept.borrow_mut().add(data);
+        }
+    }
+
+    fn end_with(&mut self, trailers: &Fields) {
+        if let Some(kept) = self.kept {
+            kept.borrow_mut().end(trailers);
+        }
+        self.sink.end(Some(trailers));
     }
 
     /// Whether these bytes may pass.
@@ -111,17 +138,15 @@ impl<S: Sink> Sink for Limited<'_, S> {
     }
 
     fn end(&mut self, trailers: Option<&Fields>) {
-        if trailers.is_some() {
-            self.copies.iter().flatten().for_each(|copy| copy.borrow_mut().has_trailers = true);
-        }
         match trailers {
             _ if self.is_too_long => {}
             Some(trailers) if !self.dropped.is_empty() => {
                 let mut trailers = trailers.clone();
                 policies::clean(self.dropped, &mut trailers);
-                self.sink.end(Some(&trailers));
+                self.end_with(&trailers);
             }
-            trailers => self.sink.end(trailers),
+            Some(trailers) => self.end_with(trailers),
+            None => self.sink.end(None),
         }
     }
 
@@ -155,32 +180,16 @@ pub(crate) struct Copied {
     bytes: Vec<u8>,
     most: usize,
     is_too_long: bool,
-    /// More came behind it, which is not here.
-    has_trailers: bool,
 }
 
 impl Copied {
     pub(crate) fn new(most: usize) -> Self {
-        Self { bytes: Vec::new(), most, is_too_long: false, has_trailers: false }
-    }
-
-    /// It is not needed any more.
-    pub(crate) fn forget(&mut self) {
-        (self.is_too_long, self.bytes) = (true, Vec::new());
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// All that has come so far; `None` if that is not all.
-    pub(crate) fn so_far(&self) -> Option<&[u8]> {
-        (!self.is_too_long && !self.has_trailers).then_some(&*self.bytes)
+        Self { bytes: Vec::new(), most, is_too_long: false }
     }
 
     fn add(&mut self, data: &[u8]) {
         if self.is_too_long || self.bytes.len() + data.len() > self.most {
-            self.forget();
+            (self.is_too_long, self.bytes) = (true, Vec::new());
         } else {
             self.bytes.extend_from_slice(data);
         }
@@ -218,7 +227,7 @@ pub(crate) async fn relay(source: &mut impl Source, sink: &mut impl Sink) -> Res
     while !source.is_done() {
         source.fill().await?;
         source.pass(sink)?;
-        sink.relieved().await?;
+        passed(source, sink).await?;
     }
     Ok(())
 }
@@ -226,32 +235,44 @@ pub(crate) async fn relay(source: &mut impl Source, sink: &mut impl Sink) -> Res
 /// How long a body may be waited for before its rate counts, and over how long it is taken.
 const RATE_PERIOD: Duration = Duration::from_secs(10);
 
-/// As [`relay`], from a client that must not be slower than `rate` bytes a second, in the time in which it was waited for. 0: as
-/// slow as it likes.
+/// As [`relay`], until `is_enough`, from a client that must not be slower than `rate` bytes a second, in the time in which it was
+/// waited for. 0: as slow as it likes.
 pub(crate) async fn relay_paced<S: Sink>(
     source: &mut impl Source,
     sink: &mut Limited<'_, S>,
     rate: u64,
+    is_enough: impl Fn() -> bool,
 ) -> Result<(), Broken> {
     let (mut waited, mut before) = (Duration::ZERO, sink.room);
-    while !source.is_done() {
+    while !source.is_done() && !is_enough() {
         let since = turn::now();
         source.fill().await?;
         waited += turn::now().since(since);
         source.pass(sink)?;
-        if waited >= RATE_PERIOD && rate > 0 {
+        // What is over was not too slow, however short it is.
+        if waited >= RATE_PERIOD && rate > 0 && !source.is_done() {
             if before - sink.room < rate * waited.as_secs() {
                 return Err(Broken::Idle);
             }
             (waited, before) = (Duration::ZERO, sink.room);
         }
-        sink.relieved().await?;
+        passed(source, sink).await?;
     }
     Ok(())
 }
 
-/// Bytes that a peer must take within each [`limits::WRITE_IDLE_TIMEOUT`] while more wait for it. Default 4 KiB, about as slow
-/// as requests may come (`body_rate_min`): less often than that a socket tells of progress anyway.
+/// Waits until the sink has room.
+async fn passed(source: &mut impl Source, sink: &mut impl Sink) -> Result<(), Broken> {
+    let mut relieved = pin!(sink.relieved());
+    poll_fn(|context| match relieved.as_mut().poll(context) {
+        Poll::Ready(relieved) => Poll::Ready(relieved),
+        Poll::Pending => source.poll_arrived(context).map(Err),
+    })
+    .await
+}
+
+/// Bytes that a peer must take within each [`limits::WRITE_IDLE_TIMEOUT`] while more wait for it. Default 4 KiB: a socket tells
+/// of progress about as seldom.
 pub(crate) const TAKEN_BYTES_MIN: u64 = 4 * 1024;
 
 /// Waits until the output has room; who takes less than [`TAKEN_BYTES_MIN`] in [`limits::WRITE_IDLE_TIMEOUT`] is given up.

@@ -7,14 +7,14 @@ use std::{
 };
 
 use weir_http_codec::{BodyLength, Fields, Known};
-use weir_upstream::Retry;
+use weir_upstream::{Retry, Tried};
 
 use crate::{
     exchange::Asked,
     http2::origin::Http2Origins,
-    relay::Copied,
+    kept::Kept,
     service::{HttpUpstream, Service},
-    settings::{KEPT_BYTES_MAX, RETRY_PAUSE, RETRY_PAUSE_MAX, RetrySettings},
+    settings::{RETRY_PAUSE, RETRY_PAUSE_MAX, RetrySettings},
 };
 
 /// What went wrong.
@@ -59,28 +59,13 @@ pub(crate) struct Retries<'a> {
     made: Cell<u32>,
     /// The endpoint that failed last.
     avoided: Cell<Option<usize>>,
+    /// Endpoints that the request was for, and that gave no response.
+    tried: RefCell<Tried>,
+    /// It has left an endpoint that ended its connection without a response.
+    has_moved: Cell<bool>,
     under_way: RefCell<Option<Retry<Http2Origins>>>,
-    /// What was read of the body of the request, so that it can be sent again.
-    kept: Option<RefCell<Copied>>,
-    reserved: Reserved<'a>,
-}
-
-/// Room for a body that may be kept.
-struct Reserved<'a> {
-    service: &'a Service,
-    bytes: Cell<usize>,
-}
-
-impl Reserved<'_> {
-    fn release(&self) {
-        self.service.kept_bytes.set(self.service.kept_bytes.get() - self.bytes.take());
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        self.release();
-    }
+    /// What was read of the body of the request.
+    kept: Option<&'a RefCell<Kept>>,
 }
 
 impl<'a> Retries<'a> {
@@ -88,46 +73,56 @@ impl<'a> Retries<'a> {
         settings: &'a RetrySettings,
         upstream: &'a Rc<HttpUpstream>,
         asked: &'a Asked,
-        service: &'a Service,
+        service: &Service,
+        kept: Option<&'a RefCell<Kept>>,
     ) -> Self {
         let (made, avoided, under_way) = (Cell::new(0), Cell::new(None), RefCell::new(None));
-        let most = settings.body_bytes_max;
-        let may_fit = match asked.body {
-            BodyLength::Exact(length) => (1..=most as u64).contains(&length),
-            BodyLength::Chunked | BodyLength::UntilClose => true,
-        };
-        // A call is as long as its client likes.
-        let keeps = may_fit && !asked.is_call && settings.keeps_bodies(upstream.is_multiplexed());
-        let is_room = service.kept_bytes.get() + most <= KEPT_BYTES_MAX;
-        let kept = (keeps && is_room).then(|| RefCell::new(Copied::new(most)));
-        let reserved = if kept.is_some() { most } else { 0 };
-        service.kept_bytes.set(service.kept_bytes.get() + reserved);
-        let reserved = Reserved { service, bytes: Cell::new(reserved) };
-        Self { settings, upstream, asked, chance: service.chance(), made, avoided, under_way, kept, reserved }
+        let (tried, has_moved) = (RefCell::default(), Cell::new(false));
+        let chance = service.chance();
+        Self { settings, upstream, asked, chance, made, avoided, tried, has_moved, under_way, kept }
     }
 
     /// The answer has begun: nothing is asked again.
     pub(crate) fn forget(&self) {
-        if let Some(kept) = &self.kept {
-            kept.borrow_mut().forget();
-            self.reserved.release();
+        if let Some(kept) = self.kept {
+            kept.borrow_mut().release();
         }
     }
 
     /// Where the body of the request is kept, if it is.
-    pub(crate) fn kept(&self) -> Option<&RefCell<Copied>> {
-        self.kept.as_ref()
+    pub(crate) fn kept(&self) -> Option<&'a RefCell<Kept>> {
+        self.kept
     }
 
     /// Nothing of the request is lost when it is sent again.
     pub(crate) fn is_repeatable(&self) -> bool {
-        self.asked.body == BodyLength::Exact(0)
-            || self.kept.as_ref().is_some_and(|kept| kept.borrow().so_far().is_some())
+        self.asked.body == BodyLength::Exact(0) || self.kept.is_some_and(|kept| kept.borrow().is_all())
     }
 
     /// The endpoint that failed last.
     pub(crate) fn avoided(&self) -> Option<usize> {
         self.avoided.get()
+    }
+
+    /// The endpoints that the request was for, and that gave no response.
+    pub(crate) fn tried(&self) -> Tried {
+        self.tried.borrow().clone()
+    }
+
+    /// Endpoint number `number` ended a fresh connection without a response to a request that only reads: it goes to another
+    /// endpoint, once. A request that ends servers must not end them all.
+    pub(crate) fn moves(&self, number: usize) -> bool {
+        // The first server may have acted on it.
+        if !matches!(self.asked.method, "GET" | "HEAD" | "OPTIONS") {
+            return false;
+        }
+        let is_another = self.tried.borrow_mut().failed(number, self.upstream.settings().endpoints.len());
+        if !is_another || self.settings.attempts == 0 || self.has_moved.replace(true) {
+            return false;
+        }
+        self.avoided.set(Some(number));
+        self.upstream.goes_elsewhere(number, Class::Reset.name());
+        true
     }
 
     /// How long one attempt may take, while it is not the last.
@@ -142,6 +137,14 @@ impl<'a> Retries<'a> {
 
     /// Endpoint number `number` failed so: waits until it is time to ask again; false if that may not be.
     pub(crate) async fn again(&self, number: usize, class: Class) -> bool {
+        if class.is_unseen() {
+            let is_another = self.tried.borrow_mut().failed(number, self.upstream.settings().endpoints.len());
+            if is_another && self.is_wanted(class) {
+                self.avoided.set(Some(number));
+                self.upstream.goes_elsewhere(number, class.name());
+                return true;
+            }
+        }
         if !self.may(class) {
             return false;
         }
@@ -151,15 +154,18 @@ impl<'a> Retries<'a> {
         // The retry before it is over first.
         self.under_way.take();
         *self.under_way.borrow_mut() = Some(self.upstream.retry(number, class.name()));
-        if !class.is_unseen() || self.upstream.settings().endpoints.len() == 1 {
-            // Any part of the whole pause: those that failed together do not come back together.
-            let whole = (RETRY_PAUSE * (1 << (made - 1).min(8))).min(RETRY_PAUSE_MAX);
-            weir_engine::sleep(whole.mul_f64(self.chance.rotate_left(7 * made) as f64 / u64::MAX as f64)).await;
-        }
+        // Any part of the whole pause: those that failed together do not come back together.
+        let whole = (RETRY_PAUSE * (1 << (made - 1).min(8))).min(RETRY_PAUSE_MAX);
+        weir_engine::sleep(whole.mul_f64(self.chance.rotate_left(7 * made) as f64 / u64::MAX as f64)).await;
         true
     }
 
     fn may(&self, class: Class) -> bool {
+        self.is_wanted(class) && self.made.get() < self.settings.attempts && self.upstream.may_retry()
+    }
+
+    /// It may be asked again as far as the request and the settings are concerned.
+    fn is_wanted(&self, class: Class) -> bool {
         let is_possible = match class {
             // Nothing of a body has been asked for.
             Class::ConnectFailure => true,
@@ -169,6 +175,6 @@ impl<'a> Retries<'a> {
             }
         };
         let is_wanted = class == Class::Status || self.settings.on.contains(&class);
-        is_possible && is_wanted && self.made.get() < self.settings.attempts && self.upstream.may_retry()
+        is_possible && is_wanted && self.settings.attempts > 0
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use weir_http_codec::Fields;
+use weir_http_codec::{Fields, Known};
 use weir_route::{
     RouteTable,
     redirect::Redirect,
@@ -56,6 +56,12 @@ pub struct Action {
     /// Instead of the listener's.
     pub answer_idle_timeout: Option<Duration>,
     /// Instead of the listener's.
+    pub body_rate_min: Option<u64>,
+    /// Instead of the listener's.
+    pub request_buffer_bytes: Option<u64>,
+    /// Instead of the listener's. 0: any.
+    pub request_body_bytes_max: Option<u64>,
+    /// Instead of the listener's.
     pub retry: Option<Box<RetrySettings>>,
     /// Instead of the listener's.
     pub compression: Option<Arc<Compression>>,
@@ -87,6 +93,9 @@ impl Action {
             request_timeout: None,
             body_idle_timeout: None,
             answer_idle_timeout: None,
+            body_rate_min: None,
+            request_buffer_bytes: None,
+            request_body_bytes_max: None,
             retry: None,
             compression: None,
             fault: None,
@@ -170,6 +179,9 @@ impl DirectResponse {
     /// The answer; `fields` stand in its head besides its own.
     pub(crate) fn answer(&self, fields: &Fields) -> OwnAnswer {
         let mut answer = OwnAnswer::new(self.status, self.content_type.as_bytes(), self.body.clone());
+        if fields.has(Known::Date) {
+            answer.head.fields.remove(Known::Date);
+        }
         fields.iter().for_each(|field| answer.head.fields.push(field.name, field.value));
         answer
     }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, future::poll_fn, pin::Pin, rc::Rc, sync::Arc, task::Poll};
 
-use weir_http_codec::{Fields, RequestHead};
+use weir_http_codec::{BodyLength, Fields, RequestHead};
 use weir_route::redirect::{self, Scheme};
 use weir_upstream::settings::Affinity;
 
@@ -17,7 +17,7 @@ use crate::{
     refusal::Refusal,
     routes::{self, Action, DirectResponse, Target},
     service::{HttpUpstream, Routing},
-    settings::{HttpListenerSettings, Upgrades},
+    settings::{HttpListenerSettings, REQUEST_BODY_BYTES_MAX, Upgrades},
     trace,
     variables::Variables,
 };
@@ -35,6 +35,27 @@ impl Routed<'_> {
     /// What the connection may become.
     pub(crate) fn upgrades(&self, settings: &HttpListenerSettings) -> Upgrades {
         self.action.upgrades.unwrap_or(settings.upgrades)
+    }
+
+    /// Bytes a second that the body of the request must bring at least. 0: as slow as it likes.
+    pub(crate) fn body_rate_min(&self, settings: &HttpListenerSettings) -> u64 {
+        self.action.body_rate_min.unwrap_or(settings.body_rate_min)
+    }
+
+    /// Bytes of the request's body.
+    pub(crate) fn body_bytes_max(&self, settings: &HttpListenerSettings, asked: &Asked) -> u64 {
+        body_bytes_max(self.action, settings, asked, self.upstream.is_multiplexed())
+    }
+}
+
+fn body_bytes_max(action: &Action, settings: &HttpListenerSettings, asked: &Asked, is_multiplexed: bool) -> u64 {
+    match action.request_body_bytes_max.or(settings.request_body_bytes_max) {
+        // As with nginx, 0 is no limit.
+        Some(0) => u64::MAX,
+        Some(most) => most,
+        // A call may stream for as long as its client likes; a client's word alone makes no call.
+        None if asked.is_grpc && is_multiplexed => u64::MAX,
+        None => REQUEST_BODY_BYTES_MAX,
     }
 }
 
@@ -134,6 +155,11 @@ fn choose<'a>(
         (Some(_), Some(known)) => Some(known),
         (Some(policies), None) => Some(policies.judge(connection, head, asked)?),
     };
+    // Whether it is a call is known with its upstream; the body is measured once more as it passes.
+    if matches!(asked.body, BodyLength::Exact(length) if length > body_bytes_max(action, settings, asked, true)) {
+        connection.service.metrics.denied(Refusal::BODY_TOO_LONG.reason);
+        return Err(Local::Refused(Refusal::BODY_TOO_LONG));
+    }
     if let Some(service) = action.policies.as_ref().and_then(|policies| policies.ext_auth.as_ref())
         && admitted.as_ref().is_some_and(|admitted| admitted.told.is_none())
     {

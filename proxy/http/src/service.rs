@@ -58,8 +58,6 @@ pub struct Service {
     pub(crate) connections: Roster<Connection>,
     /// Copies of requests under way.
     pub(crate) mirrors: Cell<u32>,
-    /// See [`KEPT_BYTES_MAX`](crate::settings::KEPT_BYTES_MAX).
-    pub(crate) kept_bytes: Cell<usize>,
     drain: Cell<Drain>,
     pub(crate) reports: Reports,
     access: RefCell<Share>,
@@ -88,7 +86,6 @@ impl Service {
             http: RefCell::new(Rc::new(http)),
             connections: Roster::default(),
             mirrors: Cell::new(0),
-            kept_bytes: Cell::new(0),
             drain: Cell::new(Drain::Off),
             reports,
             rng: RefCell::new(rng),

@@ -6,14 +6,18 @@ use weir_analysis::http::path::PathRules;
 use weir_policy::http::ForwardedFor;
 use weir_websocket_codec::Limits;
 
+pub use crate::http2::windows::WindowSettings;
 use crate::{compression::Compression, retry::Class, routes::Routes};
 
 /// How long a client connection may stay without a request. Default 75 s, as nginx's `keepalive_timeout`: above the 60 s after
 /// which most balancers give up theirs, so that they and not the gateway close first.
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// From the end of a request to the head of its answer. Default 15 s, as Envoy's route timeout.
-pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
+/// From the end of a request to the head of its answer. Default 60 s, as nginx's `proxy_read_timeout`: long polls that keep their
+/// head back end by themselves after 25 to 55 s as a rule, and with Envoy's 15 s they would be failures. An origin that hangs
+/// costs a client's exchange and a connection so long at worst, both of which have bounds (`limits.in_flight_per_core`,
+/// `connections_max`); health checks find it earlier.
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the body of a request may pause. Default 30 s.
 pub const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,11 +46,13 @@ pub const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Streams that a client may have open on one HTTP/2 connection. Default 100, the least that RFC 9113 section 6.5.2 recommends.
 pub const HTTP2_STREAMS_MAX: u32 = 100;
 
-/// Bytes that a client may send ahead on one stream, and on all of a connection: what a connection holds at most while origins
-/// do not read. As Envoy advises for gateways at the edge.
+/// The window of a stream of HTTP/2 as a connection begins, of clients and of origins: what a stream holds that nobody reads.
+/// Default 64 KiB, as Envoy advises at the edge, and as nginx and HAProxy have it.
 pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 64 * 1024;
-/// See [`HTTP2_STREAM_WINDOW_BYTES`].
-pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+/// The largest window of a stream, to which it grows while it is read. Default 16 MiB, as Envoy's: over 100 ms it carries 160 MB
+/// a second. Go's client has 4 MiB, nginx towards origins 2 GiB; both are there from the beginning, here they have to be earned.
+/// Worst case: twice this per connection (`http2/windows.rs`), and all connections within `limits.buffered_bytes`.
+pub const HTTP2_STREAM_WINDOW_BYTES_MAX: u32 = 16 << 20;
 
 /// Bytes of answers that wait on one stream for the client's window.
 pub const HTTP2_SEND_BUFFER_BYTES: usize = 64 * 1024;
@@ -72,13 +78,20 @@ pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(250);
 /// Bytes of a request body that are kept so that it can be sent again. Default 64 KiB, as many as a connection's window.
 pub const RETRY_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of request bodies that one worker of a listener may keep for retries; beyond them none is kept, and those requests are made
-/// once. Default 32 MiB: 512 bodies of the usual length.
-pub const KEPT_BYTES_MAX: usize = 32 << 20;
+/// Bytes of a request body that are read before a connection to an origin in HTTP/1.1 is taken for it. Default 1 MiB, as long as
+/// bodies are that nginx takes without being told otherwise: most uploads are whole then, and one that comes slowly holds a connection
+/// to no origin. Not in front of HTTP/2: there a slow one holds a stream of many. Charged to `limits.buffered_bytes`; bodies
+/// take at most half of that and go on unbuffered beyond it.
+pub const REQUEST_BUFFER_BYTES: u64 = 1 << 20;
 
-/// Bytes a second that the body of a request must bring at least, over ten seconds in which it is waited for. Default 64: a client
-/// on the worst of lines does better, and one that holds a connection for its own sake does not.
-pub const BODY_RATE_MIN: u64 = 64;
+/// Bytes of a request body. Default 1 GiB, as Apache httpd since 2.4.54: no upload that is meant is longer, and one without an end has
+/// one. nginx's 1 MiB would refuse photographs that pass without a gateway.
+pub const REQUEST_BODY_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes a second that the body of a request must bring at least, over ten seconds in which it is waited for. Default 1 KiB: a client
+/// on a bad line does better, and one that is slow on purpose is done with a whole [`REQUEST_BUFFER_BYTES`] in 17 minutes. Apache
+/// httpd asks for 500 bytes.
+pub const BODY_RATE_MIN: u64 = 1024;
 
 /// When another origin is asked instead of one that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,6 +220,9 @@ pub struct HttpListenerSettings {
     pub routes: Arc<Routes>,
     /// See [`KEEP_ALIVE_TIMEOUT`].
     pub keep_alive_timeout: Duration,
+    /// A client of HTTP/1.1 that has closed its direction (FIN) still gets its answers. Default false: whoever closes it has left, more
+    /// often than not, and an origin should not work for nobody; nginx and Envoy see it so too.
+    pub half_close: bool,
     /// See [`RESPONSE_TIMEOUT`].
     pub response_timeout: Duration,
     /// See [`BODY_IDLE_TIMEOUT`].
@@ -219,6 +235,10 @@ pub struct HttpListenerSettings {
     pub request_timeout: Option<Duration>,
     /// See [`BODY_RATE_MIN`]. 0: as slow as it likes.
     pub body_rate_min: u64,
+    /// See [`REQUEST_BUFFER_BYTES`]. `None`: that, in front of HTTP/1.1.
+    pub request_buffer_bytes: Option<u64>,
+    /// See [`REQUEST_BODY_BYTES_MAX`]. `None`: that, but for calls of gRPC; 0: any.
+    pub request_body_bytes_max: Option<u64>,
     /// Of routes that do not say. `None`: nothing is compressed.
     pub compression: Option<Arc<Compression>>,
     /// Of routes that do not say.
@@ -235,6 +255,8 @@ pub struct HttpListenerSettings {
     pub websocket: WebSocketSettings,
     /// See [`HTTP2_STREAMS_MAX`].
     pub http2_streams_max: u32,
+    /// Of what clients send.
+    pub http2_windows: WindowSettings,
     /// Who the client of a request is, behind trusted proxies.
     pub forwarded_for: ForwardedFor,
     /// Requests go on with an X-Request-Id: the one of a trusted proxy in front, else one that is made.
@@ -251,12 +273,15 @@ impl HttpListenerSettings {
         Self {
             routes,
             keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
+            half_close: false,
             response_timeout: RESPONSE_TIMEOUT,
             body_idle_timeout: BODY_IDLE_TIMEOUT,
             answer_idle_timeout: ANSWER_IDLE_TIMEOUT,
             grpc_idle_timeout: GRPC_IDLE_TIMEOUT,
             request_timeout: None,
             body_rate_min: BODY_RATE_MIN,
+            request_buffer_bytes: None,
+            request_body_bytes_max: None,
             compression: None,
             retry: RetrySettings::default(),
             path_rules: PathRules::default(),
@@ -265,6 +290,7 @@ impl HttpListenerSettings {
             upgrades: Upgrades::default(),
             websocket: WebSocketSettings::default(),
             http2_streams_max: HTTP2_STREAMS_MAX,
+            http2_windows: WindowSettings::default(),
             forwarded_for: ForwardedFor::default(),
             request_id: false,
             via: None,

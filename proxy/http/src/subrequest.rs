@@ -4,7 +4,7 @@ use std::{rc::Rc, time::Duration};
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, RequestHead, ResponseHead, ResponseParser, encode};
-use weir_upstream::{Link, LossCause, Outcome, Wanted};
+use weir_upstream::{Link, LossCause, Outcome, Remains, Tried, Wanted};
 
 use crate::{
     attempt::Failure,
@@ -38,8 +38,8 @@ pub(crate) struct Answered {
     pub(crate) head: ResponseHead,
     /// The sink has all of its body.
     pub(crate) is_whole: bool,
-    /// The lane may carry another exchange.
-    keeps_lane: bool,
+    /// What is left on the lane; `None`: it ends.
+    remains: Option<Remains>,
 }
 
 /// Why there is no answer.
@@ -53,7 +53,7 @@ pub(crate) enum Unanswered {
 
 impl Subrequest<'_> {
     /// Asks `upstream`; the body of the answer goes into `sink`, as far as that takes it. A request that nobody has seen is made
-    /// once more, of another endpoint if there is one.
+    /// of each other endpoint, or once more if there is none.
     ///
     /// # Errors
     /// There is no final head.
@@ -64,34 +64,44 @@ impl Subrequest<'_> {
         sink: &mut impl Sink,
     ) -> Result<Answered, Unanswered> {
         let ends = self.limit.map(|limit| turn::now().saturating_add(limit));
-        let mut avoid = None;
-        for is_last in [false, true] {
-            let mut lane = match acquire(upstream, avoid, ends).await.ok_or(Unanswered::Unreachable)? {
+        let endpoints = upstream.settings().endpoints.len();
+        let (mut tried, mut is_repeated, mut wants_fresh) = (Tried::default(), false, false);
+        loop {
+            let is_fresh = std::mem::take(&mut wants_fresh);
+            let wanted = Wanted { avoid: tried.last(), tried: tried.clone(), is_fresh, hash: None };
+            let mut lane = match acquire(upstream, wanted, ends).await.ok_or(Unanswered::Unreachable)? {
                 Ok(lane) => lane,
-                Err((_, Some(number))) if !is_last => {
-                    upstream.note(number, Outcome::Failed, None);
-                    avoid = Some(number);
-                    continue;
+                Err((_, Some(number))) => {
+                    if tried.failed(number, endpoints) || !std::mem::replace(&mut is_repeated, true) {
+                        continue;
+                    }
+                    return Err(Unanswered::Unreachable);
                 }
                 Err(_) => return Err(Unanswered::Unreachable),
             };
             let (number, is_reused, begun) = (lane.number(), lane.is_reused(), turn::now());
             let outcome = self.on(&mut lane, service, sink, ends).await;
-            let is_repeatable = matches!(self.head.method(), b"GET" | b"HEAD") && !is_last;
+            let is_repeatable = matches!(self.head.method(), b"GET" | b"HEAD") && !is_repeated;
             match outcome {
                 Ok(answered) => {
                     let status = Outcome::Status(answered.head.status());
                     upstream.note(number, status, Some(turn::now().since(begun)));
-                    if answered.keeps_lane {
-                        lane.give_back()
-                    } else {
-                        lane.ends()
+                    match answered.remains {
+                        Some(remains) => lane.give_back(remains),
+                        None => lane.ends(),
                     }
                     return Ok(answered);
                 }
                 // The connection was idle, and its other end had closed it.
-                Err(Failure::Silent) if is_reused && is_repeatable => lane.failed(LossCause::Closed),
-                Err(Failure::Unseen) if is_repeatable => lane.ends(),
+                Err(Failure::Silent) if is_reused && is_repeatable => {
+                    lane.failed(LossCause::Closed);
+                    upstream.look_again(number);
+                    (is_repeated, wants_fresh) = (true, true);
+                }
+                Err(Failure::Unseen) if is_repeatable => {
+                    lane.ends();
+                    is_repeated = !tried.failed(number, endpoints);
+                }
                 Err(failure) => {
                     upstream.note(number, Outcome::Failed, None);
                     lane.failed(match failure {
@@ -102,7 +112,6 @@ impl Subrequest<'_> {
                 }
             }
         }
-        Err(Unanswered::Failed)
     }
 
     /// On one lane.
@@ -165,12 +174,11 @@ impl Subrequest<'_> {
         };
         let too_long = Failure::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout);
         let head = within(ends, head).await.unwrap_or(Err(too_long))?;
-        let length = head.body(self.is_head);
-        download.begin(length);
+        let length = download.begin(&head, self.is_head);
         let is_whole = length == BodyLength::Exact(0)
             || within(ends, relay(&mut download, sink)).await.is_some_and(|relayed| relayed.is_ok());
-        let keeps_lane = is_whole && head.is_persistent() && download.is_clean();
-        Ok(Answered { head, is_whole, keeps_lane })
+        let remains = download.remains().filter(|_| is_whole && head.is_persistent());
+        Ok(Answered { head, is_whole, remains })
     }
 }
 
@@ -186,19 +194,16 @@ async fn within<T>(ends: Option<Time>, wait: impl Future<Output = T>) -> Option<
 /// all the same, so that it is not asked again and again if it cannot.
 async fn acquire(
     upstream: &Rc<HttpUpstream>,
-    avoid: Option<usize>,
+    wanted: Wanted,
     ends: Option<Time>,
 ) -> Option<Result<HttpLane, (weir_upstream::Refusal, Option<usize>)>> {
     let own = upstream.clone();
-    let mut acquiring = Box::pin(async move { own.acquire(Wanted { avoid, ..Wanted::default() }).await });
+    let mut acquiring = Box::pin(async move { own.acquire(wanted).await });
     let acquired = within(ends, acquiring.as_mut()).await;
     if acquired.is_none() {
-        let own = upstream.clone();
         weir_engine::spawn(async move {
-            match acquiring.await {
-                Ok(lane) => lane.give_back(),
-                Err((_, Some(number))) => own.note(number, Outcome::Failed, None),
-                Err((_, None)) => {}
+            if let Ok(lane) = acquiring.await {
+                lane.give_back(Remains::Nothing);
             }
         })
         .detach();

@@ -159,8 +159,8 @@ impl<I: Inlet, O: Outlet> Direction<'_, I, O> {
             }
             let waited = match self.outlet.is_full() {
                 true => match self.relieved().await {
-                    Some(waited) => waited,
-                    None => return Stop::Untaken,
+                    Ok(waited) => waited,
+                    Err(stop) => return stop,
                 },
                 false => Duration::ZERO,
             };
@@ -199,14 +199,19 @@ impl<I: Inlet, O: Outlet> Direction<'_, I, O> {
         }
     }
 
-    /// Waits for who takes the frames; for how long, or `None` if that is for ever.
-    async fn relieved(&mut self) -> Option<Duration> {
+    /// Waits until the outlet has room; gives how long that took. A sender whose connection is reset meanwhile is seen at once.
+    async fn relieved(&mut self) -> Result<Duration, Stop> {
         let since = turn::now();
         self.shared.blocked.set(self.shared.blocked.get() + 1);
-        let outcome = self.outlet.relieved(self.deadline).await;
+        let (inlet, mut relieved) = (&self.inlet, pin!(self.outlet.relieved(self.deadline)));
+        let outcome = poll_fn(|context| match relieved.as_mut().poll(context) {
+            Poll::Ready(relieved) => Poll::Ready(relieved.map_err(|_| Stop::Untaken)),
+            Poll::Pending => inlet.poll_broken(context).map(|()| Err(Stop::Gone)),
+        });
+        let outcome = outcome.await;
         self.shared.blocked.set(self.shared.blocked.get() - 1);
         self.shared.active.set(turn::now());
-        outcome.ok().map(|()| turn::now().since(since))
+        outcome.map(|()| turn::now().since(since))
     }
 }
 

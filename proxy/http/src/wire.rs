@@ -64,7 +64,7 @@ impl Source for WireSource<'_> {
         }
         self.deadline.set(turn::now().saturating_add(self.idle_timeout));
         let received = receive(self.reader, self.input, self.deadline).await;
-        let count = received.ok_or(Broken::Idle)?.map_err(|_| Broken::Cut)?;
+        let count = received.ok_or(Broken::Idle)?.map_err(|_| Broken::Cancelled)?;
         self.received += count as u64;
         if count == 0 {
             if !self.decoder.ends_with_connection() {

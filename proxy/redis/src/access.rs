@@ -179,7 +179,8 @@ impl State {
     pub(crate) fn become_user(&mut self, user: &Arc<UserSettings>, io: &impl Io) -> Result<(), &'static str> {
         let login = user.login_key();
         let is_asking = self.hold == Some(Hold::Pin) || self.pin_answer.is_some();
-        let is_bound = self.pins.is_some() || is_asking || self.is_subscriber() || !self.is_quiet();
+        let is_bound =
+            self.pins.is_some() || self.parked.is_some() || is_asking || self.is_subscriber() || !self.is_quiet();
         if login != self.login && is_bound {
             return Err(refusal::LOGIN_PINNED);
         }
@@ -289,18 +290,24 @@ impl State {
         }
     }
 
-    /// Looks again at the commands of a transaction whose user has other rules now than when it began.
+    /// Looks again at the commands of a transaction whose user has other rules now than when it began; not at those whose
+    /// numbers in `wire`, from 0, are to be left out.
     ///
     /// # Errors
     /// The text to answer EXEC with.
-    pub(crate) fn check_queued(&self, wire: &[u8], io: &impl Io) -> Result<(), String> {
-        let mut parser = RequestParser::new();
-        let mut rest = wire;
+    pub(crate) fn check_queued(
+        &self,
+        wire: &[u8],
+        is_left_out: impl Fn(u32) -> bool,
+        io: &impl Io,
+    ) -> Result<(), String> {
+        let (mut parser, mut rest, mut number) = (RequestParser::new(), wire, 0);
         while let Ok(Step::Command { len, .. }) = parser.parse(rest, &self.limits) {
             let request = Request { parser: &parser, bytes: &rest[..len], is_inline: false };
             let no = match redis::resolve(request.text(0), request.arg(1)) {
                 // MULTI, which stands in front, was asked for before.
                 Resolved::Known(command) if command.class == Class::Multi => None,
+                _ if is_left_out(number) => None,
                 Resolved::Known(command) => self.verdict(command, &request).err().map(|no| (command.name, no)),
                 _ => {
                     let may = self.user.as_ref().is_none_or(|user| user.settings.acl.allows_unknown());
@@ -312,9 +319,10 @@ impl State {
                 return Err(refusal::rules_changed(&no));
             }
             rest = &rest[len..];
-            if rest.is_empty() {
-                return Ok(());
-            }
+            number += 1;
+        }
+        if rest.is_empty() {
+            return Ok(());
         }
         // What was queued can be read again; if not, nobody knows what it is.
         Err(refusal::rules_changed(&NoPermission::Denied(Denied::Command)))

@@ -48,7 +48,7 @@ impl State {
     /// ACL and its subcommands but WHOAMI. Whether the client may use them is decided.
     pub(crate) fn acl(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
         if self.transaction.is_some() {
-            return self.reject(io, refusal::NOT_IN_MULTI);
+            return self.queue_answer(request, io);
         }
         io.count(Some(command), 1);
         match (command.name, request.argc()) {

@@ -104,9 +104,9 @@ impl State {
             | ClientCommand::TrackingInfo => self.client_tracks(client, request, io),
             // Optional features switch themselves off on this text.
             _ => {
-                let container = command.base_name();
-                let name = request.text(1);
-                self.unsupported_subcommand(container, name, io)
+                let mut text = Vec::new();
+                unsupported_subcommand(&mut text, command, request.text(1));
+                self.error_line(io, &text)
             }
         }
     }
@@ -127,14 +127,6 @@ impl State {
             Some(users) => users.get(name).is_some(),
             None => name == self.login_name().as_bytes() || name == DEFAULT_USER.as_bytes(),
         }
-    }
-
-    fn unsupported_subcommand(&mut self, container: &str, name: &[u8], io: &impl Io) -> Taken {
-        let mut text = Vec::new();
-        if let redis::Resolved::Known(container) = redis::resolve(container.as_bytes(), None) {
-            redis::text::unknown_subcommand(&mut text, container, name);
-        }
-        self.error_line(io, &text)
     }
 
     /// Text for people: RESP3 marks it as such.
@@ -229,6 +221,13 @@ impl State {
         let killed = io.kill_clients(&|entry| filter.matches(entry, own, now));
         self.local(io, |out| encode::integer(out, killed as i64));
         Taken::Yes
+    }
+}
+
+/// The words of a server that does not know the subcommand.
+pub(crate) fn unsupported_subcommand(out: &mut Vec<u8>, command: &Command, name: &[u8]) {
+    if let redis::Resolved::Known(container) = redis::resolve(command.base_name().as_bytes(), None) {
+        redis::text::unknown_subcommand(out, container, name);
     }
 }
 

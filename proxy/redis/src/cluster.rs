@@ -16,6 +16,11 @@ use crate::{
 /// The id of the one node. Clients compare ids and nothing else.
 const NODE_ID: &str = "77656972000000000000000000000000000000aa";
 
+/// What the listener says of itself as the one node. What else there is speaks of one node's own state.
+pub(crate) fn is_answered_here(command: &Command) -> bool {
+    matches!(command.subcommand_name(), Some("slots" | "shards" | "nodes" | "myid" | "info" | "keyslot"))
+}
+
 impl State {
     /// CLUSTER subcommands that only read.
     pub(crate) fn cluster(&mut self, command: &'static Command, request: &Request<'_>, io: &impl Io) -> Taken {
@@ -29,7 +34,6 @@ impl State {
             Some("myid") => encode::bulk(out, NODE_ID.as_bytes()),
             Some("info") => encode::bulk(out, info().as_bytes()),
             Some("keyslot") => encode::integer(out, slot(HashTag::CLUSTER.of(request.text(2))).into()),
-            // What remains speaks of one node's own state.
             _ => return self.forward(command, request, io),
         }
         io.count(Some(command), 1);

@@ -25,7 +25,7 @@ use weir_base::{
     violation::Violation,
 };
 use weir_engine::{Chunk, Cutter, Deadline, Output, Stream, deadline};
-use weir_listener::{ConnectionGuard, Drain};
+use weir_listener::{ConnectionGuard, Drain, Place};
 use weir_telemetry::log::Peer;
 use weir_upstream::{Lane, SharedLane};
 
@@ -106,9 +106,13 @@ pub struct Connection {
     cutter: Cutter,
     guard: ConnectionGuard,
     peer: Peer,
+    /// Kept until nothing that the client sent can take effect any more; its next connection may wait for that.
+    place: RefCell<Option<Place>>,
     upstream: RefCell<Rc<RedisUpstream>>,
     shared: RefCell<SharedLanes>,
     pinned: RefCell<Option<Pinned>>,
+    /// The lane with the client's state, while a large command has another.
+    parked: RefCell<Option<Box<Pinned>>>,
     /// A lane that was asked for and has not come.
     asked: RefCell<Option<(LaneKey, bool, Rc<RedisUpstream>)>>,
     /// The requests that were chosen for the access log, oldest first.
@@ -170,6 +174,7 @@ pub async fn serve(
     mut stream: Box<Stream>,
     guard: ConnectionGuard,
     peer: Peer,
+    place: Option<Place>,
     moved: Option<Box<MovedSession>>,
 ) {
     let connection = Connection::new(service, &stream, guard, peer, moved.as_deref());
@@ -177,6 +182,7 @@ pub async fn serve(
         // Cannot fail: a connection with TLS does not move.
         let _ = stream.reader.unread(&moved.input);
     }
+    *connection.place.borrow_mut() = place;
     let _listed = connection.service.enter(&connection);
     let accepted = turn::now();
     let open = connection.service.metrics.open.guard();
@@ -192,7 +198,9 @@ pub async fn serve(
     if reason == MOVED {
         return connection.depart(*stream);
     }
-    if !matches!(reason, "client_reset" | "internal_invariant" | "evicted" | "drain_cut") {
+    if matches!(reason, "client_reset" | "internal_invariant" | "evicted" | "drain_cut") {
+        connection.drop_output();
+    } else {
         Box::pin(linger(&connection, stream)).await;
     }
     drop(open);
@@ -281,9 +289,11 @@ impl Connection {
             output: stream.output.clone(),
             cutter: stream.cutter(),
             peer,
+            place: RefCell::new(None),
             upstream: RefCell::new(service.upstream()),
             shared: RefCell::default(),
             pinned: RefCell::new(None),
+            parked: RefCell::new(None),
             asked: RefCell::new(None),
             access: RefCell::default(),
             done: RefCell::default(),
@@ -392,6 +402,7 @@ impl Connection {
 
     /// The client sends no more; a reason if that ends the connection at once.
     fn on_client_end(&self) -> Option<&'static str> {
+        self.note_left();
         let mut session = self.session.borrow_mut();
         (!session.on_client_end() || session.is_quiet()).then_some("client_closed")
     }
@@ -417,13 +428,40 @@ impl Connection {
     /// Gives everything back; replies that still come are dropped.
     fn leave(&self) {
         self.is_over.set(true);
+        self.note_left();
         self.guard.entry().leave();
         self.leave_subscriptions();
         self.leave_tracking();
         if let Some(pinned) = self.pinned.borrow_mut().take() {
             self.return_lane(pinned, self.session.try_borrow().is_ok_and(|session| session.is_idle()));
         }
-        self.shared.take();
+        if let Some(parked) = self.parked.borrow_mut().take() {
+            self.return_lane(*parked, false);
+        }
+        let shared = self.shared.take();
+        if self.on_their_way.get() > 0 {
+            shared.first.iter().chain(&shared.others).for_each(|shared| shared.lane.forget(self));
+        }
+        self.give_up_place();
+    }
+
+    fn note_left(&self) {
+        if let Some(place) = &*self.place.borrow() {
+            place.note_left(turn::now());
+        }
+    }
+
+    /// Once it is over and nothing is on its way.
+    fn give_up_place(&self) {
+        if self.is_over.get() && self.on_their_way.get() == 0 {
+            self.place.take();
+        }
+    }
+
+    /// The client takes nothing any more: what is buffered for it goes now, and not with the last reply that it still waits for.
+    fn drop_output(&self) {
+        self.output.discard_unsent();
+        let _ = self.charge.borrow_mut().resize(0);
     }
 
     fn return_lane(&self, pinned: Pinned, is_clean: bool) {
@@ -490,6 +528,7 @@ impl Connection {
     pub(crate) fn uses(&self, upstream: &Rc<RedisUpstream>) -> bool {
         Rc::ptr_eq(&self.upstream.borrow(), upstream)
             || self.pinned.borrow().as_ref().is_some_and(|pinned| Rc::ptr_eq(&pinned.upstream, upstream))
+            || self.parked.borrow().as_ref().is_some_and(|parked| Rc::ptr_eq(&parked.upstream, upstream))
     }
 
     pub(crate) fn with_session<R>(&self, look: impl FnOnce(&Session) -> R) -> R {

@@ -2,7 +2,7 @@
 
 use std::{iter::Peekable, vec};
 
-use weir_resp::{ReplyFramer, ReplyLimits};
+use crate::exec_reply::{ExecReply, Piece};
 
 /// An exchange that changes the database where the server carries it out.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct DbChange {
 #[derive(Debug)]
 enum Asked {
     Select { db: u32 },
-    Exec(ExecReply),
+    Exec(Selects),
 }
 
 impl DbChange {
@@ -25,9 +25,8 @@ impl DbChange {
 
     /// EXEC with SELECTs at these places among its commands.
     pub(crate) fn exec(exchange: u64, selects: Vec<(u32, u32)>) -> Self {
-        let framer = ReplyFramer::new(ReplyLimits::default());
-        let selects = selects.into_iter().peekable();
-        Self { exchange, asked: Asked::Exec(ExecReply { selects, head: Head::Type, framer, place: 0, db: None }) }
+        let asked = selects.into_iter().peekable();
+        Self { exchange, asked: Asked::Exec(Selects { asked, reply: ExecReply::default(), db: None }) }
     }
 
     pub(crate) fn exchange(&self) -> u64 {
@@ -37,9 +36,9 @@ impl DbChange {
     /// Takes a piece of the reply to `exchange`.
     pub(crate) fn note(&mut self, exchange: u64, bytes: &[u8]) {
         if exchange == self.exchange
-            && let Asked::Exec(reply) = &mut self.asked
+            && let Asked::Exec(selects) = &mut self.asked
         {
-            reply.note(bytes);
+            selects.note(bytes);
         }
     }
 
@@ -48,66 +47,31 @@ impl DbChange {
         match &self.asked {
             _ if is_error => None,
             Asked::Select { db } => Some(*db),
-            Asked::Exec(reply) => reply.db,
+            Asked::Exec(selects) => selects.db,
         }
     }
 }
 
-/// Where in the reply to EXEC the next byte stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Head {
-    Type,
-    Count,
-    Elements,
-    /// No array: a watched key prevented it, or it failed.
-    Nothing,
-}
-
-/// The reply to EXEC, looked through for the answers to its SELECTs.
+/// The answers to the SELECTs of a transaction.
 #[derive(Debug)]
-struct ExecReply {
+struct Selects {
     /// Place among the commands, and database; those that have not been answered yet, in order.
-    selects: Peekable<vec::IntoIter<(u32, u32)>>,
-    head: Head,
-    framer: ReplyFramer,
-    place: u32,
+    asked: Peekable<vec::IntoIter<(u32, u32)>>,
+    reply: ExecReply,
     /// What the last successful SELECT asked for.
     db: Option<u32>,
 }
 
-impl ExecReply {
+impl Selects {
     fn note(&mut self, mut bytes: &[u8]) {
-        while let Some((&first, rest)) = bytes.split_first() {
-            match self.head {
-                Head::Type => self.head = if first == b'*' { Head::Count } else { Head::Nothing },
-                Head::Count if first == b'\n' => self.head = Head::Elements,
-                Head::Count => {}
-                Head::Nothing => return,
-                Head::Elements => {
-                    // The lane has framed the reply already; what it took for whole cannot be broken here.
-                    let Ok(scan) = self.framer.advance(bytes) else {
-                        self.head = Head::Nothing;
-                        return;
-                    };
-                    if let Some(kind) = scan.end {
-                        self.element(kind.is_error());
-                    }
-                    bytes = &bytes[scan.taken..];
-                    continue;
-                }
+        while let Some(piece) = self.reply.next(&mut bytes) {
+            if let Piece::Inside { place, end: Some(is_error), .. } = piece
+                && let Some((_, db)) = self.asked.next_if(|select| select.0 == place)
+                && !is_error
+            {
+                self.db = Some(db);
             }
-            bytes = rest;
         }
-    }
-
-    fn element(&mut self, is_error: bool) {
-        let place = self.place;
-        if let Some((_, db)) = self.selects.next_if(|select| select.0 == place)
-            && !is_error
-        {
-            self.db = Some(db);
-        }
-        self.place += 1;
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     pin::PinReason,
     refusal,
     request::Request,
+    spread::one_place,
     state::{Hold, State, Taken},
 };
 
@@ -114,14 +115,24 @@ impl State {
             // A server in a long script answers SELECT with BUSY: greeted for a database, the lane could never stop it.
             Ok(key) if command.class == Class::Exclusive => LaneKey { db: 0, ..key },
             Ok(key) => key,
-            Err(text) => {
-                io.count(Some(command), 1);
-                return self.error(io, text);
+            Err(no) => {
+                no.count(command, io);
+                return self.error_line(io, &no.text(command));
             }
         };
+        let place = io.topology().and_then(|_| one_place(command, request, io).ok().flatten());
         if self.must_wait_for_cluster(io) {
             self.hold = Some(Hold::Quiet);
             return Taken::Held;
+        }
+        if place.is_some_and(|place| self.is_quiet() && self.watch_has_moved(place)) {
+            // As if they had changed; a lane to their new node can be had when the old one is given back.
+            self.is_watch_broken = true;
+            self.forget_watch(io);
+            if !self.is_quiet() {
+                self.hold = Some(Hold::Quiet);
+                return Taken::Held;
+            }
         }
         let may_go = self.may_go(Some(command), io);
         if let Err(taken) = may_go.and_then(|()| self.need_pin(reason, key, Some(command), io)) {
@@ -131,7 +142,12 @@ impl State {
         let has_deadline = !matches!(reason, PinReason::Blocking | PinReason::Wait);
         let ticket = Ticket { has_deadline, ..Ticket::new(self.order.next_number()) };
         request.with_wire(|wire| io.forward_pinned(wire, ticket));
+        self.keep_bound(ticket, place.map(|place| place.group), key.shard, io);
         self.order.sent();
+        if reason == PinReason::Watch {
+            self.watched_slot = place.map(|place| place.group);
+            self.watches_sent.push_back(ticket.number);
+        }
         if key.db != self.db {
             // What follows means another database than this lane's.
             self.hold = Some(Hold::Quiet);
@@ -180,6 +196,8 @@ impl State {
         if self.order.gather(exchange, bytes, end) {
             return end.is_some_and(|kind| self.complete(kind, io));
         }
+        let edited = if self.answers.is_some() { self.with_answers(exchange, bytes, io) } else { None };
+        let bytes = edited.as_deref().unwrap_or(bytes);
         if !self.order.is_muted(exchange) {
             self.pass(bytes, end.is_some(), io);
         }
@@ -203,6 +221,7 @@ impl State {
             && !self.is_sharded
             && self.pins.is_none()
             && self.changes_db.is_none()
+            && self.answers.is_none()
             && self.tracking.is_none()
             && self.caching.is_none()
     }
@@ -229,6 +248,7 @@ impl State {
         if self.changes_db.is_some() {
             self.change_db(exchange, kind, io);
         }
+        self.answers.take_if(|answers| answers.exchange() == exchange);
         if self.tracking.is_some() {
             self.tracked_answered(exchange, kind == FrameKind::Error, io);
         }
@@ -237,6 +257,7 @@ impl State {
         }
         self.flush_due(io);
         if self.pins.is_some() {
+            self.note_watch(exchange, kind == FrameKind::Error);
             self.note_early_reply();
             self.settle_pin(io);
         }
@@ -264,6 +285,8 @@ impl State {
         if self.is_mid_frame && exchange == self.order.oldest() {
             self.cut();
         }
+        // Whether the keys are watched is not known then; the lane that would say is lost.
+        self.watches_sent.pop_front_if(|sent| *sent == exchange);
         self.order.forget_beginning(exchange);
         self.give_up_attempt(exchange);
         self.on_reply(exchange, &refusal::line(text), Some(FrameKind::Error), io)

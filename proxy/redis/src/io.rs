@@ -168,6 +168,10 @@ pub trait Io {
     fn keyless(&self) -> u16 {
         0
     }
+    /// Where PUBLISH goes: as [`Io::keyless`], and in a cluster the same node for as long as it is there, whatever slots move.
+    fn home(&self) -> u16 {
+        self.keyless()
+    }
     /// In front of a cluster, a number that changes with its map of slots.
     fn topology(&self) -> Option<u64> {
         None
@@ -202,6 +206,10 @@ pub trait Io {
     fn is_pin_congested(&self) -> bool;
     /// Frames of the client's own lane come unpaired from now on, or no longer.
     fn set_tunnel(&self, is_tunnel: bool);
+    /// Sets the client's own lane aside: it asks for a second one.
+    fn park(&self);
+    /// The lane that was set aside is the client's own again.
+    fn unpark(&self);
     /// Gives the client's own lane back; if it is not clean it is closed.
     fn unpin(&self, is_clean: bool);
     /// Subscribes the client to names of one kind, none of which it has, none of them twice.

@@ -56,7 +56,11 @@ impl State {
                 self.hold = Some(Hold::Quiet);
                 return Taken::Held;
             }
-            return self.error(io, &no);
+            // As every EXEC that is refused it ends what it would have carried out (`rejectCommand`).
+            return match command.class {
+                Class::Exec => self.refuse_exec(no.strip_prefix("ERR ").unwrap_or(&no), io),
+                _ => self.error(io, &no),
+            };
         }
         if self.users.is_some() && is_acl(command) && command.class != Class::Local(LocalCommand::AclWhoami) {
             return self.acl(command, request, io);

@@ -48,6 +48,7 @@
 
 mod access;
 mod acl;
+mod answers;
 mod batch;
 mod cache;
 mod client;
@@ -56,6 +57,7 @@ mod cluster;
 mod connection;
 mod database;
 mod discovery;
+mod exec_reply;
 mod forward;
 mod gather;
 mod guesses;

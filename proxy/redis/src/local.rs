@@ -6,6 +6,7 @@ use weir_resp::{Version, encode};
 use crate::{
     database::DbChange,
     io::{Io, Ticket},
+    ordering::ReplyMode,
     refusal,
     request::Request,
     state::{Hold, State, Taken},
@@ -130,7 +131,10 @@ impl State {
         self.is_watch_broken = false;
         self.db = 0;
         self.version = Version::Resp2;
-        self.order.mode = Default::default();
+        // A SKIP covers this very reply.
+        if self.order.mode == ReplyMode::Off {
+            self.order.mode = ReplyMode::On;
+        }
         self.forget_user(io);
         self.limits.stream_bytes = self.settings.stream_bytes.min(u32::MAX.into()) as u32;
         {

@@ -56,6 +56,7 @@ impl Session {
         let state = &self.state;
         let is_free = state.transaction.is_none()
             && state.pins.is_none()
+            && state.parked.is_none()
             && state.pin_answer.is_none()
             && state.tunnel.is_none()
             && !state.is_subscriber()

@@ -227,6 +227,19 @@ impl Ordering {
         Some(reply)
     }
 
+    /// Sets aside the local replies that wait, so that [`Ordering::put_back`] finds what is said from now on.
+    pub(crate) fn set_aside(&mut self) -> VecDeque<(u64, Vec<u8>)> {
+        self.waiting_bytes = 0;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Those that were set aside wait again; what was said meanwhile.
+    pub(crate) fn put_back(&mut self, waiting: VecDeque<(u64, Vec<u8>)>) -> Vec<u8> {
+        self.waiting_bytes = waiting.iter().map(|(_, reply)| reply.len()).sum();
+        let said = std::mem::replace(&mut self.waiting, waiting);
+        said.into_iter().flat_map(|(_, reply)| reply).collect()
+    }
+
     /// Keeps a local reply until the exchanges in front of it are done.
     pub(crate) fn wait(&mut self, reply: Vec<u8>) {
         self.waiting_bytes += reply.len();

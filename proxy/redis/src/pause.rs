@@ -68,6 +68,8 @@ impl State {
             _ => may_replicate(command),
         });
         let until = share.pause.holds(writes, io.now());
+        // A server drops what waits when its client goes: it must not come after what the client does next.
+        self.is_closing |= until.is_some() && self.is_ended;
         if let Some(until) = until {
             self.hold = Some(Hold::Until(until));
         }

@@ -94,16 +94,35 @@ pub(crate) enum NoPin {
 pub(crate) struct Pins {
     reasons: u16,
     is_dirty: bool,
+    /// WATCHes that were sent and not refused: with none, no key is watched.
+    watches: u16,
 }
 
 impl Pins {
     pub(crate) fn add(&mut self, reason: PinReason) {
         self.reasons |= reason as u16;
         self.is_dirty |= reason.leaves_state();
+        self.watches = self.watches.saturating_add(u16::from(reason == PinReason::Watch));
     }
 
     pub(crate) fn remove(&mut self, reason: PinReason) {
         self.reasons &= !(reason as u16);
+        if reason == PinReason::Watch {
+            self.watches = 0;
+        }
+    }
+
+    /// The server refused a WATCH: only what others of them named is watched.
+    fn watch_refused(&mut self) {
+        self.watches = self.watches.saturating_sub(1);
+        if self.watches == 0 {
+            self.remove(PinReason::Watch);
+        }
+    }
+
+    /// A reason is there that does not pass with a reply.
+    pub(crate) fn last(mut self) -> bool {
+        !self.settle()
     }
 
     pub(crate) fn has(&self, reason: PinReason) -> bool {
@@ -177,22 +196,27 @@ impl State {
     /// As [`State::need_pin`], without an answer. Before the client gets a lane, all it sent must be answered: a command on
     /// another connection could overtake it.
     pub(crate) fn ask_pin(&mut self, reason: PinReason, key: LaneKey, io: &impl Io) -> Result<(), NoPin> {
-        let is_quiet = self.is_quiet();
-        if let Some((held, pins)) = &mut self.pins {
-            if held.shard != key.shard {
-                if is_quiet {
-                    return Err(NoPin::Elsewhere);
-                }
-                // What passes with its reply is over once all is answered.
-                self.hold = Some(Hold::Quiet);
-                return Err(NoPin::Yet);
-            }
+        if let Some((_, pins)) = self.pins.as_mut().filter(|(held, _)| held.shard == key.shard) {
             pins.add(reason);
             self.publish_pins(io);
             return Ok(());
         }
-        if let Some(Err(refusal)) = self.pin_answer.take() {
-            return Err(NoPin::Refused(refusal));
+        if self.pins.is_some() {
+            if !self.is_quiet() {
+                // What passes with its reply is over once all is answered.
+                self.hold = Some(Hold::Quiet);
+                return Err(NoPin::Yet);
+            }
+            if reason != PinReason::Large || self.tunnel.is_some() {
+                return Err(NoPin::Elsewhere);
+            }
+            self.park(io);
+        }
+        match self.pin_answer.take() {
+            Some(Err(refusal)) => return Err(NoPin::Refused(refusal)),
+            // While it was on its way the slot has moved.
+            Some(Ok(())) if self.pin_asked != Some(key) => io.unpin(true),
+            Some(Ok(())) | None => {}
         }
         if !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
@@ -209,6 +233,7 @@ impl State {
             Pinning::TooManyBlocked => Err(NoPin::TooManyBlocked),
             Pinning::Refused(refusal) => Err(NoPin::Refused(refusal)),
             Pinning::Later => {
+                self.pin_asked = Some(key);
                 self.hold = Some(Hold::Pin);
                 Err(NoPin::Yet)
             }
@@ -217,7 +242,7 @@ impl State {
 
     /// Gives the lane back once nothing needs it.
     pub(crate) fn settle_pin(&mut self, io: &impl Io) {
-        if !self.is_quiet() || self.tunnel.is_some() || self.streaming.is_some() {
+        if !self.is_quiet() || self.tunnel.is_some() || self.streams_on_pin() {
             return;
         }
         let Some((_, pins)) = &mut self.pins else { return };
@@ -225,10 +250,54 @@ impl State {
         if pins.settle() {
             self.pins = None;
             io.unpin(before.is_clean());
+            self.unpark(io);
         } else if *pins == before {
             return;
         }
         self.publish_pins(io);
+    }
+
+    /// A large command is on its way on the lane of the client's own, or is the next one there.
+    fn streams_on_pin(&self) -> bool {
+        match (self.streaming.as_deref(), &self.pins) {
+            (Some(Streaming::Flowing), _) => true,
+            (Some(Streaming::Waiting(waiting)), Some((held, _))) => held.shard == waiting.key.shard,
+            _ => false,
+        }
+    }
+
+    /// Sets the lane with the client's state aside: a large command for another shard needs one too. Until its reply is here
+    /// no other command is taken, so nothing has to choose between the two.
+    fn park(&mut self, io: &impl Io) {
+        self.parked = self.pins.take().map(Box::new);
+        io.park();
+    }
+
+    /// The lane with the client's state is its own again.
+    pub(crate) fn unpark(&mut self, io: &impl Io) {
+        if let Some(parked) = self.parked.take() {
+            self.pins = Some(*parked);
+            io.unpark();
+            self.publish_pins(io);
+        }
+    }
+
+    /// A WATCH has been answered. One that was refused is no state: its lane goes back with the reply.
+    pub(crate) fn note_watch(&mut self, exchange: u64, is_refused: bool) {
+        if self.watches_sent.pop_front_if(|sent| *sent == exchange).is_some()
+            && is_refused
+            && let Some((_, pins)) = &mut self.pins
+        {
+            pins.watch_refused();
+        }
+    }
+
+    /// Nothing is watched any more; false if nothing was.
+    pub(crate) fn end_watch(&mut self) -> bool {
+        self.watches_sent.clear();
+        let Some((_, pins)) = self.pins.as_mut().filter(|(_, pins)| pins.has(PinReason::Watch)) else { return false };
+        pins.remove(PinReason::Watch);
+        true
     }
 
     /// Drops the lane and the state on it, whatever it is needed for.
@@ -243,8 +312,9 @@ impl State {
     }
 
     pub(crate) fn publish_pins(&self, io: &impl Io) {
-        let pinned = self.pins.as_ref().map(|(_, pins)| pins.to_string());
-        io.entry().details().pinned = pinned.unwrap_or_default();
+        let own = self.pins.as_ref().into_iter().chain(self.parked.as_deref());
+        let pinned: Vec<String> = own.map(|(_, pins)| pins.to_string()).collect();
+        io.entry().details().pinned = pinned.join(", ");
     }
 
     /// The lane is gone; what was paired with it has been answered.
@@ -254,6 +324,7 @@ impl State {
             self.pin_answer = None;
             return;
         };
+        self.watches_sent.clear();
         self.is_watch_broken |= pins.has(PinReason::Watch);
         // Over shards the half frame may be another one's; if it was this lane's, its loss has been told already.
         if self.is_mid_frame && (self.tunnel.is_some() || !self.is_sharded) {
@@ -267,11 +338,26 @@ impl State {
             // Half a command cannot be taken back. Its error has been told as its reply.
             self.is_closing = true;
         }
+        self.unpark(io);
+        self.publish_pins(io);
+    }
+
+    /// The lane with the client's state is gone, while a large command had another.
+    pub(crate) fn on_parked_loss(&mut self, io: &impl Io) {
+        let Some(parked) = self.parked.take() else { return };
+        self.is_watch_broken |= parked.1.has(PinReason::Watch);
+        if parked.1.hold_state() {
+            self.lose_state(io);
+        }
         self.publish_pins(io);
     }
 
     /// Tells the client that state it relies on is gone, as the last thing it hears.
     pub(crate) fn lose_state(&mut self, io: &impl Io) {
+        if self.is_mid_frame {
+            // It would be read as a part of that frame.
+            return self.cut();
+        }
         let is_heard = match self.order.is_quiet() {
             true => self.order.mode == ReplyMode::On,
             false => !self.order.is_muted(self.order.oldest()),

@@ -6,6 +6,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use weir_resp::encode;
 use weir_upstream::{FrameKind, Node, Refusal};
 
 use crate::{
@@ -39,6 +40,10 @@ pub(crate) struct Attempt {
     tries: u8,
     /// Between two tries.
     is_waiting: bool,
+    /// It went by the client's own lane: it is not sent again, and nothing of it is kept.
+    is_bound: bool,
+    /// A transaction whose keys are watched.
+    is_watching: bool,
     /// It runs a script, which may say such words of itself, after it has done something.
     is_script: bool,
     /// The error that is arriving.
@@ -58,6 +63,8 @@ impl Attempt {
             hops: 0,
             tries: 0,
             is_waiting: false,
+            is_bound: false,
+            is_watching: false,
             is_script: false,
             line: Vec::new(),
             is_answered: false,
@@ -133,10 +140,24 @@ impl State {
         self.attempts.push_back(attempt);
     }
 
+    /// Keeps where a request on the client's own lane went, in front of a cluster: what its node says may be news.
+    pub(crate) fn keep_bound(&mut self, ticket: Ticket, slot: Option<u16>, shard: u16, io: &impl Io) {
+        if io.topology().is_some() {
+            self.keep_attempt(Attempt { is_bound: true, ..Attempt::new(ticket, slot, shard, &[]) });
+        }
+    }
+
     /// The request of this exchange, if it was kept, runs a script.
     pub(crate) fn note_script(&mut self, exchange: u64) {
         if let Some(last) = self.attempts.back_mut().filter(|last| last.exchange == exchange) {
             last.is_script = true;
+        }
+    }
+
+    /// The request of this exchange, if it was kept, is a transaction whose keys are watched.
+    pub(crate) fn note_watching(&mut self, exchange: u64) {
+        if let Some(last) = self.attempts.back_mut().filter(|last| last.exchange == exchange) {
+            last.is_watching = true;
         }
     }
 
@@ -186,6 +207,9 @@ impl State {
         end?;
         let line = std::mem::take(&mut attempt.line);
         let advice = advice(&line[1..], attempt.skip > 0);
+        if attempt.is_bound {
+            return self.learn(exchange, advice, line, io).map(Cow::from);
+        }
         let is_redirection = matches!(advice, Advice::Moved(..) | Advice::Ask(_));
         let answer = match self.follow(exchange, advice, io) {
             Followed::Yes => return None,
@@ -200,7 +224,60 @@ impl State {
         Some(answer.into())
     }
 
-    /// As [`State::unless_redirected`], of a request that is not kept: one on the client's own lane. It is not sent again.
+    /// What a node says to a request on the client's own lane. The client may try again at once, so the map is new before it is
+    /// told: `None` while that takes a moment.
+    fn learn(&mut self, exchange: u64, advice: Advice, line: Vec<u8>, io: &impl Io) -> Option<Vec<u8>> {
+        let (from, slot) =
+            self.attempt(exchange).map(|attempt| (attempt.shard, attempt.slot.filter(|_| !attempt.is_script)))?;
+        let (line, is_known) = match advice {
+            Advice::Answer => return Some(line),
+            Advice::Moved(of, node) => {
+                let is_known = slot == Some(of) && io.redirected(slot, &node, from).is_some();
+                (refusal::line(refusal::NOT_FOLLOWED), is_known)
+            }
+            Advice::Ask(_) => (refusal::line(refusal::NOT_FOLLOWED), true),
+            // Why a transaction was aborted is not told: its slot may have moved.
+            Advice::Aborted => (line, false),
+            Advice::Later | Advice::Down => (line, true),
+        };
+        io.refresh();
+        if is_known || slot.is_none() {
+            return Some(line);
+        }
+        self.tell_later(exchange, line, io);
+        None
+    }
+
+    /// Keeps the answer to a request on the client's own lane until the map is new, for a moment at most.
+    fn tell_later(&mut self, exchange: u64, line: Vec<u8>, io: &impl Io) {
+        let Some(attempt) = self.attempt(exchange) else { return };
+        attempt.line = line;
+        attempt.tries += 1;
+        attempt.is_waiting = true;
+        self.last_redirected = self.last_redirected.max(Some(exchange));
+        io.retry_later(exchange, PAUSE);
+    }
+
+    /// The pause of an answer that was kept is over: it is told if the slot is elsewhere now, or if it has waited long enough.
+    fn tell(&mut self, exchange: u64, io: &impl Io) -> bool {
+        let Some(attempt) = self.attempt(exchange) else { return false };
+        let (mut line, is_watching) = (std::mem::take(&mut attempt.line), attempt.is_watching);
+        let is_new = attempt.slot.is_none_or(|slot| io.shard_of(slot) != attempt.shard);
+        if !is_new && attempt.tries < ABORTED_TRIES_MAX {
+            self.tell_later(exchange, line, io);
+            return false;
+        }
+        self.give_up_attempt(exchange);
+        if is_new && is_watching {
+            // As if the watched keys had changed: that is what clients try again for.
+            line.clear();
+            encode::null_array(&mut line, self.version);
+            return self.on_reply(exchange, &line, Some(FrameKind::Reply), io);
+        }
+        self.on_reply(exchange, &line, Some(FrameKind::Error), io)
+    }
+
+    /// As [`State::unless_redirected`], of a request that is not kept: one of the gateway's own.
     pub(crate) fn unless_moved<'a>(&self, bytes: &'a [u8], end: Option<FrameKind>, io: &impl Io) -> Cow<'a, [u8]> {
         let is_told = end == Some(FrameKind::Error) && io.topology().is_some() && bytes.first() == Some(&b'-');
         if !is_told {
@@ -300,6 +377,9 @@ impl State {
     pub(crate) fn retry(&mut self, exchange: u64, io: &impl Io) -> bool {
         // Its lane may have been lost meanwhile, which was its answer.
         let Some(attempt) = self.attempt(exchange).filter(|attempt| attempt.is_waiting) else { return false };
+        if attempt.is_bound {
+            return self.tell(exchange, io);
+        }
         let Some(slot) = attempt.slot else { return false };
         let target = io.shard_of(slot);
         let must_wait = self.must_wait(exchange, slot, target, io);
@@ -320,6 +400,7 @@ impl State {
     /// Sends a kept request to `target`.
     fn send_again(&mut self, exchange: u64, target: u16, is_asking: bool, io: &impl Io) -> Result<(), Refusal> {
         let key = self.key_at(target);
+        let is_own = self.is_pinned_at(target);
         self.note_redirected(exchange);
         if let Some(caching) = &mut self.caching {
             caching.redirected(exchange);
@@ -329,10 +410,16 @@ impl State {
         attempt.is_waiting = false;
         let skip = attempt.skip + u32::from(is_asking);
         let ticket = Ticket { skip, ..Ticket::new(exchange) };
-        match is_asking {
-            true => io.forward(key, &[ASKING, &attempt.wire].concat(), ticket),
-            false => io.forward(key, &attempt.wire, ticket),
+        let wire: Cow<'_, [u8]> = match is_asking {
+            true => [ASKING, &attempt.wire].concat().into(),
+            false => attempt.wire.as_slice().into(),
+        };
+        if is_own {
+            // Behind what the client has there already.
+            io.forward_pinned(&wire, ticket);
+            return Ok(());
         }
+        io.forward(key, &wire, ticket)
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) const DISCARD_ALONE: &str = "ERR DISCARD without MULTI";
 pub(crate) const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 pub(crate) const NOT_IN_MULTI: &str = "ERR Command not allowed inside a transaction";
+pub(crate) const MONITOR_IN_MULTI: &str = "ERR MONITOR isn't allowed for DENY BLOCKING client";
 
 pub(crate) const NO_KEY: &str = "NOPERM this user has no permissions to access one of the keys used as arguments";
 pub(crate) const NO_CHANNEL: &str =
@@ -56,6 +57,8 @@ pub(crate) const ALL_SHARDS_IN_MULTI: &str = "ERR weir: a command for all shards
 pub(crate) const FOREIGN_KEYS: &str = "ERR weir: SORT with BY or GET reads keys of other shards";
 /// In place of a redirection that the gateway could not follow: the client must not go there by itself.
 pub(crate) const NOT_FOLLOWED: &str = "ERR weir: the key is being moved to another node, try again";
+/// The label value of a command whose keys cannot be read, where they decide which shard it goes to.
+pub(crate) const UNREADABLE_KEYS_REASON: &str = "unreadable_keys";
 /// The client's own lane leads to another shard than the command.
 pub(crate) const PINNED_ELSEWHERE: &str = "ERR weir: the session holds state on another shard; RESET first";
 /// MONITOR and commands this build does not know, where there are several shards.
@@ -134,6 +137,12 @@ pub(crate) fn admin(name: &str) -> String {
 pub(crate) fn unsupported(name: &str) -> String {
     let name = name.replace('|', " ");
     format!("ERR weir: command '{name}' is not supported through a gateway")
+}
+
+/// A command whose keys nobody has described, where they decide which shard it goes to.
+pub(crate) fn unknown_keys(name: &str) -> String {
+    let name = name.replace('|', " ");
+    format!("ERR weir: the keys of '{name}' are not known, so it has no shard")
 }
 
 /// A command that a RESP2 subscriber may not use.

@@ -358,6 +358,11 @@ impl Session {
         self.state.on_pin_loss(cause, io);
     }
 
+    /// The lane that the client had set aside ([`Io::park`]) is gone.
+    pub fn on_parked_loss(&mut self, io: &impl Io) {
+        self.state.on_parked_loss(io);
+    }
+
     /// The client sends no more. True if the session ends when what it sent has been answered, false if at once.
     pub fn on_client_end(&mut self) -> bool {
         self.state.is_ended = true;
@@ -421,7 +426,8 @@ impl Session {
 
     /// Nothing is on its way and nothing is half said: the session may end without loss.
     pub fn is_idle(&self) -> bool {
-        self.input.is_empty() && self.is_quiet() && self.state.transaction.is_none() && self.state.pins.is_none()
+        let is_free = self.state.pins.is_none() && self.state.parked.is_none();
+        self.input.is_empty() && self.is_quiet() && self.state.transaction.is_none() && is_free
     }
 
     /// Nothing is on its way or held back, but state may be held (a subscription, a watch, a queued transaction).

@@ -2,71 +2,87 @@
 
 use weir_analysis::redis::{self, Args, Categories, Command, KeyError, Keys, RequestPolicy, Resolved};
 use weir_policy::redis::NoPermission;
-use weir_upstream::{FrameKind, NOBODY};
+use weir_upstream::{FrameKind, NOBODY, placement::Place};
 
 use crate::{
     gather::{Gather, Merge},
     io::{Full, Io, Ticket},
     lane::{LaneKey, Purpose},
+    pin::{PinReason, Pins},
     redirect::Attempt,
     refusal,
     request::Request,
-    spread::{Destination, Wire, destination, goes_everywhere, may_read_elsewhere, one_place, placed, shard_of},
+    spread::{
+        Destination, NoPlace, Wire, destination, goes_everywhere, may_read_elsewhere, one_place, placed, shard_of,
+    },
     state::{Hold, State, Taken},
 };
 
 impl State {
-    /// The lane key of the shard that holds all keys of the command. Without keys, or where they cannot be found because the
-    /// command is malformed (its server will say how), a stable one.
+    /// The lane key of the shard that holds all keys of the command. Without keys a stable one.
     ///
     /// # Errors
-    /// The text to answer: the keys are on several shards, or it concerns all of them (WAIT, SCRIPT KILL).
+    /// The keys are on several shards or cannot be read, or the command concerns all shards (WAIT, SCRIPT KILL).
     pub(crate) fn lane_key(
         &self,
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Result<LaneKey, &'static str> {
+    ) -> Result<LaneKey, NoPlace> {
         if !io.is_sharded() {
             return Ok(self.key());
         }
         if goes_everywhere(command) {
-            return Err(refusal::NOT_OVER_SHARDS);
+            return Err(NoPlace::Everywhere);
         }
         let shard = match one_place(command, request, io)? {
             Some(place) => place.shard,
-            // Where the state is that it may speak of: UNWATCH, say.
-            None => self.pins.as_ref().map_or_else(|| io.keyless(), |(key, _)| key.shard),
+            // Where the state is that it may speak of.
+            None => self.pins.filter(|(_, pins)| pins.last()).map_or_else(|| io.keyless(), |(key, _)| key.shard),
         };
         Ok(self.key_at(shard))
     }
 
-    /// As [`State::lane_key`], for a command of which only the beginning is here; `None` if that does not tell.
+    /// As [`State::lane_key`], and the group of the keys, for a command of which only the beginning is here; `None` if that does
+    /// not tell. It goes where a small one would: what the client's own lane is for has no part in it.
+    ///
+    /// # Errors
+    /// As for a small one.
     pub(crate) fn lane_key_of_head(
         &self,
         command: &'static Command,
         request: &Request<'_>,
         io: &impl Io,
-    ) -> Option<LaneKey> {
+    ) -> Result<Option<(LaneKey, Option<u16>)>, NoPlace> {
         if !io.is_sharded() {
-            return Some(self.key());
+            return Ok(Some((self.key(), None)));
         }
         let mut keys = Keys::new();
         let is_found = redis::keys(command, request, &mut keys) != Err(redis::KeyError::NotBuffered);
         let is_here = is_found && placed(&keys, io.topology().is_some()).all(|index| request.arg(index).is_some());
-        let is_whole = !goes_everywhere(command);
-        (is_here && is_whole).then(|| self.lane_key(command, request, io).ok())?
+        if !is_here || goes_everywhere(command) {
+            return Ok(None);
+        }
+        let place = match one_place(command, request, io) {
+            // A small one would be split.
+            Err(_) if command.request_policy == RequestPolicy::MultiShard => return Ok(None),
+            place => place?,
+        };
+        Ok(Some((self.key_at(shard_of(command, place, io)), place.map(|place| place.group))))
     }
 
-    /// A large command must be whole before it can be split, or before all its keys can be judged: it is held, as large as a
-    /// transaction may be.
+    /// A large command must be whole before it can be split, or before all its keys can be found or judged: it is held, as large as
+    /// a transaction may be.
     pub(crate) fn must_be_whole(&mut self, request: &Request<'_>, io: &impl Io) -> bool {
         let Resolved::Known(command) = redis::resolve(request.text(0), request.arg(1)) else { return false };
         let is_split = self.is_sharded && command.request_policy == RequestPolicy::MultiShard;
         // Keys further back decide whether its user may run it.
         let is_unjudged =
             self.is_watched && matches!(self.verdict(command, request), Err(NoPermission::Keys(KeyError::NotBuffered)));
-        if !(is_split || is_unjudged || self.must_know_keys(command))
+        // Keys further back decide where it goes: those of a large script, say.
+        let is_unplaced =
+            self.is_sharded && !goes_everywhere(command) && self.lane_key_of_head(command, request, io) == Ok(None);
+        if !(is_split || is_unplaced || is_unjudged || self.must_know_keys(command))
             || self.is_held_whole
             || self.transaction.is_some()
             || !self.is_authenticated
@@ -102,16 +118,13 @@ impl State {
     ) -> Taken {
         let destination = match destination(command, request, io) {
             Ok(destination) => destination,
-            Err(text) => {
-                io.count(Some(command), 1);
-                return self.error_line(io, &text);
-            }
+            Err(text) => return self.error_line(io, &text),
         };
         let must_wait = self.must_wait_for_cluster(io);
         let is_read = may_read_elsewhere(command);
         match destination {
             Destination::One(place) => {
-                let key = self.route(shard_of(place, io), is_read, io);
+                let key = self.route(shard_of(command, place, io), is_read, io);
                 if must_wait || self.must_settle(key, io) {
                     self.hold = Some(Hold::Quiet);
                     return Taken::Held;
@@ -205,6 +218,7 @@ impl State {
         }
         if self.is_pinned_at(key.shard) {
             io.forward_pinned(wire, ticket);
+            self.keep_bound(ticket, group, key.shard, io);
             return Ok(());
         }
         io.forward(key, wire, ticket)?;
@@ -215,8 +229,14 @@ impl State {
     }
 
     /// The client's own lane leads to `shard`.
-    fn is_pinned_at(&self, shard: u16) -> bool {
+    pub(crate) fn is_pinned_at(&self, shard: u16) -> bool {
         self.pins.as_ref().is_some_and(|(key, _)| key.shard == shard)
+    }
+
+    /// The watched keys are of this place's slot, which was on another node when they were.
+    pub(crate) fn watch_has_moved(&self, place: Place) -> bool {
+        let is_left = |(key, pins): &(LaneKey, Pins)| pins.has(PinReason::Watch) && key.shard != place.shard;
+        self.pins.as_ref().is_some_and(is_left) && self.watched_slot == Some(place.group)
     }
 
     /// Binds the transaction being queued to the shard of `command`.
@@ -237,17 +257,28 @@ impl State {
         }
         let place = match one_place(command, request, io) {
             Ok(Some(place)) => place,
-            Ok(None) => return Ok(()),
-            Err(text) => return Err(self.reject(io, text)),
-        };
-        if self.pins.as_ref().is_some_and(|(key, _)| key.shard != place.shard) {
-            if self.is_quiet() {
-                return Err(self.reject(io, refusal::CROSS_SLOT));
+            Ok(None) => {
+                if let Some(transaction) = self.transaction.as_mut().filter(|_| command.name == "publish") {
+                    transaction.publishes = true;
+                }
+                return Ok(());
             }
+            Err(no) => {
+                no.count(command, io);
+                return Err(self.reject_with(io, |out| out.extend_from_slice(&no.text(command))));
+            }
+        };
+        let is_elsewhere = self.pins.as_ref().is_some_and(|(key, _)| key.shard != place.shard);
+        if is_elsewhere && !self.is_quiet() {
             // What passes with its reply is over once all is answered.
             self.hold = Some(Hold::Quiet);
             return Err(Taken::Held);
         }
+        if is_elsewhere && !self.watch_has_moved(place) {
+            return Err(self.reject(io, refusal::CROSS_SLOT));
+        }
+        // The slot of the watched keys has moved: EXEC answers as if they had changed.
+        self.is_watch_broken |= is_elsewhere;
         let Some(transaction) = &mut self.transaction else { return Ok(()) };
         if transaction.group.is_some_and(|bound| bound != place.group) {
             return Err(self.reject(io, refusal::CROSS_SLOT));

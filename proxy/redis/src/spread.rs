@@ -6,11 +6,12 @@ use weir_analysis::redis::{
     self, Args, Categories, Class, Command, FindKeys, Flags, KeyError, KeyFlags, Keys, RequestPolicy, ResponsePolicy,
 };
 use weir_resp::encode;
-use weir_upstream::placement::Place;
+use weir_upstream::placement::{Place, SLOTS};
 
 use crate::{
     gather::{Fold, Merge, split_cursor},
     io::Io,
+    local::parse_integer,
     refusal,
     request::Request,
 };
@@ -46,25 +47,80 @@ pub(crate) fn placed(keys: &Keys, is_cluster: bool) -> impl Iterator<Item = usiz
     keys.iter().filter(move |key| is_cluster || !key.flags.contains(KeyFlags::NOT_KEY)).map(|key| key.index)
 }
 
-/// Where all keys are; `None` without keys, or if the command is malformed.
+/// Why a command has no shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// Its keys are not of one group.
+    CrossSlot,
+    /// SORT with BY or GET.
+    ForeignKeys,
+    /// It concerns all shards, and cannot be sent to all of them here.
+    Everywhere,
+    /// Its keys cannot be read: a shard would be a guess.
+    Unreadable(KeyError),
+    /// The table does not say where its keys stand (STRALGO of Redis 6).
+    Unknown,
+}
+
+impl NoPlace {
+    /// The error to answer, in the words of a server where it has some.
+    pub(crate) fn text(self, command: &Command) -> Vec<u8> {
+        match self {
+            Self::CrossSlot => refusal::CROSS_SLOT.into(),
+            Self::ForeignKeys => refusal::FOREIGN_KEYS.into(),
+            Self::Everywhere => refusal::NOT_OVER_SHARDS.into(),
+            Self::Unreadable(error) => {
+                let mut text = Vec::new();
+                redis::text::invalid_keys(&mut text, command, error);
+                text
+            }
+            Self::Unknown => refusal::unknown_keys(command.name).into(),
+        }
+    }
+
+    /// Counts the command, and the refusal where the gateway cannot read what a server might.
+    pub(crate) fn count(self, command: &'static Command, io: &impl Io) {
+        match self {
+            Self::Unreadable(_) | Self::Unknown => io.count_refused(Some(command), refusal::UNREADABLE_KEYS_REASON),
+            Self::CrossSlot | Self::ForeignKeys | Self::Everywhere => io.count(Some(command), 1),
+        }
+    }
+}
+
+/// Where all keys are; `None` without keys.
 ///
 /// # Errors
-/// The text to answer: they are not of one group, or not all of them are told.
-pub(crate) fn one_place(command: &Command, request: &Request<'_>, io: &impl Io) -> Result<Option<Place>, &'static str> {
-    let mut keys = Keys::new();
-    if redis::keys(command, request, &mut keys).is_err() {
-        return Ok(None);
+/// They are not of one group, not all of them are named, or they cannot be read.
+pub(crate) fn one_place(command: &Command, request: &Request<'_>, io: &impl Io) -> Result<Option<Place>, NoPlace> {
+    if let Some(slot) = slot_named(command, request).filter(|_| io.topology().is_some()) {
+        return Ok(Some(Place { shard: io.shard_of(slot), group: slot }));
     }
-    if keys.is_incomplete() && command.name.starts_with("sort") {
-        return Err(refusal::FOREIGN_KEYS);
+    let mut keys = Keys::new();
+    redis::keys(command, request, &mut keys).map_err(NoPlace::Unreadable)?;
+    if keys.is_incomplete() && !command.flags.contains(Flags::TOUCHES_ARBITRARY_KEYS) {
+        return Err(if command.name.starts_with("sort") { NoPlace::ForeignKeys } else { NoPlace::Unknown });
     }
     let mut places = placed(&keys, io.topology().is_some()).map(|index| io.place(request.text(index)));
     let Some(first) = places.next() else { return Ok(None) };
-    if places.all(|place| place == first) { Ok(Some(first)) } else { Err(refusal::CROSS_SLOT) }
+    if places.all(|place| place == first) { Ok(Some(first)) } else { Err(NoPlace::CrossSlot) }
 }
 
-pub(crate) fn shard_of(place: Option<Place>, io: &impl Io) -> u16 {
-    place.map_or_else(|| io.keyless(), |place| place.shard)
+/// The slot that a command names in the place of keys: only the node that has it knows what is in it. One that is none is for
+/// a server to refuse.
+fn slot_named(command: &Command, request: &Request<'_>) -> Option<u16> {
+    let names_slot = matches!(command.name, "cluster|countkeysinslot" | "cluster|getkeysinslot");
+    let slot = names_slot.then(|| parse_integer(request.text(2))).flatten()?;
+    u16::try_from(slot).ok().filter(|slot| *slot < SLOTS)
+}
+
+/// The shard of a command whose keys are at `place`. Messages of one client keep their order between the nodes of a cluster
+/// only if one node takes all of them, so PUBLISH does not follow the slots.
+pub(crate) fn shard_of(command: &Command, place: Option<Place>, io: &impl Io) -> u16 {
+    match place {
+        Some(place) => place.shard,
+        None if command.name == "publish" => io.home(),
+        None => io.keyless(),
+    }
 }
 
 /// How the replies of all shards are merged, if the command concerns all data, whatever shard it is on. MEMORY DOCTOR and the
@@ -83,14 +139,18 @@ pub(crate) fn goes_everywhere(command: &Command) -> bool {
 /// Where the command goes.
 ///
 /// # Errors
-/// The text to answer instead.
+/// The text to answer instead. The command is counted then.
 pub(crate) fn destination(
     command: &'static Command,
     request: &Request<'_>,
     io: &impl Io,
 ) -> Result<Destination, Vec<u8>> {
+    let counted = |text| {
+        io.count(Some(command), 1);
+        text
+    };
     if command.name == "scan" {
-        return scan(request, io);
+        return scan(request, io).map_err(counted);
     }
     if let Some(merge) = everywhere(command) {
         let shards = io.shards();
@@ -101,21 +161,25 @@ pub(crate) fn destination(
         let part = |shard| Wire { shard, group: None, bytes: request.with_wire(<[u8]>::to_vec) };
         return Ok(Destination::Parts { parts: shards.into_iter().map(part).collect(), merge });
     }
-    let text = match one_place(command, request, io) {
+    let no = match one_place(command, request, io) {
         Ok(place) => return Ok(Destination::One(place)),
-        Err(text) => text,
+        Err(no) => no,
+    };
+    let refused = || {
+        no.count(command, io);
+        no.text(command)
     };
     // A count of keys would have to be counted anew.
     let is_splittable = command.keys.iter().all(|spec| matches!(spec.find, FindKeys::Range { .. }));
     let merge = match (command.request_policy, command.response_policy) {
-        _ if !is_splittable => return Err(text.into()),
+        _ if !is_splittable || no != NoPlace::CrossSlot => return Err(refused()),
         (RequestPolicy::MultiShard, ResponsePolicy::Default) => Merge::InOrder(Vec::new()),
         (RequestPolicy::MultiShard, ResponsePolicy::AllSucceeded) => Merge::AllSucceeded,
         (RequestPolicy::MultiShard, ResponsePolicy::AggSum) => Merge::Fold(Fold::Sum),
         // MSETNX too: half of it done would be neither of its two outcomes.
-        _ => return Err(text.into()),
+        _ => return Err(refused()),
     };
-    split(command, request, merge, io)
+    split(command, request, merge, io).map_err(counted)
 }
 
 /// To each shard the command with its own keys, and what belongs to each of them (the values of MSET).

@@ -8,6 +8,7 @@ use weir_upstream::Refusal;
 
 use crate::{
     access::CurrentUser,
+    answers::Answers,
     cache::Caching,
     database::DbChange,
     io::Io,
@@ -71,6 +72,12 @@ pub(crate) struct State {
     pub(crate) order: Ordering,
     pub(crate) hold: Option<Hold>,
     pub(crate) pins: Option<(LaneKey, Pins)>,
+    /// The lane with the client's state, while a large command has another.
+    pub(crate) parked: Option<Box<(LaneKey, Pins)>>,
+    /// The slot of the latest WATCH, in front of a cluster.
+    pub(crate) watched_slot: Option<u16>,
+    /// WATCHes without a reply.
+    pub(crate) watches_sent: VecDeque<u64>,
     /// The command at the front of the input is held until it is whole, however large.
     pub(crate) is_held_whole: bool,
     /// Replies may come from several shards, in any order.
@@ -81,6 +88,8 @@ pub(crate) struct State {
     pub(crate) last_redirected: Option<u64>,
     /// The version of the slot map by which they were sent.
     pub(crate) topology: u64,
+    /// The lane that was asked for last.
+    pub(crate) pin_asked: Option<LaneKey>,
     /// The lane that the command at the front of the input asked for has come, or will not.
     pub(crate) pin_answer: Option<Result<(), Refusal>>,
     /// The command at the front of the input has waited for room long enough.
@@ -90,6 +99,8 @@ pub(crate) struct State {
     /// The lane with the watched keys was lost: EXEC must not succeed.
     pub(crate) is_watch_broken: bool,
     pub(crate) transaction: Option<Box<Transaction>>,
+    /// The commands of an EXEC under way that the gateway answers itself.
+    pub(crate) answers: Option<Box<Answers>>,
     /// An EXEC or a SELECT that changes the database if it succeeds.
     pub(crate) changes_db: Option<DbChange>,
     pub(crate) streaming: Option<Box<Streaming>>,
@@ -139,16 +150,21 @@ impl State {
             order: Ordering::default(),
             hold: None,
             pins: None,
+            parked: None,
+            watched_slot: None,
+            watches_sent: VecDeque::new(),
             is_held_whole: false,
             is_sharded: false,
             attempts: VecDeque::new(),
             last_redirected: None,
             topology: 0,
+            pin_asked: None,
             pin_answer: None,
             is_room_refused: false,
             is_admitted: false,
             is_watch_broken: false,
             transaction: None,
+            answers: None,
             changes_db: None,
             streaming: None,
             tunnel: None,

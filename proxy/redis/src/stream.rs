@@ -1,6 +1,6 @@
 //! Commands too large to hold: their bytes flow to a lane of the client's own while they arrive.
 
-use weir_analysis::redis::{self, Args, Class, LocalCommand, Resolved};
+use weir_analysis::redis::{self, Args, Categories, Class, LocalCommand, Resolved};
 use weir_resp::{ProtocolError, RequestParser};
 
 use crate::{
@@ -10,17 +10,30 @@ use crate::{
     pin::{NoPin, PinReason},
     refusal,
     request::Request,
+    spread::NoPlace,
     state::{Hold, State},
 };
 
 /// The answer to a large command that must be held whole to be understood (SUBSCRIBE with 10,000 channels, say).
 const TOO_LARGE: &str = "ERR weir: command too large";
 
+/// A large command before it flows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    /// So many bytes of the input belong to it.
+    held: usize,
+    reason: PinReason,
+    pub(crate) key: LaneKey,
+    /// Of its keys. Where they are may change until it flows.
+    group: Option<u16>,
+    is_script: bool,
+}
+
 /// A command on its way through.
 #[derive(Debug)]
 pub(crate) enum Streaming {
-    /// The first `held` bytes of the input belong to it and wait for a lane.
-    Waiting { held: usize, reason: PinReason, key: LaneKey },
+    /// The beginning of the input belongs to it and waits for a lane.
+    Waiting(Waiting),
     /// The rest goes on as it comes.
     Flowing,
     /// It is refused: `held` bytes of the input belong to it, the rest is dropped as it comes, then the error is sent.
@@ -33,7 +46,7 @@ impl State {
         let held = request.bytes.len();
         self.follow_primary(io);
         let streaming = match self.judge_stream(request, io) {
-            Ok((reason, key)) => Streaming::Waiting { held, reason, key },
+            Ok(waiting) => Streaming::Waiting(waiting),
             Err(error) => Streaming::Refused { held, error },
         };
         self.streaming = Some(Box::new(streaming));
@@ -41,7 +54,7 @@ impl State {
     }
 
     /// Why the command gets a lane of its own, and which; or the error it gets instead.
-    fn judge_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<(PinReason, LaneKey), Vec<u8>> {
+    fn judge_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<Waiting, Vec<u8>> {
         if self.transaction.is_some() {
             return Err(refusal::TRANSACTION_FULL.into());
         }
@@ -94,12 +107,17 @@ impl State {
         if !is_plain {
             return Err(TOO_LARGE.into());
         }
-        let key = self.lane_key_of_head(command, request, io).ok_or(TOO_LARGE)?;
+        let refused = |no: NoPlace| {
+            no.count(command, io);
+            no.text(command)
+        };
+        let (key, group) = self.lane_key_of_head(command, request, io).map_err(refused)?.ok_or(TOO_LARGE)?;
         io.count(Some(command), 1);
-        Ok((PinReason::Large, key))
+        let is_script = command.categories.contains(Categories::SCRIPTING);
+        Ok(Waiting { held: request.bytes.len(), reason: PinReason::Large, key, group, is_script })
     }
 
-    fn judge_unknown_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<(PinReason, LaneKey), Vec<u8>> {
+    fn judge_unknown_stream(&mut self, request: &Request<'_>, io: &impl Io) -> Result<Waiting, Vec<u8>> {
         if let Some(error) = self.refuse_large(None, request, io) {
             return Err(error);
         }
@@ -107,7 +125,8 @@ impl State {
             return Err(TOO_LARGE.into());
         }
         io.count(None, 1);
-        Ok((PinReason::Unknown, self.key()))
+        let (held, key) = (request.bytes.len(), self.key());
+        Ok(Waiting { held, reason: PinReason::Unknown, key, group: None, is_script: false })
     }
 
     /// Moves bytes of the command in flight; how many were taken. Zero: it waits for its lane.
@@ -118,7 +137,7 @@ impl State {
         io: &impl Io,
     ) -> Result<usize, ProtocolError> {
         match self.streaming.as_deref_mut() {
-            Some(&mut Streaming::Waiting { held, reason, key }) => Ok(self.start_flow(held, (reason, key), input, io)),
+            Some(&mut Streaming::Waiting(waiting)) => Ok(self.start_flow(waiting, input, io)),
             Some(Streaming::Refused { held, .. }) if *held > 0 => Ok(std::mem::take(held)),
             _ => self.flow(parser, input, io),
         }
@@ -126,7 +145,8 @@ impl State {
 
     /// Sends the beginning of the command once nothing else is on its way: should the rest be wrong, the lane is lost
     /// with all that waits on it.
-    fn start_flow(&mut self, held: usize, pin: (PinReason, LaneKey), input: &[u8], io: &impl Io) -> usize {
+    fn start_flow(&mut self, waiting: Waiting, input: &[u8], io: &impl Io) -> usize {
+        let Waiting { held, reason, group, is_script, .. } = waiting;
         if !self.is_quiet() {
             self.hold = Some(Hold::Quiet);
             return 0;
@@ -135,7 +155,7 @@ impl State {
         if self.is_paused(None, io) {
             return 0;
         }
-        let pin = (pin.0, self.key_of_now(pin.1, io));
+        let key = self.key_of_now(waiting, io);
         if let Some(full) = io.full() {
             if !self.waits_in_vain() {
                 return 0;
@@ -147,7 +167,7 @@ impl State {
             io.count_shed(refusal::KNEE_REASON);
             return self.refuse_stream(held, refusal::KNEE.into(), io);
         }
-        match self.ask_pin(pin.0, pin.1, io) {
+        match self.ask_pin(reason, key, io) {
             Ok(()) => {}
             Err(NoPin::Yet) => return 0,
             Err(NoPin::TooManyBlocked) => return self.refuse_stream(held, refusal::BLOCKED_CLIENTS.into(), io),
@@ -160,6 +180,10 @@ impl State {
         // The client chooses how long the upload takes; its own rate is watched instead.
         let ticket = Ticket { has_deadline: false, ..Ticket::new(self.order.next_number()) };
         io.forward_pinned(&input[..held], ticket);
+        self.keep_bound(ticket, group, key.shard, io);
+        if is_script {
+            self.note_script(ticket.number);
+        }
         self.order.sent();
         self.note_unseen(ticket.number, io);
         self.is_admitted = false;
@@ -168,16 +192,31 @@ impl State {
         held
     }
 
-    /// What was to go to the primary goes to who is it now.
-    fn key_of_now(&mut self, key: LaneKey, io: &impl Io) -> LaneKey {
+    /// What was to go to the primary goes to who is it now, and what has keys to where they are now: a redirection of a
+    /// command before it may have told.
+    fn key_of_now(&mut self, Waiting { key, group, .. }: Waiting, io: &impl Io) -> LaneKey {
         let is_for_primary = key.shard == self.primary;
         self.follow_primary(io);
-        if is_for_primary { LaneKey { shard: self.primary, ..key } } else { key }
+        // Nothing is under way: it is sent by the map of now.
+        self.must_wait_for_cluster(io);
+        let shard = match group.filter(|_| io.is_sharded()) {
+            Some(group) => io.shard_of(group),
+            None if is_for_primary => self.primary,
+            None => key.shard,
+        };
+        let key = LaneKey { shard, ..key };
+        if let Some(Streaming::Waiting(waiting)) = self.streaming.as_deref_mut() {
+            waiting.key = key;
+        }
+        self.settle_pin(io);
+        key
     }
 
     fn refuse_stream(&mut self, held: usize, error: Vec<u8>, io: &impl Io) -> usize {
         self.forget_wait(io);
         self.streaming = Some(Box::new(Streaming::Refused { held: 0, error }));
+        self.unpark(io);
+        self.settle_pin(io);
         held
     }
 
@@ -200,6 +239,9 @@ impl State {
                 _ => {
                     io.request_complete();
                     self.settle_pin(io);
+                    if self.parked.is_some() {
+                        self.hold = Some(Hold::Quiet);
+                    }
                 }
             }
         }
@@ -215,6 +257,7 @@ impl State {
             self.cut();
         }
         if !self.order.is_quiet() {
+            self.forget_attempt(self.order.oldest());
             self.order.completed(self.order.oldest());
         }
         self.drop_pin(io);

@@ -154,9 +154,9 @@ impl State {
         let Some((kind, is_beginning)) = Kind::of(command.name) else { return self.error(io, refusal::SYNTAX) };
         debug_assert_eq!(is_beginning, class == Class::Subscribe);
         // In a cluster the names of one command for shard channels must be of one slot.
-        if let Err(text) = self.lane_key(command, request, io) {
-            io.count(Some(command), 1);
-            return self.error(io, text);
+        if let Err(no) = self.lane_key(command, request, io) {
+            no.count(command, io);
+            return self.error_line(io, &no.text(command));
         }
         let total = self.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.total());
         if is_beginning && (total + request.argc() - 1) as u64 > u64::from(self.settings.subscriptions_max) {

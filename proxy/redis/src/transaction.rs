@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use weir_analysis::redis::{Class, Command, LocalCommand};
+use weir_analysis::redis::{Class, ClientCommand, Command, LocalCommand};
 use weir_resp::encode;
 
 use crate::{
+    answers::{Answer, Answers, PLACEHOLDER},
     database::DbChange,
     io::{Full, Io, Ticket},
     lane::LaneKey,
@@ -26,6 +27,9 @@ pub(crate) struct Transaction {
     commands: u32,
     /// MULTI and the commands so far, as they will be sent.
     wire: Vec<u8>,
+    /// Those of them that are answered here.
+    answers: Vec<Answer>,
+    answers_bytes: usize,
     /// A command could not be queued: EXEC will refuse.
     is_spoiled: bool,
     /// The SELECTs inside: place among the commands, and database.
@@ -34,6 +38,8 @@ pub(crate) struct Transaction {
     is_stateful: bool,
     /// Where its keys are, if there are several shards.
     pub(crate) group: Option<u16>,
+    /// PUBLISH is among its commands: without keys it goes where the client's other messages go.
+    pub(crate) publishes: bool,
     /// By whose rules its commands were judged.
     user: Option<Arc<UserSettings>>,
 }
@@ -43,17 +49,20 @@ impl Transaction {
         Self {
             commands: 0,
             wire: MULTI.to_vec(),
+            answers: Vec::new(),
+            answers_bytes: 0,
             is_spoiled: false,
             selects: Vec::new(),
             is_stateful: false,
             group: None,
+            publishes: false,
             user,
         }
     }
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        self.wire.len()
+        self.wire.len() + self.answers_bytes
     }
 
     /// MULTI and the commands so far.
@@ -68,7 +77,7 @@ impl Transaction {
 
     pub(crate) fn spoil(&mut self) {
         self.is_spoiled = true;
-        self.wire = Vec::new();
+        (self.wire, self.answers, self.answers_bytes) = Default::default();
     }
 }
 
@@ -102,11 +111,14 @@ impl State {
             Class::Local(local @ (Reset | Quit)) => self.local_command(command, local, request, io),
             Class::Local(Select) => self.queue_select(request, io),
             Class::Local(Ping | Echo) => self.queue(request, io),
-            Class::Local(Readonly | Readwrite | Asking) => self.queue_stateful(request, io),
-            Class::Admin if !self.settings.admin_commands => {
-                io.count_shed("admin_command");
-                self.reject(io, &refusal::admin(command.name))
+            Class::Local(Client(client)) if client.is_admin() && !self.settings.admin_commands => {
+                self.reject_admin(command, io)
             }
+            Class::Admin if !self.settings.admin_commands => self.reject_admin(command, io),
+            Class::Local(Client(ClientCommand::Capa | ClientCommand::ImportSource | ClientCommand::Container)) => {
+                self.reject_with(io, |out| crate::client::unsupported_subcommand(out, command, request.text(1)))
+            }
+            _ if self.is_answered_inside(command, class, io) => self.queue_answer(request, io),
             Class::Shared
             | Class::Cluster
             | Class::Info
@@ -121,11 +133,16 @@ impl State {
         }
     }
 
+    fn reject_admin(&mut self, command: &'static Command, io: &impl Io) -> Taken {
+        io.count_shed("admin_command");
+        self.reject(io, &refusal::admin(command.name))
+    }
+
     fn queue_select(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
         let db = match self.parse_db(request.text(1), io) {
             Ok(db) => db,
-            // The server may have more databases than this listener allows.
-            Err(text) => return self.reject(io, text),
+            // The server may have more databases than this listener allows: it is not asked.
+            Err(_) => return self.queue_answer(request, io),
         };
         if let Some(transaction) = self.transaction.as_mut().filter(|transaction| !transaction.is_spoiled) {
             transaction.selects.push((transaction.commands, db));
@@ -142,9 +159,18 @@ impl State {
     }
 
     pub(crate) fn queue(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        self.queue_as(request, false, io)
+    }
+
+    /// Queues a command that is answered here.
+    pub(crate) fn queue_answer(&mut self, request: &Request<'_>, io: &impl Io) -> Taken {
+        self.queue_as(request, true, io)
+    }
+
+    fn queue_as(&mut self, request: &Request<'_>, is_answered: bool, io: &impl Io) -> Taken {
         let limits = (self.settings.transaction_commands_max, self.settings.transaction_bytes_max as usize);
         let Some(transaction) = &mut self.transaction else { return Taken::Yes };
-        let is_full = transaction.commands >= limits.0 || transaction.wire.len() + request.bytes.len() > limits.1;
+        let is_full = transaction.commands >= limits.0 || transaction.bytes() + request.bytes.len() > limits.1;
         if is_full {
             io.count_shed("transaction_size");
             return self.reject(io, refusal::TRANSACTION_FULL);
@@ -154,8 +180,15 @@ impl State {
             return self.reject(io, refusal::BUFFERED);
         }
         if !transaction.is_spoiled {
+            if is_answered {
+                let wire = request.with_wire(<[u8]>::to_vec);
+                transaction.answers_bytes += wire.len();
+                transaction.answers.push(Answer { place: transaction.commands, wire });
+                transaction.wire.extend_from_slice(PLACEHOLDER);
+            } else {
+                request.with_wire(|wire| transaction.wire.extend_from_slice(wire));
+            }
             transaction.commands += 1;
-            request.with_wire(|wire| transaction.wire.extend_from_slice(wire));
         }
         self.local(io, |out| out.extend_from_slice(b"+QUEUED\r\n"));
         Taken::Yes
@@ -167,11 +200,13 @@ impl State {
             (transaction.is_spoiled, transaction.is_stateful, transaction.commands);
         let pinned = self.pins.as_ref().map(|(key, _)| key.shard);
         let shard = transaction.group.map(|group| io.shard_of(group)).or(pinned);
-        let key = self.key_at(shard.unwrap_or_else(|| io.keyless()));
+        let key = self.key_at(shard.unwrap_or_else(|| if transaction.publishes { io.home() } else { io.keyless() }));
+        let is_watching = self.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Watch));
+        // Their slot has moved: at its new node nothing is watched.
+        self.is_watch_broken |= is_watching && io.topology().is_some() && shard != pinned;
         if is_spoiled || self.is_watch_broken {
             return self.exec_in_vain(is_spoiled, command, io);
         }
-        let is_watching = self.pins.as_ref().is_some_and(|(_, pins)| pins.has(PinReason::Watch));
         if commands == 0 && !is_watching {
             self.end_transaction();
             io.count(Some(command), 1);
@@ -221,7 +256,17 @@ impl State {
             (Some(before), Some(now)) => Arc::ptr_eq(before, &now.settings) || before.acl == now.settings.acl,
             _ => false,
         };
-        if is_same { Ok(()) } else { self.check_queued(&transaction.wire, io) }
+        if is_same {
+            return Ok(());
+        }
+        // MULTI is number 0.
+        let stands_for_another = |number: u32| {
+            number
+                .checked_sub(1)
+                .is_some_and(|at| transaction.answers.binary_search_by_key(&at, |one| one.place).is_ok())
+        };
+        self.check_queued(&transaction.wire, stands_for_another, io)?;
+        transaction.answers.iter().try_for_each(|answer| self.check_queued(&answer.wire, |_| false, io))
     }
 
     /// EXEC cannot be carried out: the transaction is over, as the server has it.
@@ -241,11 +286,13 @@ impl State {
     fn send_unit(&mut self, transaction: Transaction, key: LaneKey, io: &impl Io) -> Taken {
         let number = self.order.next_number();
         let ticket = Ticket { skip: transaction.commands + 1, ..Ticket::new(number) };
-        if let Some((_, pins)) = &mut self.pins {
-            pins.remove(PinReason::Watch);
-        }
-        if self.pins.is_some() {
+        let is_watching = self.end_watch();
+        if let Some((held, _)) = self.pins {
             io.forward_pinned(&transaction.wire, ticket);
+            self.keep_bound(ticket, transaction.group, held.shard, io);
+            if is_watching {
+                self.note_watching(number);
+            }
         } else if let Err(refusal) = self.send_at((key, transaction.group), &transaction.wire, ticket, io) {
             io.count_shed(refusal.name());
             return self.refuse_exec(&refusal::refused(refusal), io);
@@ -254,6 +301,11 @@ impl State {
         if !transaction.selects.is_empty() {
             self.changes_db = Some(DbChange::exec(number, transaction.selects));
             // What follows must know which database it means.
+            self.hold = Some(Hold::Quiet);
+        }
+        if !transaction.answers.is_empty() {
+            self.answers = Some(Box::new(Answers::new(number, transaction.answers)));
+            // What follows comes after them.
             self.hold = Some(Hold::Quiet);
         }
         Taken::Yes
@@ -274,11 +326,14 @@ impl State {
 
     /// Lets the server forget the watched keys, unheard by the client. Where that is not possible (a full core has no room for
     /// it) nobody else gets the lane.
-    fn forget_watch(&mut self, io: &impl Io) {
-        let Some((_, pins)) = self.pins.as_mut().filter(|(_, pins)| pins.has(PinReason::Watch)) else { return };
-        pins.remove(PinReason::Watch);
+    pub(crate) fn forget_watch(&mut self, io: &impl Io) {
+        if !self.end_watch() {
+            return;
+        }
         if io.full().is_some() {
-            pins.soil();
+            if let Some((_, pins)) = &mut self.pins {
+                pins.soil();
+            }
             return self.settle_pin(io);
         }
         if let Some(tunnel) = &mut self.tunnel {
@@ -300,8 +355,9 @@ impl State {
         io.count(Some(command), 1);
         self.end_transaction();
         self.is_watch_broken = false;
-        let Some((_, pins)) = self.pins.as_mut().filter(|_| is_watching) else { return self.ok(io) };
-        pins.remove(PinReason::Watch);
+        if !self.end_watch() {
+            return self.ok(io);
+        }
         io.forward_pinned(UNWATCH, Ticket::new(self.order.next_number()));
         self.order.sent();
         Taken::Yes

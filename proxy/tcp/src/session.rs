@@ -25,7 +25,7 @@ use weir_listener::{
 };
 use weir_telemetry::{access::AccessRecord, log::Peer};
 use weir_upstream::{
-    ExclusiveLane, Link, LossCause, NoMultiplexer, Outcome, Refusal, Wanted, affinity_hash, settings::Affinity,
+    ExclusiveLane, Link, LossCause, NoMultiplexer, Refusal, Tried, Wanted, affinity_hash, settings::Affinity,
 };
 
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
     settings::IDLE_TIMEOUT,
 };
 
-/// Endpoints that are tried for one connection.
+/// Attempts to connect for one connection, if there are fewer endpoints.
 const ATTEMPTS: u32 = 3;
 /// Bytes of a client hello. Those of browsers have about 2,000, and rustls takes no longer ones.
 const HELLO_BYTES_MAX: usize = 16 * 1024;
@@ -179,6 +179,7 @@ impl Session<'_> {
         let deadline = weir_engine::deadline();
         let ((received, sent), ended) = {
             let (up, down) = (Cell::new(0), Cell::new(0));
+            let client = stream.reader.peer_watch();
             let ended = {
                 let mut upload = pin!(pass(&mut stream.reader, &origin.output, &active, &up));
                 let mut download = pin!(pass(&mut origin.reader, &stream.output, &active, &down));
@@ -206,6 +207,10 @@ impl Session<'_> {
                     }
                     if is_uploaded && is_downloaded {
                         return Poll::Ready("ok");
+                    }
+                    // Who does not read, because nobody takes it, does not see a reset. Both directions closed look like one.
+                    if !is_downloaded && client.poll_broken(context).is_ready() {
+                        return Poll::Ready("client_reset");
                     }
                     let is_half = is_uploaded || is_downloaded;
                     let limit = if is_half { half_close.min(idle) } else { idle };
@@ -274,21 +279,19 @@ impl Session<'_> {
             }
             _ => None,
         };
-        let (mut avoid, mut attempts) = (None, 1);
+        let (mut tried, mut attempts) = (Tried::default(), 1);
         loop {
-            match upstream.acquire(Wanted { avoid, hash }).await {
-                Ok(lane) => {
-                    upstream.note(lane.number(), Outcome::Well, None);
-                    return Ok(lane);
-                }
+            let wanted = Wanted { avoid: tried.last(), tried: tried.clone(), hash, ..Wanted::default() };
+            match upstream.acquire(wanted).await {
+                Ok(lane) => return Ok(lane),
                 Err((refusal, number)) => {
                     let Some(number) = number.filter(|_| refusal == Refusal::Unreachable) else { return Err(refusal) };
-                    upstream.note(number, Outcome::Failed, None);
-                    if attempts == ATTEMPTS || !upstream.may_retry() {
+                    let is_another = tried.failed(number, upstream.settings().endpoints.len());
+                    if !is_another && (attempts >= ATTEMPTS || !upstream.may_retry()) {
                         return Err(refusal);
                     }
-                    (avoid, attempts) = (Some(number), attempts + 1);
-                    drop(upstream.retry(number, "connect_failure"));
+                    attempts += 1;
+                    upstream.goes_elsewhere(number, "connect_failure");
                 }
             }
         }

@@ -84,7 +84,7 @@ catalog! {
         LANE_CLOSES = counter "weir_lane_closes_total" ["upstream", "endpoint", "reason"] "Upstream connections that ended, by why.";
         LANE_REQUESTS_IN_FLIGHT = gauge "weir_lane_requests_in_flight" ["upstream", "endpoint"] "Requests written to an upstream whose reply is not complete.";
         LANE_POOL_WAITERS = gauge "gateway_lane_pool_waiters" ["upstream", "endpoint"] "Exchanges waiting for a lane now.";
-        LANE_POOL_ACQUIRE_WAIT = histogram "gateway_lane_pool_acquire_wait_microseconds" ["upstream", "endpoint"] "Time an exchange waited for a lane.", buckets(Buckets::REQUEST);
+        LANE_POOL_ACQUIRE_WAIT = histogram "gateway_lane_pool_acquire_wait_seconds" ["upstream", "endpoint"] "Time an exchange waited for a lane.", buckets(Buckets::REQUEST);
         PINS = counter "weir_pins_total" ["upstream", "endpoint", "reason"] "Sessions bound to an upstream connection of their own, by the state that required it.";
         PINNED_SESSIONS = gauge "weir_pinned_sessions" ["upstream", "endpoint"] "Sessions bound to an upstream connection of their own now.";
         UPSTREAM_REQUESTS = counter "weir_upstream_requests_total" ["upstream", "endpoint"] "Requests written to an upstream, retries included.";

@@ -138,6 +138,57 @@ fn a_tag_keeps_keys_together() {
     client.expect(&["EXEC"], b"-EXECABORT Transaction discarded because of previous errors.\r\n");
 }
 
+/// `PFMERGE key` went to the first shard whatever the key: EXISTS said 0, and the key came to live on two shards.
+#[test]
+fn a_command_with_its_optional_keys_absent_lands_on_the_shard_of_its_key() {
+    let (servers, gateway) = stage(&[Kind::Redis, Kind::Valkey, Kind::Redis], "distribution = \"maglev\"");
+    let mut client = gateway.connect();
+    for n in 0..30 {
+        let key = format!("visitors:{n}");
+        client.expect(&["PfMerge", &key], b"+OK\r\n");
+        client.expect(&["EXISTS", &key], b":1\r\n");
+        client.expect(&["PFADD", &key, "a"], b":1\r\n");
+        client.expect(&["MULTI"], b"+OK\r\n");
+        client.expect(&["PFMERGE", &key], b"+QUEUED\r\n");
+        client.expect(&["PFCOUNT", &key], b"+QUEUED\r\n");
+        client.expect(&["EXEC"], b"*2\r\n+OK\r\n:1\r\n");
+    }
+    let parts: Vec<BTreeSet<String>> = servers.iter().map(held).collect();
+    assert_eq!(parts.iter().map(BTreeSet::len).sum::<usize>(), 30, "no key is on two shards: {parts:?}");
+    assert!(parts.iter().all(|part| !part.is_empty()), "{parts:?}");
+}
+
+/// What cannot be read has no shard: its words are those of a server, and no server is asked.
+#[test]
+fn a_command_whose_keys_cannot_be_read_is_refused_and_sent_to_nobody() {
+    let (servers, gateway) = stage(&[Kind::Redis; 3], "distribution = \"maglev\"");
+    let mut client = gateway.connect();
+    let lines = [
+        "EVAL r -1 a",
+        "EVAL r 01 a",
+        "EVAL r 9 a",
+        "ZUNION 0 a",
+        "SINTERCARD 9 a",
+        "LMPOP 9 a LEFT",
+        "BLMPOP 0 9 a LEFT",
+        "XREAD COUNT 1 a",
+        "XREAD COUNT 1 BLOCK 0",
+    ];
+    let mut direct = servers[0].connect();
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let wanted = direct.call(&words);
+        assert!(wanted.starts_with(b"-ERR"), "{line}");
+        client.expect(&words, &wanted);
+    }
+    for server in &servers[1..] {
+        let calls = ["eval", "zunion", "sintercard", "lmpop", "blmpop", "xread"].map(|name| server.calls(name));
+        assert_eq!(calls, [0; 6]);
+    }
+    let reason = [("reason", "unreadable_keys")];
+    gateway.wait_metric("weir_shed_total", &reason, lines.len() as f64);
+}
+
 #[test]
 fn a_dead_shard_costs_its_own_keys() {
     let (mut servers, gateway) = stage(&[Kind::Redis; 3], "distribution = \"ketama\"");

@@ -44,6 +44,40 @@ fn change_users(gateway: &Gateway, from: &str, to: &str) {
     assert_eq!(answer.status, 200, "{}", answer.body);
 }
 
+/// It got a syntax error, whatever the key.
+#[test]
+fn a_key_rule_counts_for_a_destination_alone() {
+    let server = Server::start(Kind::Redis);
+    let gateway = gateway(&server, &[("alice", "on >secret ~ok:* +@all", "")]);
+    let mut client = logged_in(&gateway, "alice", "secret");
+    client.expect(&["PFMERGE", "ok:1"], b"+OK\r\n");
+    client.expect(&["EXISTS", "ok:1"], b":1\r\n");
+    // Redis 7.0 and Valkey 9.1 find no key here and let everybody pass.
+    client.expect(&["PFMERGE", "other"], NO_KEY);
+    client.expect(&["ACL", "DRYRUN", "alice", "PFMERGE", "ok:1"], b"+OK\r\n");
+    assert_eq!(bulk_array(&server.connect().call(&["KEYS", "*"])), [b"ok:1"]);
+}
+
+/// ACL was refused inside MULTI, and spoiled it.
+#[test]
+fn acl_is_answered_at_its_place_in_exec() {
+    let server = Server::start(Kind::Redis);
+    let gateway = gateway(&server, &[("alice", "on >secret ~* &* +@all", ""), ("bob", "on >secret ~* +@all -acl", "")]);
+    let mut client = logged_in(&gateway, "alice", "secret");
+    client.expect(&["MULTI"], b"+OK\r\n");
+    for line in ["SET k v", "ACL WHOAMI", "ACL USERS", "ACL GETUSER nobody", "ACL CAT nope", "ACL SETUSER x", "GET k"] {
+        client.expect(&line.split(' ').collect::<Vec<_>>(), b"+QUEUED\r\n");
+    }
+    let reply = client.call(&["EXEC"]);
+    let begin = "*7\r\n+OK\r\n$5\r\nalice\r\n*3\r\n$5\r\nalice\r\n$3\r\nbob\r\n$7\r\ndefault\r\n$-1\r\n\
+                 -ERR Unknown category 'nope'\r\n-ERR weir: ";
+    assert!(reply.starts_with(begin.as_bytes()) && reply.ends_with(b"\r\n$1\r\nv\r\n"), "{}", shown(&reply));
+    let mut client = logged_in(&gateway, "bob", "secret");
+    client.expect(&["MULTI"], b"+OK\r\n");
+    client.expect(&["ACL", "USERS"], &no_command("acl|users"));
+    client.expect(&["EXEC"], b"-EXECABORT Transaction discarded because of previous errors.\r\n");
+}
+
 #[test]
 fn users_log_in_with_auth_and_hello_and_nobody_comes_in_unnamed() {
     let server = Server::start(Kind::Redis);

@@ -168,7 +168,9 @@ fn rules_decide_as_the_server_does_and_are_refused_as_it_refuses_them() {
         }
         for _ in 0..COMMANDS_PER_USER {
             let (command, words) = line(&mut rng);
-            if differs_on_purpose(command) {
+            // Redis finds no key in a PFMERGE of a destination alone, so everybody may have it; here the key counts.
+            let is_destination_alone = command == "pfmerge" && words.len() == 2;
+            if differs_on_purpose(command) || is_destination_alone {
                 continue;
             }
             let mut dryrun = vec!["ACL".to_owned(), "DRYRUN".to_owned(), name.clone()];

@@ -18,13 +18,13 @@ fn origin() -> Faulty {
     })
 }
 
-fn logged_to(file: &Path, format: &str) -> String {
+pub(crate) fn logged_to(file: &Path, format: &str) -> String {
     let target = file.display();
     format!("[telemetry.access_log]\ntarget = \"file:{target}\"\nformat = \"{format}\"\nsample = 1.0\n")
 }
 
 /// The lines of a log, once there are so many.
-fn lines(file: &Path, count: usize) -> Vec<String> {
+pub(crate) fn lines(file: &Path, count: usize) -> Vec<String> {
     let begun = Instant::now();
     loop {
         let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -243,6 +243,36 @@ fn a_line_has_what_was_chosen_and_a_full_or_moved_file_is_begun_anew() {
     for path in [path(1), path(2), file] {
         let length = std::fs::metadata(&path).expect("it is there").len();
         assert!(length > 0 && length <= 1_024, "{length} bytes of {}", path.display());
+    }
+    gateway.finish();
+}
+
+#[test]
+fn the_line_of_a_504_names_the_upstream_the_endpoint_and_the_time_spent_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("access.log");
+    let silent = Faulty::http(|_| Act::Silence);
+    let route =
+        "[[route]]\nname = \"whole\"\npath_prefix = \"/whole\"\nupstream = \"server\"\nrequest_timeout = \"100ms\"";
+    let gateway = Gateway::start(
+        Config::http(&silent.address)
+            .listener("[listener.http]\nresponse_timeout = \"200ms\"")
+            .tables(&logged_to(&file, "json"))
+            .tables(route),
+    );
+    for path in ["/", "/whole"] {
+        assert_eq!(ask(&gateway, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).status, 504);
+    }
+    // The outcome is the key that set the deadline.
+    for (line, (outcome, least)) in
+        lines(&file, 2).iter().zip([("response_timeout", 200_000), ("request_timeout", 100_000)])
+    {
+        let line: Json = serde_json::from_str(line).expect("JSON");
+        let shown = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        assert_eq!((shown("upstream"), shown("outcome")), ("server".to_owned(), outcome.to_owned()), "{line}");
+        assert_eq!(shown("endpoint"), silent.address.text(), "{line}");
+        let spent = line["upstream_us"].as_u64().unwrap_or_default();
+        assert!(spent >= least / 2 && spent <= line["duration_us"].as_u64().unwrap_or_default(), "{line}");
     }
     gateway.finish();
 }

@@ -100,8 +100,9 @@ fn reloads_that_change_certificates_routes_and_endpoints_fail_no_request() {
         let at = changed.rfind(&second).expect("the second endpoint");
         changed.replace_range(at..at + second.len(), &format!("\"{}\"", two.text()));
         for route in 0..reloads % 4 {
+            let path = format!("/x{}", "/y".repeat(route));
             changed += &format!(
-                "\n[[route]]\nname = \"r{route}\"\npath_prefix = \"/x\"\nupstream = \"server\"\npriority = {route}\n"
+                "\n[[route]]\nname = \"r{route}\"\npath_prefix = \"{path}\"\nupstream = \"server\"\npriority = {route}\n"
             );
         }
         std::fs::write(&gateway.file, changed).expect("written");

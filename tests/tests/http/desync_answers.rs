@@ -74,7 +74,7 @@ fn speak(mut stream: TcpStream, all: &HashMap<&str, Spoken>, late: &AtomicUsize)
 #[test]
 fn what_is_left_of_an_answer_is_nobodys() {
     let speaker = Speaker::start();
-    let gateway = Gateway::start(Config::http(&speaker.address));
+    let gateway = Gateway::start(Config::http(&speaker.address).listener("[listener.http]\nhalf_close = true"));
     let ask = |target: &str| HttpClient::connect(&gateway.address).get(target);
     assert_eq!(ask("/first").text(), "/first");
     let mut late = 0;

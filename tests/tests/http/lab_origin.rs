@@ -1,42 +1,11 @@
 //! The lab's origin, without a gateway, as clients see it that know nothing of the lab: what is measured in front of it is only
 //! worth something if it speaks what others speak.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
-use weir_tests::gateway::program;
-use weir_tests::stream::Address;
+use weir_tests::lab_origin::LabOrigin;
 
 use super::websocket_clients::Library;
-
-/// `weir lab origin http`; it ends with the test.
-struct Origin {
-    child: Child,
-    address: Address,
-}
-
-impl Origin {
-    fn start() -> Self {
-        let port = weir_tests::port::free();
-        let mut command = Command::new(program());
-        command.args(["lab", "origin", "http", "--bind", &format!("127.0.0.1:{port}")]);
-        let child = command.stdout(Stdio::null()).spawn().expect("the origin starts");
-        weir_tests::deadline::until_true("the origin to listen", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        Self { child, address: Address::port(port) }
-    }
-
-    fn url(&self, scheme: &str, path: &str) -> String {
-        format!("{scheme}://{}{path}", self.address.text())
-    }
-}
-
-impl Drop for Origin {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// Standard output of a program that succeeds.
 fn told(program: &str, words: &[&str]) -> String {
@@ -48,7 +17,7 @@ fn told(program: &str, words: &[&str]) -> String {
 
 #[test]
 fn curl_h2load_and_websocket_libraries_understand_the_origin_of_the_lab() {
-    let origin = Origin::start();
+    let origin = LabOrigin::start();
     for (version, words) in [("1.1", "--http1.1"), ("2", "--http2-prior-knowledge")] {
         let get = |path: &str| {
             told("curl", &["-sS", words, "-w", " %{http_version} %{http_code}", &origin.url("http", path)])

@@ -4,6 +4,7 @@
 
 mod access;
 mod browser;
+mod buffering;
 mod catalogue;
 mod changes;
 mod clients;
@@ -16,10 +17,13 @@ mod hostile;
 mod http2;
 mod http2_origins;
 mod lab_origin;
+mod leaving;
+mod leftovers;
 mod messages;
 mod origins;
 mod policies;
 mod refusals;
+mod restarts;
 mod routes;
 mod service;
 mod tcp;
@@ -28,3 +32,4 @@ mod upstreams;
 mod websocket;
 mod websocket_clients;
 mod websocket_http2;
+mod windows;

@@ -19,6 +19,9 @@ fn head_of(request: &[Vec<u8>]) -> String {
     String::from_utf8_lossy(&request[0]).into_owned()
 }
 
+/// Bodies are not held back.
+const AS_IT_COMES: &str = "[listener.http]\nrequest_buffer_bytes = 0";
+
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
 #[test]
@@ -169,7 +172,7 @@ fn pipelined_requests_are_answered_in_order() {
         let path = head_of(request).split(' ').nth(1).unwrap_or_default().to_owned();
         Act::Reply(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}", path.len()).into_bytes())
     });
-    let gateway = Gateway::start(Config::http(&origin.address));
+    let gateway = Gateway::start(Config::http(&origin.address).listener("[listener.http]\nhalf_close = true"));
     let mut client = HttpClient::connect(&gateway.address);
     let requests: String = (0..500).map(|number| format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n")).collect();
     client.send(&requests);
@@ -201,7 +204,7 @@ fn an_answer_before_the_end_of_the_request_is_passed_on_at_once() {
     let origin = Faulty::http(|_| Act::Silence);
     // This origin answers when it has seen the head.
     let early = early_origin();
-    let gateway = Gateway::start(Config::http(&early));
+    let gateway = Gateway::start(Config::http(&early).listener(AS_IT_COMES));
     let mut client = HttpClient::connect(&gateway.address);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\nabc");
     let response: Response = client.response();
@@ -213,7 +216,7 @@ fn an_answer_before_the_end_of_the_request_is_passed_on_at_once() {
 
 #[test]
 fn h1_7_a_final_answer_before_the_body_that_was_expected_ends_the_connection() {
-    let gateway = Gateway::start(Config::http(&early_origin()));
+    let gateway = Gateway::start(Config::http(&early_origin()).listener(AS_IT_COMES));
     let mut client = HttpClient::connect(&gateway.address);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
     let response = client.response();

@@ -181,7 +181,7 @@ fn one_of_two_origins_dies_and_the_other_serves() {
 #[test]
 fn an_origin_that_dies_within_a_request_body_shifts_nothing() {
     let origin = dying_origin();
-    let gateway = Gateway::start(Config::http(&origin));
+    let gateway = Gateway::start(Config::http(&origin).listener("[listener.http]\nrequest_buffer_bytes = 0"));
     for rest in [50, 0] {
         let mut client = HttpClient::connect(&gateway.address);
         let first = "x".repeat(100 - rest);

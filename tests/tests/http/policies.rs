@@ -332,6 +332,29 @@ claim_header = [{ header = "X-Claim-Sub", claim = ["sub"] }, { header = "X-Claim
 }
 
 #[test]
+fn what_stands_where_credentials_may_be_does_not_go_on_when_the_token_came_in_a_cookie() {
+    let issuer = Issuer::new();
+    let scene = Scene::new(
+        &[("jwks", &issuer.jwks())],
+        r#"[listener.http.jwt]
+header = "authorization"
+cookie = "token"
+provider = [{ algorithms = ["EdDSA"], jwks_file = "{folder}/jwks", require_exp = false }]"#,
+        "",
+    );
+    let token = issuer.token(&json!({"sub": "alice"}));
+    let token = token.trim_end().rsplit_once(' ').expect("a token").1;
+    for other in ["Bearer\tcanary", "Basic Y2FuYXJ5", "bearer", "Bearercanary", "canary"] {
+        let lines = format!("Cookie: token={token}\r\nAuthorization: {other}\r\n");
+        let seen = scene.ask("GET /", &lines);
+        let text = seen.text();
+        assert_eq!(seen.status, 200, "{other:?}: {text}");
+        assert!(!text.to_lowercase().contains("authorization"), "{other:?} went on: {text}");
+    }
+    scene.gateway.finish();
+}
+
+#[test]
 fn rate_limits_count_by_client_and_route_and_outlive_a_reload() {
     let scene = Scene::new(
         &[],

@@ -208,3 +208,41 @@ fn grpc_over_http_1_is_told_what_it_needs() {
     assert_eq!(client.response().status, 426);
     assert_eq!(client.get("/").status, 200, "the connection goes on");
 }
+
+/// Whether it is a date as RFC 9110 section 5.6.7 has it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn is_http_date(text: &str) -> bool {
+    let form = "Aaa, 00 Aaa 0000 00:00:00 GMT";
+    let fits = |(byte, form): (u8, u8)| match form {
+        b'0' => byte.is_ascii_digit(),
+        b'A' => byte.is_ascii_uppercase(),
+        b'a' => byte.is_ascii_lowercase(),
+        form => byte == form,
+    };
+    text.len() == form.len() && text.ends_with(" GMT") && text.bytes().zip(form.bytes()).take(25).all(fits)
+}
+
+#[test]
+fn answers_of_the_gateways_own_have_one_date() {
+    let origin = Faulty::http(|_| Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi".to_vec()));
+    let tables = "[[route]]\nname = \"own\"\npath = \"/own\"\nresponse = { status = 200, body = \"hi\" }\n\
+         [[route]]\nname = \"moved\"\npath = \"/moved\"\nredirect = { path = \"/own\" }\n\
+         [[route]]\nname = \"dated\"\npath = \"/dated\"\nresponse = { status = 204 }\n\
+         response_header = [{ name = \"Date\", value = \"Thu, 01 Jan 1970 00:00:00 GMT\" }]";
+    let gateway = Gateway::start(Config::http(&origin.address).tables(tables));
+    for (request, status) in [
+        ("GET /own HTTP/1.1\r\nHost: a\r\n\r\n", 200),
+        ("GET /moved HTTP/1.1\r\nHost: a\r\n\r\n", 302),
+        ("GET /a%2Fb HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        ("GET /dated HTTP/1.1\r\nHost: a\r\n\r\n", 204),
+    ] {
+        let mut client = HttpClient::connect(&gateway.address);
+        client.send(request);
+        let response = client.response();
+        assert_eq!(response.status, status, "{request:?}");
+        let date = response.field("date").unwrap_or_default();
+        assert!(is_http_date(&date), "{request:?}: {date:?}");
+        assert_eq!(date.contains("1970"), status == 204, "{request:?}: {date:?}");
+    }
+    gateway.finish();
+}

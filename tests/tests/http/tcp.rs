@@ -84,11 +84,11 @@ fn a_client_that_does_not_read_holds_up_its_origin_and_no_memory() {
 }
 
 #[test]
-fn another_protocol_goes_through_and_an_endpoint_that_is_away_costs_nothing() {
+fn another_protocol_goes_through_and_endpoints_that_are_away_cost_nothing() {
     let server = Server::start(Kind::Redis);
-    let away = Address::port(port::free());
+    let away: Vec<Address> = (0..5).map(|_| Address::port(port::free())).collect();
     let quiet = "[upstream.health]\nunhealthy_after = 1000\n[upstream.breaker]\nfailures = 1000";
-    let gateway = Gateway::start(before("tcp", [&away, &server.address]).upstream(quiet));
+    let gateway = Gateway::start(before("tcp", away.iter().chain([&server.address])).upstream(quiet));
     for number in 0..10 {
         let mut client = Client::connect(&gateway.address);
         let value = number.to_string();
@@ -250,4 +250,20 @@ fn an_endpoint_that_asks_for_it_is_told_who_the_client_is() {
         drop(stream);
         gateway.finish();
     }
+}
+
+#[test]
+fn a_client_that_resets_its_connection_is_noticed_while_nobody_reads_what_it_sends() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let origin = Address::Tcp(listener.local_addr().expect("an address"));
+    let gateway = Gateway::start(before("tcp", [&origin]));
+    let mut client = connect(&gateway);
+    client.set_write_timeout(Some(Duration::from_millis(500))).expect("a time limit can be set");
+    while client.write(&[7; 1 << 16]).is_ok() {}
+    let since = Instant::now();
+    socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a socket takes it");
+    drop(client);
+    gateway.wait_metric("weir_connections_closed_total", &[("reason", "client_reset")], 1.0);
+    assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+    gateway.finish();
 }

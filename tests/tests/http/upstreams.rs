@@ -123,8 +123,7 @@ fn a_body_is_sent_again_as_it_was_if_it_was_kept() {
             bad.address.clone()
         };
         let off = "[upstream.http.ejection]\nfailures = 0\n";
-        let retry =
-            "[listener.http.retry]\non = [\"gateway_error\", \"reset\"]\nbody_bytes_max = \"20KiB\"\nattempts = 5";
+        let retry = "[listener.http]\nrequest_buffer_bytes = 0\n[listener.http.retry]\non = [\"gateway_error\", \"reset\"]\nbody_bytes_max = \"20KiB\"\nattempts = 5";
         let config = before([&first, &good.address]).upstream(NO_OTHER_HELP).upstream(off).listener(retry);
         let gateway = Gateway::start(config);
         let body: String = (0..10_000).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
@@ -475,7 +474,8 @@ fn answers_are_counted_by_upstream_and_refusals_of_overload_by_reason() {
         _ => reply("200 OK", ""),
     });
     let few = "lane_wait_timeout = \"50ms\"\n[upstream.http]\nconnections_max = 1\n";
-    let gateway = Gateway::start(before([&origin.address]).upstream(few));
+    let timeout = "[listener.http]\nresponse_timeout = \"2s\"";
+    let gateway = Gateway::start(before([&origin.address]).upstream(few).listener(timeout));
     let mut client = HttpClient::connect(&gateway.address);
     assert_eq!([client.get("/").status, client.get("/bad").status], [200, 500]);
     let count = |class| gateway.metrics().sum_where("weir_http_upstream_responses_total", &[("class", class)]);
@@ -494,7 +494,7 @@ fn answers_are_counted_by_upstream_and_refusals_of_overload_by_reason() {
 #[test]
 fn an_answer_may_pause_for_longer_than_a_request_and_as_long_as_its_route_says() {
     let origin = hasty("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab");
-    let timeouts = "[listener.http]\nbody_idle_timeout = \"50ms\"\nanswer_idle_timeout = \"30s\"";
+    let timeouts = "[listener.http]\nhalf_close = true\nbody_idle_timeout = \"50ms\"\nanswer_idle_timeout = \"30s\"";
     let half_closed = "half_close_timeout = \"200ms\"";
     let route =
         "[[route]]\nname = \"short\"\npath_prefix = \"/short\"\nupstream = \"server\"\nanswer_idle_timeout = \"100ms\"";

@@ -287,7 +287,7 @@ impl Gateway {
             name: name.to_owned(),
             tls: settings.tls.is_some(),
             endpoints,
-            acquire_wait_seconds: quantiles(cells, "gateway_lane_pool_acquire_wait_microseconds", &own),
+            acquire_wait_seconds: quantiles(cells, "gateway_lane_pool_acquire_wait_seconds", &own),
             response_seconds: self.response_seconds(name, cells),
         }
     }

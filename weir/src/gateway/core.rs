@@ -11,7 +11,7 @@ use std::{
 use weir_base::{permit::LocalBudget, time::turn};
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
-use weir_http::HttpUpstream;
+use weir_http::{Http2Origins, HttpUpstream};
 use weir_listener::{CoreShare, Drain};
 use weir_redis::{Notice, RedisShare, RespLane};
 use weir_tcp::TcpUpstream;
@@ -21,7 +21,7 @@ use weir_upstream::{ConnectionProbe, Upstream, UpstreamMetrics};
 use super::{
     door::Door,
     listening::OwnSockets,
-    plan::{Arrival, ListenerPlan, Mail, Plan},
+    plan::{Admitted, Arrival, ListenerPlan, Mail, Plan},
     serving::{AnyUpstream, Serving},
 };
 
@@ -101,7 +101,7 @@ pub async fn run(setup: CoreSetup) {
             match mail {
                 Mail::Apply(plan) => core.apply(&plan),
                 Mail::Accept(sockets) => core.accept_on(sockets),
-                Mail::Connection { listener, accepted, permit } => core.receive(&listener, accepted, permit),
+                Mail::Connection { listener, admitted } => core.receive(&listener, admitted),
                 Mail::StopAccepting => core.leave(|door| door.stop_accepting(&core, true)),
                 Mail::Adopt { listener, arrival, permit } => core.adopt(&listener, *arrival, permit),
                 Mail::HandOver { untaken, movable, departures } => core.leave(|door| {
@@ -151,15 +151,10 @@ impl Core {
         });
     }
 
-    fn receive(
-        self: &Rc<Self>,
-        listener: &Arc<str>,
-        accepted: weir_engine::accept::Accepted,
-        permit: weir_listener::ConnectionPermit,
-    ) {
+    fn receive(self: &Rc<Self>, listener: &Arc<str>, admitted: Admitted) {
         let door = self.doors.borrow().get(listener).cloned();
         match door {
-            Some(door) => door.enter(self, accepted, permit),
+            Some(door) => door.enter(self, admitted),
             // The listener went away while the connection was on its way here.
             None => self.connection_left(),
         }
@@ -203,10 +198,10 @@ impl Core {
         if self.is_leaving.get() {
             return;
         }
-        for (name, sockets) in sockets {
+        for (name, queues) in sockets {
             let door = self.doors.borrow().get(&name).cloned();
             if let Some(door) = door {
-                door.accept_on(self, sockets);
+                door.accept_on(self, queues);
             }
         }
     }
@@ -223,7 +218,8 @@ impl Core {
             }
             None => {
                 let Some(service) = self.make_service(listener, listener_plan, &upstreams) else { return };
-                doors.insert(name.clone(), Rc::new(Door::new(service, listener_plan, listener.settings.clone())));
+                let (settings, workers) = (listener.settings.clone(), self.mailboxes.len());
+                doors.insert(name.clone(), Rc::new(Door::new(service, listener_plan, settings, workers)));
             }
         }
     }
@@ -302,8 +298,8 @@ impl Core {
             }
             UpstreamProtocol::Http(http) => {
                 let probe = probes.then(|| http.probe.clone());
-                HttpUpstream::new(settings, http.lanes.clone(), http.http2, &health, &metrics, probe)
-                    .map(AnyUpstream::Http)
+                let http2 = http.http2.map(|http2| Http2Origins::new(http2, self.share.bytes.clone()));
+                HttpUpstream::new(settings, http.lanes.clone(), http2, &health, &metrics, probe).map(AnyUpstream::Http)
             }
             UpstreamProtocol::Tcp(lanes) => {
                 let probe = probes.then_some(ConnectionProbe);

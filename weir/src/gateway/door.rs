@@ -4,21 +4,22 @@ use std::{
     cell::{Cell, RefCell},
     io,
     net::SocketAddr,
+    os::fd::AsRawFd,
     rc::Rc,
     sync::Arc,
     time::Duration,
 };
 
 use socket2::Socket;
-use weir_base::time::turn;
+use weir_base::time::{Time, turn};
 use weir_engine::{
     JoinHandle, Stream, StreamOptions, Watermarks,
-    accept::{Accepted, HandedOver, accept_loop, accept_pending},
-    timeout,
+    accept::{Accepted, HandedOver, accept_loop, accept_one},
+    net, timeout,
     tls::TlsSession,
 };
 use weir_listener::{
-    ConnectionPermit, ListenerAdmission,
+    ConnectionPermit, ListenerAdmission, Place, Predecessors, Succession,
     proxy_protocol::{ProxyAddresses, ProxyHeader, decode},
     settings::{ListenerSettings, ProxyProtocol},
 };
@@ -26,7 +27,8 @@ use weir_telemetry::{catalog, log::Peer};
 
 use super::{
     core::Core,
-    plan::{Arrival, ListenerPlan, Mail},
+    listening::Queues,
+    plan::{Admitted, Arrival, ListenerPlan, Mail},
     serving::Serving,
 };
 
@@ -36,6 +38,8 @@ const REFUSAL_TIME: Duration = Duration::from_millis(100);
 const REFUSALS_MAX: u32 = 256;
 /// How often a client that waits for its TLS handshake looks for a free permit.
 const HANDSHAKE_RETRY: Duration = Duration::from_millis(2);
+/// Connections taken in at a time, from the queues of all workers. In a storm of more their order is not known.
+const TAKEN_MAX: usize = 64;
 const REDIS_REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
 const HTTP_REFUSAL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -51,6 +55,10 @@ struct Acceptor {
 pub struct Door {
     pub service: Serving,
     admission: RefCell<ListenerAdmission>,
+    /// Of its connections on all workers; `None`: there is one worker, or the protocol has no order between connections.
+    succession: Option<Arc<Succession>>,
+    /// Those of all workers, the own ones included.
+    queues: RefCell<Vec<Arc<Socket>>>,
     tls: RefCell<Option<Arc<rustls::ServerConfig>>>,
     settings: RefCell<Arc<ListenerSettings>>,
     acceptors: RefCell<Vec<Acceptor>>,
@@ -58,10 +66,13 @@ pub struct Door {
 }
 
 impl Door {
-    pub fn new(service: Serving, plan: &ListenerPlan, settings: Arc<ListenerSettings>) -> Self {
+    pub fn new(service: Serving, plan: &ListenerPlan, settings: Arc<ListenerSettings>, workers: usize) -> Self {
+        let has_order = workers > 1 && service.redis().is_some();
         Self {
             service,
             admission: RefCell::new(plan.admission.clone()),
+            succession: has_order.then(|| plan.succession.clone()),
+            queues: RefCell::default(),
             tls: RefCell::new(plan.tls.clone()),
             settings: RefCell::new(settings),
             acceptors: RefCell::default(),
@@ -76,10 +87,11 @@ impl Door {
         *self.settings.borrow_mut() = settings;
     }
 
-    /// Accepts on `sockets` from now on, and no longer on those before.
-    pub fn accept_on(self: &Rc<Self>, core: &Rc<Core>, sockets: Vec<Arc<Socket>>) {
+    /// Accepts on the own ones of `queues` from now on, and no longer on those before.
+    pub fn accept_on(self: &Rc<Self>, core: &Rc<Core>, queues: Queues) {
         self.stop_accepting(core, true);
-        let acceptors = sockets.into_iter().map(|socket| self.acceptor(core, socket)).collect();
+        *self.queues.borrow_mut() = queues.own.iter().cloned().chain(queues.others).collect();
+        let acceptors = queues.own.into_iter().map(|socket| self.acceptor(core, socket)).collect();
         *self.acceptors.borrow_mut() = acceptors;
     }
 
@@ -92,7 +104,7 @@ impl Door {
                 core.share.metrics.counter(&catalog::ACCEPT_ERRORS, &[&name, class.name()]).inc();
                 tracing::debug!(listener = %name, %error, "accept failed");
             };
-            let accepted = accept_loop(&listener, handed, |accepted| door.accepted(&core, accepted), fail).await;
+            let accepted = accept_loop(&listener, handed, || door.accept_next(&core, &listener), fail).await;
             if let Err(error) = accepted {
                 tracing::error!(listener = %name, %error, "the listening socket is unusable; restart needed");
             }
@@ -103,9 +115,10 @@ impl Door {
     /// Accepts no more. `finishes` first takes in what the kernel has already accepted for us: those clients believe that
     /// they are connected.
     pub fn stop_accepting(self: &Rc<Self>, core: &Rc<Core>, finishes: bool) {
+        self.queues.take();
         for Acceptor { task, socket, .. } in self.acceptors.take() {
             if finishes {
-                accept_pending(&socket, |accepted| self.accepted(core, accepted));
+                while self.accept_next(core, &socket).is_ok() {}
             }
             drop(task);
         }
@@ -113,10 +126,44 @@ impl Door {
 
     /// Accepts no more, for another process does: what waits in the queues is for that one.
     pub fn hand_over(&self) {
+        self.queues.take();
         for Acceptor { task, handed_over, .. } in self.acceptors.take() {
             handed_over.set();
             drop(task);
         }
+    }
+
+    /// Takes in the next connection of `queue`; where there is an order between connections, all that wait with it.
+    fn accept_next(self: &Rc<Self>, core: &Rc<Core>, queue: &Socket) -> io::Result<()> {
+        let Some(succession) = &self.succession else {
+            self.accepted(core, accept_one(queue)?);
+            return Ok(());
+        };
+        let _turn = succession.accepting();
+        let mut all = self.accept_all(accept_one(queue)?);
+        let sockets: Vec<_> = all.iter().map(|one| one.socket.as_raw_fd()).collect();
+        let mut hung_up = net::hung_up(&sockets).into_iter();
+        // Which came first is not known, but whoever has left did so before it came back.
+        let left = all.extract_if(.., |_| hung_up.next().unwrap_or(false)).collect::<Vec<_>>();
+        left.into_iter().chain(all).for_each(|accepted| self.accepted(core, accepted));
+        Ok(())
+    }
+
+    /// `first` and what waits in the queues of all workers. They are looked at until all are empty at once: then whoever was there
+    /// before one of these is among them, or was accepted before.
+    fn accept_all(&self, first: Accepted) -> Vec<Accepted> {
+        let queues = self.queues.borrow();
+        let sockets: Vec<_> = queues.iter().map(|socket| socket.as_raw_fd()).collect();
+        let mut all = vec![first];
+        while all.len() < TAKEN_MAX {
+            let before = all.len();
+            let waiting = queues.iter().zip(net::has_waiting(&sockets)).filter(|(_, has_waiting)| *has_waiting);
+            all.extend(waiting.filter_map(|(socket, _)| accept_one(socket).ok()));
+            if all.len() == before {
+                break;
+            }
+        }
+        all
     }
 
     /// Admits a connection and gives it to the least-loaded worker.
@@ -130,12 +177,15 @@ impl Door {
                 return self.refuse(accepted.socket);
             }
         };
+        let enter = |succession: &Arc<Succession>| succession.enter(accepted.source, &accepted.socket, Time::now());
+        let place = self.succession.as_ref().map(enter);
+        let admitted = Admitted { accepted, permit, place };
         let own = core.share.worker;
         match core.balancer.choose(own) {
-            chosen if chosen == own => self.enter(core, accepted, permit),
+            chosen if chosen == own => self.enter(core, admitted),
             other => {
                 core.share.metrics.counter(&catalog::HANDOFFS, &[name]).inc();
-                core.mailboxes[other].send(Mail::Connection { listener: name.clone(), accepted, permit });
+                core.mailboxes[other].send(Mail::Connection { listener: name.clone(), admitted });
             }
         }
     }
@@ -165,12 +215,13 @@ impl Door {
     }
 
     /// Serves an admitted connection on this worker, which has been charged with it.
-    pub fn enter(self: &Rc<Self>, core: &Rc<Core>, accepted: Accepted, permit: ConnectionPermit) {
+    pub fn enter(self: &Rc<Self>, core: &Rc<Core>, admitted: Admitted) {
         let (door, core) = (self.clone(), core.clone());
         weir_engine::spawn(async move {
             let _left = Leave(core.clone());
+            let Admitted { accepted, permit, place } = admitted;
             let _permit = permit;
-            door.serve(&core, accepted).await;
+            door.serve(&core, accepted, place).await;
         })
         .detach();
     }
@@ -187,15 +238,21 @@ impl Door {
             let Arrival { socket, id, peer, session } = arrival;
             let settings = door.settings.borrow().clone();
             let marks = marks(&settings);
+            let source = match address_of(&peer) {
+                Peer::Ip(address) => Some(address.ip()),
+                Peer::Unix => None,
+            };
+            // Whoever was there before it has been served by the other process.
+            let place = door.succession.as_ref().map(|succession| succession.enter(source, &socket, Time::now()).0);
             let Ok(stream) = Stream::new(Socket::from(socket), StreamOptions { marks }) else { return };
             let address = address_of(&peer);
             let guard = core.share.table.enter_as(id, settings.name.clone(), core.share.worker, peer, turn::now());
-            weir_redis::serve(service, Box::new(stream), guard, address, Some(Box::new(session))).await;
+            weir_redis::serve(service, Box::new(stream), guard, address, place, Some(Box::new(session))).await;
         })
         .detach();
     }
 
-    async fn serve(&self, core: &Rc<Core>, accepted: Accepted) {
+    async fn serve(&self, core: &Rc<Core>, accepted: Accepted, place: Option<(Place, Predecessors)>) {
         let settings = self.settings.borrow().clone();
         let marks = marks(&settings);
         let mut local = match &self.service {
@@ -234,7 +291,13 @@ impl Door {
         let address = address_of(&peer);
         let guard = core.share.table.enter(settings.name.clone(), core.share.worker, peer, turn::now());
         match &self.service {
-            Serving::Redis(service) => weir_redis::serve(service.clone(), stream, guard, address, None).await,
+            Serving::Redis(service) => {
+                let (place, predecessors) = place.unzip();
+                if let Some(predecessors) = predecessors.filter(|predecessors| !predecessors.is_empty()) {
+                    Box::pin(predecessors.over()).await;
+                }
+                weir_redis::serve(service.clone(), stream, guard, address, place, None).await;
+            }
             Serving::Http(service) => {
                 let is_http2 = stream.has_agreed_on(b"h2");
                 let (facts, identity) = (stream.tls_facts(), stream.peer_identity());

@@ -14,7 +14,16 @@ use weir_engine::{
 };
 
 /// The sockets of one worker, by listener.
-pub type OwnSockets = Vec<(Arc<str>, Vec<Arc<Socket>>)>;
+pub type OwnSockets = Vec<(Arc<str>, Queues)>;
+
+/// The sockets of a listener as one worker sees them.
+#[derive(Default)]
+pub struct Queues {
+    /// It accepts from these.
+    pub own: Vec<Arc<Socket>>,
+    /// Other workers accept from these.
+    pub others: Vec<Arc<Socket>>,
+}
 
 /// Listening sockets of another process and where its configuration bound them.
 pub type Inherited = Vec<(Address, Vec<Socket>)>;
@@ -73,10 +82,14 @@ impl ListenerSockets {
     }
 
     /// Those that worker `id` of `workers` accepts from.
-    fn of_worker(&self, id: usize, workers: usize) -> Vec<Arc<Socket>> {
+    fn of_worker(&self, id: usize, workers: usize) -> Queues {
         let is_shared = matches!(self.bind, Address::Unix(_));
-        let own = self.sockets.iter().enumerate().filter(|(at, _)| is_shared || at % workers == id);
-        own.map(|(_, socket)| socket.clone()).collect()
+        let mut queues = Queues::default();
+        for (at, socket) in self.sockets.iter().enumerate() {
+            let is_own = is_shared || at % workers == id;
+            if is_own { &mut queues.own } else { &mut queues.others }.push(socket.clone());
+        }
+        queues
     }
 }
 
@@ -172,9 +185,10 @@ mod tests {
         bind_missing(&free(), &mut own, 5).expect("bound");
         let bound = listener_sockets(&free(), own);
         for workers in 1..=5 {
-            let dealt: usize = (0..workers).map(|id| bound.of_worker(id, workers).len()).sum();
+            let dealt: usize = (0..workers).map(|id| bound.of_worker(id, workers).own.len()).sum();
             assert_eq!(dealt, 5, "{workers} workers");
-            assert!((0..workers).all(|id| !bound.of_worker(id, workers).is_empty()), "{workers} workers");
+            let sees_all = |queues: Queues| !queues.own.is_empty() && queues.own.len() + queues.others.len() == 5;
+            assert!((0..workers).all(|id| sees_all(bound.of_worker(id, workers))), "{workers} workers");
         }
     }
 
@@ -185,7 +199,7 @@ mod tests {
         let mut own = Vec::new();
         bind_missing(&bind, &mut own, 3).expect("bound");
         let bound = listener_sockets(&bind, own);
-        assert!((0..3).all(|id| bound.of_worker(id, 3).len() == 1));
+        assert!((0..3).all(|id| bound.of_worker(id, 3).own.len() == 1));
     }
 
     #[test]

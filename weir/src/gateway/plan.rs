@@ -4,7 +4,7 @@ use std::{collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, settings::Address, tls};
-use weir_listener::{Admission, ConnectionPermit, Drain, ListenerAdmission};
+use weir_listener::{Admission, ConnectionPermit, Drain, ListenerAdmission, Place, Predecessors, Succession};
 use weir_redis::{InsightReport, ListenerShare, MovedSession, Notice};
 use weir_upstream::Health;
 
@@ -21,9 +21,18 @@ pub struct Plan {
 /// What one listener needs besides its settings.
 pub struct ListenerPlan {
     pub admission: ListenerAdmission,
+    pub succession: Arc<Succession>,
     /// What its workers share about its users.
     pub share: Arc<ListenerShare>,
     pub tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+/// An admitted connection on its way to the worker that serves it.
+pub struct Admitted {
+    pub accepted: Accepted,
+    pub permit: ConnectionPermit,
+    /// Its place among those of its source, if it has to be served after others of them.
+    pub place: Option<(Place, Predecessors)>,
 }
 
 /// A message to a worker.
@@ -34,7 +43,7 @@ pub enum Mail {
     /// connection that one accepts may be for another.
     Accept(OwnSockets),
     /// A connection that another worker accepted.
-    Connection { listener: Arc<str>, accepted: Accepted, permit: ConnectionPermit },
+    Connection { listener: Arc<str>, admitted: Admitted },
     /// Accept what waits in the queues, then no more.
     StopAccepting,
     /// A connection that another process began, numbered and admitted.
@@ -100,7 +109,8 @@ impl Plan {
             };
             let tls = tls.next().flatten();
             let share = kept.map_or_else(Arc::default, |kept| kept.share.clone());
-            listeners.insert(settings.name.clone(), ListenerPlan { admission: own, share, tls });
+            let succession = kept.map_or_else(Arc::default, |kept| kept.succession.clone());
+            listeners.insert(settings.name.clone(), ListenerPlan { admission: own, succession, share, tls });
         }
         let health = |upstream: &weir_config::Upstream| {
             let name = &upstream.settings.name;

@@ -11,16 +11,16 @@ pub(super) struct Exposition {
     values: BTreeMap<&'static str, f64>,
 }
 
-/// Families whose buckets are read, with the label that tells their series apart and the unit of `le` in seconds.
-const HISTOGRAMS: [(&str, &str, f64); 3] =
-    [(REQUEST_TIME, "listener", 1.0), (OVERHEAD_TIME, "listener", 1.0), (ACQUIRE_WAIT, "upstream", 1e-6)];
+/// Families whose buckets are read, with the label that tells their series apart.
+const HISTOGRAMS: [(&str, &str); 3] =
+    [(REQUEST_TIME, "listener"), (OVERHEAD_TIME, "listener"), (ACQUIRE_WAIT, "upstream")];
 
 /// Time of whole requests, by listener.
 pub(super) const REQUEST_TIME: &str = "weir_request_duration_seconds";
 /// The gateway's own share of it, by listener.
 pub(super) const OVERHEAD_TIME: &str = "weir_request_overhead_duration_seconds";
 /// Time that exchanges waited for a lane, by upstream.
-pub(super) const ACQUIRE_WAIT: &str = "gateway_lane_pool_acquire_wait_microseconds";
+pub(super) const ACQUIRE_WAIT: &str = "gateway_lane_pool_acquire_wait_seconds";
 
 /// Families of one value.
 const VALUES: [&str; 3] = [RESIDENT_BYTES, OPEN_FDS, MAX_FDS];
@@ -62,7 +62,7 @@ impl Exposition {
         let Some(family) = name.strip_suffix("_bucket") else {
             return;
         };
-        let Some((known, key_label, unit)) = HISTOGRAMS.into_iter().find(|(known, ..)| *known == family) else {
+        let Some((known, key_label)) = HISTOGRAMS.into_iter().find(|(known, ..)| *known == family) else {
             return;
         };
         let Some((labels, value)) = labels_and_value(rest) else {
@@ -74,7 +74,7 @@ impl Exposition {
         let Ok(bound) = bound.parse::<f64>() else {
             return;
         };
-        self.histograms.entry((known, key.clone())).or_default().push(bound * unit, value);
+        self.histograms.entry((known, key.clone())).or_default().push(bound, value);
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
              weir_request_duration_seconds_bucket{listener=\"a\",le=\"+Inf\"} 6\n\
              weir_request_duration_seconds_bucket{listener=\"b\",le=\"+Inf\"} 2\n\
              weir_request_duration_seconds_sum{listener=\"a\"} 1\n\
-             gateway_lane_pool_acquire_wait_microseconds_bucket{upstream=\"u\",le=\"250\"} 4 1700000000\n\
+             gateway_lane_pool_acquire_wait_seconds_bucket{upstream=\"u\",le=\"0.00025\"} 4 1700000000\n\
              process_open_fds 12\n",
         );
         let a = read.histogram(REQUEST_TIME, "a").expect("series a");

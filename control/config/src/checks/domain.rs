@@ -3,7 +3,7 @@
 use weir_route::host::HostMatch;
 
 use crate::checks::handling::{self, Handled};
-use crate::checks::{error_at, find_upstream, policy, route};
+use crate::checks::{error_at, find_upstream, idle, owners, policy, route};
 use crate::document::At;
 use crate::domain::DomainSection;
 use crate::reader::Reader;
@@ -31,6 +31,7 @@ pub(super) fn all<'f>(file: &'f FileSection, reader: &mut Reader<'_>) -> Vec<Dom
 fn domain<'f>(file: &FileSection, index: usize, section: &'f DomainSection, reader: &mut Reader<'_>) -> Domain<'f> {
     let path = &format!("domain[{index}]");
     if let Some(name) = &section.name {
+        owners::any_listener(file, name, path, reader);
         let mut others = file.domain[..index].iter().filter_map(|other| other.name.as_ref());
         if others.any(|other| other.value == name.value) {
             error_at(name, path, "name", "stands twice", "give each domain a name of its own", reader);
@@ -42,8 +43,12 @@ fn domain<'f>(file: &FileSection, index: usize, section: &'f DomainSection, read
             reader.problems.warning(&name.span, &format!("{path}.name"), message, help);
         }
     }
-    let listeners = section.listeners.iter().flat_map(|list| &list.value);
-    listeners.for_each(|listener| route::check_listener(file, listener, path, reader));
+    if let Some(listeners) = &section.listeners {
+        owners::listeners(file, listeners, path, reader);
+    }
+    idle::handling(&section.handling(), path, reader);
+    idle::policies(&section.policies(), path, reader);
+    idle::wildcard(&section.wildcard, section.hosts.as_ref(), path, reader);
     let hosts = match &section.hosts {
         Some(written) => route::hosts(written, section.wildcard.value, path, reader),
         None => vec![HostMatch::Any],

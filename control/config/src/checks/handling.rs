@@ -27,6 +27,9 @@ pub(super) struct Handled {
     request_timeout: Option<Duration>,
     body_idle_timeout: Option<Duration>,
     answer_idle_timeout: Option<Duration>,
+    body_rate_min: Option<u64>,
+    request_buffer_bytes: Option<u64>,
+    request_body_bytes_max: Option<u64>,
     retry: Option<Box<RetrySettings>>,
     compression: Option<Arc<Compression>>,
     upgrades: Option<Upgrades>,
@@ -46,6 +49,9 @@ impl Handled {
             request_timeout: self.request_timeout.or(domain.request_timeout),
             body_idle_timeout: self.body_idle_timeout.or(domain.body_idle_timeout),
             answer_idle_timeout: self.answer_idle_timeout.or(domain.answer_idle_timeout),
+            body_rate_min: self.body_rate_min.or(domain.body_rate_min),
+            request_buffer_bytes: self.request_buffer_bytes.or(domain.request_buffer_bytes),
+            request_body_bytes_max: self.request_body_bytes_max.or(domain.request_body_bytes_max),
             retry: self.retry.or_else(|| domain.retry.clone()),
             compression: self.compression.or_else(|| domain.compression.clone()),
             upgrades: self.upgrades.or(domain.upgrades),
@@ -61,6 +67,9 @@ impl Handled {
         action.request_timeout = self.request_timeout;
         action.body_idle_timeout = self.body_idle_timeout;
         action.answer_idle_timeout = self.answer_idle_timeout;
+        action.body_rate_min = self.body_rate_min;
+        action.request_buffer_bytes = self.request_buffer_bytes;
+        action.request_body_bytes_max = self.request_body_bytes_max;
         action.retry = self.retry;
         action.compression = self.compression;
         action.upgrades = self.upgrades;
@@ -82,6 +91,9 @@ pub(super) fn made(written: &Handling<'_>, path: &str, reader: &mut Reader<'_>) 
         request_timeout: written.request_timeout.map(|timeout| timeout.value.0),
         body_idle_timeout: written.body_idle_timeout.map(|timeout| timeout.value.0),
         answer_idle_timeout: written.answer_idle_timeout.map(|timeout| timeout.value.0),
+        body_rate_min: written.body_rate_min.map(|rate| u64::from(rate.value)),
+        request_buffer_bytes: written.request_buffer_bytes.map(|bytes| bytes.value.bytes()),
+        request_body_bytes_max: written.request_body_bytes_max.map(|most| most.value.bytes()),
         retry: written.retry.map(|retry| Box::new(retry.settings(&format!("{path}.retry"), reader))),
         compression: written.compression.map(CompressionSection::settings),
         upgrades: written.upgrades.map(upgrades),

@@ -46,11 +46,6 @@ fn listener(
         if let Some(named) = &one.upstream {
             find_upstream(file, named, &format!("{path}.server_name[{index}]"), "upstream", reader);
         }
-        if section.protocol.as_ref().is_some_and(|protocol| protocol.value != Protocol::Tls) {
-            let message = format!("`{path}.server_name` is for `protocol = \"tls\"`");
-            let help = "write protocol = \"tls\", or, of HTTP listeners, [[route]] with hosts".to_owned();
-            reader.problems.error(&one.place.0, &path, message, help);
-        }
     }
     check_output(file, section, &path, limits, reader);
     check_proxy(section, &path, reader);
@@ -61,9 +56,11 @@ fn listener(
     };
     let tls = section.tls.as_ref().map(|tls| tls::server(tls, protocols, &tls_path, reader));
     let mut redis = redis(&section.redis, upstream, &format!("{path}.redis"), reader);
-    redis.users = users::users(section, &path, reader);
-    warn_clear_password(section, &path, reader);
     unfit::listener(section, &path, reader);
+    if section.protocol.as_ref().is_none_or(|protocol| protocol.value == Protocol::Redis) {
+        redis.users = users::users(section, &path, reader);
+        warn_clear_password(section, &path, reader);
+    }
     let knee = knee::knee(file, section, upstream, &path, reader);
     let connections_max = within(&section.connections_max, &file.limits.connections, &path, "connections_max", reader);
     let per_source = "connections_per_source_max";
@@ -100,6 +97,8 @@ fn listener(
             let http_path = format!("{path}.http");
             check_hops(&section.http, &http_path, reader);
             check_via(&section.http, &http_path, reader);
+            check_half_close(section, &path, reader);
+            check_windows(&section.http, &http_path, reader);
             for (key, upstream) in section.http.policies().upstreams() {
                 find_upstream(file, upstream, &http_path, key, reader);
             }
@@ -184,6 +183,25 @@ fn check_hops(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>
     if hops.value > 0 && section.forwarded.value == ForwardedFields::Replace {
         let what = "believes proxies in front, and forwarded = \"replace\" takes away what they say";
         error_at(hops, path, "trusted_hops", what, "write forwarded = \"append\"", reader);
+    }
+}
+
+/// How long half a connection is served says nothing where none is.
+fn check_half_close(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
+    let timeout = &section.half_close_timeout;
+    if timeout.is_given && !section.http.half_close.value {
+        let what = "has no effect: a client that closes its direction has left";
+        let help = "add half_close = true to [listener.http], or remove it";
+        error_at(timeout, path, "half_close_timeout", what, help, reader);
+    }
+}
+
+fn check_windows(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>) {
+    let (initial, max) = (&section.http2_stream_window, &section.http2_stream_window_max);
+    // One that is not written grows with the initial one.
+    if max.is_given {
+        let other = format!("{path}.http2_stream_window_max");
+        Lowest { path, key: "http2_stream_window", other: &other }.check(initial, max, reader);
     }
 }
 

@@ -11,7 +11,8 @@ use weir_policy::http::{
     KeySet, Keys, OriginRule, Provider, RateKey, RateLimit, RateSettings, SharedKeys,
 };
 
-use crate::checks::error_at;
+use crate::checks::remedy::Remedy;
+use crate::checks::{error_at, spelling};
 use crate::diagnostic::Span;
 use crate::document::At;
 use crate::policy::{
@@ -31,7 +32,6 @@ pub(super) struct Rules {
     jwt: Ruled<(Arc<Jwt>, Vec<Arc<RemoteKeys>>)>,
     ext_auth: Ruled<Arc<ExtAuth>>,
     rates: Ruled<Vec<Arc<RateLimit>>>,
-    body_bytes_max: Ruled<u64>,
     /// Which of `basic_auth`, `api_key` and `jwt` look into Authorization.
     uses_authorization: [bool; 3],
     identity_fields: Vec<Box<str>>,
@@ -79,7 +79,6 @@ impl Rules {
             jwt: self.jwt.over(&outer.jwt),
             ext_auth: self.ext_auth.over(&outer.ext_auth),
             rates: self.rates.over(&outer.rates),
-            body_bytes_max: self.body_bytes_max.over(&outer.body_bytes_max),
             uses_authorization: std::array::from_fn(|kind| match is_inherited[kind] {
                 true => outer.uses_authorization[kind],
                 false => self.uses_authorization[kind],
@@ -100,8 +99,6 @@ impl Rules {
             keys: keys.unwrap_or_default(),
             ext_auth: self.ext_auth.own(),
             rates: self.rates.own().unwrap_or_default(),
-            // As with nginx, 0 is no limit: it takes that of the domain or the listener away.
-            body_bytes_max: self.body_bytes_max.own().filter(|most| *most > 0),
         };
         let asks = policies.address.is_some()
             || policies.cors.is_some()
@@ -109,14 +106,20 @@ impl Rules {
             || policies.api_keys.is_some()
             || policies.jwt.is_some()
             || policies.ext_auth.is_some()
-            || !policies.rates.is_empty()
-            || policies.body_bytes_max.is_some();
+            || !policies.rates.is_empty();
         asks.then(|| Box::new(policies))
     }
 
     /// Two kinds of credentials in one Authorization field: nobody could have both.
     pub(super) fn wants_authorization_twice(&self) -> bool {
         self.uses_authorization.into_iter().filter(|uses| *uses).count() > 1
+    }
+
+    /// A rate limit goes by who asks, and nothing finds that out.
+    pub(super) fn counts_without_identity(&self) -> bool {
+        let finds = self.basic.own().is_some() || self.api_keys.own().is_some() || self.jwt.own().is_some();
+        let by_identity = |rate: &Arc<RateLimit>| matches!(rate.settings().key, RateKey::Identity { .. });
+        !finds && self.rates.own().is_some_and(|rates| rates.iter().any(by_identity))
     }
 
     /// Nothing is asked; who asks still cannot be forged.
@@ -155,9 +158,6 @@ pub(super) fn rules(written: &Written<'_>, path: &str, reader: &mut Reader<'_>) 
         let limits = written.rate_limit.iter().enumerate().filter(|(_, limit)| limit.enabled.value);
         let made: Vec<_> = limits.filter_map(|(index, limit)| maker.rate(limit, index)).map(Arc::new).collect();
         maker.rules.rates = Ruled::Own(made);
-    }
-    if let Some(most) = written.request_body_bytes_max {
-        maker.rules.body_bytes_max = Ruled::Own(most);
     }
     maker.rules
 }
@@ -205,9 +205,9 @@ impl Maker<'_, '_> {
     }
 
     /// What was made of a table, or a report of why not.
-    fn told<T, E: std::fmt::Display>(&mut self, span: &Span, table: &str, made: Result<T, E>) -> Option<T> {
-        let what = |error: E| format!("cannot be used: {error}");
-        made.map_err(|error| self.wrong_table(span, table, &what(error), "see the page on HTTP in the guide")).ok()
+    fn told<T, E: std::fmt::Display + Remedy>(&mut self, span: &Span, table: &str, made: Result<T, E>) -> Option<T> {
+        let what = |error: &E| format!("cannot be used: {error}");
+        made.map_err(|error| self.wrong_table(span, table, &what(&error), &error.remedy())).ok()
     }
 
     fn address(&mut self, section: &IpFilterSection) -> Option<Arc<AddressRules>> {
@@ -434,6 +434,9 @@ impl Maker<'_, '_> {
             if Known::of(name.value.0.as_bytes()) == Known::Other {
                 self.rules.identity_fields.push(name.value.0.as_str().into());
             }
+        }
+        for name in section.request_headers.iter().flat_map(|list| &list.value) {
+            spelling::field(name, self.path, "ext_auth.request_headers", self.reader);
         }
         let Some(upstream) = &section.upstream else {
             let help = "add upstream = \"NAME\", the service that decides";

@@ -19,7 +19,8 @@ use weir_route::{
 
 use crate::checks::domain::{self, Domain};
 use crate::checks::handling::{self, Handled};
-use crate::checks::{error_at, find_upstream, policy};
+use crate::checks::remedy::Remedy;
+use crate::checks::{error_at, find_upstream, idle, owners, policy, spelling, warn_at};
 use crate::document::At;
 use crate::reader::Reader;
 use crate::route::{
@@ -27,7 +28,6 @@ use crate::route::{
     RouteSection, RouteState,
 };
 use crate::sections::{FileSection, ListenerSection};
-use crate::suggest;
 use crate::texts::{Name, Text, Word};
 
 /// Bytes of a direct response's body.
@@ -45,10 +45,12 @@ pub(super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
                 error_at(name, &path, "name", "stands twice", "give each route a name of its own", reader);
             }
             names.push(&name.value);
+            owners::any_listener(file, name, &path, reader);
         }
         if let Some(listeners) = &section.listeners {
-            listeners.value.iter().for_each(|listener| check_listener(file, listener, &path, reader));
+            owners::listeners(file, listeners, &path, reader);
         }
+        idle::route(section, &path, reader);
         let domain = match &section.domain {
             // What it would have from there is not known.
             Some(wanted) => match domain::find(&domains, wanted, &path, reader) {
@@ -129,6 +131,11 @@ pub(super) fn objects(file: &FileSection, all: &[Checked]) -> Vec<RouteObject> {
 }
 
 impl Checked {
+    /// Its name and its path in the file.
+    pub(super) fn place(&self) -> (&At<Name>, &str) {
+        (&self.name, &self.path)
+    }
+
     /// The listener called `name` has it.
     fn is_of(&self, name: &str) -> bool {
         self.listeners.as_ref().is_none_or(|names| names.iter().any(|own| **own == *name))
@@ -163,6 +170,11 @@ pub(super) fn of_listener(
                 format!("would ask for two kinds of credentials in one Authorization field, with those of \"{name}\"");
             let help = "turn one off on the route (basic_auth = { enabled = false }), or give it a header of its own";
             error_at(&checked.name, &checked.path, "name", &what, help, reader);
+        }
+        if rules.counts_without_identity() {
+            let what = "has a rate limit by identity, and no basic_auth, api_key or jwt that finds one";
+            let help = "add one of them, or write key = \"client\" or \"header\"";
+            warn_at(&checked.name, &checked.path, "name", what, help, reader);
         }
         let policies = rules.policies();
         let mut number = |upstream: &Arc<str>| match upstreams.iter().position(|known| known == upstream) {
@@ -215,19 +227,6 @@ pub(super) fn of_listener(
     Routes { table: RouteTable::new(routes), upstreams, identity_fields, names }
 }
 
-/// Reports a listener that there is not.
-pub(super) fn check_listener(file: &FileSection, wanted: &At<Name>, path: &str, reader: &mut Reader<'_>) {
-    let names = file.listener.iter().filter_map(|listener| listener.name.as_ref()).map(|name| &*name.value.0);
-    if names.clone().any(|name| *name == *wanted.value.0) {
-        return;
-    }
-    let help = match suggest::nearest(&wanted.value.0, names) {
-        Some(meant) => format!("did you mean \"{meant}\"?"),
-        None => "name a [[listener]] of this file".to_owned(),
-    };
-    error_at(wanted, path, "listeners", &format!("names \"{}\", which is no listener", wanted.value), help, reader);
-}
-
 /// What one value must look like, as it is written.
 struct Asked<'a> {
     name: &'a At<Word>,
@@ -278,6 +277,9 @@ impl Maker<'_, '_, '_> {
                 body_bytes_max: mirror.body_bytes_max.value.bytes() as usize,
             });
         }
+        if let Some(list) = &section.methods {
+            spelling::methods(list, self.path, self.reader);
+        }
         let methods = section.methods.iter().flat_map(|list| &list.value);
         let methods: Vec<Method> =
             methods.filter_map(|word| self.told(word, "methods", Method::new(&word.value.0))).collect();
@@ -311,7 +313,7 @@ impl Maker<'_, '_, '_> {
     }
 
     /// What was made, or a report of why not.
-    fn told<T, V, E: std::fmt::Display>(&mut self, at: &At<V>, key: &str, made: Result<T, E>) -> Option<T> {
+    fn told<T, V, E: std::fmt::Display + Remedy>(&mut self, at: &At<V>, key: &str, made: Result<T, E>) -> Option<T> {
         told(at, self.path, key, made, self.reader)
     }
 
@@ -349,7 +351,14 @@ impl Maker<'_, '_, '_> {
             "path_string_prefix" => PathMatch::text(text, &rules),
             _ => PathMatch::regex(text),
         };
-        self.told(word, key, made)
+        let made = self.told(word, key, made)?;
+        match key {
+            "path_regex" => spelling::regex_path(word, &made, self.path, self.reader).then_some(made),
+            _ => {
+                spelling::plain_path(word, self.path, key, self.reader);
+                Some(made)
+            }
+        }
     }
 
     fn test(&mut self, asked: &Asked<'_>, key: &str) -> Option<TextTest> {
@@ -379,6 +388,7 @@ impl Maker<'_, '_, '_> {
 
     fn header(&mut self, section: &HeaderMatchSection) -> Option<HeaderCondition> {
         let name = section.name.as_ref()?;
+        spelling::header(section, self.path, self.reader);
         let (kind, value) = (section.kind.value, section.value.as_ref());
         let asked = Asked { name, kind, value, ignores_case: section.ignore_case.value };
         let test = self.test(&asked, "header")?;
@@ -392,6 +402,7 @@ impl Maker<'_, '_, '_> {
 
     fn query(&mut self, section: &QueryMatchSection) -> Option<QueryCondition> {
         let name = section.name.as_ref()?;
+        spelling::query(section, self.path, self.reader);
         let (kind, value) = (section.kind.value, section.value.as_ref());
         let asked = Asked { name, kind, value, ignores_case: section.ignore_case.value };
         Some(QueryCondition::new(&name.value.0, self.test(&asked, "query")?))
@@ -527,16 +538,16 @@ impl Maker<'_, '_, '_> {
 }
 
 /// What was made, or a report of why not.
-pub(super) fn told<T, V, E: std::fmt::Display>(
+pub(super) fn told<T, V, E: std::fmt::Display + Remedy>(
     at: &At<V>,
     path: &str,
     key: &str,
     made: Result<T, E>,
     reader: &mut Reader<'_>,
 ) -> Option<T> {
-    let report = |error| {
+    let report = |error: E| {
         let text = format!("cannot be used: {error}");
-        error_at(at, path, key, &text, "see the page on routes in the guide", reader);
+        error_at(at, path, key, &text, error.remedy(), reader);
     };
     made.map_err(report).ok()
 }
@@ -551,6 +562,7 @@ pub(super) fn hosts(
     if written.value.is_empty() {
         error_at(written, path, "hosts", "is empty: no request would ever match", "name hosts, or remove it", reader);
     }
+    spelling::repeated(written, path, "hosts", reader);
     let read = |word: &At<Word>| told(word, path, "hosts", HostMatch::parse(&word.value.0, labels), reader);
     written.value.iter().filter_map(read).collect()
 }

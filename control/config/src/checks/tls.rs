@@ -5,7 +5,7 @@ use weir_engine::settings::{
 };
 use weir_engine::tls::TlsConfigError;
 
-use crate::checks::error_at;
+use crate::checks::{certificates, error_at};
 use crate::diagnostic::Span;
 use crate::document::At;
 use crate::pem::combined;
@@ -33,6 +33,13 @@ pub(super) fn server(
             return None;
         }
         _ => (),
+    }
+    certificates::validity(section.cert_file.as_ref(), path, "cert_file", reader);
+    certificates::validity(section.client_ca_file.as_ref(), path, "client_ca_file", reader);
+    for (index, one) in section.certificate.iter().enumerate() {
+        let path = format!("{path}.certificate[{index}]");
+        certificates::validity(one.cert_file.as_ref(), &path, "cert_file", reader);
+        certificates::names(one, &path, reader);
     }
     let (cert, key) = (section.cert_file.as_ref()?, section.key_file.as_ref()?);
     let client_ca = section.client_ca_file.as_ref().map(|ca| &ca.value);
@@ -81,6 +88,8 @@ pub(super) fn client(
     reader: &mut Reader<'_>,
 ) -> TlsClientSettings {
     let both_or_none = check_pair(section, path, reader);
+    certificates::validity(section.ca_file.as_ref(), path, "ca_file", reader);
+    certificates::validity(section.cert_file.as_ref(), path, "cert_file", reader);
     check_verification(section, path, reader);
     let unix = endpoints.iter().find(|endpoint| matches!(endpoint.value.0, Address::Unix(_)));
     if let (Some(_), None, false) = (unix, &section.server_name, section.insecure_skip_verify.value) {

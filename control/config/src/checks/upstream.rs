@@ -5,12 +5,12 @@ use std::sync::Arc;
 use weir_engine::settings::Address;
 use weir_listener::settings::Protocol;
 use weir_redis::settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings};
-use weir_upstream::placement::{PlacementSettings, SHARDS_MAX};
+use weir_upstream::placement::{Distribution, KeyHash, PlacementSettings, SHARDS_MAX};
 use weir_upstream::settings::{
     BreakerSettings, HealthSettings, PINNED_LANES_IDLE_MAX, ReadFrom, ReconnectSettings, Topology, UpstreamSettings,
 };
 
-use crate::checks::{Lowest, error_at, is_public, table_header, tls, unfit};
+use crate::checks::{Lowest, error_at, is_public, table_header, tls, unfit, warn_at};
 use crate::document::At;
 use crate::http;
 use crate::reader::Reader;
@@ -33,7 +33,10 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     warn_unused(file, section, &path, reader);
     let endpoints = section.endpoints.as_ref();
     let protocol = protocol_of(file, section, &path, reader);
-    unfit::upstream(section, protocol, &path, reader);
+    if let Some(protocol) = protocol {
+        unfit::upstream(section, protocol, &path, reader);
+    }
+    let protocol = protocol.unwrap_or(Protocol::Redis);
     if let Some(endpoints) = endpoints {
         check_endpoints(endpoints, section, protocol, &path, reader);
     }
@@ -43,9 +46,14 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     if let (Some(tls), Protocol::Http) = (&mut tls, protocol) {
         tls.alpn = http::alpn(&section.http);
     }
-    let topology = redis_topology(section, entries.len(), &path, reader);
+    let topology = match protocol {
+        Protocol::Redis => redis_topology(section, entries.len(), &path, reader),
+        Protocol::Http | Protocol::Tcp | Protocol::Tls => RedisTopology::Fixed,
+    };
     let redis = redis(&section.redis, &format!("{path}.redis"), topology, reader);
-    warn_clear_password(section, entries, &path, reader);
+    if protocol == Protocol::Redis {
+        warn_clear_password(section, entries, &path, reader);
+    }
     let lanes_max = &section.pinned_lanes_max;
     let idle_max = match &section.pinned_lanes_idle_max {
         Some(idle) => {
@@ -89,6 +97,12 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     let protocol = match protocol {
         Protocol::Redis => UpstreamProtocol::Redis(Arc::new(redis)),
         Protocol::Http => {
+            let (initial, max) = (&section.http.stream_window, &section.http.stream_window_max);
+            // One that is not written grows with the initial one.
+            if max.is_given {
+                let (path, other) = (format!("{path}.http"), format!("{path}.http.stream_window_max"));
+                Lowest { path: &path, key: "stream_window", other: &other }.check(initial, max, reader);
+            }
             UpstreamProtocol::Http(http::upstream(&section.http, entries, &format!("{path}.http"), reader))
         }
         Protocol::Tcp | Protocol::Tls => {
@@ -99,9 +113,9 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
     Some(Upstream { settings: Arc::new(settings), protocol })
 }
 
-/// The protocol of the listeners and routes that name this upstream.
-fn protocol_of(file: &FileSection, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) -> Protocol {
-    let Some(name) = &section.name else { return Protocol::Redis };
+/// The protocol of the listeners and routes that name this upstream; `None`: there are none of a known protocol.
+fn protocol_of(file: &FileSection, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) -> Option<Protocol> {
+    let name = section.name.as_ref()?;
     let names_it = |listener: &&ListenerSection| tcp::names_of(listener).any(|upstream| upstream.value == name.value);
     let of_listener = |listener: &ListenerSection| match listener.protocol.as_ref()?.value {
         // Both pass bytes on.
@@ -111,13 +125,13 @@ fn protocol_of(file: &FileSection, section: &UpstreamSection, path: &str, reader
     let listeners = file.listener.iter().filter(names_it).filter_map(of_listener);
     let routes = file.routed_upstreams().filter(|upstream| upstream.value == name.value);
     let mut protocols = listeners.chain(routes.map(|_| Protocol::Http));
-    let Some(first) = protocols.next() else { return Protocol::Redis };
+    let first = protocols.next()?;
     if let Some(other) = protocols.find(|other| *other != first) {
         let message = format!("both {first} and {other} name the upstream \"{}\"", name.value);
         let help = "give each protocol an upstream of its own".to_owned();
         reader.problems.error(&name.span, &format!("{path}.name"), message, help);
     }
-    first
+    Some(first)
 }
 
 fn warn_unused(file: &FileSection, section: &UpstreamSection, path: &str, reader: &mut Reader<'_>) {
@@ -187,9 +201,35 @@ fn check_endpoints(
         let help = "name the other shards in endpoints, or remove the table".to_owned();
         reader.problems.warning(&sharding.span, &format!("{path}.sharding"), message, help);
     }
+    if let Some(sharding) = section.sharding.as_ref().filter(|_| list.len() > 1) {
+        warn_uneven(sharding, path, reader);
+    }
     if list.len() > SHARDS_MAX {
         let what = format!("has {} entries, more than {SHARDS_MAX}", list.len());
         error_at(&list[SHARDS_MAX], path, "endpoints", &what, "split the upstream", reader);
+    }
+}
+
+/// A ring on which keys that differ in few characters stand close together.
+fn warn_uneven(section: &ShardingSection, path: &str, reader: &mut Reader<'_>) {
+    let Some(distribution) = &section.distribution else { return };
+    let hash = section.hash.as_ref().map_or(distribution.value.default_hash(), |hash| hash.value);
+    let (what, help) = match (distribution.value, hash) {
+        (Distribution::Ketama, KeyHash::Crc16) => (
+            "has 65,536 hashes for a ring of 4,294,967,296: nearly all keys are on one endpoint",
+            "write hash = \"murmur2\"",
+        ),
+        (Distribution::Ketama, KeyHash::Fnv1a64) if section.hash.is_none() => (
+            "uses fnv1a_64, as twemproxy does: keys that differ in their last characters are spread unevenly",
+            "write hash = \"murmur2\", or distribution = \"maglev\"; or, for data that twemproxy has placed, \
+             hash = \"fnv1a_64\"",
+        ),
+        _ => return,
+    };
+    let path = format!("{path}.sharding");
+    match &section.hash {
+        Some(hash) => warn_at(hash, &path, "hash", what, help, reader),
+        None => warn_at(distribution, &path, "distribution", what, help, reader),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_policy::redis::{PasswordHash, User};
 use weir_redis::{DEFAULT_USER, UpstreamLogin, UserSettings, Users};
 
-use crate::checks::error_at;
+use crate::checks::{error_at, warn_at};
 use crate::document::At;
 use crate::reader::Reader;
 use crate::secret::SecretRef;
@@ -62,7 +62,21 @@ pub(super) fn users(section: &ListenerSection, path: &str, reader: &mut Reader<'
                 continue;
             }
         };
-        users.insert(word, user(table, acl, &path, reader));
+        let made = user(table, acl, &path, reader);
+        let says_off = table.rules.as_ref().is_some_and(|rules| rules.value.text().split_whitespace().any(is_off));
+        if !made.acl.may_log_in() && !says_off {
+            let what = format!("names \"{word}\", as whom nobody can log in: it has {}", missing(&made.acl));
+            let help = "write on and >PASSWORD, #HASH or nopass in its rules, or password = { env = \"NAME\" }";
+            warn_at(name, &path, "name", &what, help, reader);
+        }
+        users.insert(word, made);
+    }
+    if let Some(file) = &section.users_file {
+        let is_left = |user: &&User| user.is_enabled() && !named.contains(&user.name()) && !user.may_log_in();
+        for user in file.value.users.iter().filter(is_left) {
+            let what = format!("has a user \"{}\", as whom nobody can log in: it has no password", user.name());
+            warn_at(file, path, "users_file", &what, "add >PASSWORD, #HASH or nopass to its line", reader);
+        }
     }
     own(section, &mut users, path, reader);
     Some(Arc::new(Users::new(users.into_values())))
@@ -117,6 +131,15 @@ fn own<'s>(
         add_password(&mut acl, Some(password));
         users.insert(name, UserSettings::new(acl));
     }
+}
+
+fn is_off(rule: &str) -> bool {
+    rule.eq_ignore_ascii_case("off")
+}
+
+/// Why nobody can log in.
+fn missing(user: &User) -> &'static str {
+    if user.is_enabled() { "no password, and no nopass" } else { "no `on` in its rules" }
 }
 
 fn add_password(user: &mut User, password: Option<&At<SecretRef>>) {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 use weir_config::surroundings::{FileContents, Running, Surroundings};
@@ -45,6 +46,7 @@ impl Memory {
                 ("password", file("from a file\n", 0o400)),
                 ("group-password", file("x", 0o640)),
                 ("users.acl", file("user alice on >canary ~a* +get\nuser default off\n", 0o600)),
+                ("users-idle.acl", file("user alice on ~a* +get\nuser default off\n", 0o600)),
                 ("users-open.acl", file("user alice on >canary\n", 0o644)),
                 (
                     "users-wrong.acl",
@@ -109,6 +111,10 @@ impl Surroundings for Memory {
 
     fn running(&self) -> Option<Running> {
         self.running
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_secs(1_800_000_000)
     }
 
     fn kernel(&self) -> Option<String> {

@@ -183,8 +183,8 @@ fn range(
         let part = argc.saturating_sub(first) / usize::try_from(limit).map_err(|_| KeyError::Syntax)?;
         offset_by(first.saturating_add(part), last)?
     };
-    if first >= argc && matches!(last.checked_sub(first), None | Some(0)) && flags.contains(KeyFlags::NOT_KEY) {
-        // SUNSUBSCRIBE without a channel: the arity allows it.
+    if first == argc && last.checked_add(1) == Some(first) {
+        // Nothing stands here, which the arity allows: PFMERGE of a destination alone, SUNSUBSCRIBE without a channel.
         return Ok(());
     }
     if last >= argc || last < first {
@@ -344,8 +344,8 @@ fn unknown<A: Args + ?Sized>(command: &Command, spec: &KeySpec, args: &A, out: &
         } else if is_word(arg, b"GET") || is_word(arg, b"BY") {
             out.incomplete = true;
             1
-        } else if is_word(arg, b"STORE") {
-            store = Some(index + 1).filter(|&at| at < args.argc());
+        } else if is_word(arg, b"STORE") && index + 1 < args.argc() {
+            store = Some(index + 1);
             1
         } else {
             0
@@ -397,8 +397,31 @@ mod tests {
         assert_eq!(found("XREADGROUP COUNT 1 GROUP STREAMS c STREAMS k >"), Ok(vec![7]));
         assert_eq!(found("SORT k BY STORE GET store LIMIT 0 1"), Ok(vec![1]));
         assert_eq!(found("SORT k STORE a STORE b"), Ok(vec![1, 5]));
+        assert_eq!(found("SORT k STORE a LIMIT 0 1 STORE"), Ok(vec![1, 3]), "the last one names nothing");
         assert_eq!(found("XREAD STREAMS a b 0"), Err(KeyError::UnbalancedStreams));
         assert_eq!(found("XREAD COUNT 1 BLOCK 1"), Err(KeyError::Syntax));
+    }
+
+    /// `PFMERGE key` was a syntax error, and went to the first shard.
+    #[test]
+    fn an_optional_key_that_is_absent_is_no_error() {
+        assert_eq!(found("PFMERGE k"), Ok(vec![1]));
+        assert_eq!(found("pfmerge k a b"), Ok(vec![1, 2, 3]));
+        assert_eq!(found("SUNSUBSCRIBE"), Ok(vec![]));
+        // What the least number of arguments leaves out is optional, whatever the command.
+        for command in COMMANDS
+            .iter()
+            .filter(|command| command.keys.iter().all(|spec| matches!(spec.find, FindKeys::Range { .. })))
+        {
+            let least = usize::from(command.arity.unsigned_abs());
+            let args: Vec<String> = (0..least).map(|index| format!("k{index}")).collect();
+            let found = keys(command, &args, &mut Keys::new());
+            assert!(
+                found.is_ok() || command.keys.iter().any(|spec| matches!(spec.begin, BeginSearch::Keyword { .. })),
+                "{}",
+                command.name
+            );
+        }
     }
 
     #[test]

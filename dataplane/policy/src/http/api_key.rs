@@ -170,12 +170,9 @@ impl ApiKeys {
 pub(super) fn strip(places: &[KeyPlace], head: &mut RequestHead) {
     for place in places {
         match place {
-            KeyPlace::Header { name, scheme } => {
-                // With another scheme it is no key, and for the origin.
-                head.fields.retain(|field| {
-                    !field.name.eq_ignore_ascii_case(name.as_bytes())
-                        || behind_scheme(field.value, scheme.as_bytes()).is_none()
-                });
+            // Whatever its scheme and its spelling: what was not looked at must not pass for looked at.
+            KeyPlace::Header { name, .. } => {
+                head.fields.retain(|field| !is_same_name(name, field.name));
             }
             KeyPlace::Query(name) => {
                 if let Some(target) = without_query(head.target(), name.as_bytes()) {
@@ -185,6 +182,12 @@ pub(super) fn strip(places: &[KeyPlace], head: &mut RequestHead) {
             KeyPlace::Cookie(name) => strip_cookie(&mut head.fields, name.as_bytes()),
         }
     }
+}
+
+/// Whether origins may take two field names for one: in any case, and `_` for `-`, as CGI and its heirs do.
+pub fn is_same_name(name: &str, own: &[u8]) -> bool {
+    let folded = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    name.len() == own.len() && name.bytes().map(folded).eq(own.iter().copied().map(folded))
 }
 
 fn keyed(secret: &hmac::Key, hash: KeyHash) -> Digest {

@@ -28,6 +28,7 @@ mod refusal;
 pub use address::{AddressError, AddressRules, Effect, ForwardedFor, HOPS_MAX, NETS_MAX, Source};
 pub use api_key::{
     ApiKey, ApiKeyError, ApiKeys, KEY_BYTES_MAX, KEY_NAME_BYTES_MAX, KEYS_MAX, KeyHash, KeyPlace, PLACES_MAX,
+    is_same_name,
 };
 pub use basic::{
     Basic, BasicCheck, BasicError, BasicUser, CHECKS_MAX, HtpasswdError, PASSWORD_BYTES_MAX, REALM_BYTES_MAX, SEEN_FOR,

@@ -125,6 +125,11 @@ impl User {
         self.is_enabled
     }
 
+    /// Somebody can log in as this user: it is enabled, and has a password or needs none.
+    pub fn may_log_in(&self) -> bool {
+        self.is_enabled && (self.needs_no_password || !self.passwords.is_empty())
+    }
+
     /// Whether every password will do.
     pub fn needs_no_password(&self) -> bool {
         self.needs_no_password

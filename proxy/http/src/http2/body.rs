@@ -1,7 +1,9 @@
 //! Bodies as HTTP/2 has them, in either direction.
 
 use std::{
+    collections::VecDeque,
     future::poll_fn,
+    rc::Rc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -13,23 +15,74 @@ use weir_base::{limits, time::turn};
 use weir_engine::Deadline;
 use weir_http_codec::Fields;
 
-use super::message;
+use super::{
+    flow::{Account, Part},
+    message,
+};
 use crate::relay::{Broken, Sink, TAKEN_BYTES_MIN};
+
+/// Pieces below this are kept together. Default 4 KiB, a quarter of what most senders put into a frame.
+const SMALL_BYTES: usize = 4 * 1024;
 
 /// A body on its way in, as far as it has come.
 pub(super) struct Incoming {
     body: RecvStream,
+    part: Part,
+    is_request: bool,
     /// How long it may pause.
     pub(super) idle_timeout: Duration,
     pub(super) current: Bytes,
+    /// What came behind it while nobody could take it.
+    kept: Kept,
     trailers: Option<Fields>,
     /// It is over, but for `current`.
     is_over: bool,
 }
 
 impl Incoming {
-    pub(super) fn new(body: RecvStream, idle_timeout: Duration) -> Self {
-        Self { body, idle_timeout, current: Bytes::new(), trailers: None, is_over: false }
+    pub(super) fn new(body: RecvStream, idle_timeout: Duration, account: Rc<Account>) -> Self {
+        let part = Part::new(account, &body);
+        let (current, kept) = (Bytes::new(), Kept::default());
+        Self { body, part, is_request: false, idle_timeout, current, kept, trailers: None, is_over: false }
+    }
+
+    /// The body of a request, which may wait long before anybody wants it.
+    pub(super) fn of_request(body: RecvStream, idle_timeout: Duration, account: Rc<Account>) -> Self {
+        let mut incoming = Self::new(body, idle_timeout, account);
+        incoming.is_request = true;
+        if !incoming.body.is_end_stream() {
+            incoming.part.enter(&mut incoming.body);
+            incoming.part.expect_body();
+        }
+        incoming
+    }
+
+    /// See [`crate::relay::Source::poll_arrived`]. Takes small frames together: `h2` ends a connection on which too many of them
+    /// wait. What is kept is within the window of the stream, which gets nothing back before it is passed on.
+    pub(super) fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+        if self.part.enter(&mut self.body).poll_given_up(context).is_ready() {
+            return Poll::Ready(Broken::Stalled);
+        }
+        while !self.kept.is_end && !self.is_over && !self.body.is_end_stream() {
+            match self.body.poll_data(context) {
+                Poll::Ready(Some(Ok(data))) => {
+                    self.kept.add(data);
+                    // The end may stand in an empty frame: the sink has yet to get it.
+                    self.kept.is_end = self.body.is_end_stream();
+                }
+                // A client that has gone wants no answer.
+                Poll::Ready(Some(Err(_))) if self.is_request => return Poll::Ready(Broken::Cancelled),
+                // It is seen again when what was kept is passed on.
+                Poll::Ready(Some(Err(_)) | None) => self.kept.is_end = true,
+                Poll::Pending => break,
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Nothing comes any more. An end that was taken in with what was kept is passed on by [`Incoming::fill`].
+    fn is_received(&self) -> bool {
+        self.kept.is_empty() && !self.kept.is_end && self.body.is_end_stream()
     }
 
     /// What came behind it.
@@ -39,7 +92,7 @@ impl Incoming {
 
     /// See [`crate::relay::Source::is_done`].
     pub(super) fn is_done(&self) -> bool {
-        self.current.is_empty() && (self.is_over || self.body.is_end_stream())
+        self.current.is_empty() && (self.is_over || self.is_received())
     }
 
     /// See [`crate::relay::Source::fill`].
@@ -57,11 +110,7 @@ impl Incoming {
 
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         while self.current.is_empty() && !self.is_over {
-            let data = match self.body.is_end_stream() {
-                true => None,
-                false => ready!(self.body.poll_data(context)),
-            };
-            match data {
+            match ready!(self.poll_data(context)) {
                 Some(Ok(data)) => self.current = data,
                 Some(Err(_)) => return Poll::Ready(Err(Broken::Cancelled)),
                 None => {
@@ -78,14 +127,16 @@ impl Incoming {
 
     /// The next piece, apart from the ways of a body with an end; `None`: there is no more.
     pub(super) fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
-        match self.body.is_end_stream() {
-            true => Poll::Ready(None),
-            false => self.body.poll_data(context),
+        match self.kept.take() {
+            Some(data) => Poll::Ready(Some(Ok(data))),
+            None if self.body.is_end_stream() => Poll::Ready(None),
+            None => self.body.poll_data(context),
         }
     }
 
     /// So many bytes were spent.
     pub(super) fn release(&mut self, count: usize) {
+        self.part.taken(count);
         // A stream that is gone needs no window.
         let _ = self.body.flow_control().release_capacity(count);
     }
@@ -94,7 +145,7 @@ impl Incoming {
     pub(super) fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
         let data = std::mem::take(&mut self.current);
         self.release(data.len());
-        self.is_over |= self.body.is_end_stream();
+        self.is_over |= self.is_received();
         match (self.is_over, &self.trailers) {
             (false, _) => sink.data(&data),
             (true, None) => sink.last(&data),
@@ -104,6 +155,37 @@ impl Incoming {
             }
         }
         Ok(())
+    }
+}
+
+/// Pieces of a body that wait.
+#[derive(Default)]
+struct Kept {
+    pieces: VecDeque<Bytes>,
+    /// Small ones together, behind `pieces`: each would keep what it was received in.
+    small: BytesMut,
+    is_end: bool,
+}
+
+impl Kept {
+    fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.small.is_empty()
+    }
+
+    fn add(&mut self, data: Bytes) {
+        if data.len() < SMALL_BYTES {
+            self.small.extend_from_slice(&data);
+            return;
+        }
+        if !self.small.is_empty() {
+            self.pieces.push_back(self.small.split().freeze());
+        }
+        self.pieces.push_back(data);
+    }
+
+    fn take(&mut self) -> Option<Bytes> {
+        let piece = self.pieces.pop_front();
+        piece.or_else(|| (!self.small.is_empty()).then(|| std::mem::take(&mut self.small).freeze()))
     }
 }
 

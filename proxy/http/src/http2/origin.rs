@@ -14,14 +14,16 @@ use h2::{
     Reason,
     client::{ResponseFuture, SendRequest},
 };
-use weir_base::time::turn;
+use weir_base::{permit::ByteLease, time::turn};
 use weir_engine::{Deadline, Stream, poll_face::PollStream};
 use weir_http_codec::{BodyLength, Fields, HeadLimits, RequestHead, ResponseHead};
-use weir_upstream::{Carrier, LossCause, Meter, Multiplexer};
+use weir_upstream::{Carrier, LossCause, Meter, Multiplexer, Remains};
 
 use super::{
     body::{Incoming, Outgoing, flush},
+    flow::{Account, Control},
     message,
+    windows::CREDIT_BYTES,
 };
 use crate::{
     attempt::Failure,
@@ -29,14 +31,35 @@ use crate::{
     origin::{Download, Means, Origin},
     refusal::Refusal,
     relay::{Broken, Sink, Source},
-    settings::{HTTP2_CONNECTION_WINDOW_BYTES, HTTP2_SEND_BUFFER_BYTES, HTTP2_STREAM_WINDOW_BYTES, LINGER_TIMEOUT},
+    settings::{HTTP2_SEND_BUFFER_BYTES, LINGER_TIMEOUT, WindowSettings},
 };
 
-/// HTTP/2 towards the origins of one upstream.
+/// What small DATA frames of an origin may cost beyond their bytes, as `h2` counts: 256 bytes less the frame, until it is read;
+/// then it ends the connection with everybody's streams. Streams that stall take theirs out ([`Incoming::poll_arrived`]), so this
+/// is for what comes at once: a whole credit of frames of 8 bytes. Worst case 131,072 frames of about 150 bytes.
+const FRAME_OVERHEAD_BYTES_MAX: usize = 32 << 20;
+
+/// How origins of one upstream are spoken to in HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Http2Origins {
+pub struct Http2OriginSettings {
     /// Streams that the gateway has open on one connection, if the origin takes as many.
     pub streams_max: u32,
+    /// Of what origins send.
+    pub windows: WindowSettings,
+}
+
+/// HTTP/2 towards the origins of one upstream, on one worker.
+#[derive(Clone, Debug)]
+pub struct Http2Origins {
+    settings: Http2OriginSettings,
+    bytes: ByteLease,
+}
+
+impl Http2Origins {
+    /// Charges `bytes` with what its connections may hold beyond their credit.
+    pub fn new(settings: Http2OriginSettings, bytes: ByteLease) -> Self {
+        Self { settings, bytes }
+    }
 }
 
 impl Multiplexer for Http2Origins {
@@ -48,25 +71,31 @@ impl Multiplexer for Http2Origins {
             return Err(io::Error::other("the origin did not agree on HTTP/2 (ALPN \"h2\")"));
         }
         let meter = Rc::new(meter);
-        let received = meter.clone();
+        let account = Rc::<Account>::default();
+        let (received, arrived) = (meter.clone(), account.clone());
         let io = PollStream::new(stream, b"", move |bytes| {
             received.received(bytes.len());
+            arrived.received(bytes.len());
             true
         });
         let handle = io.handle();
-        let (sender, connection) = builder().handshake::<_, Bytes>(io).await.map_err(io::Error::other)?;
+        let Http2OriginSettings { streams_max, windows } = self.settings;
+        let begun = builder(windows).handshake::<_, Bytes>(io).await;
+        let (sender, mut connection) = begun.map_err(io::Error::other)?;
+        let control = Control::new(&mut connection, account.clone(), windows, self.bytes.clone());
         let state = Rc::<State>::default();
-        weir_engine::spawn(drive(connection, handle, state.clone(), meter)).detach();
-        Ok(Http2Connection { sender: RefCell::new(sender), streams_max: self.streams_max, is_tls, state })
+        weir_engine::spawn(drive(connection, control, handle, state.clone(), meter)).detach();
+        Ok(Http2Connection { sender: RefCell::new(sender), streams_max, is_tls, state, account })
     }
 }
 
-pub(crate) fn builder() -> h2::client::Builder {
+pub(crate) fn builder(windows: WindowSettings) -> h2::client::Builder {
     let mut builder = h2::client::Builder::new();
     builder
         .enable_push(false)
-        .initial_window_size(HTTP2_STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+        .initial_window_size(windows.initial)
+        .initial_connection_window_size(CREDIT_BYTES as u32)
+        .data_frame_budget(FRAME_OVERHEAD_BYTES_MAX)
         .max_header_list_size(HeadLimits::default().bytes as u32)
         .max_send_buffer_size(HTTP2_SEND_BUFFER_BYTES);
     builder
@@ -85,6 +114,7 @@ struct State {
 /// Moves the frames of a connection until it has ended.
 async fn drive(
     mut connection: h2::client::Connection<PollStream, Bytes>,
+    mut control: Control,
     handle: PollStream,
     state: Rc<State>,
     meter: Rc<Meter>,
@@ -92,7 +122,11 @@ async fn drive(
     let deadline = weir_engine::deadline();
     let mut written = 0;
     poll_fn(|context| {
-        let moved = Pin::new(&mut connection).poll(context);
+        control.poll(&mut connection, context);
+        let mut moved = Pin::new(&mut connection).poll(context);
+        while moved.is_pending() && control.poll(&mut connection, context) {
+            moved = Pin::new(&mut connection).poll(context);
+        }
         let appended = handle.appended();
         meter.written(appended - written);
         written = appended;
@@ -123,6 +157,7 @@ pub struct Http2Connection {
     streams_max: u32,
     is_tls: bool,
     state: Rc<State>,
+    account: Rc<Account>,
 }
 
 impl Carrier for Http2Connection {
@@ -154,10 +189,11 @@ impl Http2Connection {
     pub(crate) fn ask(&self, head: &RequestHead, host: &[u8], is_whole: bool) -> Result<StreamOrigin, Failure> {
         let scheme = if self.is_tls { "https" } else { "http" };
         let request = message::request_to(head, host, scheme).ok_or(Failure::Client(Refusal::HOST))?;
+        self.account.expect_body();
         // Each clone may have one request waiting for a stream.
         let mut sender = self.sender.borrow().clone();
         let (response, stream) = sender.send_request(request, is_whole).map_err(|_| Failure::Unseen)?;
-        Ok(StreamOrigin { upload: Outgoing::new(stream), stage: Stage::Asked(response) })
+        Ok(StreamOrigin { upload: Outgoing::new(stream), stage: Stage::Asked(response), account: self.account.clone() })
     }
 }
 
@@ -165,6 +201,7 @@ impl Http2Connection {
 pub(crate) struct StreamOrigin {
     upload: Outgoing,
     stage: Stage,
+    account: Rc<Account>,
 }
 
 enum Stage {
@@ -183,8 +220,9 @@ impl Origin for StreamOrigin {
         Self: 'a;
 
     fn sides<'a>(&'a mut self, means: Means<'a>) -> (StreamUpload<'a>, StreamDownload<'a>) {
-        let Self { upload, stage } = self;
-        (StreamUpload { outgoing: RefCell::new(upload), deadline: means.deadline }, StreamDownload { stage, means })
+        let Self { upload, stage, account } = self;
+        let upload = StreamUpload { outgoing: RefCell::new(upload), deadline: means.deadline };
+        (upload, StreamDownload { stage, account, means })
     }
 }
 
@@ -211,6 +249,7 @@ impl Sink for StreamUpload<'_> {
 /// An answer on its way in.
 pub(crate) struct StreamDownload<'a> {
     stage: &'a mut Stage,
+    account: &'a Rc<Account>,
     means: Means<'a>,
 }
 
@@ -230,6 +269,13 @@ impl Source for StreamDownload<'_> {
         match &mut self.stage {
             Stage::Answered(body) => body.pass(sink),
             Stage::Asked(_) => Err(Broken::Cut),
+        }
+    }
+
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+        match &mut self.stage {
+            Stage::Answered(body) => body.poll_arrived(context),
+            Stage::Asked(_) => Poll::Pending,
         }
     }
 }
@@ -255,19 +301,22 @@ impl Download for StreamDownload<'_> {
         let is_whole = body.as_ref().is_none_or(h2::RecvStream::is_end_stream);
         let head = message::response_head(&parts, is_whole).map_err(|_| MALFORMED)?;
         if let Some(body) = body {
-            *self.stage = Stage::Answered(Incoming::new(body, self.means.answer_idle_timeout));
+            *self.stage = Stage::Answered(Incoming::new(body, self.means.answer_idle_timeout, self.account.clone()));
         }
         Ok(head)
     }
 
-    fn begin(&mut self, _: BodyLength) {}
+    fn begin(&mut self, head: &ResponseHead, is_head: bool) -> BodyLength {
+        head.body(is_head)
+    }
 
     fn rest(&mut self) -> Input {
         Input::default()
     }
 
-    fn is_clean(&self) -> bool {
-        true
+    fn remains(&self) -> Option<Remains> {
+        // Frames of other streams are told apart by their numbers.
+        Some(Remains::Nothing)
     }
 
     fn trailers(&self) -> Option<&Fields> {

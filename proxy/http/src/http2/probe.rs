@@ -13,7 +13,7 @@ use http::{HeaderMap, Method, Request, Response, Version, header};
 use weir_engine::{Stream, poll_face::PollStream};
 
 use super::origin::builder;
-use crate::probe::check;
+use crate::{probe::check, settings::WindowSettings};
 
 /// Bytes of an answer that are looked at.
 const ANSWER_BYTES_MAX: usize = 4 * 1024;
@@ -64,7 +64,8 @@ async fn talk<T>(
     exchange: impl AsyncFnOnce(SendRequest<Bytes>) -> Result<T, h2::Error>,
 ) -> io::Result<T> {
     let io = PollStream::new(stream, b"", |_| true);
-    let (sender, mut connection) = builder().handshake::<_, Bytes>(io).await.map_err(io::Error::other)?;
+    let begun = builder(WindowSettings::default()).handshake::<_, Bytes>(io).await;
+    let (sender, mut connection) = begun.map_err(io::Error::other)?;
     let mut exchange = pin!(exchange(sender));
     let mut is_over = false;
     poll_fn(|context| {

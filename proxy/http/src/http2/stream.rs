@@ -17,11 +17,12 @@ use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead, ResponsePar
 
 use super::{
     body::{self, Incoming, Outgoing},
+    flow::Account,
     message,
     tunnel::{self, StreamInlet, StreamOutlet},
 };
 use crate::{
-    client::{Client, OwnAnswer, Replies, SentBytes, Sides},
+    client::{Client, OwnAnswer, Replies, SentBytes, Sides, Watch},
     connection::Connection,
     ends::TunnelEnd,
     exchange::{self, After, Asked},
@@ -33,9 +34,14 @@ use crate::{
 };
 
 /// Answers one stream.
-pub(super) async fn serve(connection: &Rc<Connection>, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+pub(super) async fn serve(
+    connection: &Rc<Connection>,
+    account: Rc<Account>,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) {
     let out = RefCell::new(Out { stage: Stage::Silent(respond), sent: Rc::default() });
-    let exchange = AssertUnwindSafe(exchange(connection, request, &out));
+    let exchange = AssertUnwindSafe(exchange(connection, account, request, &out));
     let after = futures_util::FutureExt::catch_unwind(exchange).await;
     match after {
         Ok(After::Broken(grpc::EXPIRED)) => {
@@ -70,7 +76,12 @@ async fn turn_over() {
     .await;
 }
 
-async fn exchange(connection: &Rc<Connection>, request: Request<RecvStream>, out: &RefCell<Out>) -> After {
+async fn exchange(
+    connection: &Rc<Connection>,
+    account: Rc<Account>,
+    request: Request<RecvStream>,
+    out: &RefCell<Out>,
+) -> After {
     let (parts, body) = request.into_parts();
     let wish = tunnel::wish(&parts, || connection.service.chance());
     let head = message::request(&parts, body.is_end_stream(), &wish);
@@ -81,7 +92,7 @@ async fn exchange(connection: &Rc<Connection>, request: Request<RecvStream>, out
             let mut front = Front {
                 connection,
                 out,
-                body: Incoming::new(body, idle_timeout),
+                body: Incoming::of_request(body, idle_timeout, account),
                 wish,
                 deadline: weir_engine::deadline(),
                 origin_deadline: weir_engine::deadline(),
@@ -147,6 +158,10 @@ impl Client for Front<'_> {
         = StreamReplies<'a>
     where
         Self: 'a;
+    type Watch<'a>
+        = &'a RefCell<Out>
+    where
+        Self: 'a;
     type Inlet<'a>
         = StreamInlet<'a>
     where
@@ -169,12 +184,17 @@ impl Client for Front<'_> {
         self.out.borrow_mut().poll_gone(context)
     }
 
-    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, StreamReplies<'a>> {
+    fn has_whole_body(&self) -> bool {
+        self.body.is_done()
+    }
+
+    fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, StreamReplies<'a>, &'a RefCell<Out>> {
         let Front { out, body, deadline, origin_deadline, answers, .. } = self;
         body.idle_timeout = asked.body_idle_timeout;
         Sides {
             body: Body { incoming: body, out, deadline },
             replies: StreamReplies { out, deadline: origin_deadline },
+            watch: out,
             deadline,
             origin_deadline,
             parser: answers,
@@ -281,6 +301,12 @@ impl Out {
     }
 }
 
+impl Watch for &RefCell<Out> {
+    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.borrow_mut().poll_gone(context)
+    }
+}
+
 /// Sends all that is there.
 pub(super) async fn flush(out: &RefCell<Out>, deadline: &Deadline) -> Result<(), Broken> {
     let flush = |poll: &mut dyn FnMut(&mut Outgoing) -> Poll<bool>| match &mut out.borrow_mut().stage {
@@ -308,6 +334,10 @@ impl Source for Body<'_> {
 
     fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
         self.incoming.pass(sink)
+    }
+
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+        self.incoming.poll_arrived(context)
     }
 }
 

@@ -61,6 +61,10 @@ impl Inlet for StreamInlet<'_> {
         .await
     }
 
+    fn poll_broken(&self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+
     fn received(&self) -> u64 {
         // Bytes are counted where they come from the connection.
         0

@@ -30,6 +30,7 @@ impl Connection {
             && self.output.buffered() == 0
             && !stream.reader.has_unread()
             && self.pinned.borrow().is_none()
+            && self.parked.borrow().is_none()
             && self.asked.borrow().is_none()
     }
 
@@ -68,6 +69,7 @@ impl Connection {
             && current.primary().is_some()
             && self.session.try_borrow().is_ok_and(|session| session.is_quiet() && (is_whole || !session.is_bound()))
             && self.pinned.borrow().is_none()
+            && self.parked.borrow().is_none()
         {
             *self.upstream.borrow_mut() = current;
             self.shared.take();

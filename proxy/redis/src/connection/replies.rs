@@ -53,6 +53,7 @@ impl Connection {
         self.on_their_way.set(self.on_their_way.get().saturating_sub(count as u32));
         self.guard.entry().in_flight.store(self.on_their_way.get(), Relaxed);
         if self.on_their_way.get() == 0 {
+            self.give_up_place();
             self.note_unblocked();
             if self.is_waiting.take() {
                 weir_engine::note_waiting_clients(-1);
@@ -238,8 +239,14 @@ impl Waiter<RespLane> for Connection {
         self.wake();
     }
 
-    fn on_pin_loss(&self, cause: LossCause) {
-        let Some(pinned) = self.pinned.borrow_mut().take() else { return };
+    fn on_pin_loss(&self, lane: &Rc<Lane<RespLane, Self>>, cause: LossCause) {
+        if self.parked.borrow_mut().take_if(|parked| Rc::ptr_eq(&parked.lane, lane)).is_some() {
+            return self.guarded(|| {
+                self.session.borrow_mut().on_parked_loss(self);
+                self.wake();
+            });
+        }
+        let Some(pinned) = self.pinned.borrow_mut().take_if(|pinned| Rc::ptr_eq(&pinned.lane, lane)) else { return };
         if pinned.is_blocking {
             self.service.unblock();
         }
@@ -257,6 +264,10 @@ impl Waiter<RespLane> for Connection {
         self.is_over_budget.get()
     }
 
+    fn has_spare_memory(&self) -> bool {
+        self.service.core.bytes.is_half_free()
+    }
+
     fn evict(&self) {
         let count = self.output.buffered() as u64;
         let limit = self.service.listener().output_hard_cap;
@@ -265,6 +276,7 @@ impl Waiter<RespLane> for Connection {
         self.violated(&violation);
         self.is_over.set(true);
         self.cutter.cut();
+        self.drop_output();
         self.end("evicted");
     }
 }

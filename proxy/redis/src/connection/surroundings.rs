@@ -149,7 +149,7 @@ impl Io for Connection {
     fn batch_room(&self, key: LaneKey) -> u64 {
         match self.shared.borrow().get(key) {
             Some(shared) if self.full().is_none() && !self.must_settle(key) => {
-                self.service.core.flight.room().min(shared.lane.room()).min(self.service.rate.room(turn::now()))
+                self.service.core.flight.room().min(shared.lane.room(self)).min(self.service.rate.room(turn::now()))
             }
             _ => 0,
         }
@@ -168,7 +168,8 @@ impl Io for Connection {
 
     #[inline]
     fn must_settle(&self, key: LaneKey) -> bool {
-        let changed = |shared: &Shared| shared.lane.serial().is_none_or(|serial| shared.serial.get() != Some(serial));
+        let changed =
+            |shared: &Shared| shared.lane.serial(self).is_none_or(|serial| shared.serial.get() != Some(serial));
         self.on_their_way.get() > 0 && self.shared.borrow().get(key).is_some_and(changed)
     }
 
@@ -203,6 +204,10 @@ impl Io for Connection {
         upstream.slots().map_or_else(|| upstream.primary().unwrap_or(0), SlotMap::first)
     }
 
+    fn home(&self) -> u16 {
+        self.upstream.borrow().home()
+    }
+
     fn topology(&self) -> Option<u64> {
         self.upstream.borrow().slots().map(SlotMap::version)
     }
@@ -211,7 +216,7 @@ impl Io for Connection {
         let upstream = self.upstream.borrow();
         let target = upstream.find(node, from)?;
         if let (Some(slot), Some(slots)) = (slot, upstream.slots()) {
-            slots.moved(slot, target);
+            slots.moved(slot, from, target, turn::now());
             // One slot moved; others may have.
             upstream.refresh();
         }
@@ -252,7 +257,7 @@ impl Io for Connection {
         let exchange = self.exchange(ticket, Some(permit), key, request).ok_or(Refusal::QueueFull)?;
         let send = |shared: &Shared| {
             let sent = shared.lane.send(request, exchange);
-            shared.serial.set(shared.lane.serial());
+            shared.serial.set(shared.lane.serial(self));
             sent.inspect_err(|_| self.exchanges_over(ticket.count))
         };
         let mut shared = self.shared.borrow_mut();
@@ -321,6 +326,16 @@ impl Io for Connection {
     fn set_tunnel(&self, is_tunnel: bool) {
         if let Some(pinned) = &*self.pinned.borrow() {
             pinned.lane.set_tunnel(is_tunnel);
+        }
+    }
+
+    fn park(&self) {
+        *self.parked.borrow_mut() = self.pinned.borrow_mut().take().map(Box::new);
+    }
+
+    fn unpark(&self) {
+        if let Some(parked) = self.parked.borrow_mut().take() {
+            *self.pinned.borrow_mut() = Some(*parked);
         }
     }
 

@@ -348,7 +348,7 @@ impl RegistryIo for Hub {
         if kind == Kind::Shard {
             return At::One(slots.place(name).shard);
         }
-        let home = self.home.get().unwrap_or_else(|| slots.first());
+        let home = self.home.get().unwrap_or_else(|| upstream.home());
         self.home.set(Some(home));
         At::One(home)
     }
@@ -383,7 +383,7 @@ impl RegistryIo for Hub {
         let Some(slots) = upstream.slots() else { return false };
         let Some((slot, node)): Option<(u16, Node)> = redirect::moved(line) else { return false };
         if let Some(target) = upstream.find(&node, shard) {
-            slots.moved(slot, target);
+            slots.moved(slot, shard, target, turn::now());
         }
         upstream.refresh();
         true

@@ -80,6 +80,8 @@ pub struct Lane {
     pub is_tunnel: bool,
     /// It takes no more requests; what waits on it is still answered.
     pub is_retired: bool,
+    /// It is lost, and the session does not know yet.
+    pub is_ruin: bool,
     pending: VecDeque<Pending>,
     unsent: Vec<u8>,
     outbox: VecDeque<u8>,
@@ -95,6 +97,7 @@ impl Lane {
             server: ServerConnection::new(key),
             is_tunnel: false,
             is_retired: false,
+            is_ruin: false,
             pending: VecDeque::new(),
             unsent: Vec::new(),
             outbox: VecDeque::new(),

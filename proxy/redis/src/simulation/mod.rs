@@ -15,6 +15,7 @@
 mod client;
 mod feeds;
 mod lane;
+mod policy;
 pub(crate) mod server;
 pub mod shards;
 pub mod swarm;
@@ -24,11 +25,7 @@ use std::collections::VecDeque;
 
 use weir_upstream::{LossCause, Refusal};
 
-pub use self::{
-    client::Client,
-    feeds::Feeds,
-    world::{Policy, World},
-};
+pub use self::{client::Client, feeds::Feeds, policy::Policy, world::World};
 use self::{feeds::Told, lane::Piece};
 use crate::{
     io::{Io as _, Pinning},
@@ -350,6 +347,16 @@ impl Simulation {
         self.check();
     }
 
+    /// The lane that the session has set aside breaks.
+    pub fn lose_parked(&mut self) {
+        if self.world.lose_parked() {
+            self.tell("lane set aside lost", b"");
+            self.session.on_parked_loss(&self.world);
+            self.is_woken = true;
+            self.check();
+        }
+    }
+
     /// A request on a shared lane that was never sent has waited too long for a connection.
     pub fn refuse_oldest(&mut self, lane: usize, refusal: Refusal) -> bool {
         if self.world.is_pinned() && lane + 1 == self.world.lane_count() {
@@ -487,6 +494,8 @@ impl Simulation {
             state.hold == Some(Hold::Pin),
             "a lane is waited for only if it will come"
         );
+        assert_eq!(self.world.is_parked(), state.parked.is_some(), "and on the one that is set aside");
+        assert!(state.parked.is_none() || self.session.is_streaming() || !state.is_quiet(), "for as long as it must");
         assert!(state.tunnel.is_none() || state.pins.is_some(), "a tunnel runs on a pinned lane");
         assert!(!state.is_quiet() || state.order.waiting_bytes() == 0, "no reply waits for nothing");
         for index in 0..self.world.lane_count() {

@@ -31,7 +31,7 @@ pub struct Shared {
     pub moving: BTreeMap<u16, u16>,
     /// The slot that a redirection of a group speaks of, if not its own.
     pub claims: BTreeMap<u16, u16>,
-    /// Channels that nobody may subscribe to.
+    /// Channels that nobody may subscribe to, and keys that nobody may watch.
     pub denied: Vec<Vec<u8>>,
     /// What scripts answer.
     pub script_error: Option<String>,
@@ -215,6 +215,9 @@ impl ServerConnection {
                 encode::simple(out, "OK");
             }
             b"EXEC" => self.exec(shared, out),
+            b"WATCH" if command[1..].iter().any(|key| shared.denied.contains(key)) => {
+                encode::error(out, b"NOPERM No permissions to access a key");
+            }
             b"WATCH" => {
                 self.watched.extend(command[1..].iter().map(|key| (key.clone(), shared.clock)));
                 encode::simple(out, &format!("OK {}", shared.clock));
@@ -305,7 +308,7 @@ impl ServerConnection {
     /// What a node of a cluster says of a key that is not here.
     fn redirection(&mut self, name: &[u8], command: &Command, shared: &Shared) -> Option<String> {
         let is_asking = std::mem::take(&mut self.is_asking);
-        let keyless: [&[u8]; 10] = [
+        let keyless: [&[u8]; 11] = [
             b"KEYS",
             b"SCAN",
             b"PING",
@@ -316,6 +319,7 @@ impl ServerConnection {
             b"PUBLISH",
             b"EXEC",
             b"MULTI",
+            b"CLUSTER",
         ];
         // A script's key stands behind the script and the count.
         let at = if name == b"EVAL" { 3 } else { 1 };

@@ -7,7 +7,7 @@ use weir_resp::{Value, ValueLimits, encode};
 use weir_upstream::{LossCause, Refusal};
 
 use super::{Simulation, swarm::Choice};
-use crate::settings::RedisListenerSettings;
+use crate::{refusal, settings::RedisListenerSettings};
 
 /// Steps of a run.
 const STEPS: u32 = 400;
@@ -15,13 +15,25 @@ const STEPS: u32 = 400;
 const ROUNDS: u32 = 200;
 const SHARDS: u16 = 3;
 
+/// Bytes that make a value large, for each of the limits that a run may have: below it, at it, beyond it, and far beyond.
+const PADDINGS: [usize; 6] = [0, 0, 60, 95, 300, 2_000];
+
 /// What the client said, and what it may hear.
 #[derive(Debug)]
 enum Said {
-    Set { key: String, tag: u64 },
+    Set {
+        key: String,
+        value: String,
+    },
     Mget(Vec<String>),
     Mset,
     Del(usize),
+    Watch,
+    Unwatch,
+    Multi,
+    Queued,
+    /// Of so many commands.
+    Exec(usize),
 }
 
 struct Run<'a, C: Choice> {
@@ -29,6 +41,8 @@ struct Run<'a, C: Choice> {
     simulation: Simulation,
     is_cluster: bool,
     has_losses: bool,
+    /// Keys are watched, and transactions sent.
+    has_state: bool,
     tag: u64,
     said: VecDeque<Said>,
     heard: Vec<u8>,
@@ -41,6 +55,7 @@ pub fn run(choice: &mut impl Choice, is_cluster: bool) {
     let settings = RedisListenerSettings {
         pipeline_max: [1024, 1, 3, 8][choice.below(4) as usize],
         pipeline_bytes: [1 << 20, 64, 300, 1000][choice.below(4) as usize],
+        stream_bytes: [1 << 16, 64, 100, 300][choice.below(4) as usize],
         ..RedisListenerSettings::default()
     };
     let simulation = Simulation::new(settings);
@@ -49,11 +64,13 @@ pub fn run(choice: &mut impl Choice, is_cluster: bool) {
         simulation.world.set_cluster();
     }
     let has_losses = choice.below(2) == 1;
+    let has_state = choice.below(2) == 1;
     let mut run = Run {
         choice,
         simulation,
         is_cluster,
         has_losses,
+        has_state,
         tag: 0,
         said: VecDeque::new(),
         heard: Vec::new(),
@@ -74,7 +91,8 @@ impl<C: Choice> Run<'_, C> {
         let size = sizes[self.choice.below(6) as usize];
         let lanes = self.simulation.world.lane_count() as u64;
         let lane = self.choice.below(lanes.max(1)) as usize;
-        match self.choice.below(16) {
+        match self.choice.below(19) {
+            16 | 17 => self.answer_pin(),
             0..=3 => self.speak(),
             4 | 5 => drop(self.simulation.arrive(size)),
             6 | 7 if lanes > 0 => drop(self.simulation.flush(lane)),
@@ -83,9 +101,10 @@ impl<C: Choice> Run<'_, C> {
             12 => drop(self.simulation.wake()),
             13 => self.listen(),
             14 if self.is_cluster => self.move_about(),
-            15 if self.has_losses && lanes > 0 => match self.choice.below(3) {
+            15 if self.has_losses && lanes > 0 => match self.choice.below(4) {
                 0 => self.simulation.lose(lane, LossCause::Closed),
                 1 => drop(self.simulation.refuse_oldest(lane, Refusal::Unreachable)),
+                2 => self.simulation.lose_parked(),
                 _ => self.simulation.world.retire_lane(lane),
             },
             _ => drop(self.simulation.retry()),
@@ -96,26 +115,62 @@ impl<C: Choice> Run<'_, C> {
         format!("key{}", self.choice.below(5))
     }
 
+    /// The lane that the session asked for comes, or does not.
+    fn answer_pin(&mut self) {
+        let is_refused = self.has_losses && self.choice.below(4) == 0;
+        self.simulation.answer_pin(if is_refused { Err(Refusal::Unreachable) } else { Ok(()) });
+    }
+
+    fn value(&mut self, of: &str) -> String {
+        format!("{of}{}{}", self.tag, "x".repeat(PADDINGS[self.choice.below(6) as usize]))
+    }
+
+    fn say(&mut self, words: &[String], said: Said) {
+        let mut wire = Vec::new();
+        encode::command(&mut wire, words);
+        self.simulation.send(&wire);
+        self.said.push_back(said);
+    }
+
+    /// State on one shard, and what ends it. A transaction is said whole: what is refused in it spoils it.
+    fn speak_of_state(&mut self) {
+        let key = self.key();
+        let word = |word: &str| vec![word.to_owned()];
+        match self.choice.below(4) {
+            0 | 1 => self.say(&["WATCH".to_owned(), key], Said::Watch),
+            2 => self.say(&word("UNWATCH"), Said::Unwatch),
+            _ => {
+                self.say(&word("MULTI"), Said::Multi);
+                let count = 1 + self.choice.below(2) as usize;
+                for _ in 0..count {
+                    let value = self.value("q");
+                    self.say(&["SET".to_owned(), key.clone(), value], Said::Queued);
+                }
+                self.say(&word("EXEC"), Said::Exec(count));
+            }
+        }
+    }
+
     fn speak(&mut self) {
         self.tag += 1;
-        let tag = self.tag;
+        if self.has_state && self.choice.below(4) == 0 {
+            return self.speak_of_state();
+        }
         let several: Vec<String> = (0..1 + self.choice.below(4)).map(|_| self.key()).collect();
         let (words, said): (Vec<String>, Said) = match self.choice.below(6) {
             0 => ([vec!["MGET".to_owned()], several.clone()].concat(), Said::Mget(several)),
             1 => {
-                let pairs = several.iter().flat_map(|key| [key.clone(), format!("m{tag}")]);
+                let value = self.value("m");
+                let pairs = several.iter().flat_map(|key| [key.clone(), value.clone()]);
                 (["MSET".to_owned()].into_iter().chain(pairs).collect(), Said::Mset)
             }
             2 => ([vec!["DEL".to_owned()], several.clone()].concat(), Said::Del(several.len())),
             _ => {
-                let key = self.key();
-                (vec!["SET".to_owned(), key.clone(), format!("t{tag}")], Said::Set { key, tag })
+                let (key, value) = (self.key(), self.value("t"));
+                (vec!["SET".to_owned(), key.clone(), value.clone()], Said::Set { key, value })
             }
         };
-        let mut wire = Vec::new();
-        encode::command(&mut wire, &words);
-        self.simulation.send(&wire);
-        self.said.push_back(said);
+        self.say(&words, said);
     }
 
     fn move_about(&mut self) {
@@ -183,9 +238,9 @@ impl<C: Choice> Run<'_, C> {
             return self.forgive(said, &text);
         }
         match (said, value) {
-            (Said::Set { key, tag }, Value::Bulk(echo)) => {
+            (Said::Set { key, value }, Value::Bulk(echo)) => {
                 let echo = String::from_utf8_lossy(echo).into_owned();
-                let wanted = format!("SET {key} t{tag}|0|");
+                let wanted = format!("SET {key} {value}|0|");
                 let clock: u64 =
                     echo.strip_prefix(&wanted).unwrap_or_else(|| panic!("{said:?}: {echo}")).parse().expect("a clock");
                 let before = self.last_set.insert(key.clone(), clock);
@@ -204,6 +259,14 @@ impl<C: Choice> Run<'_, C> {
                 }
             }
             (Said::Mset, Value::Simple(text)) => assert_eq!(text, b"OK"),
+            (Said::Watch, Value::Simple(text)) => assert!(text.starts_with(b"OK")),
+            (Said::Multi | Said::Unwatch, Value::Simple(text)) => assert_eq!(text, b"OK"),
+            (Said::Queued, Value::Simple(text)) => assert_eq!(text, b"QUEUED"),
+            // A lane with watched keys was lost, or their slot has moved.
+            (Said::Exec(_), Value::Null) => {
+                assert!(self.has_losses || self.is_cluster, "no other client touches a key")
+            }
+            (Said::Exec(count), Value::Array(replies)) => assert_eq!(replies.len(), *count, "{replies:?}"),
             (Said::Del(count), Value::Integer(deleted)) => assert_eq!(*deleted, *count as i64),
             (said, value) => panic!("{said:?}: {value:?}"),
         }
@@ -212,9 +275,16 @@ impl<C: Choice> Run<'_, C> {
     /// An error needs a cause: a lost lane, or a cluster that never came to rest.
     fn forgive(&self, said: &Said, text: &str) {
         let is_lost = self.has_losses && text.contains("ERR weir: upstream");
-        let words = ["the key is being moved", "TRYAGAIN "];
+        let words = ["the key is being moved", "TRYAGAIN ", "EXECABORT "];
         let is_restless = self.is_cluster && words.iter().any(|word| text.contains(word));
-        assert!(is_lost || is_restless, "{said:?}: {text}");
+        // Watched keys are on one shard, and a transaction on theirs: that is a rule, and the same for values of all sizes.
+        let is_ruled = match said {
+            Said::Watch => text == refusal::PINNED_ELSEWHERE,
+            Said::Queued => text == refusal::CROSS_SLOT,
+            Said::Exec(_) => text == refusal::EXEC_ABORT,
+            _ => false,
+        };
+        assert!(is_lost || is_restless || (self.has_state && is_ruled), "{said:?}: {text}");
     }
 
     fn calm_down(&mut self) {

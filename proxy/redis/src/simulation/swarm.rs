@@ -77,7 +77,7 @@ const FEATURES: [&[&str]; 13] = [
     &["HELLO 3", "HELLO 3", "HELLO 2", "HELLO", "RESET"],
     &["WAIT", "MONITOR", "CONFIG"],
     &["AUTH", "AUTH", "AUTH", "AUTH WRONG", "HELLO AUTH", "RESET", "NOPE"],
-    &["REPLY OFF", "REPLY ON", "REPLY SKIP", "REPLY SKIP"],
+    &["REPLY OFF", "REPLY ON", "REPLY SKIP", "REPLY SKIP", "RESET"],
     &["SUBSCRIBE", "UNSUBSCRIBE", "PUBLISH", "PUBLISH", "HELLO 3", "LRANGE", "MULTI", "EXEC"],
 ];
 const REPLY: usize = 11;
@@ -385,7 +385,9 @@ impl<'a, C: Choice> Run<'a, C> {
         match what {
             "AUTH" | "HELLO AUTH" => self.simulation.world.set(|policy| policy.is_trusted = true),
             "MULTI" => self.in_multi = true,
-            "EXEC" | "EXEC x" | "DISCARD" | "RESET" => self.in_multi = false,
+            "EXEC" | "EXEC x" | "DISCARD" => self.in_multi = false,
+            // It ends OFF and is answered; SKIP covers it.
+            "RESET" => (self.in_multi, self.is_muted) = (false, false),
             "REPLY ON" => {
                 (self.is_muted, self.skips_next) = (false, false);
                 return false;

@@ -17,6 +17,7 @@ use weir_upstream::{Node, Refusal, placement::Place};
 use super::{
     feeds::Feeds,
     lane::Lane,
+    policy::Policy,
     server::{Shared, group_of},
 };
 use crate::{
@@ -32,33 +33,6 @@ const BATCH_MAX: u64 = 3;
 const OUTPUT_HIGH: usize = 4096;
 const OUTPUT_LOW: usize = 1024;
 
-/// What the world does with requests of the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// Answer to the next wish for a lane.
-    pub pinning: Pinning,
-    /// What the core is short of.
-    pub full: Option<Full>,
-    /// Requests that the rate of the listener still lets pass.
-    pub admits: u64,
-    /// Answer to requests on the shared lane.
-    pub refusal: Option<Refusal>,
-    /// The client has shown valid credentials, or needs none.
-    pub is_trusted: bool,
-    /// The client reads nothing.
-    pub is_stalled: bool,
-    /// Each command of this many is logged; 0: none.
-    pub logs_every: u64,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        let (full, refusal) = (None, None);
-        let (is_trusted, is_stalled) = (true, false);
-        Self { pinning: Pinning::Later, full, admits: u64::MAX, refusal, is_trusted, is_stalled, logs_every: 0 }
-    }
-}
-
 /// See the module's documentation.
 pub struct World {
     entry: ConnectionEntry,
@@ -70,12 +44,14 @@ pub struct World {
     greeted: RefCell<HashSet<Version>>,
     shared_lanes: RefCell<Vec<Lane>>,
     pinned: RefCell<Option<Lane>>,
+    parked: RefCell<Option<Lane>>,
     asked: Cell<Option<LaneKey>>,
     idle: RefCell<Vec<Lane>>,
     server: RefCell<Shared>,
     violations: RefCell<Vec<&'static str>>,
     shed: RefCell<Vec<&'static str>>,
     pins: Cell<[u64; 4]>,
+    pinned_to: RefCell<Vec<u16>>,
     drawn: Cell<u64>,
     /// How many shards there are.
     shards: Cell<u16>,
@@ -104,12 +80,14 @@ impl Default for World {
             greeted: RefCell::default(),
             shared_lanes: RefCell::default(),
             pinned: RefCell::default(),
+            parked: RefCell::default(),
             asked: Cell::new(None),
             idle: RefCell::default(),
             server: RefCell::default(),
             violations: RefCell::default(),
             shed: RefCell::default(),
             pins: Cell::default(),
+            pinned_to: RefCell::default(),
             drawn: Cell::new(0),
             shards: Cell::new(1),
             topology: Cell::new(None),
@@ -231,13 +209,14 @@ impl World {
         let lane = pinned.take().expect("a pinned lane");
         let (lost, mut ruin) = lane.lose(false);
         ruin.is_tunnel = false;
+        ruin.is_ruin = true;
         *pinned = Some(ruin);
         (lost, true)
     }
 
     /// The ruin of a lost pinned lane goes, if the session has not given it back; true if it was still there.
     pub fn clear_ruin(&self) -> bool {
-        let was_there = self.pinned.borrow_mut().take().is_some();
+        let was_there = self.pinned.borrow_mut().take_if(|lane| lane.is_ruin).is_some();
         self.count_pins(|pins| pins[3] += u64::from(was_there));
         was_there
     }
@@ -265,6 +244,7 @@ impl World {
             None => Lane::new(key),
         };
         self.greeted.borrow_mut().insert(key.version);
+        self.pinned_to.borrow_mut().push(key.shard);
         let before = self.pinned.borrow_mut().replace(lane);
         assert!(before.is_none(), "one pinned lane at a time");
         self.count_pins(|pins| pins[0] += 1);
@@ -281,6 +261,23 @@ impl World {
         self.pins.get()
     }
 
+    /// The shards of the lanes of its own that the session got.
+    pub fn pinned_to(&self) -> Vec<u16> {
+        self.pinned_to.borrow().clone()
+    }
+
+    /// The lane that the session has set aside is lost; false if there is none.
+    pub fn lose_parked(&self) -> bool {
+        let was_there = self.parked.borrow_mut().take().is_some();
+        self.count_pins(|pins| pins[3] += u64::from(was_there));
+        was_there
+    }
+
+    /// The session has set a lane aside.
+    pub fn is_parked(&self) -> bool {
+        self.parked.borrow().is_some()
+    }
+
     /// The session holds a lane of its own.
     pub fn is_pinned(&self) -> bool {
         self.pinned.borrow().is_some()
@@ -288,8 +285,10 @@ impl World {
 
     /// The connection's end: its lane is closed.
     pub fn leave(&self) {
-        if self.pinned.borrow_mut().take().is_some() {
-            self.count_pins(|pins| pins[2] += 1);
+        for own in [&self.pinned, &self.parked] {
+            if own.borrow_mut().take().is_some() {
+                self.count_pins(|pins| pins[2] += 1);
+            }
         }
         self.shared_lanes.borrow_mut().clear();
         self.asked.set(None);
@@ -456,7 +455,7 @@ impl Io for World {
 
     fn forward_pinned(&self, request: &[u8], ticket: Ticket) {
         self.carry(ticket);
-        self.next_number.set(ticket.number + ticket.count);
+        self.next_number.set(self.next_number.get().max(ticket.number + ticket.count));
         self.pinned.borrow_mut().as_mut().expect("a lane of the client's own").send(request, ticket);
     }
 
@@ -477,10 +476,23 @@ impl Io for World {
         lane.is_tunnel = is_tunnel;
     }
 
+    fn park(&self) {
+        let lane = self.pinned.borrow_mut().take().expect("a lane of the client's own");
+        assert_eq!((lane.in_flight(), lane.is_tunnel), (0, false), "a lane is set aside between exchanges");
+        let before = self.parked.borrow_mut().replace(lane);
+        assert!(before.is_none(), "one lane is set aside at a time");
+    }
+
+    fn unpark(&self) {
+        let lane = self.parked.borrow_mut().take().expect("a lane was set aside");
+        let before = self.pinned.borrow_mut().replace(lane);
+        assert!(before.is_none(), "one pinned lane at a time");
+    }
+
     fn unpin(&self, is_clean: bool) {
         let lane = self.pinned.borrow_mut().take().expect("a lane is given back once");
         self.count_pins(|pins| pins[if is_clean { 1 } else { 2 }] += 1);
-        if is_clean {
+        if is_clean && !lane.is_ruin {
             assert_eq!(lane.dirt(), None, "a lane given back as clean");
             self.idle.borrow_mut().push(lane);
         }

@@ -3,8 +3,8 @@
 
 use weir_upstream::{LossCause, Refusal};
 
-use super::scene::{Scene, bulk};
-use crate::io::Io as _;
+use super::scene::{Scene, bulk, wire};
+use crate::{io::Io as _, settings::RedisListenerSettings};
 
 #[test]
 fn a_moved_key_is_followed() {
@@ -114,6 +114,18 @@ fn a_lost_node_costs_what_was_sent_there() {
     assert_eq!(scene.reads(), "-ERR weir: upstream connection lost\r\n".to_owned() + &bulk("GET b|0|1"));
 }
 
+/// They went to the first node, which said that the slots of all others are empty.
+#[test]
+fn what_is_in_a_slot_its_node_says() {
+    let mut scene = Scene::cluster(3);
+    let read =
+        scene.says("CLUSTER COUNTKEYSINSLOT 2\nCLUSTER GETKEYSINSLOT 1 10\nMULTI\nCLUSTER COUNTKEYSINSLOT 1\nEXEC");
+    assert!(read.contains("CLUSTER COUNTKEYSINSLOT 2|0|"), "{read}");
+    let lanes = scene.0.world.lane_count();
+    let shards = (0..lanes).map(|lane| scene.0.world.with_lane(lane, |lane, _| lane.key.shard));
+    assert_eq!(shards.collect::<Vec<_>>(), [2, 1], "nobody asked the first");
+}
+
 #[test]
 fn clients_that_know_clusters_see_one_node() {
     let mut scene = Scene::cluster(3);
@@ -196,4 +208,162 @@ fn key_events_are_subscribed_on_every_primary() {
     assert!(scene.says("UNSUBSCRIBE").contains("unsubscribe"));
     assert!(scene.says("PUNSUBSCRIBE").ends_with(":0\r\n"));
     assert_eq!(scene.0.world.feeds().dirt(), None);
+}
+
+const TRY_AGAIN: &str = "-ERR weir: the key is being moved to another node, try again\r\n";
+
+/// A large SET of `a` in a cluster of three, for a limit of 100 bytes.
+fn large() -> (Scene, Vec<u8>) {
+    let scene = Scene::with(RedisListenerSettings { stream_bytes: 100, ..Default::default() });
+    scene.0.world.set_shards(3);
+    scene.0.world.set_cluster();
+    (scene, wire(&format!("SET a {}", "v".repeat(400))))
+}
+
+/// Every sequence with state or a lane of its own, refused because its slot has moved: nothing is left of the refusal, and the
+/// same words succeed at once. Nobody has looked at the map in between.
+#[test]
+fn what_was_refused_for_a_move_succeeds_when_tried_again() {
+    let big = "v".repeat(400);
+    for (words, good) in [
+        ("WATCH a", "+OK".to_owned()),
+        ("WATCH a d", "+OK".to_owned()),
+        ("BLPOP a 0", String::new()),
+        (&*format!("SET a {big}"), "$".to_owned()),
+        (&*format!("EVAL {big} 1 a"), "$".to_owned()),
+        ("SSUBSCRIBE a", "*3".to_owned()),
+        ("MULTI\nSET a 1\nEXEC", "+OK\r\n+QUEUED\r\n*1".to_owned()),
+        ("SELECT 0\nGET a", "+OK\r\n$".to_owned()),
+    ] {
+        let (mut scene, _) = large();
+        scene.0.world.server().homes.insert(1, 2);
+        let first = scene.drips(&wire(words), 150);
+        if first.contains(TRY_AGAIN) {
+            assert!(!scene.is_pinned(), "{words}: the refusal left a lane");
+            assert!(scene.0.world.refreshes() > 0 || scene.0.world.place(b"a").shard == 2, "{words}: the map is new");
+        } else if words.starts_with("SSUB") {
+            scene.0.look_at_feeds();
+        } else if words.starts_with("MULTI") {
+            scene.0.world.learn();
+            scene.0.retry();
+        }
+        let again = if first.contains(TRY_AGAIN) { scene.drips(&wire(words), 150) } else { first + &scene.reads() };
+        // A script may say anything: it moves no slot for others, and the map is asked for.
+        if words.starts_with("EVAL") {
+            scene.0.world.learn();
+            assert!(scene.drips(&wire(words), 150).starts_with('$'));
+            continue;
+        }
+        assert!(again.starts_with(&good) && !again.contains("-ERR"), "{words}: {again}");
+        if good.is_empty() {
+            scene.releases();
+            assert!(scene.reads().starts_with('*'), "{words} waits at the new node");
+        }
+        assert!(scene.0.world.place(b"a").shard == 2 || words.starts_with("SSUB"), "{words}");
+    }
+}
+
+#[test]
+fn a_refused_watch_is_no_state() {
+    let (mut scene, _) = large();
+    scene.0.world.server().homes.insert(1, 2);
+    assert_eq!(scene.says("WATCH a"), TRY_AGAIN);
+    assert_eq!(scene.given_back(), (1, 0), "the lane is not kept");
+    assert!(scene.says("WATCH a").starts_with("+OK"));
+    assert!(scene.says("MULTI\nSET a 1\nEXEC").contains("*1\r\n"));
+    // The first of two is kept: its key is watched.
+    assert!(scene.says("WATCH b").starts_with("+OK"));
+    scene.0.world.server().homes.insert(0, 1);
+    scene.0.world.server().homes.insert(1, 2);
+    scene.0.world.learn();
+    scene.0.world.server().homes.insert(1, 0);
+    assert_eq!(scene.says("WATCH a"), TRY_AGAIN);
+    assert!(scene.is_pinned());
+    scene.0.world.server().touch(b"b");
+    assert!(scene.says("MULTI\nGET b\nEXEC").ends_with("*-1\r\n"));
+}
+
+#[test]
+fn a_large_value_follows_what_a_command_before_it_was_told() {
+    let (mut scene, value) = large();
+    scene.0.world.server().homes.insert(1, 2);
+    let wire = [wire("SET a 1"), value].concat();
+    scene.0.send(&wire);
+    while scene.0.arrive(150) {}
+    let read = scene.reads();
+    assert!(!read.contains("-ERR") && read.matches("$").count() == 2, "{read}");
+    assert_eq!(scene.0.world.pinned_to(), [2]);
+}
+
+#[test]
+fn a_transaction_whose_watched_slot_moves_is_tried_again_by_its_client() {
+    // The map is known to be new before EXEC.
+    let (mut scene, _) = large();
+    scene.says("WATCH a");
+    scene.0.world.server().homes.insert(1, 2);
+    scene.0.world.learn();
+    assert_eq!(scene.says("MULTI\nSET a 1\nEXEC"), "+OK\r\n+QUEUED\r\n*-1\r\n");
+    assert!(!scene.is_pinned());
+    assert!(scene.says("WATCH a\nMULTI\nSET a 1\nEXEC").contains("*1\r\n"));
+    // It is not: EXEC is aborted, and answered when it is known why.
+    scene.says("WATCH a\nMULTI\nSET a 1");
+    scene.0.world.server().homes.insert(1, 0);
+    assert_eq!(scene.says("EXEC"), "");
+    assert_eq!(scene.blurts("GET b"), "");
+    scene.0.world.learn();
+    assert!(scene.0.retry());
+    assert_eq!(scene.reads(), "*-1\r\n".to_owned() + &bulk("GET b|0|11"));
+    assert!(scene.says("WATCH a\nMULTI\nSET a 1\nEXEC").contains("*1\r\n"));
+}
+
+#[test]
+fn a_transaction_aborted_for_another_reason_says_so_after_a_moment() {
+    let (mut scene, _) = large();
+    scene.says("WATCH a\nMULTI\nSET a 1");
+    scene.0.world.server().homes.insert(1, 2);
+    assert_eq!(scene.says("EXEC"), "");
+    let waits = (0..10).take_while(|_| scene.0.retry()).count();
+    assert_eq!(waits, 3, "a bounded wait");
+    assert_eq!(scene.reads(), "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    assert!(!scene.is_pinned());
+}
+
+#[test]
+fn a_request_that_is_redirected_to_the_clients_own_lane_takes_it() {
+    let (mut scene, _) = large();
+    assert!(scene.says("WATCH b").starts_with("+OK"));
+    scene.0.world.server().homes.insert(1, 2);
+    assert_eq!(scene.says("SET a 1"), bulk("SET a 1|0|3"));
+    assert_eq!(scene.0.world.lane_count(), 2, "no shared lane beside it");
+}
+
+#[test]
+fn keys_can_be_watched_again_where_their_slot_is_now() {
+    for words in ["WATCH a", "BLPOP a 0"] {
+        let (mut scene, _) = large();
+        scene.says("WATCH a");
+        scene.0.world.server().homes.insert(1, 2);
+        scene.0.world.learn();
+        let read = scene.says(words);
+        assert!(!read.contains("-ERR"), "{words}: {read}");
+        scene.releases();
+        scene.reads();
+        assert!(scene.says("MULTI\nSET a 1\nEXEC").ends_with("*-1\r\n"), "{words}: what was watched first is lost");
+        assert!(scene.says("WATCH a\nMULTI\nSET a 1\nEXEC").contains("*1\r\n"), "{words}");
+    }
+}
+
+#[test]
+fn a_lane_that_comes_when_the_slot_has_moved_is_given_back() {
+    for words in [wire("WATCH a"), large().1] {
+        let (mut scene, _) = large();
+        scene.0.send(&words);
+        scene.0.arrive(150);
+        scene.0.world.server().homes.insert(1, 2);
+        scene.0.world.learn();
+        let read = scene.reads();
+        assert!(!read.contains("-ERR"), "{read}");
+        assert_eq!(scene.0.world.pinned_to(), [1, 2]);
+        assert_eq!(scene.given_back().0, if scene.is_pinned() { 1 } else { 2 });
+    }
 }

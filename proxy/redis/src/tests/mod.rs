@@ -10,6 +10,7 @@ mod moving;
 mod pinning;
 mod pipelining;
 mod policy;
+mod refusals;
 mod reply_mode;
 mod scene;
 mod selecting;

@@ -23,6 +23,15 @@ fn what_was_asked_before_off_is_still_answered() {
     assert_eq!(scene.says("CLIENT REPLY SKIP\nGET c\nCLIENT REPLY ON"), "+OK\r\n");
 }
 
+/// The reply to RESET came after SKIP, one too many: what followed was read as the reply to something else.
+#[test]
+fn skip_silences_a_reset_and_off_does_not() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.says("CLIENT REPLY SKIP\nRESET\nPING"), "+PONG\r\n");
+    assert_eq!(scene.says("CLIENT REPLY OFF\nRESET\nPING"), "+RESET\r\n+PONG\r\n");
+    assert_eq!(scene.says("GET a\nCLIENT REPLY SKIP\nRESET\nGET b"), bulk("GET a|0|1") + &bulk("GET b|0|2"));
+}
+
 #[test]
 fn skip_silences_a_reply_in_pieces() {
     let mut scene = Scene::new();

@@ -71,15 +71,15 @@ fn two_selects_in_pipelined_transactions_both_count() {
 
 /// The server may have more databases than the listener allows: its shared lanes must not follow.
 #[test]
-fn a_database_out_of_range_is_refused_inside_multi_too() {
+fn a_database_out_of_range_is_an_error_at_its_place_in_exec() {
     let mut scene = Scene::new();
     let read = scene.says("MULTI\nSELECT 40\nSET k v\nEXEC\nGET a");
     assert_eq!(
         read,
         format!(
-            "+OK\r\n-ERR DB index is out of range\r\n+QUEUED\r\n\
-             -EXECABORT Transaction discarded because of previous errors.\r\n{}",
-            bulk("GET a|0|1")
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n-ERR DB index is out of range\r\n{}{}",
+            bulk("SET k v|0|4"),
+            bulk("GET a|0|5")
         )
     );
 }

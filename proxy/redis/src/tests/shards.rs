@@ -72,6 +72,31 @@ fn a_key_without_a_value_is_refused_whole() {
     assert_eq!(scene.says("SORT a BY w_*"), foreign);
 }
 
+/// They went to the first shard: its server says what is wrong, if the gateway did not merely misread them.
+#[test]
+fn a_command_whose_keys_cannot_be_read_has_no_shard() {
+    let mut scene = Scene::sharded(3);
+    let negative = "-ERR Number of keys can't be negative\r\n";
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    assert_eq!(scene.says("EVAL x -1 a"), negative);
+    assert_eq!(scene.says("BLMPOP 0 9 a LEFT"), "-ERR syntax error\r\n");
+    assert_eq!(scene.says("XREAD COUNT 1 a"), "-ERR syntax error\r\n");
+    assert_eq!(scene.says("MULTI\nEVAL x -1 a\nEXEC"), format!("+OK\r\n{negative}{aborted}"));
+    let unknown = "-ERR weir: the keys of 'stralgo' are not known, so it has no shard\r\n";
+    assert_eq!(scene.says("STRALGO LCS KEYS a b"), unknown);
+    assert_eq!(scene.0.world.lane_count(), 0, "nothing was sent");
+}
+
+#[test]
+fn an_optional_key_that_is_absent_leaves_the_others_where_they_are() {
+    let mut scene = Scene::sharded(3);
+    assert_eq!(scene.says("PFMERGE b"), bulk("PFMERGE b|0|1"));
+    assert_eq!(lane_to(&scene, 2), 0, "the shard of b");
+    assert_eq!(scene.says("MULTI\nPFMERGE a\nEXEC"), format!("+OK\r\n+QUEUED\r\n*1\r\n{}", bulk("PFMERGE a|0|4")));
+    assert_eq!(lane_to(&scene, 1), 1);
+    assert_eq!(scene.0.world.lane_count(), 2, "nobody asked the first");
+}
+
 #[test]
 fn a_client_that_was_stopped_by_early_replies_goes_on() {
     let settings = RedisListenerSettings { pipeline_bytes: 30, ..Default::default() };
@@ -224,4 +249,106 @@ fn a_pin_that_passes_makes_way_for_one_elsewhere() {
     assert!(scene.reads().starts_with("*3\r\n$1\r\na\r\n"));
     scene.releases();
     assert!(scene.reads().starts_with("*3\r\n$1\r\nb\r\n"));
+}
+
+/// Values beyond `stream_bytes` over three shards.
+fn scene_of_large_values() -> (Scene, String) {
+    let scene = Scene::with(RedisListenerSettings { stream_bytes: 100, ..Default::default() });
+    scene.0.world.set_shards(3);
+    (scene, "v".repeat(400))
+}
+
+#[test]
+fn a_large_value_is_no_state_of_the_session() {
+    for piece in [1, 60, 150, usize::MAX] {
+        let (mut scene, value) = scene_of_large_values();
+        // All of it is on the wire at once: the second begins before the first is answered.
+        let wire = wire(&format!("SET a {value}\nSET b {value}\nGET c\nSET c {value}\nSET c {value}\nGET a"));
+        scene.0.send(&wire);
+        while scene.0.arrive(piece.min(200)) {
+            scene.0.answer_pin(Ok(()));
+        }
+        let read = scene.reads();
+        let said: Vec<&str> =
+            read.split("\r\n").filter_map(|line| line.split_once("|0|")).map(|(said, _)| said).collect();
+        let set = |key: &str| format!("SET {key} {value}");
+        let wanted = [set("a"), set("b"), "GET c".to_owned(), set("c"), set("c"), "GET a".to_owned()];
+        assert_eq!(said, wanted, "in pieces of {piece}");
+        assert!(!scene.is_pinned());
+    }
+}
+
+#[test]
+fn large_values_of_other_shards_pass_while_keys_are_watched() {
+    for piece in [1, 60, 150] {
+        let (mut scene, value) = scene_of_large_values();
+        scene.says("WATCH b");
+        let read = scene.drips(&wire(&format!("SET a {value}\nGET a\nGET b\nSET c {value}\nSET b {value}")), piece);
+        assert!(!read.contains("-ERR"), "in pieces of {piece}: {read}");
+        assert_eq!(read.matches("SET").count(), 3);
+        assert!(scene.is_pinned(), "the keys are watched still");
+        assert_eq!(scene.0.world.pins(), [3, 2, 0, 0], "a lane for each of the others, and given back");
+        assert!(scene.says("MULTI\nGET e\nEXEC").contains("*1\r\n"));
+        assert_eq!(scene.0.world.pins(), [3, 3, 0, 0]);
+    }
+    // What is watched is watched all the while.
+    let (mut scene, value) = scene_of_large_values();
+    scene.says("WATCH b");
+    scene.drips(&wire(&format!("SET a {value}")), 150);
+    scene.0.world.server().touch(b"b");
+    assert!(scene.says("MULTI\nGET e\nEXEC").ends_with("*-1\r\n"));
+}
+
+#[test]
+fn a_large_value_without_a_lane_leaves_the_watched_keys_alone() {
+    let (mut scene, value) = scene_of_large_values();
+    scene.says("WATCH b");
+    let large = wire(&format!("SET a {value}\nGET b"));
+    scene.0.send(&large);
+    scene.0.arrive(200);
+    scene.0.answer_pin(Err(Refusal::Unreachable));
+    assert_eq!(scene.reads(), "-ERR weir: upstream unreachable\r\n".to_owned() + &bulk("GET b|0|2"));
+    scene.0.send(&large);
+    scene.0.arrive(200);
+    scene.0.answer_pin(Ok(()));
+    scene.0.wake();
+    scene.0.lose(scene.0.world.lane_count() - 1, LossCause::Closed);
+    assert_eq!(scene.reads(), "-ERR weir: upstream connection lost\r\n");
+}
+
+#[test]
+fn watched_keys_that_are_lost_meanwhile_are_lost() {
+    let (mut scene, value) = scene_of_large_values();
+    scene.says("WATCH b");
+    let large = wire(&format!("SET a {value}"));
+    scene.0.send(&large[..300]);
+    scene.0.arrive(300);
+    scene.0.answer_pin(Ok(()));
+    scene.0.wake();
+    scene.0.lose_parked();
+    assert!(scene.sends(&large[300..]).starts_with('$'));
+    assert!(!scene.is_pinned());
+    assert!(scene.says("MULTI\nGET e\nEXEC").ends_with("*-1\r\n"));
+}
+
+#[test]
+fn a_large_message_goes_where_small_ones_go() {
+    let (mut scene, value) = scene_of_large_values();
+    scene.0.send(&wire(&format!("SET b {value}\nPUBLISH news {value}")));
+    while scene.0.arrive(150) {
+        scene.0.answer_pin(Ok(()));
+    }
+    scene.reads();
+    assert_eq!(scene.0.world.pinned_to(), [2, 0], "to the first shard, though the value before it went to the third");
+}
+
+#[test]
+fn a_large_command_for_keys_of_several_shards_is_refused_like_a_small_one() {
+    let (mut scene, value) = scene_of_large_values();
+    assert_eq!(scene.drips(&wire(&format!("EVAL {value} 2 a b")), 150), CROSS_SLOT);
+    assert_eq!(scene.says("EVAL x 2 a b"), CROSS_SLOT);
+    // Its keys come behind the script, so it is held until they are here.
+    assert!(scene.drips(&wire(&format!("EVAL {value} 2 a d")), 150).starts_with('$'));
+    let key = "k".repeat(300);
+    assert!(scene.drips(&wire(&format!("SET {key} {value}")), 150).starts_with('$'), "and so is one with a large key");
 }

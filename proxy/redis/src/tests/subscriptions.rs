@@ -7,6 +7,17 @@ fn confirmation(mark: char, kind: &str, channel: &str, count: u64) -> String {
     format!("{mark}3\r\n{}{}:{count}\r\n", bulk(kind), bulk(channel))
 }
 
+/// The refusal of EXEC had no EXECABORT in front.
+#[test]
+fn the_exec_of_a_subscriber_is_refused_as_every_exec_is() {
+    let mut scene = Scene::new();
+    let only = "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n";
+    scene.says("SUBSCRIBE a");
+    let refused = format!("-EXECABORT Transaction discarded because of: Can't execute 'exec': {only}");
+    assert_eq!(scene.says("EXEC"), refused);
+    assert_eq!(scene.says("DISCARD"), format!("-ERR Can't execute 'discard': {only}"));
+}
+
 #[test]
 fn one_confirmation_per_channel_and_no_sign_of_the_fence() {
     for (mut scene, mark) in [(Scene::new(), '*'), (Scene::resp3(), '>')] {

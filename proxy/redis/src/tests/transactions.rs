@@ -52,10 +52,12 @@ fn what_cannot_be_queued_spoils_the_transaction() {
         "NOPE x",
         "CLIENT NOPE",
         "SUBSCRIBE a",
-        "MONITOR",
         "AUTH x",
         "HELLO 3",
         "CLIENT REPLY OFF",
+        "CLIENT TRACKING ON",
+        "CLIENT CAPA redirect",
+        "CLIENT KILL ID 1",
         "CONFIG SET a b",
     ] {
         let mut scene = Scene::with(settings.clone());
@@ -98,9 +100,73 @@ fn an_unknown_command_inside_never_touches_a_shared_lane() {
     let read = scene.says("MULTI\nMOD.STATE x\nEXEC\nGET a");
     assert!(read.starts_with("+OK\r\n+QUEUED\r\n*1\r\n$"), "{read}");
     assert_eq!(scene.given_back(), (0, 1), "an own lane, closed afterwards");
+}
+
+/// `ACL WHOAMI` was refused inside MULTI, CLIENT too, and a SELECT of no database spoiled the transaction.
+#[test]
+fn what_is_answered_here_is_answered_at_its_place_in_exec() {
     let mut scene = Scene::new();
-    scene.says("MULTI\nREADONLY\nEXEC");
-    assert_eq!(scene.given_back(), (0, 1));
+    scene.says("CLIENT SETNAME before");
+    let read = scene.says(
+        "MULTI\nGET a\nCLIENT GETNAME\nCLIENT SETNAME inside\nSELECT x\nCLIENT GETNAME\nSELECT 99\nREADONLY\nMONITOR\nGET b\n\
+         EXEC\nCLIENT GETNAME",
+    );
+    let answers = [
+        "+OK\r\n",
+        &"+QUEUED\r\n".repeat(9),
+        "*9\r\n",
+        &bulk("GET a|0|11"),
+        &bulk("before"),
+        "+OK\r\n-ERR value is not an integer or out of range\r\n",
+        &bulk("inside"),
+        "-ERR DB index is out of range\r\n-ERR This instance has cluster support disabled\r\n",
+        "-ERR MONITOR isn't allowed for DENY BLOCKING client\r\n",
+        &bulk("GET b|0|11"),
+        &bulk("inside"),
+    ];
+    assert_eq!(read, answers.concat());
+    assert_eq!(scene.0.world.pins()[0], 0, "the shared lane will do");
+}
+
+#[test]
+fn answers_find_their_places_however_the_reply_of_exec_is_cut() {
+    for size in 1..40 {
+        let mut scene = Scene::new();
+        scene.blurts("MULTI\nCLIENT GETNAME\nGET a\nCLIENT GETNAME\nEXEC\nPING");
+        scene.0.flush(0);
+        while scene.0.execute(0) {}
+        while scene.0.deliver(0, size) {}
+        let read = scene.arrives();
+        assert_eq!(read, format!("*3\r\n$-1\r\n{}$-1\r\n+PONG\r\n", bulk("GET a|0|5")), "{size}");
+    }
+}
+
+#[test]
+fn what_is_answered_here_is_not_carried_out_where_exec_is_not() {
+    let mut scene = Scene::new();
+    let aborted = scene.says("MULTI\nCLIENT SETNAME inside\nGET oom-key\nEXEC\nCLIENT GETNAME");
+    assert_eq!(aborted, format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n{ABORT}$-1\r\n"));
+    let discarded = scene.says("MULTI\nCLIENT SETNAME inside\nDISCARD\nCLIENT GETNAME");
+    assert_eq!(discarded, "+OK\r\n+QUEUED\r\n+OK\r\n$-1\r\n");
+}
+
+/// Else ten thousand times CLIENT LIST would be built in memory at once.
+#[test]
+fn answers_past_what_may_wait_are_refused_one_by_one() {
+    let mut scene = Scene::with(RedisListenerSettings { pipeline_bytes: 100, ..Default::default() });
+    let read = scene.says("MULTI\nCLIENT HELP\nCLIENT GETNAME\nGET a\nEXEC\nCLIENT GETNAME");
+    let end = format!("-ERR weir: transaction too large\r\n{}$-1\r\n", bulk("GET a|0|5"));
+    assert!(read.contains("*3\r\n*") && read.ends_with(&end), "{read}");
+}
+
+#[test]
+fn an_unheard_exec_carries_out_what_is_answered_here() {
+    let mut scene = Scene::new();
+    let read = scene.says("CLIENT REPLY OFF\nMULTI\nCLIENT SETNAME inside\nEXEC\nCLIENT REPLY ON\nCLIENT GETNAME");
+    assert_eq!(read, "+OK\r\n".to_owned() + &bulk("inside"));
+    let read = scene.says("MULTI\nCLIENT SETNAME other\nCLIENT REPLY ON\nDISCARD\nMULTI\nCLIENT GETNAME\nEXEC");
+    let no = "-ERR Command not allowed inside a transaction\r\n";
+    assert_eq!(read, format!("+OK\r\n+QUEUED\r\n{no}+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n{}", bulk("inside")));
 }
 
 #[test]

@@ -154,6 +154,14 @@ impl Io for Surroundings {
         false
     }
     fn set_tunnel(&self, _is_tunnel: bool) {}
+    fn park(&self) {
+        unreachable!("no large commands")
+    }
+
+    fn unpark(&self) {
+        unreachable!("no large commands")
+    }
+
     fn unpin(&self, _is_clean: bool) {}
     fn subscribe(&self, _login: u64, _kind: Kind, _names: &[Name]) -> Result<(), NoSubscription> {
         Err(NoSubscription::TooMany)

@@ -1,0 +1,39 @@
+//! Certificates that nobody will take: over, not yet begun, or of other names.
+
+use weir_base::time::rfc3339;
+
+use crate::checks::warn_at;
+use crate::document::At;
+use crate::pem::{Certificates, PemFile};
+use crate::reader::Reader;
+use crate::sections::CertificateSection;
+
+/// Warns of the first certificate of a file that is not valid now.
+pub(super) fn validity(file: Option<&At<PemFile<Certificates>>>, path: &str, key: &str, reader: &mut Reader<'_>) {
+    let Some(file) = file else { return };
+    let now = rfc3339(reader.surroundings.now().as_secs());
+    let wrong = file.value.certificates.iter().find_map(|one| {
+        let (begins, ends) = one.validity.as_ref()?;
+        if *ends < now {
+            return Some(format!("has a certificate ({}) that ended on {ends}", one.name));
+        }
+        (*begins > now).then(|| format!("has a certificate ({}) that begins on {begins} only", one.name))
+    });
+    if let Some(what) = wrong {
+        let help = format!("put a valid one in its place; it is {now} here, if the clock is right");
+        warn_at(file, path, key, &what, help, reader);
+    }
+}
+
+/// Warns of names for which a certificate is shown that does not have them.
+pub(super) fn names(section: &CertificateSection, path: &str, reader: &mut Reader<'_>) {
+    let Some(leaf) = section.cert_file.as_ref().and_then(|file| file.value.certificates.first()) else { return };
+    for name in section.names.iter().flat_map(|list| &list.value) {
+        if !leaf.is_for(&name.value.0) {
+            let what =
+                format!("has \"{}\", a name that its certificate does not have: clients will not take it", name.value);
+            let help = format!("name what is in it: {}", leaf.hosts.join(", "));
+            warn_at(name, path, "names", &what, help, reader);
+        }
+    }
+}

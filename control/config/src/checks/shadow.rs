@@ -1,0 +1,69 @@
+//! Routes that no request can have: their path is none, or other routes take all of their requests before.
+
+use std::collections::HashMap;
+
+use weir_http::routes::Action;
+use weir_route::Route;
+
+use crate::checks::route::Checked;
+use crate::checks::{error_at, warn_at};
+use crate::reader::Reader;
+use crate::snapshot::{Listener, ListenerProtocol};
+
+/// What is found of one route of the file, over all its hosts and listeners.
+#[derive(Default)]
+struct Found<'l> {
+    places: usize,
+    /// Where it takes nothing: the listener, the route there, and the one that is taken in its place.
+    shadowed: Vec<(&'l Listener, &'l Route<Action>, &'l Route<Action>)>,
+    /// A listener that refuses all paths that it would match.
+    pathless: Option<&'l Listener>,
+}
+
+/// The last route of each listener is the listener itself.
+fn is_of_file(route: &&Route<Action>) -> bool {
+    route.priority != i32::MAX
+}
+
+/// Reports them. A guard on such a route guards nothing.
+pub(super) fn check(listeners: &[Listener], routes: &[Checked], reader: &mut Reader<'_>) {
+    let mut found: HashMap<&str, Found<'_>> = HashMap::new();
+    for listener in listeners {
+        let ListenerProtocol::Http(http) = &listener.protocol else { continue };
+        for route in http.routes.table.routes().iter().filter(is_of_file) {
+            let found = found.entry(&*route.name).or_default();
+            found.places += 1;
+            if !route.path.can_match(&http.path_rules) {
+                found.pathless = Some(listener);
+            }
+        }
+        for (route, by) in
+            http.routes.table.shadowed().into_iter().filter(|(route, by)| is_of_file(route) && route.name != by.name)
+        {
+            found.entry(&*route.name).or_default().shadowed.push((listener, route, by));
+        }
+    }
+    for checked in routes {
+        let (name, path) = checked.place();
+        let Some(found) = found.get(&*name.value.0) else { continue };
+        if let Some(listener) = found.pathless {
+            let what = format!("is of a route whose path no request of \"{}\" can have", listener.settings.name);
+            let help =
+                "see path_parameters, path_backslash and path_merge_slashes of that listener, or change the path";
+            error_at(name, path, "name", &what, help, reader);
+        }
+        let Some((listener, route, by)) = found.shadowed.first() else { continue };
+        let help = "change a condition of one of them, give this one a lower priority number, or remove it";
+        if found.shadowed.len() == found.places {
+            let what =
+                format!("is of a route that takes no request: \"{}\" is tried first and takes them all", by.name);
+            error_at(name, path, "name", &what, help, reader);
+        } else {
+            let what = format!(
+                "is of a route that takes no request for the host {} of \"{}\": \"{}\" is tried first",
+                route.host, listener.settings.name, by.name
+            );
+            warn_at(name, path, "name", &what, help, reader);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Every key of a listener and of an upstream, for every protocol: it has an effect, or `check` refuses it.
+//!
+//! The tables say which protocols have a use for a key. A new key of `[[listener]]` or `[[upstream]]` has no line, and
+//! fails the test until it has one.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value as Json;
+use support::Memory;
+use toml::{Table, Value};
+use weir_config::{Diagnostics, check, schema};
+
+const PROTOCOLS: [&str; 4] = ["redis", "http", "tcp", "tls"];
+const ALL: &[&str] = &PROTOCOLS;
+const REDIS: &[&str] = &["redis"];
+const HTTP: &[&str] = &["http"];
+
+/// Who has a use for a key of `[[listener]]`, or for a whole table of it.
+const LISTENER: [(&str, &[&str]); 25] = [
+    ("name", ALL),
+    ("bind", ALL),
+    ("protocol", ALL),
+    ("upstream", ALL),
+    ("connections_max", ALL),
+    ("connections_per_source_max", ALL),
+    ("proxy_protocol", ALL),
+    ("proxy_trusted", ALL),
+    ("backlog", ALL),
+    ("output_high_water", ALL),
+    ("output_low_water", ALL),
+    ("output_hard_cap", REDIS),
+    ("head_timeout", ALL),
+    ("idle_timeout", ALL),
+    ("half_close_timeout", ALL),
+    ("access_log_sample", ALL),
+    ("knee", &["redis", "http"]),
+    ("knee_warn", &["redis", "http"]),
+    ("knee_action", &["redis", "http"]),
+    ("users_file", REDIS),
+    ("user", REDIS),
+    ("tls", &["redis", "http", "tcp"]),
+    ("redis", REDIS),
+    ("http", HTTP),
+    ("server_name", &["tls"]),
+];
+
+/// The same of `[[upstream]]`.
+const UPSTREAM: [(&str, &[&str]); 22] = [
+    ("name", ALL),
+    ("endpoints", ALL),
+    ("connect_timeout", ALL),
+    ("request_timeout", REDIS),
+    ("shared_lanes", REDIS),
+    ("pinned_lanes_max", REDIS),
+    ("pinned_lanes_idle_max", REDIS),
+    ("lane_waiters_max", ALL),
+    ("lane_wait_timeout", ALL),
+    ("lane_in_flight_max", REDIS),
+    ("tls", ALL),
+    ("redis", REDIS),
+    ("http", HTTP),
+    ("tcp", &["tcp", "tls"]),
+    ("topology", REDIS),
+    ("read_from", REDIS),
+    ("zone", REDIS),
+    ("sentinel", REDIS),
+    ("sharding", REDIS),
+    ("health", ALL),
+    ("breaker", ALL),
+    ("reconnect", REDIS),
+];
+
+/// What `check` says of a file.
+fn mistakes(file: &Table) -> Diagnostics {
+    let mut surroundings = Memory::furnished();
+    let names = ["server.crt", "server.key", "client.crt", "client.key", "ca.crt", "redis-password"];
+    for (path, from) in names.map(|name| (format!("certs/{name}"), "server.key")) {
+        surroundings.files.insert(path.leak(), surroundings.files[from].clone());
+    }
+    surroundings.files.insert("results/redis-real.json", surroundings.files["knee.json"].clone());
+    let variables = ["REDIS_CLIENT_PASSWORD", "REDIS_USER_PASSWORD", "REDIS_SERVER_PASSWORD", "REPORTS_API_KEY"];
+    surroundings.variables.extend(variables.map(|name| (name, "0123456789abcdef".to_owned())));
+    let source = toml::to_string(file).expect("a file");
+    match check(&source, "weir.toml", Path::new(""), &surroundings) {
+        Ok(snapshot) => snapshot.warnings,
+        Err(diagnostics) => diagnostics,
+    }
+}
+
+/// The smallest file of a protocol.
+fn smallest(protocol: &str) -> Table {
+    let text = format!(
+        "[[listener]]\nname = \"l\"\nbind = \"127.0.0.1:6380\"\nprotocol = \"{protocol}\"\nupstream = \"u\"\n\
+         [[upstream]]\nname = \"u\"\nendpoints = [\"127.0.0.1:6379\"]\n"
+    );
+    text.parse().expect("a file")
+}
+
+/// Paths of the keys and tables of a schema, as lists of keys.
+fn paths(schema: &Json, path: &[String], found: &mut Vec<Vec<String>>) {
+    let table = schema.get("items").unwrap_or(schema);
+    let Some(properties) = table.get("properties").and_then(Json::as_object).filter(|_| schema["anyOf"].is_null())
+    else {
+        return;
+    };
+    for (key, value) in properties {
+        let path = [path, std::slice::from_ref(key)].concat();
+        paths(value, &path, found);
+        found.push(path);
+    }
+}
+
+/// The value at `path` in one of the examples, whichever table of a list has it.
+fn example<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
+    let Some((key, rest)) = path.split_first() else { return Some(value) };
+    match value {
+        Value::Array(tables) => tables.iter().find_map(|table| example(table, path)),
+        Value::Table(table) => example(table.get(key)?, rest),
+        _ => None,
+    }
+}
+
+/// The value at `path` below any table.
+fn anywhere<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
+    let inner = || match value {
+        Value::Array(list) => list.iter().find_map(|one| anywhere(one, path)),
+        Value::Table(table) => table.values().find_map(|one| anywhere(one, path)),
+        _ => None,
+    };
+    example(value, path).or_else(inner)
+}
+
+/// Writes `value` at `path`, in the first table of each list.
+fn put(table: &mut Table, schema: &Json, path: &[String], value: &Value) {
+    let (key, rest) = path.split_first().expect("a key");
+    let own = &schema.get("items").unwrap_or(schema)["properties"][key];
+    if rest.is_empty() {
+        table.insert(key.clone(), value.clone());
+        return;
+    }
+    let is_list = own["type"] == "array";
+    let inner = table.entry(key.clone()).or_insert_with(|| match is_list {
+        true => Value::Array(vec![Value::Table(Table::new())]),
+        false => Value::Table(Table::new()),
+    });
+    let inner = if is_list { &mut inner.as_array_mut().expect("a list")[0] } else { inner };
+    put(inner.as_table_mut().expect("a table"), own, rest, value);
+}
+
+#[test]
+fn every_key_has_an_effect_for_the_protocol_of_its_table_or_is_refused() {
+    let examples: Vec<Value> = ["redis-full.toml", "http-full.toml", "tcp.toml", "redis-sentinel.toml"]
+        .iter()
+        .map(|name| {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+            Value::Table(fs::read_to_string(path).expect("the example").parse().expect("TOML"))
+        })
+        .collect();
+    let (schema, mut tried) = (schema(), 0);
+    for (list, table) in [("listener", &LISTENER[..]), ("upstream", &UPSTREAM[..])] {
+        let (own, mut all) = (&schema["properties"][list], Vec::new());
+        paths(own, &[], &mut all);
+        for path in all {
+            let Some((_, protocols)) = table.iter().find(|(key, _)| *key == path[0]) else {
+                panic!("`{list}.{}` is new: say in this file which protocols have a use for it", path[0]);
+            };
+            let whole = [std::slice::from_ref(&list.to_owned()), &path[..]].concat();
+            // What stands in the same table of a route has the same form.
+            let tail = &path[path.len().saturating_sub(2)..];
+            let elsewhere = || examples.iter().find_map(|file| anywhere(file, tail));
+            let value = examples.iter().find_map(|file| example(file, &whole)).or_else(elsewhere);
+            let Some(value) = value else { panic!("no example has {}", whole.join(".")) };
+            if matches!(path[0].as_str(), "name" | "bind" | "protocol" | "upstream" | "endpoints") {
+                continue;
+            }
+            for protocol in PROTOCOLS {
+                let mut file = smallest(protocol);
+                let owner = &mut file.get_mut(list).and_then(Value::as_array_mut).expect("a list")[0];
+                put(owner.as_table_mut().expect("a table"), own, &path, value);
+                let found = mistakes(&file);
+                let place = format!("{list}[0].{}", path[0]);
+                let refusal = found.iter().find(|one| one.message.contains("has no effect: only "));
+                let is_refused = refusal.is_some_and(|one| one.path.starts_with(&place));
+                let is_useful = protocols.contains(&protocol);
+                let name = path.join(".");
+                assert_eq!(is_refused, !is_useful, "{list}.{name} = {value} with {protocol}: {found}");
+                let has_remedy = refusal.is_none_or(|one| one.help.is_some() && one.line > 0);
+                assert!(has_remedy, "{list}.{name} with {protocol}: {found}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 800, "only {tried} cases were tried");
+}
+
+#[test]
+fn routes_and_domains_need_a_listener_that_has_routes() {
+    let route = "[[route]]\nname = \"r\"\npath = \"/x\"\nresponse = { status = 204 }\n";
+    let domain = "[[domain]]\nname = \"d\"\nhosts = [\"a.example\"]\n";
+    for protocol in PROTOCOLS {
+        for (text, path) in [(route, "route[0]"), (domain, "domain[0]")] {
+            for listeners in ["", "listeners = [\"l\"]\n"] {
+                let (head, rest) = text.split_once("]]\n").expect("a header");
+                let mut file = smallest(protocol);
+                file.extend(format!("{head}]]\n{listeners}{rest}").parse::<Table>().expect("a table"));
+                let found = mistakes(&file);
+                let is_refused = found.errors() > 0 && found.iter().all(|one| one.path.starts_with(path));
+                assert_eq!(is_refused, protocol != "http", "{protocol}: {found}");
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Uploads are held back from origins: a body is read before a connection is taken for it, as far as it may be kept in memory. A
+//! slow client then costs the gateway some memory, and its origin nothing.
+
+use std::{cell::RefCell, future::poll_fn, pin::pin, rc::Rc, task::Poll};
+
+use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version};
+
+use crate::{
+    attempt::Failure,
+    client::{Client, Replies as _, Sides},
+    exchange::Asked,
+    kept::Kept,
+    mirror::Copying,
+    refusal::Refusal,
+    relay::{Limited, Nowhere, RequestBody as _, Source as _, relay_paced},
+    routing::Routed,
+    settings::{HttpListenerSettings, REQUEST_BUFFER_BYTES, RetrySettings},
+    tunnel::Wish,
+};
+
+/// Bytes of the body that are read before an origin is asked; 0: it goes on as it comes.
+pub(crate) fn wanted(asked: &Asked, routed: &Routed<'_>, settings: &HttpListenerSettings) -> usize {
+    if asked.body == BodyLength::Exact(0) || asked.is_call || asked.wish != Wish::None {
+        return 0;
+    }
+    // A place on a connection of HTTP/2 is one of many, and its body may be one half of a talk.
+    let usual = if routed.upstream.is_multiplexed() { 0 } else { REQUEST_BUFFER_BYTES };
+    let bytes = routed.action.request_buffer_bytes.or(settings.request_buffer_bytes).unwrap_or(usual);
+    bytes as usize
+}
+
+/// Where the body is kept, if it is: until an origin is asked, or until it need not be sent again. `waits`: not all of it is here.
+pub(crate) fn kept(
+    client: &impl Client,
+    asked: &Asked,
+    retry: &RetrySettings,
+    is_multiplexed: bool,
+    (buffer, waits): (usize, bool),
+) -> Option<RefCell<Kept>> {
+    let most = retry.body_bytes_max;
+    let may_fit = match asked.body {
+        BodyLength::Exact(length) => (1..=most as u64).contains(&length),
+        BodyLength::Chunked | BodyLength::UntilClose => true,
+    };
+    // A call is as long as its client likes.
+    let keeps = may_fit && !asked.is_call && retry.keeps_bodies(is_multiplexed);
+    let most = if keeps { most } else { 0 };
+    let (buffer, most) = match waits {
+        true => (buffer, most),
+        // It came at once, and may be sent again like one that was waited for.
+        false if asked.is_idempotent => (0, most.max(buffer)),
+        false => (0, most),
+    };
+    let lease = &client.connection().service.core.bytes;
+    (buffer > 0 || most > 0).then(|| RefCell::new(Kept::new(lease, buffer, most)))
+}
+
+/// What the body passes on its way, wherever it goes.
+pub(crate) struct Passing<'a> {
+    pub(crate) routed: &'a Routed<'a>,
+    pub(crate) settings: &'a HttpListenerSettings,
+    /// Fields that no client may send, in trailers either.
+    pub(crate) identity_fields: &'a [Box<str>],
+    pub(crate) copying: Option<&'a Rc<Copying>>,
+}
+
+/// The gateway answers `Expect`, and not the origin: it has nothing of the request yet, or the body is here already.
+pub(crate) fn expect_here(asked: &Asked, head: &mut RequestHead) {
+    if asked.expects_continue {
+        head.fields.remove(Known::Expect);
+    }
+}
+
+/// Reads the body until it is whole or `kept` is full.
+///
+/// # Errors
+/// The client is at fault, or gone.
+pub(crate) async fn run<C: Client>(
+    client: &mut C,
+    asked: &mut Asked,
+    kept: &RefCell<Kept>,
+    passing: Passing<'_>,
+) -> Result<(), Failure> {
+    let connection = client.connection().clone();
+    let Passing { routed, settings, identity_fields, copying } = passing;
+    let (is_whole, filled) = {
+        let Sides { mut body, mut replies, .. } = client.sides(asked);
+        if asked.expects_continue {
+            replies.interim(&ResponseHead::from_parts(Version::Http11, 100, BodyLength::Exact(0)));
+        }
+        let room = routed.body_bytes_max(settings, asked);
+        let mut sink = Limited::new(Nowhere, room, identity_fields, copying.map(|one| &one.body), Some(kept));
+        let filled = {
+            let is_enough = || kept.borrow().is_full();
+            let mut fill = pin!(relay_paced(&mut body, &mut sink, routed.body_rate_min(settings), is_enough));
+            let all = weir_engine::deadline();
+            if let Some(timeout) = routed.action.request_timeout.or(settings.request_timeout) {
+                all.set(asked.arrived.saturating_add(timeout));
+            }
+            poll_fn(|context| {
+                if C::poll_ended(&connection, context) {
+                    return Poll::Ready(Err(Failure::ClientGone));
+                }
+                match fill.as_mut().poll(context) {
+                    Poll::Ready(filled) => Poll::Ready(filled.map_err(Failure::of_client)),
+                    Poll::Pending => all.poll_expired(context).map(|()| Err(Failure::Client(Refusal::BODY_TIMEOUT))),
+                }
+            })
+            .await
+        };
+        connection.service.metrics.read_bytes.add(body.received());
+        if let Some(notes) = &asked.notes {
+            notes.body_bytes.set(room - sink.room);
+        }
+        (body.is_done(), filled)
+    };
+    filled?;
+    asked.expects_continue = false;
+    if let Some(length) = kept.borrow_mut().begin(is_whole) {
+        asked.body = BodyLength::Exact(length);
+    }
+    Ok(())
+}

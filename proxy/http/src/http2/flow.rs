@@ -1,0 +1,392 @@
+//! The account of one connection: what its streams hold and have taken, and what follows from it for its windows.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use h2::{FlowControl, Ping, PingPong, RecvStream};
+use weir_base::{
+    permit::ByteLease,
+    time::{Time, turn},
+};
+use weir_engine::{Deadline, poll_face::PollStream};
+
+use super::windows::{WindowSettings, Windows};
+
+/// Bytes that a connection receives between two looks at what its streams hold: a fraction of the credit, so that it is
+/// renewed long before it is used up.
+const LOOK_BYTES: u64 = 64 * 1024;
+
+/// A window that was not used for this long shrinks.
+const UNUSED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// While the budget of the process has nothing for a connection, streams of it that pass nothing on for this long and hold
+/// most are given up, until a credit is free for the others.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A stream that may hold something.
+struct Holder {
+    flow: FlowControl,
+    last_taken: Cell<Time>,
+    is_given_up: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// What a connection and its streams know of each other.
+#[derive(Default)]
+pub(crate) struct Account {
+    /// Bytes that came on it, heads and all.
+    received: Cell<u64>,
+    /// Bytes of bodies that were passed on.
+    released: Cell<u64>,
+    round: Cell<u32>,
+    /// What one stream has taken in this round, the most of all.
+    most: Cell<u64>,
+    /// When the round began: with the first byte that was taken in it.
+    since: Cell<Time>,
+    /// Something may come for which a round trip should be known.
+    wants_measure: Cell<bool>,
+    holders: RefCell<BTreeMap<u32, Rc<Holder>>>,
+    /// Bodies that are on their way in.
+    bodies: Cell<usize>,
+    /// Something is charged for the connection, or should be while it has streams.
+    is_grown: Cell<bool>,
+    /// Something changed that no byte will tell of.
+    is_due: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Account {
+    /// So many bytes arrived.
+    pub(crate) fn received(&self, count: usize) {
+        self.received.set(self.received.get() + count as u64);
+    }
+
+    /// Bytes that were received and not passed on.
+    fn held(&self) -> u64 {
+        self.holders.borrow().values().map(|holder| holder.flow.used_capacity() as u64).sum()
+    }
+
+    /// A body may come: how far the peer is should be known by then.
+    pub(super) fn expect_body(&self) {
+        self.wants_measure.set(true);
+    }
+
+    fn begin_round(&self) -> u64 {
+        self.round.set(self.round.get().wrapping_add(1));
+        self.most.replace(0)
+    }
+
+    /// Gives up streams that hold most and pass nothing on, until so many bytes will be free.
+    fn give_up(&self, mut bytes: u64, now: Time) {
+        let holders = self.holders.borrow();
+        let is_stale = |holder: &&Rc<Holder>| now.since(holder.last_taken.get()) >= SHORT_TIMEOUT;
+        let mut stale: Vec<_> = holders.values().filter(is_stale).collect();
+        stale.sort_by_key(|holder| std::cmp::Reverse(holder.flow.used_capacity()));
+        for holder in stale {
+            bytes = match bytes {
+                0 => return,
+                _ => bytes.saturating_sub(holder.flow.used_capacity() as u64),
+            };
+            holder.is_given_up.set(true);
+            if let Some(waker) = holder.waker.borrow_mut().take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// The part of one stream.
+pub(super) struct Part {
+    account: Rc<Account>,
+    stream: u32,
+    round: u32,
+    taken: u64,
+    holder: Option<Rc<Holder>>,
+}
+
+impl Part {
+    pub(super) fn new(account: Rc<Account>, body: &RecvStream) -> Self {
+        account.bodies.set(account.bodies.get() + 1);
+        if account.is_grown.get() {
+            account.is_due.set(true);
+        }
+        Self { account, stream: body.stream_id().as_u32(), round: 0, taken: 0, holder: None }
+    }
+
+    /// From here on what it holds counts. Only streams that have to wait come to this.
+    pub(super) fn enter(&mut self, body: &mut RecvStream) -> &Self {
+        if self.holder.is_none() {
+            let holder = Rc::new(Holder {
+                flow: body.flow_control().clone(),
+                last_taken: Cell::new(turn::now()),
+                is_given_up: Cell::new(false),
+                waker: RefCell::default(),
+            });
+            self.account.holders.borrow_mut().insert(self.stream, holder.clone());
+            self.holder = Some(holder);
+            // What it holds may be the rest of the credit, after which no byte would tell of it.
+            self.account.is_due.set(true);
+            if let Some(waker) = &*self.account.waker.borrow() {
+                waker.wake_by_ref();
+            }
+        }
+        self
+    }
+
+    /// See [`Account::expect_body`].
+    pub(super) fn expect_body(&self) {
+        self.account.expect_body();
+    }
+
+    /// Ready once it is given up for the sake of the others.
+    pub(super) fn poll_given_up(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.holder {
+            Some(holder) if holder.is_given_up.get() => Poll::Ready(()),
+            Some(holder) => {
+                *holder.waker.borrow_mut() = Some(context.waker().clone());
+                Poll::Pending
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    /// So many bytes were passed on.
+    pub(super) fn taken(&mut self, count: usize) {
+        let (account, count) = (&self.account, count as u64);
+        account.released.set(account.released.get() + count);
+        if self.round != account.round.get() {
+            (self.round, self.taken) = (account.round.get(), 0);
+        }
+        if account.most.get() == 0 {
+            account.since.set(turn::now());
+        }
+        self.taken += count;
+        account.most.set(account.most.get().max(self.taken));
+        if let Some(holder) = &self.holder {
+            holder.last_taken.set(turn::now());
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let account = &self.account;
+        account.bodies.set(account.bodies.get() - 1);
+        if let Some(holder) = self.holder.take() {
+            account.holders.borrow_mut().remove(&self.stream);
+            account.released.set(account.released.get() + holder.flow.used_capacity() as u64);
+        }
+        if account.is_grown.get() {
+            account.is_due.set(true);
+            if let Some(waker) = &*account.waker.borrow() {
+                waker.wake_by_ref();
+            }
+        }
+    }
+}
+
+/// A connection whose windows can be set, on either side.
+pub(super) trait Windowed {
+    /// Of the connection.
+    fn set_connection_window(&mut self, bytes: u32);
+    /// Of its streams; false while the peer has not agreed to the last one.
+    fn set_stream_window(&mut self, bytes: u32) -> bool;
+    /// Measures round trips; there is one.
+    fn ping_pong(&mut self) -> Option<PingPong>;
+}
+
+impl Windowed for h2::server::Connection<PollStream, Bytes> {
+    fn set_connection_window(&mut self, bytes: u32) {
+        self.set_target_window_size(bytes);
+    }
+
+    fn set_stream_window(&mut self, bytes: u32) -> bool {
+        self.set_initial_window_size(bytes).is_ok()
+    }
+
+    fn ping_pong(&mut self) -> Option<PingPong> {
+        self.ping_pong()
+    }
+}
+
+impl Windowed for h2::client::Connection<PollStream, Bytes> {
+    fn set_connection_window(&mut self, bytes: u32) {
+        self.set_target_window_size(bytes);
+    }
+
+    fn set_stream_window(&mut self, bytes: u32) -> bool {
+        self.set_initial_window_size(bytes).is_ok()
+    }
+
+    fn ping_pong(&mut self) -> Option<PingPong> {
+        self.ping_pong()
+    }
+}
+
+/// Keeps the windows of a connection as they should be; the task that moves its frames polls it.
+pub(super) struct Control {
+    account: Rc<Account>,
+    windows: Windows,
+    lease: ByteLease,
+    ping: Option<PingPong>,
+    /// A round trip is being measured since then.
+    measured_since: Option<Time>,
+    /// What was received and passed on when the streams were last looked at.
+    looked_at: (u64, u64),
+    /// The most that a stream has taken in a round since the windows were last judged.
+    busiest: u64,
+    is_short: bool,
+    judgement: Deadline,
+    /// What the peer was told.
+    announced: (u32, u32),
+}
+
+impl Control {
+    pub(super) fn new(
+        connection: &mut impl Windowed,
+        account: Rc<Account>,
+        settings: WindowSettings,
+        lease: ByteLease,
+    ) -> Self {
+        // Larger ones than the credit get theirs with the first look.
+        account.is_due.set(true);
+        let windows = Windows::new(settings, lease.empty());
+        Self {
+            announced: (windows.connection(), windows.stream()),
+            account,
+            windows,
+            lease,
+            ping: connection.ping_pong(),
+            measured_since: None,
+            looked_at: (0, 0),
+            busiest: 0,
+            is_short: false,
+            judgement: weir_engine::deadline(),
+        }
+    }
+
+    /// Looks at the account, if there is reason to: before frames are moved, and after. True: the connection has something to
+    /// send.
+    pub(super) fn poll(&mut self, connection: &mut impl Windowed, context: &mut Context<'_>) -> bool {
+        self.remember(context);
+        self.poll_measured(context);
+        let has_grown = self.grow();
+        let is_judged = self.judgement.at().is_some() && self.judgement.poll_expired(context).is_ready();
+        let has_come = self.account.received.get() - self.looked_at.0 >= LOOK_BYTES;
+        // What a grown connection gets back is not granted again before it is judged.
+        let is_freed = self.windows.is_grown() && self.account.released.get() != self.looked_at.1;
+        if !(self.account.is_due.take() || has_come || has_grown || is_freed || is_judged) {
+            return self.announce_stream(connection);
+        }
+        self.looked_at = (self.account.received.get(), self.account.released.get());
+        let held = self.account.held();
+        if is_judged {
+            self.judge(held);
+        }
+        let has_streams = self.account.bodies.get() > 0;
+        self.is_short = !self.windows.update(held, self.account.released.get(), has_streams);
+        self.account.is_grown.set(self.windows.is_grown());
+        self.arm(context);
+        let has_changed = self.announced.0 != self.windows.connection();
+        if has_changed {
+            self.announced.0 = self.windows.connection();
+            connection.set_connection_window(self.announced.0);
+        }
+        self.announce_stream(connection) || has_changed
+    }
+
+    /// Lets the window of streams grow, if one has taken half of it within a round trip.
+    fn grow(&mut self) -> bool {
+        let is_evident = self.account.most.get() >= self.windows.evidence();
+        if !(is_evident || self.account.wants_measure.get()) || !self.windows.may_grow() {
+            return false;
+        }
+        let now = turn::now();
+        let Some(round_trip) = self.windows.round_trip() else {
+            self.measure(now);
+            return false;
+        };
+        self.account.wants_measure.set(false);
+        // What the peer has not agreed to yet cannot have been used.
+        if !is_evident || self.announced.1 != self.windows.stream() {
+            return false;
+        }
+        let is_in_time = now.since(self.account.since.get()) <= round_trip;
+        self.busiest = self.busiest.max(self.account.begin_round());
+        let has_grown = is_in_time && self.windows.grow(self.account.held(), self.lease.is_half_free());
+        if has_grown {
+            // The first one may have waited in a queue.
+            self.measure(now);
+        }
+        has_grown
+    }
+
+    fn measure(&mut self, now: Time) {
+        if self.measured_since.is_none()
+            && self.ping.as_mut().is_some_and(|ping| ping.send_ping(Ping::opaque()).is_ok())
+        {
+            self.measured_since = Some(now);
+        }
+    }
+
+    fn poll_measured(&mut self, context: &mut Context<'_>) {
+        let (Some(since), Some(ping)) = (self.measured_since, &mut self.ping) else { return };
+        if let Poll::Ready(answered) = ping.poll_pong(context) {
+            self.measured_since = None;
+            if answered.is_ok() {
+                self.windows.measured(turn::now().since(since));
+            }
+        }
+    }
+
+    fn announce_stream(&mut self, connection: &mut impl Windowed) -> bool {
+        let stream = self.windows.stream();
+        let is_announced = self.announced.1 != stream && connection.set_stream_window(stream);
+        if is_announced {
+            self.announced.1 = stream;
+        }
+        is_announced
+    }
+
+    fn remember(&self, context: &Context<'_>) {
+        let mut waker = self.account.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+    }
+
+    /// A while is over.
+    fn judge(&mut self, held: u64) {
+        let busiest = std::mem::take(&mut self.busiest).max(self.account.most.get());
+        if self.is_short {
+            self.account.give_up(super::windows::CREDIT_BYTES.min(held), turn::now());
+        } else if busiest < u64::from(self.windows.stream()) {
+            self.windows.unused();
+        }
+        self.account.begin_round();
+    }
+
+    /// Sets the time of the next judgement, if there is anything to judge.
+    fn arm(&mut self, context: &mut Context<'_>) {
+        let timeout = match (self.is_short, self.windows.is_grown()) {
+            (true, _) => SHORT_TIMEOUT,
+            (false, true) => UNUSED_TIMEOUT,
+            (false, false) => {
+                self.judgement.clear();
+                return;
+            }
+        };
+        let at = turn::now().saturating_add(timeout);
+        if self.judgement.at().is_none_or(|set| set > at || set <= turn::now()) {
+            self.judgement.set(at);
+            // It is woken only if it is polled.
+            let _ = self.judgement.poll_expired(context);
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The body of a request in memory: what is read of it before an origin is asked, and what may have to be sent again.
+
+use std::cell::RefCell;
+
+use weir_base::ByteLease;
+use weir_base::BytesPermit;
+use weir_http_codec::Fields;
+
+use crate::relay::{Broken, Sink};
+
+/// Of what is kept, so much is sent before it is looked whether it is taken.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// The beginning of a body, or all of it. Its memory is of `limits.buffered_bytes`, of which bodies take at most half: what others
+/// need is not used up by uploads.
+pub(crate) struct Kept {
+    bytes: Vec<u8>,
+    trailers: Option<Fields>,
+    lease: ByteLease,
+    permit: BytesPermit,
+    /// So much is read before an origin is asked.
+    buffer: usize,
+    /// So much is kept of a body that is on its way, so that it can be sent again.
+    most: usize,
+    /// No origin has been asked.
+    is_buffering: bool,
+    /// There is no room for more.
+    is_full: bool,
+    /// It is on its way to an origin.
+    is_sending: bool,
+    /// It is not needed any more.
+    is_released: bool,
+    /// Not all that has come is here.
+    is_lost: bool,
+}
+
+impl Kept {
+    /// Of a body of which `buffer` bytes are read before an origin is asked, and `most` are kept after that.
+    pub(crate) fn new(lease: &ByteLease, buffer: usize, most: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            trailers: None,
+            lease: lease.clone(),
+            permit: lease.empty(),
+            buffer,
+            most,
+            is_buffering: buffer > 0,
+            is_full: false,
+            is_sending: false,
+            is_released: false,
+            is_lost: false,
+        }
+    }
+
+    /// It is long enough, or there is no memory for more: it goes on as it is.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full || self.bytes.len() >= self.buffer
+    }
+
+    /// No more of it is waited for; gives its length if it is whole and has no trailers.
+    pub(crate) fn begin(&mut self, is_whole: bool) -> Option<u64> {
+        self.is_buffering = false;
+        (is_whole && self.trailers.is_none()).then_some(self.bytes.len() as u64)
+    }
+
+    /// An origin has had a part of it, or could have.
+    pub(crate) fn is_begun(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
+    /// All that has come is here.
+    pub(crate) fn is_all(&self) -> bool {
+        !self.is_lost
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// It is not sent again.
+    pub(crate) fn release(&mut self) {
+        self.is_released = true;
+        // What is on its way is still needed.
+        if !self.is_sending {
+            self.give_up();
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.is_lost = true;
+        self.bytes = Vec::new();
+        self.permit.shrink(u64::MAX);
+    }
+
+    /// More of it.
+    pub(crate) fn add(&mut self, data: &[u8]) {
+        if self.is_lost {
+            return;
+        }
+        let length = self.bytes.len() + data.len();
+        if self.is_buffering {
+            // What was received cannot be left: one piece of each body may be here without a permit.
+            self.is_full |= !self.grow(length);
+            self.bytes.reserve_exact(data.len());
+            self.bytes.extend_from_slice(data);
+        } else if self.is_released || length > self.most || !self.grow(length) {
+            self.give_up();
+        } else {
+            self.bytes.extend_from_slice(data);
+        }
+    }
+
+    /// Room for so much in all.
+    fn grow(&mut self, length: usize) -> bool {
+        if length as u64 <= self.permit.bytes() {
+            return true;
+        }
+        let room = length.next_power_of_two();
+        if !self.lease.is_half_free() || !self.permit.resize(room as u64) {
+            return false;
+        }
+        self.bytes.reserve_exact(room - self.bytes.len());
+        true
+    }
+
+    /// What stands behind it.
+    pub(crate) fn end(&mut self, trailers: &Fields) {
+        self.trailers = Some(trailers.clone());
+    }
+
+    /// Sends what is here; `is_whole`: there is no more of it.
+    pub(crate) async fn send(kept: &RefCell<Self>, sink: &mut impl Sink, is_whole: bool) -> Result<(), Broken> {
+        kept.borrow_mut().is_sending = true;
+        let mut at = 0;
+        loop {
+            let is_over = {
+                let kept = kept.borrow();
+                let rest = &kept.bytes[at..];
+                let piece = &rest[..rest.len().min(PIECE_BYTES)];
+                at += piece.len();
+                let is_over = at == kept.bytes.len();
+                match &kept.trailers {
+                    _ if !(is_over && is_whole) => sink.data(piece),
+                    None => sink.last(piece),
+                    trailers => {
+                        sink.data(piece);
+                        sink.end(trailers.as_ref());
+                    }
+                }
+                is_over
+            };
+            if is_over {
+                break;
+            }
+            sink.relieved().await?;
+        }
+        {
+            let mut kept = kept.borrow_mut();
+            kept.is_sending = false;
+            if kept.is_released {
+                kept.give_up();
+            }
+        }
+        sink.relieved().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use weir_base::Budget;
+
+    use super::*;
+
+    /// Takes everything, and lets go of the original after the first piece.
+    struct Hasty<'a> {
+        taken: Vec<u8>,
+        is_ended: bool,
+        kept: &'a RefCell<Kept>,
+    }
+
+    impl Sink for Hasty<'_> {
+        fn data(&mut self, data: &[u8]) {
+            self.taken.extend_from_slice(data);
+        }
+
+        fn end(&mut self, _: Option<&Fields>) {
+            self.is_ended = true;
+        }
+
+        async fn relieved(&mut self) -> Result<(), Broken> {
+            self.kept.borrow_mut().release();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_let_go_while_it_is_sent_is_sent_to_its_end_and_then_gone() {
+        let (budget, body) = (Budget::new(8 << 20), (0..200_000).map(|at| at as u8).collect::<Vec<_>>());
+        let lease = ByteLease::with_step(budget.clone(), 1);
+        let kept = RefCell::new(Kept::new(&lease, 1 << 20, 0));
+        body.chunks(10_000).for_each(|piece| kept.borrow_mut().add(piece));
+        assert_eq!(kept.borrow_mut().begin(true), Some(200_000));
+        let mut sink = Hasty { taken: Vec::new(), is_ended: false, kept: &kept };
+        assert_eq!(Kept::send(&kept, &mut sink, true).now_or_never(), Some(Ok(())));
+        assert!(sink.taken == body && sink.is_ended);
+        assert!(!kept.borrow().is_all() && lease.in_use() == 0);
+    }
+
+    #[test]
+    fn bodies_take_half_of_the_budget_and_lose_nothing_beyond_it() {
+        let budget = Budget::new(1 << 20);
+        let lease = ByteLease::with_step(budget.clone(), 1);
+        let bodies: Vec<_> = (0..4)
+            .map(|_| {
+                let mut kept = Kept::new(&lease, 512 << 10, 0);
+                while !kept.is_full() {
+                    kept.add(&[7; 16 << 10]);
+                }
+                kept
+            })
+            .collect();
+        assert!(budget.in_use() <= (1 << 19) + (256 << 10), "{}", budget.in_use());
+        assert!(bodies.last().is_some_and(|last| last.len() == 16 << 10 && last.is_all()), "it goes on at once");
+        drop(bodies);
+        assert_eq!(lease.in_use(), 0);
+    }
+
+    #[test]
+    fn a_body_that_outgrows_what_is_kept_for_a_retry_is_not_all_there() {
+        let lease = ByteLease::new(Budget::new(8 << 20));
+        let mut kept = Kept::new(&lease, 0, 10);
+        kept.add(b"0123456789");
+        assert!(kept.is_all() && kept.is_begun());
+        kept.add(b"x");
+        assert!(!kept.is_all() && lease.in_use() == 0);
+    }
+}

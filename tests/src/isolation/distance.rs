@@ -1,0 +1,175 @@
+//! Distance between two ends, and a machine that goes down: a relay that holds bytes back for half of a round trip.
+
+use std::collections::VecDeque;
+use std::io::{Read as _, Result, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crate::deadline::until_true;
+use crate::stream::Address;
+
+/// Bytes under way in one direction of one connection: more than any window that the cases need (20 MB each way).
+const UNDER_WAY_MAX: usize = 32 << 20;
+
+/// Between closing the port and cutting what stands.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// A running relay; it ends with this value.
+pub struct Link {
+    /// Where it listens while it is up.
+    pub address: Address,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    origin: SocketAddr,
+    /// Of one direction.
+    delay: Duration,
+    is_down: AtomicBool,
+    connections: Mutex<Vec<TcpStream>>,
+}
+
+impl Link {
+    /// In front of `origin`, whose answers come a round trip later.
+    ///
+    /// # Panics
+    /// If no port can be bound.
+    pub fn before(origin: &Address, round_trip: Duration) -> Self {
+        let address = Address::port(crate::port::free());
+        let shared = Shared {
+            origin: origin.tcp(),
+            delay: round_trip / 2,
+            is_down: AtomicBool::new(true),
+            connections: Mutex::default(),
+        };
+        let link = Self { address, shared: Arc::new(shared) };
+        link.up();
+        link
+    }
+
+    /// Listens again.
+    ///
+    /// # Panics
+    /// If the port has been taken.
+    pub fn up(&self) {
+        let listener = TcpListener::bind(self.address.tcp()).expect("its own port is free");
+        self.shared.is_down.store(false, Ordering::SeqCst);
+        let shared = self.shared.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if shared.is_down.load(Ordering::SeqCst) {
+                    return;
+                }
+                // Whoever is gone is gone for both.
+                let _ = connect(stream, &shared);
+            }
+        });
+    }
+
+    /// Nobody listens, and what stood is cut.
+    pub fn down(&self) {
+        if self.shared.is_down.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // Wakes the acceptor, which closes the port.
+        drop(TcpStream::connect(self.address.tcp()));
+        until_true("the port to be closed", || TcpStream::connect(self.address.tcp()).is_err());
+        // What is under way is answered, as a server does that is told to end; then the rest is cut.
+        std::thread::sleep(GRACE);
+        for stream in lock(&self.shared.connections).drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.down();
+        }
+    }
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn connect(client: TcpStream, shared: &Shared) -> Result<()> {
+    let server = TcpStream::connect(shared.origin)?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let mut all = lock(&shared.connections);
+    all.push(client.try_clone()?);
+    all.push(server.try_clone()?);
+    drop(all);
+    carry(client.try_clone()?, server.try_clone()?, shared.delay);
+    carry(server, client, shared.delay);
+    Ok(())
+}
+
+/// Bytes with the time at which they arrive; none of them: the end.
+#[derive(Default)]
+struct Queue {
+    chunks: VecDeque<(Instant, Vec<u8>)>,
+    /// Bytes in all of them.
+    bytes: usize,
+}
+
+#[derive(Default)]
+struct Way {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+/// Two threads: one reads and stamps, one waits and writes.
+fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
+    let way = Arc::new(Way::default());
+    let sender = way.clone();
+    let back = from.try_clone();
+    std::thread::spawn(move || {
+        let mut chunk = vec![0; 256 * 1024];
+        loop {
+            let count = from.read(&mut chunk).unwrap_or(0);
+            let mut queue = lock(&sender.queue);
+            while queue.bytes > UNDER_WAY_MAX {
+                queue = sender.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+            }
+            queue.bytes += count;
+            queue.chunks.push_back((Instant::now() + delay, chunk[..count].to_vec()));
+            sender.changed.notify_all();
+            if count == 0 {
+                return;
+            }
+        }
+    });
+    std::thread::spawn(move || {
+        loop {
+            let mut queue = lock(&way.queue);
+            let (due, bytes) = loop {
+                if let Some(next) = queue.chunks.pop_front() {
+                    break next;
+                }
+                queue = way.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+            };
+            queue.bytes -= bytes.len();
+            way.changed.notify_all();
+            drop(queue);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            if bytes.is_empty() {
+                let _ = to.shutdown(Shutdown::Write);
+                return;
+            }
+            if to.write_all(&bytes).is_err() {
+                // The sender learns it as well.
+                if let Ok(back) = &back {
+                    let _ = back.shutdown(Shutdown::Both);
+                }
+                lock(&way.queue).bytes = 0;
+                way.changed.notify_all();
+                return;
+            }
+        }
+    });
+}

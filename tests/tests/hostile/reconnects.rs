@@ -1,0 +1,131 @@
+//! S5: a client leaves in the middle of a request and comes back at once, perhaps to another worker. What it had sent before
+//! must not take effect after what it is told is done.
+//!
+//! `proof_of_reconnects` measures the table of docs/results/redis-isolation.md.
+
+use std::time::{Duration, Instant};
+
+use weir_tests::client::Client;
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::server::{Kind, Server};
+use weir_tests::stream::Address;
+use weir_tests::wire::{encode, encode_all};
+
+/// `SET key old`, gone without reading, back at once with `SET key new`: how many of `rounds` keys of client `number` end as `old`
+/// at the server.
+fn stale_writes(address: &Address, server: &Server, number: usize, rounds: usize) -> usize {
+    let key = |round| format!("{number}:{round}");
+    for round in 0..rounds {
+        let mut first = Client::connect(address);
+        first.send(&encode(&["SET", &key(round), "old"]));
+        drop(first);
+        Client::connect(address).expect(&["SET", &key(round), "new"], b"+OK\r\n");
+    }
+    let mut reader = server.connect();
+    // The last of them may still be under way.
+    std::thread::sleep(Duration::from_millis(200));
+    (0..rounds).filter(|round| reader.call(&["GET", &key(*round)]) != b"$3\r\nnew\r\n").count()
+}
+
+fn stale_writes_of(address: &Address, server: &Server, clients: usize, rounds: usize) -> usize {
+    std::thread::scope(|scope| {
+        let run = |number| scope.spawn(move || stale_writes(address, server, number, rounds));
+        let clients: Vec<_> = (0..clients).map(run).collect();
+        clients.into_iter().map(|client| client.join().expect("a client ends in order")).sum()
+    })
+}
+
+#[test]
+fn a_write_from_before_a_reconnect_never_overwrites_a_later_one() {
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::start(Config::to(&server.address).workers(2));
+    assert_eq!(stale_writes_of(&gateway.address, &server, 1, 300), 0, "one client");
+    assert_eq!(stale_writes_of(&gateway.address, &server, 3, 100), 0, "three clients at once");
+}
+
+/// A server that takes nothing: requests wait in the gateway, and their client is gone.
+#[test]
+fn what_a_reset_client_has_not_had_sent_is_taken_back() {
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::start(Config::to(&server.address).upstream("request_timeout = \"10s\""));
+    let mut other = gateway.connect();
+    other.expect(&["SET", "key", "first"], b"+OK\r\n");
+    let frozen = server.freeze();
+    // More than the sockets on the way to the server take.
+    let filling = encode(&["SET", "filling", &"x".repeat(60_000)]).repeat(200);
+    let mut fillers: Vec<_> = (0..2).map(|_| gateway.connect()).collect();
+    for filler in &mut fillers {
+        filler.stream().set_write_timeout(Duration::from_millis(300)).expect("a write timeout");
+        let _ = filler.try_send(&filling);
+    }
+    let mut gone = gateway.connect();
+    let before = gateway.metric("weir_requests_total");
+    gone.send(&encode_all(&[&["PING"], &["SET", "key", "old"]]));
+    gateway.wait_metric("weir_requests_total", &[], before + 2.0);
+    // It has not read the answer to PING, so this resets the connection.
+    drop(gone);
+    weir_tests::deadline::until_true("the client to be gone", || gateway.metric("weir_connections_open") == 3.0);
+    drop(frozen);
+    for filler in &mut fillers {
+        assert_eq!(filler.reply(), b"+OK\r\n");
+    }
+    other.expect(&["GET", "key"], b"$5\r\nfirst\r\n");
+}
+
+/// What a paused client had waiting dies with it, as at a server.
+#[test]
+fn what_a_pause_holds_goes_with_its_client() {
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::start(Config::to(&server.address).listener("[listener.redis]\nadmin_commands = true"));
+    let mut other = gateway.connect();
+    other.expect(&["SET", "key", "first"], b"+OK\r\n");
+    other.expect(&["CLIENT", "PAUSE", "60000", "WRITE"], b"+OK\r\n");
+    let mut gone = gateway.connect();
+    gone.send(&encode(&["SET", "key", "old"]));
+    drop(gone);
+    weir_tests::deadline::until_true("the client to be gone", || gateway.metric("weir_connections_open") == 1.0);
+    other.expect(&["CLIENT", "UNPAUSE"], b"+OK\r\n");
+    other.expect(&["GET", "key"], b"$5\r\nfirst\r\n");
+}
+
+/// What one address has left unanswered holds up its next connection for a second, and no longer.
+#[test]
+fn a_server_that_does_not_answer_holds_up_a_reconnect_for_a_second_at_most() {
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::start(Config::to(&server.address).workers(2));
+    // One on each worker, so that both have a connection to the server.
+    let mut others = [gateway.connect(), gateway.connect()];
+    others.iter_mut().for_each(|other| other.expect(&["SET", "key", "first"], b"+OK\r\n"));
+    let frozen = server.freeze();
+    let mut gone = gateway.connect();
+    gone.send(&encode(&["SET", "key", "old"]));
+    gone.stream().half_close().expect("the write side closes");
+    let started = Instant::now();
+    gateway.connect().expect(&["PING"], b"+PONG\r\n");
+    assert!(started.elapsed() < Duration::from_secs(3), "waited {:?}", started.elapsed());
+    drop(frozen);
+    assert_eq!(gone.reply(), b"+OK\r\n", "a half-closed client still gets its reply");
+}
+
+fn number(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// The second table of docs/results/redis-isolation.md: `WEIR_PROOF_RECONNECTS` (10,000) by four clients.
+#[test]
+#[ignore = "a measurement of a minute"]
+fn proof_of_reconnects() {
+    let rounds = number("WEIR_PROOF_RECONNECTS", 10_000) / 4;
+    let server = Server::start(Kind::Redis);
+    println!("| | reconnects | stale | seconds |\n|---|---:|---:|---:|");
+    let report = |name: &str, address: &Address| {
+        let started = Instant::now();
+        let stale = stale_writes_of(address, &server, 4, rounds);
+        println!("| {name} | {} | {stale} | {:.1} |", 4 * rounds, started.elapsed().as_secs_f64());
+    };
+    report("direct", &server.address);
+    for workers in [1, 2, 4] {
+        let gateway = Gateway::start(Config::to(&server.address).workers(workers));
+        report(&format!("{workers} workers"), &gateway.address);
+    }
+}
