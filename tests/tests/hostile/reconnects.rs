@@ -1,7 +1,7 @@
 //! S5: a client leaves in the middle of a request and comes back at once, perhaps to another worker. What it had sent before
 //! must not take effect after what it is told is done.
 //!
-//! `proof_of_reconnects` measures the table of docs/results/redis-isolation.md.
+//! `proof_of_reconnects` prints how many writes were stale.
 
 use std::time::{Duration, Instant};
 
@@ -111,7 +111,7 @@ fn number(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// The second table of docs/results/redis-isolation.md: `WEIR_PROOF_RECONNECTS` (10,000) by four clients.
+/// Prints stale writes, direct and through: `WEIR_PROOF_RECONNECTS` (10,000) by four clients.
 #[test]
 #[ignore = "a measurement of a minute"]
 fn proof_of_reconnects() {

@@ -1,6 +1,6 @@
 //! S1: what one client's large reply costs the others of its worker.
 //!
-//! `proof_of_reader_speeds` measures the table of docs/results/redis-isolation.md.
+//! `proof_of_reader_speeds` measures the table of reader speeds and sizes.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ fn listed(name: &str, default: &str) -> Vec<u64> {
     text.split(',').map(|number| number.trim().parse().expect("a list of numbers")).collect()
 }
 
-/// The table of docs/results/redis-isolation.md, with a release build in `WEIR_BIN`:
+/// Prints the table, with a release build in `WEIR_BIN`:
 /// `WEIR_PROOF_SIZES=1,20,100,500 WEIR_PROOF_SPEEDS=0,1,5,20,60,100` (MiB, MB/s) are the defaults.
 #[test]
 #[ignore = "a measurement of minutes"]
