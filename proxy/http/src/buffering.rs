@@ -64,10 +64,12 @@ pub(crate) struct Passing<'a> {
     pub(crate) copying: Option<&'a Rc<Copying>>,
 }
 
-/// The gateway answers `Expect`, and not the origin: it has nothing of the request yet, or the body is here already.
-pub(crate) fn expect_here(asked: &Asked, head: &mut RequestHead) {
+/// The gateway answers `Expect`, and not the origin, which has nothing of the request yet. Behind a body that is here already
+/// nothing is waited for (RFC 9110 section 10.1.1). `waits`: not all of it is here.
+pub(crate) fn expect_here(asked: &mut Asked, head: &mut RequestHead, waits: bool) {
     if asked.expects_continue {
         head.fields.remove(Known::Expect);
+        asked.expects_continue = waits;
     }
 }
 

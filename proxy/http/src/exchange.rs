@@ -196,7 +196,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     let buffer = buffering::wanted(&asked, &routed, &settings);
     let waits = buffer > 0 && !client.has_whole_body();
     if buffer > 0 {
-        buffering::expect_here(&asked, head);
+        buffering::expect_here(&mut asked, head, waits);
     }
     // What becomes a tunnel is no request that could be copied.
     let mirror = routed.action.mirror.as_ref().filter(|_| asked.wish == Wish::None);

@@ -244,6 +244,9 @@ fn a_client_that_waits_for_100_continue_has_it_from_the_gateway() {
     let request = &origin.seen()[0];
     assert_eq!((field(&request[0], "expect"), &*request[1]), (None, &b"hello"[..]));
     assert_eq!(client.get("/again").status, 200, "the connection goes on");
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello");
+    assert_eq!(client.response().status, 200, "nothing is waited for behind a body that is here");
+    assert_eq!(client.get("/again").status, 200, "the connection goes on");
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.response().status, 413, "and not 100: it need not be sent");
     drop(client);

@@ -32,10 +32,11 @@ fn failures(gateway: &Gateway, words: &[&str]) -> Vec<String> {
     let mut command = Command::new(tools::go("h2spec"));
     command.args(["-S", "-h", "127.0.0.1", "-p", &port, "-j"]).arg(&report).args(words);
     let output = command.output().expect("h2spec runs");
-    let text = std::fs::read_to_string(&report)
-        .unwrap_or_else(|_| panic!("no report: {}", String::from_utf8_lossy(&output.stderr)));
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    let text = std::fs::read_to_string(&report).unwrap_or_else(|_| panic!("no report: {printed}"));
     let cases: Vec<&str> = text.split("<testcase ").skip(1).collect();
-    assert_eq!(cases.len(), CASES, "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(cases.len(), CASES, "{printed}");
     let attribute = |case: &str, name: &str| {
         let value = case.split_once(&format!("{name}=\"")).and_then(|(_, rest)| rest.split_once('"'));
         value.map(|(value, _)| value.to_owned()).unwrap_or_default()

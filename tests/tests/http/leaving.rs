@@ -221,6 +221,7 @@ fn a_client_that_leaves_its_tls_connection_is_noticed_by_close_notify_and_by_a_b
     scene.expect_departure("/wait", 0);
     let (scene, config) = tls(|config| config);
     let mut client = tls_client(&scene, &config, "/events");
+    client.exactly(EVENTS.len());
     client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1_000));
     let Stream::Tls(stream) = client.stream() else { panic!("it is TLS") };
     stream.sock.shutdown(std::net::Shutdown::Write).expect("open");

@@ -52,7 +52,6 @@ impl Incoming {
         incoming.is_request = true;
         if !incoming.body.is_end_stream() {
             incoming.part.enter(&mut incoming.body);
-            incoming.part.expect_body();
         }
         incoming
     }

@@ -72,7 +72,7 @@ impl Account {
         self.holders.borrow().values().map(|holder| holder.flow.used_capacity() as u64).sum()
     }
 
-    /// A body may come: how far the peer is should be known by then.
+    /// A body may come, or has begun to: how far the peer is should be known soon.
     pub(super) fn expect_body(&self) {
         self.wants_measure.set(true);
     }
@@ -139,11 +139,6 @@ impl Part {
         self
     }
 
-    /// See [`Account::expect_body`].
-    pub(super) fn expect_body(&self) {
-        self.account.expect_body();
-    }
-
     /// Ready once it is given up for the sake of the others.
     pub(super) fn poll_given_up(&self, context: &mut Context<'_>) -> Poll<()> {
         match &self.holder {
@@ -165,6 +160,7 @@ impl Part {
         }
         if account.most.get() == 0 {
             account.since.set(turn::now());
+            account.expect_body();
         }
         self.taken += count;
         account.most.set(account.most.get().max(self.taken));
