@@ -203,7 +203,7 @@ impl<'a> Attempt<'a> {
                         let rate = if self.asked.is_call { 0 } else { self.routed.body_rate_min(self.settings) };
                         let mut upload = pin!(async {
                             if is_begun {
-                                sink.again(body.is_done()).await?;
+                                sink.again(&mut body).await?;
                             }
                             relay_paced(&mut body, &mut sink, rate, || false).await
                         });
@@ -251,6 +251,10 @@ impl<'a> Attempt<'a> {
                         }
                         if body.poll_gone(context).is_ready() {
                             return Poll::Ready(Ended::Failed(Failure::ClientGone));
+                        }
+                        // An origin that does not read an upload to its end leaves some of it here.
+                        if let Poll::Ready(broken) = body.poll_arrived(context) {
+                            return Poll::Ready(Ended::Failed(Failure::of_client(broken)));
                         }
                         download.as_mut().poll(context)
                     })
@@ -431,6 +435,7 @@ impl Failure {
             Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),
             Broken::TooLong => Self::Client(Refusal::BODY_TOO_LONG.closing()),
             Broken::Cut => Self::Client(Refusal::BODY_CUT),
+            Broken::GivenUp => Self::Unwilling(Refusal::UPLOAD_GIVEN_UP),
             Broken::Untaken | Broken::Stalled | Broken::Cancelled => Self::ClientGone,
         }
     }
@@ -440,7 +445,7 @@ impl Failure {
             Broken::Malformed(_) | Broken::TooLong => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
             Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
             Broken::Cut | Broken::Cancelled => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
-            Broken::Stalled => Self::ClientStalled,
+            Broken::Stalled | Broken::GivenUp => Self::ClientStalled,
             Broken::Untaken => Self::ClientGone,
         }
     }

@@ -180,6 +180,39 @@ fn served_promptly(gateway: &Gateway) {
     assert!(begun.elapsed() < PROMPT, "over HTTP/2: {:?}", begun.elapsed());
 }
 
+/// An origin that gives no window back to its streams: it takes 65,535 bytes of each.
+struct Unreading;
+
+impl Unreading {
+    /// With the stream whose request came to its end last, and the number of streams that were opened.
+    fn start() -> (Http2Origin, Arc<AtomicU32>, Arc<AtomicUsize>) {
+        let (finished, origin_streams) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (done, opened) = (finished.clone(), origin_streams.clone());
+        let origin = Http2Origin::start(move |_, peer| {
+            peer.send(window_update(0, 1 << 30));
+            while let Some(found) = peer.next_frame() {
+                opened.fetch_add(usize::from(found.kind == kind::HEADERS), Ordering::SeqCst);
+                match found.kind {
+                    kind::SETTINGS | kind::PING if found.flags & flag::ACK == 0 => {
+                        peer.send(frame(
+                            found.kind,
+                            flag::ACK,
+                            0,
+                            &found.payload[..usize::from(found.kind == kind::PING) * 8],
+                        ));
+                    }
+                    kind::DATA if found.flags & flag::END_STREAM != 0 => {
+                        done.store(found.stream, Ordering::SeqCst);
+                        peer.send(frame(kind::HEADERS, 5, found.stream, &block(&[(":status", "200")])));
+                    }
+                    _ => {}
+                }
+            }
+        });
+        (origin, finished, origin_streams)
+    }
+}
+
 /// nginx as an origin of HTTP/2, with a file of eight megabytes.
 fn nginx() -> Nginx {
     let nginx = Nginx::start("http2", "location = /small { return 200 ok; }");
@@ -221,30 +254,7 @@ fn clients_of_http1_that_do_not_read_hold_up_nobody_in_front_of_http2() {
 
 #[test]
 fn twenty_uploads_that_the_origin_does_not_read_hold_up_no_other_of_their_connection() {
-    // Its connection window is no limit; those of its streams are as they begin.
-    let (finished, origin_streams) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (done, opened) = (finished.clone(), origin_streams.clone());
-    let origin = Http2Origin::start(move |_, peer| {
-        peer.send(window_update(0, 1 << 30));
-        while let Some(found) = peer.next_frame() {
-            opened.fetch_add(usize::from(found.kind == kind::HEADERS), Ordering::SeqCst);
-            match found.kind {
-                kind::SETTINGS | kind::PING if found.flags & flag::ACK == 0 => {
-                    peer.send(frame(
-                        found.kind,
-                        flag::ACK,
-                        0,
-                        &found.payload[..usize::from(found.kind == kind::PING) * 8],
-                    ));
-                }
-                kind::DATA if found.flags & flag::END_STREAM != 0 => {
-                    done.store(found.stream, Ordering::SeqCst);
-                    peer.send(frame(kind::HEADERS, 5, found.stream, &block(&[(":status", "200")])));
-                }
-                _ => {}
-            }
-        }
-    });
+    let (origin, finished, origin_streams) = Unreading::start();
     let gateway = Gateway::start(before(&origin.address));
     let mut client = Http2Peer::connect(&gateway.address);
     let head = block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]);
@@ -345,6 +355,38 @@ fn a_budget_that_is_used_up_costs_the_streams_that_nobody_reads() {
     let begun = Instant::now();
     assert_eq!(HttpClient::connect(&gateway.address).get("/").content().len(), MIB);
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_budget_that_is_used_up_costs_the_uploads_that_nobody_reads() {
+    let (origin, finished, _) = Unreading::start();
+    let gateway = Gateway::start(before(&origin.address).tables("[limits]\nbuffered_bytes = \"4MiB\""));
+    let mut client = Http2Peer::connect(&gateway.address);
+    let head = block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]);
+    let mut windows = Windows::new();
+    for number in 0..90 {
+        client.send(frame(kind::HEADERS, flag::END_HEADERS, 2 * number + 1, &head));
+        windows.open(2 * number + 1, 8 * MIB);
+    }
+    let mut before = usize::MAX;
+    while before != windows.left() {
+        before = windows.left();
+        windows.receive(&mut client, Duration::from_millis(200));
+        windows.send(&mut client, 16 * 1024);
+    }
+    assert!(windows.connection < 50_000, "{}", windows.connection);
+    // A moment of grace for each that stands still.
+    let begun = Instant::now();
+    client.send(frame(kind::HEADERS, flag::END_HEADERS, 181, &head));
+    windows.streams.clear();
+    windows.open(181, 50_000);
+    while finished.load(Ordering::SeqCst) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(5), "{} bytes could not be sent", windows.left());
+        windows.send(&mut client, 16 * 1024);
+        windows.receive(&mut client, Duration::from_millis(10));
+    }
     drop(client);
     gateway.finish();
 }

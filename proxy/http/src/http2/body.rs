@@ -60,8 +60,11 @@ impl Incoming {
     /// See [`crate::relay::Source::poll_arrived`]. Takes small frames together: `h2` ends a connection on which too many of them
     /// wait. What is kept is within the window of the stream, which gets nothing back before it is passed on.
     pub(super) fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+        if self.is_done() {
+            return Poll::Pending;
+        }
         if self.part.enter(&mut self.body).poll_given_up(context).is_ready() {
-            return Poll::Ready(Broken::Stalled);
+            return Poll::Ready(Broken::GivenUp);
         }
         while !self.kept.is_end && !self.is_over && !self.body.is_end_stream() {
             match self.body.poll_data(context) {
@@ -85,6 +88,11 @@ impl Incoming {
         self.kept.is_empty() && !self.kept.is_end && self.body.is_end_stream()
     }
 
+    /// See [`crate::relay::Source::is_held_back`].
+    pub(super) fn is_held_back(&self) -> bool {
+        self.part.is_short()
+    }
+
     /// What came behind it.
     pub(super) fn trailers(&self) -> Option<&Fields> {
         self.trailers.as_ref()
@@ -101,9 +109,18 @@ impl Incoming {
             return Ok(());
         }
         deadline.set(turn::now().saturating_add(self.idle_timeout));
-        poll_fn(|context| match self.poll_fill(context) {
-            Poll::Ready(filled) => Poll::Ready(filled),
-            Poll::Pending => deadline.poll_expired(context).map(|()| Err(Broken::Idle)),
+        poll_fn(|context| {
+            if let Poll::Ready(filled) = self.poll_fill(context) {
+                return Poll::Ready(filled);
+            }
+            while deadline.poll_expired(context).is_ready() {
+                if !self.is_held_back() {
+                    return Poll::Ready(Err(Broken::Idle));
+                }
+                // Its sender may be waiting for the gateway.
+                deadline.set(turn::now().saturating_add(self.idle_timeout));
+            }
+            Poll::Pending
         })
         .await
     }

@@ -56,6 +56,8 @@ pub(crate) struct Account {
     bodies: Cell<usize>,
     /// Something is charged for the connection, or should be while it has streams.
     is_grown: Cell<bool>,
+    /// The budget of the process has nothing for the connection: its peer may send less than a credit.
+    is_short: Cell<bool>,
     /// Something changed that no byte will tell of.
     is_due: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -82,10 +84,12 @@ impl Account {
         self.most.replace(0)
     }
 
-    /// Gives up streams that hold most and pass nothing on, until so many bytes will be free.
+    /// Gives up streams that hold most and pass nothing on, until so many bytes will be free. Those that were given up before and
+    /// hold something still count for nothing: nobody may look at them.
     fn give_up(&self, mut bytes: u64, now: Time) {
         let holders = self.holders.borrow();
-        let is_stale = |holder: &&Rc<Holder>| now.since(holder.last_taken.get()) >= SHORT_TIMEOUT;
+        let is_stale =
+            |holder: &&Rc<Holder>| !holder.is_given_up.get() && now.since(holder.last_taken.get()) >= SHORT_TIMEOUT;
         let mut stale: Vec<_> = holders.values().filter(is_stale).collect();
         stale.sort_by_key(|holder| std::cmp::Reverse(holder.flow.used_capacity()));
         for holder in stale {
@@ -144,16 +148,20 @@ impl Part {
         self.account.expect_body();
     }
 
-    /// Ready once it is given up for the sake of the others.
+    /// See [`Account::is_short`].
+    pub(super) fn is_short(&self) -> bool {
+        self.account.is_short.get()
+    }
+
+    /// Ready once it is given up for the sake of the others. Once these have enough again, it need not be.
     pub(super) fn poll_given_up(&self, context: &mut Context<'_>) -> Poll<()> {
-        match &self.holder {
-            Some(holder) if holder.is_given_up.get() => Poll::Ready(()),
-            Some(holder) => {
-                *holder.waker.borrow_mut() = Some(context.waker().clone());
-                Poll::Pending
-            }
-            None => Poll::Pending,
+        let Some(holder) = &self.holder else { return Poll::Pending };
+        holder.is_given_up.set(holder.is_given_up.get() && self.is_short());
+        if holder.is_given_up.get() {
+            return Poll::Ready(());
         }
+        *holder.waker.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
     }
 
     /// So many bytes were passed on.
@@ -170,6 +178,7 @@ impl Part {
         account.most.set(account.most.get().max(self.taken));
         if let Some(holder) = &self.holder {
             holder.last_taken.set(turn::now());
+            holder.is_given_up.set(false);
         }
     }
 }
@@ -291,6 +300,7 @@ impl Control {
         }
         let has_streams = self.account.bodies.get() > 0;
         self.is_short = !self.windows.update(held, self.account.released.get(), has_streams);
+        self.account.is_short.set(self.is_short);
         self.account.is_grown.set(self.windows.is_grown());
         self.arm(context);
         let has_changed = self.announced.0 != self.windows.connection();

@@ -184,6 +184,10 @@ impl Client for Front<'_> {
         self.out.borrow_mut().poll_gone(context)
     }
 
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+        self.body.poll_arrived(context)
+    }
+
     fn has_whole_body(&self) -> bool {
         self.body.is_done()
     }
@@ -338,6 +342,10 @@ impl Source for Body<'_> {
 
     fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
         self.incoming.poll_arrived(context)
+    }
+
+    fn is_held_back(&self) -> bool {
+        self.incoming.is_held_back()
     }
 }
 
