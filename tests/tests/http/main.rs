@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod blackholes;
 mod browser;
 mod buffering;
 mod catalogue;

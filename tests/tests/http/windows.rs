@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::HttpClient;
 use weir_tests::http2::{Http2Origin, Http2Peer, block, flag, frame, get, kind, window_setting, window_update};
@@ -386,6 +387,37 @@ fn a_budget_that_is_used_up_costs_the_uploads_that_nobody_reads() {
         assert!(begun.elapsed() < Duration::from_secs(5), "{} bytes could not be sent", windows.left());
         windows.send(&mut client, 16 * 1024);
         windows.receive(&mut client, Duration::from_millis(10));
+    }
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn small_frames_of_requests_that_wait_for_a_lane_end_no_connection_of_a_client() {
+    let origin = Faulty::http(|request| match request[0].starts_with(b"GET /hold") {
+        true => Act::Silence,
+        false => Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()),
+    });
+    let few = "lane_wait_timeout = \"50s\"\n[upstream.http]\nconnections_max = 1\n";
+    let config = Config::http(&origin.address).upstream(few).listener("[listener.http]\nrequest_buffer_bytes = 0");
+    let gateway = Gateway::start(config);
+    let mut first = HttpClient::connect(&gateway.address);
+    first.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+    gateway.wait_metric("weir_requests_in_flight", &[], 1.0);
+    let mut client = Http2Peer::connect(&gateway.address);
+    let head = block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]);
+    for stream in (1..=13).step_by(2) {
+        client.send(frame(kind::HEADERS, flag::END_HEADERS, stream, &head));
+        gateway.wait_metric("gateway_lane_pool_waiters", &[], f64::from(stream.div_ceil(2)));
+        // Messages of 4 bytes, nearly as many as the first window takes.
+        let message = frame(kind::DATA, 0, stream, b"tiny");
+        client.send(message.repeat(16_000));
+        client.send(frame(kind::DATA, flag::END_STREAM, stream, b"end"));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    drop(first);
+    for _ in 0..7 {
+        assert_eq!(client.next_of(kind::HEADERS).status(), Some(200));
     }
     drop(client);
     gateway.finish();
