@@ -13,6 +13,7 @@ mod conformance;
 mod delegated;
 mod desync;
 mod desync_answers;
+mod distance;
 mod grpc;
 mod hostile;
 mod http2;

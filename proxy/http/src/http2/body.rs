@@ -13,7 +13,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;
 use weir_base::{limits, time::turn};
 use weir_engine::Deadline;
-use weir_http_codec::Fields;
+use weir_http_codec::{BodyLength, Fields};
 
 use super::{
     flow::{Account, Part},
@@ -40,15 +40,22 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(body: RecvStream, idle_timeout: Duration, account: Rc<Account>) -> Self {
-        let part = Part::new(account, &body);
+    /// The body of a message; `length`, if that is known.
+    pub(super) fn new(body: RecvStream, length: BodyLength, idle_timeout: Duration, account: Rc<Account>) -> Self {
+        let length = if let BodyLength::Exact(length) = length { Some(length) } else { None };
+        let part = Part::new(account, &body, length);
         let (current, kept) = (Bytes::new(), Kept::default());
         Self { body, part, is_request: false, idle_timeout, current, kept, trailers: None, is_over: false }
     }
 
     /// The body of a request, which may wait long before anybody wants it.
-    pub(super) fn of_request(body: RecvStream, idle_timeout: Duration, account: Rc<Account>) -> Self {
-        let mut incoming = Self::new(body, idle_timeout, account);
+    pub(super) fn of_request(
+        body: RecvStream,
+        length: BodyLength,
+        idle_timeout: Duration,
+        account: Rc<Account>,
+    ) -> Self {
+        let mut incoming = Self::new(body, length, idle_timeout, account);
         incoming.is_request = true;
         if !incoming.body.is_end_stream() {
             incoming.part.enter(&mut incoming.body);

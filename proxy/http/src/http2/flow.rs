@@ -16,7 +16,7 @@ use weir_base::{
 };
 use weir_engine::{Deadline, poll_face::PollStream};
 
-use super::windows::{WindowSettings, Windows};
+use super::windows::{CREDIT_BYTES, WindowSettings, Windows};
 
 /// Bytes that a connection receives between two looks at what its streams hold: a fraction of the credit, so that it is
 /// renewed long before it is used up.
@@ -47,6 +47,8 @@ pub(crate) struct Account {
     round: Cell<u32>,
     /// What one stream has taken in this round, the most of all.
     most: Cell<u64>,
+    /// The length of its body, if that is known.
+    length: Cell<Option<u64>>,
     /// When the round began: with the first byte that was taken in it.
     since: Cell<Time>,
     /// Something may come for which a round trip should be known.
@@ -79,6 +81,14 @@ impl Account {
         self.wants_measure.set(true);
     }
 
+    /// So much was taken by one stream in this round, of a body of `length`.
+    fn took(&self, taken: u64, length: Option<u64>) {
+        if taken >= self.most.get() {
+            self.most.set(taken);
+            self.length.set(length);
+        }
+    }
+
     fn begin_round(&self) -> u64 {
         self.round.set(self.round.get().wrapping_add(1));
         self.most.replace(0)
@@ -109,18 +119,20 @@ impl Account {
 pub(super) struct Part {
     account: Rc<Account>,
     stream: u32,
+    /// Of its body, if it is known.
+    length: Option<u64>,
     round: u32,
     taken: u64,
     holder: Option<Rc<Holder>>,
 }
 
 impl Part {
-    pub(super) fn new(account: Rc<Account>, body: &RecvStream) -> Self {
+    pub(super) fn new(account: Rc<Account>, body: &RecvStream, length: Option<u64>) -> Self {
         account.bodies.set(account.bodies.get() + 1);
         if account.is_grown.get() {
             account.is_due.set(true);
         }
-        Self { account, stream: body.stream_id().as_u32(), round: 0, taken: 0, holder: None }
+        Self { account, stream: body.stream_id().as_u32(), length, round: 0, taken: 0, holder: None }
     }
 
     /// From here on what it holds counts. Only streams that have to wait come to this.
@@ -175,7 +187,7 @@ impl Part {
             account.since.set(turn::now());
         }
         self.taken += count;
-        account.most.set(account.most.get().max(self.taken));
+        account.took(self.taken, self.length);
         if let Some(holder) = &self.holder {
             holder.last_taken.set(turn::now());
             holder.is_given_up.set(false);
@@ -250,7 +262,10 @@ pub(super) struct Control {
     looked_at: (u64, u64),
     /// The most that a stream has taken in a round since the windows were last judged.
     busiest: u64,
+    /// See [`Account::is_short`].
     is_short: bool,
+    /// Judgements in a row that found it so.
+    short: u32,
     judgement: Deadline,
     /// What the peer was told.
     announced: (u32, u32),
@@ -276,6 +291,7 @@ impl Control {
             looked_at: (0, 0),
             busiest: 0,
             is_short: false,
+            short: 0,
             judgement: weir_engine::deadline(),
         }
     }
@@ -327,9 +343,11 @@ impl Control {
         if !is_evident || self.announced.1 != self.windows.stream() {
             return false;
         }
-        let is_in_time = now.since(self.account.since.get()) <= round_trip;
+        // What a peer sends at once takes a moment to come.
+        let is_in_time = now.since(self.account.since.get()) <= round_trip + round_trip / 4;
         self.busiest = self.busiest.max(self.account.begin_round());
-        let has_grown = is_in_time && self.windows.grow(self.account.held(), self.lease.is_half_free());
+        let has_grown =
+            is_in_time && self.windows.grow(self.account.held(), self.account.length.get(), self.lease.is_half_free());
         if has_grown {
             // The first one may have waited in a queue.
             self.measure(now);
@@ -375,10 +393,13 @@ impl Control {
     fn judge(&mut self, held: u64) {
         let busiest = std::mem::take(&mut self.busiest).max(self.account.most.get());
         if self.is_short {
-            self.account.give_up(super::windows::CREDIT_BYTES.min(held), turn::now());
+            // Others of those that stand still may take what becomes free.
+            self.account.give_up((CREDIT_BYTES << self.short.min(10)).min(held), turn::now());
+            self.short += 1;
         } else if busiest < u64::from(self.windows.stream()) {
             self.windows.unused();
         }
+        self.short = if self.is_short { self.short } else { 0 };
         self.account.begin_round();
     }
 

@@ -92,7 +92,7 @@ async fn exchange(
             let mut front = Front {
                 connection,
                 out,
-                body: Incoming::of_request(body, idle_timeout, account),
+                body: Incoming::of_request(body, head.body(), idle_timeout, account),
                 wish,
                 deadline: weir_engine::deadline(),
                 origin_deadline: weir_engine::deadline(),
