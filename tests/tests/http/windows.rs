@@ -424,6 +424,28 @@ fn small_frames_of_requests_that_wait_for_a_lane_end_no_connection_of_a_client()
 }
 
 #[test]
+fn a_request_that_is_taken_back_and_a_short_body_are_no_reason_to_measure_a_distance() {
+    let origin = Faulty::http(|_| Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()));
+    let gateway = Gateway::start(Config::http(&origin.address));
+    let mut client = Http2Peer::connect(&gateway.address);
+    let fields = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+    client.send(frame(kind::HEADERS, flag::END_HEADERS, 1, &block(&fields)));
+    client.send(frame(kind::RST_STREAM, 0, 1, &8_u32.to_be_bytes()));
+    client.send(frame(
+        kind::HEADERS,
+        flag::END_HEADERS,
+        3,
+        &block(&[&fields[..], &[("content-length", "5")]].concat()),
+    ));
+    client.send(frame(kind::DATA, flag::END_STREAM, 3, b"hello"));
+    while let Some(found) = client.next_within(Duration::from_millis(300)) {
+        assert_ne!((found.kind, found.flags), (kind::PING, 0));
+    }
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
 fn the_keys_of_windows_hold_towards_clients_and_towards_origins() {
     let (origin, seen) = LongAnswers { count: 0, bytes: 0, piece: 1_024, distance: Duration::ZERO }.start();
     let config = before(&origin.address)

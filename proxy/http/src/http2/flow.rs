@@ -22,6 +22,9 @@ use super::windows::{CREDIT_BYTES, WindowSettings, Windows};
 /// renewed long before it is used up.
 const LOOK_BYTES: u64 = 64 * 1024;
 
+/// Bytes that the peer may send on a stream before it knows of any setting (RFC 9113 section 6.9.2).
+const FIRST_BYTES: u64 = 65_535;
+
 /// A window that was not used for this long shrinks.
 const UNUSED_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -121,6 +124,8 @@ pub(super) struct Part {
     stream: u32,
     /// Of its body, if it is known.
     length: Option<u64>,
+    /// With the first bytes that are taken it should be known how far the peer is.
+    is_unmeasured: bool,
     round: u32,
     taken: u64,
     holder: Option<Rc<Holder>>,
@@ -132,7 +137,15 @@ impl Part {
         if account.is_grown.get() {
             account.is_due.set(true);
         }
-        Self { account, stream: body.stream_id().as_u32(), length, round: 0, taken: 0, holder: None }
+        Self {
+            account,
+            stream: body.stream_id().as_u32(),
+            length,
+            is_unmeasured: false,
+            round: 0,
+            taken: 0,
+            holder: None,
+        }
     }
 
     /// From here on what it holds counts. Only streams that have to wait come to this.
@@ -155,9 +168,10 @@ impl Part {
         self
     }
 
-    /// See [`Account::expect_body`].
-    pub(super) fn expect_body(&self) {
-        self.account.expect_body();
+    /// A body may come for which windows have to grow. That is certain when the first of it is here: a request may be taken back
+    /// before, and a short body needs no more than the first window.
+    pub(super) fn expect_body(&mut self) {
+        self.is_unmeasured = self.length.is_none_or(|length| length > FIRST_BYTES);
     }
 
     /// See [`Account::is_short`].
@@ -178,6 +192,13 @@ impl Part {
 
     /// So many bytes were passed on.
     pub(super) fn taken(&mut self, count: usize) {
+        if count > 0 && std::mem::take(&mut self.is_unmeasured) {
+            self.account.expect_body();
+            // So few bytes give no window back, and would not move a frame.
+            if let Some(waker) = &*self.account.waker.borrow() {
+                waker.wake_by_ref();
+            }
+        }
         let (account, count) = (&self.account, count as u64);
         account.released.set(account.released.get() + count);
         if self.round != account.round.get() {
