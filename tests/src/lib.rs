@@ -18,6 +18,7 @@ pub mod deadline;
 pub mod desync;
 pub mod faulty;
 pub mod gateway;
+pub mod haproxy;
 pub mod http;
 pub mod http2;
 pub mod http_origin;

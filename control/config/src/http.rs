@@ -381,8 +381,11 @@ pub(crate) fn listener(section: &ListenerHttpSection, routes: Routes, retry: Ret
 /// Windows of streams; a largest one that is not written is the initial one if that is larger.
 fn windows(initial: &At<ByteSize>, max: &At<ByteSize>) -> WindowSettings {
     // The range of the keys is that of the type.
-    let (initial, max) = (initial.value.bytes() as u32, max.value.bytes() as u32);
-    WindowSettings { initial, max: max.max(initial) }
+    let (first, largest) = (initial.value.bytes() as u32, max.value.bytes() as u32);
+    match initial.is_given {
+        true => WindowSettings { initial: first, max: largest.max(first) },
+        false => WindowSettings { initial: first.min(largest), max: largest },
+    }
 }
 
 /// What the connections of a listener or a route may become.

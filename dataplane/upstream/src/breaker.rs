@@ -1,4 +1,6 @@
-//! When to stop trying: a breaker over failures of connections, not of requests.
+//! When to stop trying: a breaker over failures of connections, not of requests. What an open one means is for its user to say:
+//! commands of Redis are refused; an exchange goes to another endpoint, and to this one only if all others fail as well and it
+//! refuses connections instead of letting them time out ([`crate::choice`]).
 
 use std::collections::VecDeque;
 
@@ -13,7 +15,7 @@ pub enum BreakerState {
     Closed,
     /// The pause is over: the next attempt decides.
     HalfOpen,
-    /// All is refused.
+    /// It is not to be tried, but as a last resort.
     Open,
 }
 

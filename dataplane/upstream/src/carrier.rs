@@ -9,9 +9,8 @@ use std::{
 
 use weir_base::time::{Time, turn};
 use weir_engine::Stream;
-use weir_telemetry::cells::GaugeGuard;
 
-use crate::{member::Member, metrics::EndpointMetrics, protocol::LossCause};
+use crate::{lent::Open, member::Member, metrics::EndpointMetrics, protocol::LossCause};
 
 /// A connection that carries several exchanges at once. Dropped, it ends once nothing is under way on it.
 pub trait Carrier: 'static {
@@ -81,11 +80,11 @@ pub(crate) struct Slot<C: Carrier> {
     timeouts: Cell<u32>,
     cause: Cell<LossCause>,
     member: Weak<Member<C>>,
-    _open: GaugeGuard,
+    open: Open,
 }
 
 impl<C: Carrier> Slot<C> {
-    pub(crate) fn new(carrier: C, member: &Rc<Member<C>>, open: GaugeGuard) -> Rc<Self> {
+    pub(crate) fn new(carrier: C, member: &Rc<Member<C>>, open: Open) -> Rc<Self> {
         Rc::new(Self {
             carrier,
             lent: Cell::new(0),
@@ -94,8 +93,13 @@ impl<C: Carrier> Slot<C> {
             timeouts: Cell::new(0),
             cause: Cell::new(LossCause::Closed),
             member: Rc::downgrade(member),
-            _open: open,
+            open,
         })
+    }
+
+    /// Since when its connection stands.
+    pub(crate) fn open_since(&self) -> Time {
+        self.open.since()
     }
 
     /// It takes another exchange.

@@ -22,6 +22,11 @@ impl Tried {
         self.0.last().copied()
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> &[usize] {
+        &self.0
+    }
+
     pub(crate) fn has(&self, number: usize) -> bool {
         self.0.contains(&number)
     }
@@ -50,8 +55,10 @@ pub(crate) enum Reach {
     Yes,
     /// The next attempt decides: the breaker is half open, and nobody tries.
     Trial,
-    /// Not a moment ago.
+    /// It was refused a moment ago: to ask again costs no time.
     No,
+    /// A moment ago it timed out: to ask again would cost the exchange as much.
+    Silent,
 }
 
 impl Standing {
@@ -66,6 +73,7 @@ impl Standing {
             return None;
         }
         let rank = match self.reach {
+            Reach::Silent => return None,
             // One endpoint alone: its breaker refuses at once.
             Reach::No if is_only || self.has_failed => return None,
             // Perhaps it is back. One attempt at a time: see `ExclusiveUpstream::may_connect`.
@@ -81,7 +89,8 @@ impl Standing {
 const RANKS: u32 = 3;
 
 /// The endpoints to choose from: those of the best rank. Well ones come first, then those that are down or ejected and may be
-/// connected to, then those with an open breaker; and behind them all, in the same order, those that this exchange has tried.
+/// connected to, then those with an open breaker that refused the last connection; and behind them all, in the same order, those
+/// that this exchange has tried. An endpoint with an open breaker whose last connection timed out gets no exchange.
 ///
 /// When less than `panic_percent` of them are well it does not matter which are down or ejected: those left could not carry the
 /// load of all.
@@ -94,7 +103,7 @@ pub(crate) struct Choice {
 
 impl Choice {
     /// Among these.
-    pub(crate) fn among(standings: impl ExactSizeIterator<Item = Standing>, panic_percent: u32) -> Self {
+    pub(crate) fn among(standings: &[Standing], panic_percent: u32) -> Self {
         let (count, mut up) = (standings.len(), 0);
         let is_only = count == 1;
         let mut best = [None; 2];
@@ -124,13 +133,14 @@ mod tests {
     const EJECTED: Standing = Standing { is_ejected: true, ..UP };
     const OPEN: Standing = Standing { reach: Reach::No, ..UP };
     const TRIAL: Standing = Standing { reach: Reach::Trial, ..UP };
+    const SILENT: Standing = Standing { reach: Reach::Silent, ..UP };
 
     fn failed(standing: Standing) -> Standing {
         Standing { has_failed: true, ..standing }
     }
 
     fn chosen(standings: &[Standing]) -> Vec<usize> {
-        let choice = Choice::among(standings.iter().copied(), 50);
+        let choice = Choice::among(standings, 50);
         (0..standings.len()).filter(|&number| choice.takes(standings[number])).collect()
     }
 
@@ -162,6 +172,15 @@ mod tests {
         assert_eq!(chosen(&[OPEN, OPEN, OPEN]), [0, 1, 2]);
         assert_eq!(chosen(&[failed(OPEN), OPEN, failed(OPEN)]), [1]);
         assert_eq!(chosen(&[failed(OPEN), failed(OPEN)]), [0; 0]);
+    }
+
+    #[test]
+    fn nobody_waits_for_an_endpoint_that_lets_connections_time_out() {
+        assert_eq!(chosen(&[SILENT, SILENT]), [0; 0], "refused at once, in panic too");
+        assert_eq!(chosen(&[SILENT, OPEN]), [1]);
+        assert_eq!(chosen(&[SILENT, failed(UP)]), [1]);
+        assert_eq!(chosen(&[SILENT, TRIAL, SILENT]), [1]);
+        assert_eq!(chosen(&[SILENT, EJECTED]), [1], "it does not count as well");
     }
 
     #[test]

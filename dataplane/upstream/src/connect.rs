@@ -22,6 +22,16 @@ pub(crate) struct ConnectError {
     pub(crate) text: String,
 }
 
+impl ConnectError {
+    /// Nothing came in time.
+    pub(crate) fn is_timeout(&self) -> bool {
+        self.reason == TIMEOUT
+    }
+}
+
+/// The label value of a connection that timed out.
+const TIMEOUT: &str = "timeout";
+
 /// How to reach one endpoint.
 pub(crate) struct Connector {
     pub(crate) endpoint: Address,
@@ -50,7 +60,7 @@ impl Connector {
     async fn stream(&self, marks: Watermarks) -> Result<Stream, ConnectError> {
         let socket = match net::connect(&self.endpoint, self.connect_timeout).await {
             Ok(socket) => socket,
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(unreachable("timed out", "timeout")),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(unreachable("timed out", TIMEOUT)),
             Err(error) => return Err(unreachable(error, "connect")),
         };
         let mut stream = Stream::new(socket, StreamOptions { marks }).map_err(|error| unreachable(error, "connect"))?;
@@ -98,7 +108,7 @@ fn bounded<T, E>(result: Result<io::Result<T>, E>, reason: &'static str) -> Resu
     match result {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(unreachable(error, reason)),
-        Err(_) => Err(unreachable("timed out", "timeout")),
+        Err(_) => Err(unreachable("timed out", TIMEOUT)),
     }
 }
 

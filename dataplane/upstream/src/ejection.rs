@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use weir_base::time::Time;
 
-use crate::settings::EjectionSettings;
+use crate::{endpoint::LOSSES_AT_ONCE, settings::EjectionSettings};
 
 /// How an exchange with an endpoint ended, as far as that says something of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It did what it was asked.
-    Well,
     /// It answered with this status of HTTP.
     Status(u16),
     /// It did not answer as it should.
     Failed,
+    /// The connection, which stood since then, ended without a response.
+    Lost(Time),
 }
 
 /// What one endpoint has answered lately.
@@ -22,6 +22,8 @@ pub enum Outcome {
 pub(crate) struct Ejection {
     /// Failures without a success in between.
     failures: u32,
+    /// When a connection that ended without a response counted last.
+    lost_at: Option<Time>,
     /// Times it was left out lately; each time it is for longer.
     times: u32,
     until: Option<Time>,
@@ -40,6 +42,17 @@ impl Ejection {
         }
         self.failures = self.failures.saturating_add(1);
         settings.failures > 0 && self.failures >= settings.failures && !self.is_out(now)
+    }
+
+    /// A connection, which stood since `opened`, ended without a response; true if that is a failure of its own. A server that
+    /// restarts ends all its connections, and those that stood when the first one ended say no more than that one. A connection
+    /// that was made after it does.
+    pub(crate) fn is_own_loss(&mut self, opened: Time, now: Time) -> bool {
+        let is_known = self.lost_at.is_some_and(|at| opened <= at && now.since(at) <= LOSSES_AT_ONCE);
+        if !is_known {
+            self.lost_at = Some(now);
+        }
+        !is_known
     }
 
     /// Leaves it out; for how long.
@@ -93,6 +106,17 @@ mod tests {
         assert_eq!(ejection.eject(&settings(), at(61)), Duration::from_secs(25), "not for long enough");
         ejection.note(true, &settings(), at(400));
         assert_eq!(ejection.eject(&settings(), at(401)), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn the_connections_that_a_restart_ends_are_one_failure_and_later_ones_are_failures_of_their_own() {
+        let (mut ejection, ms) = (Ejection::default(), |ms: u64| Time::from_nanos(ms * 1_000_000));
+        assert!(ejection.is_own_loss(ms(1), ms(1_000)));
+        assert!((0..50).all(|at| !ejection.is_own_loss(ms(20 * at), ms(1_000 + at))), "all stood when the first ended");
+        assert!(ejection.is_own_loss(ms(1_001), ms(1_002)), "the server was there again");
+        assert!(ejection.is_own_loss(ms(1_003), ms(1_004)));
+        assert!(!ejection.is_own_loss(ms(1_003), ms(1_005)));
+        assert!(ejection.is_own_loss(ms(5), ms(1_300)), "long after");
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(crate) struct Endpoint {
     lost_at: Cell<Option<Time>>,
     /// When a connection could not be made last.
     refused_at: Cell<Time>,
+    /// That connection timed out.
+    is_silent: Cell<bool>,
     /// Since when connections can be made again, if its breaker was open before.
     back_since: Cell<Option<Time>>,
     /// Somebody looks whether it is back.
@@ -59,6 +61,7 @@ impl Endpoint {
             breaker: RefCell::new(Breaker::new(settings.breaker.clone())),
             lost_at: Cell::new(None),
             refused_at: Cell::default(),
+            is_silent: Cell::new(false),
             back_since: Cell::new(None),
             is_tried: Cell::new(false),
             metrics: Rc::new(EndpointMetrics::new(metrics, &address.to_string())),
@@ -92,8 +95,14 @@ impl Endpoint {
             BreakerState::Closed => Reach::Yes,
             BreakerState::HalfOpen if !is_tried => Reach::Trial,
             BreakerState::Open if !is_tried && self.health.was_good_after(self.refused_at.get()) => Reach::Trial,
+            BreakerState::HalfOpen | BreakerState::Open if self.is_silent.get() => Reach::Silent,
             BreakerState::HalfOpen | BreakerState::Open => Reach::No,
         }
+    }
+
+    /// The last connection that could not be made timed out, and nothing else is known since.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.is_silent.get()
     }
 
     /// Since when it serves again, if it did not before: by its health check, or by connections that could not be made.
@@ -144,11 +153,13 @@ impl Endpoint {
                     self.back_since.set(Some(turn::now()));
                 }
                 self.breaker.borrow_mut().succeeded();
+                self.is_silent.set(false);
                 self.metrics.connected(kind, turn::now().since(begun));
             }
             Some(error) => {
                 self.metrics.connect_failed(error.reason, &error.text);
                 self.refused_at.set(turn::now());
+                self.is_silent.set(error.is_timeout());
                 if error.refusal != Refusal::Greeting || is_greeting_ours {
                     self.note_failure();
                 }

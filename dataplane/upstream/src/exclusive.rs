@@ -21,16 +21,17 @@ use weir_base::{
 use weir_engine::{JoinHandle, timeout};
 
 use crate::{
+    acquiring::{Acquiring, Connecting},
     balance::{Balancer, Candidate},
     breaker::BreakerState,
     carrier::{Meter, Multiplexer, Slot},
-    choice::{Choice, Reach, Tried},
+    choice::{Choice, Reach, Standing, Tried},
     connect::ConnectError,
     ejection::Outcome,
-    endpoint::{Endpoint, LOSSES_AT_ONCE},
+    endpoint::Endpoint,
     health::{EndpointState, Health, Probe, probe_loop},
     idle::{Found, Idle, Remains},
-    lent::{ExclusiveLane, Held},
+    lent::{ExclusiveLane, Held, Open},
     member::{Member, Promise, Waiting},
     metrics::{LaneKind, UpstreamMetrics},
     protocol::{LossCause, Refusal},
@@ -172,17 +173,22 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         })
     }
 
-    /// A lane for one exchange.
-    ///
-    /// # Errors
-    /// No lane can be had; nothing was sent. With it the number of the endpoint that could not be reached, if one was chosen.
-    pub async fn acquire(&self, wanted: Wanted) -> Result<ExclusiveLane<M>, (Refusal, Option<usize>)> {
-        let number = self.choose(&wanted).ok_or((Refusal::BreakerOpen, None))?;
+    /// A lane for one exchange. Without one nothing was sent.
+    pub fn acquire(self: &Rc<Self>, wanted: Wanted) -> Acquiring<M> {
+        let Some(number) = self.choose(&wanted) else {
+            return Acquiring::ready(Err((Refusal::BreakerOpen, None)));
+        };
         let is_fresh = wanted.is_fresh && self.multiplexer.is_none();
         let is_awaited = !self.members[number].waiting.borrow().is_empty();
         match if is_awaited || is_fresh { None } else { self.take(number) } {
-            Some(lane) => Ok(lane),
-            None => Box::pin(self.connect(number)).await.map_err(|refusal| (refusal, Some(number))),
+            Some(lane) => Acquiring::ready(Ok(lane)),
+            None => {
+                let (own, is_begun) = (self.clone(), Rc::<Cell<bool>>::default());
+                let begun = is_begun.clone();
+                let future =
+                    async move { own.connect(number, &begun).await.map_err(|refusal| (refusal, Some(number))) };
+                Acquiring::waiting(Connecting { number, future: Box::pin(future), is_begun })
+            }
         }
     }
 
@@ -228,13 +234,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 member.endpoint.metrics().answered(status, took);
                 !matches!(status, 502..=504) && (status < 500 || !self.lanes.ejection.any_5xx)
             }
-            Outcome::Well => true,
-            // What ends together is one failure: a server that restarts ends all its connections.
-            Outcome::Failed if member.failed_at.get().is_some_and(|at| now.since(at) <= LOSSES_AT_ONCE) => return,
-            Outcome::Failed => {
-                member.failed_at.set(Some(now));
-                false
-            }
+            Outcome::Lost(since) if !member.ejection.borrow_mut().is_own_loss(since, now) => return,
+            Outcome::Lost(_) | Outcome::Failed => false,
         };
         if let Some(took) = took {
             let mut latency = member.latency.get();
@@ -256,15 +257,22 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// The endpoint that the next exchange goes to; `None` if the breaker of the only one is open, or those of all that were tried.
     fn choose(&self, wanted: &Wanted) -> Option<usize> {
         if let [only] = &self.members[..] {
-            let is_open = only.endpoint.breaker_state() == BreakerState::Open && only.reach() == Reach::No;
-            return (!is_open).then_some(0);
+            let is_refused = match only.reach() {
+                Reach::Yes | Reach::Trial => false,
+                Reach::No => only.endpoint.breaker_state() == BreakerState::Open,
+                Reach::Silent => true,
+            };
+            return (!is_refused).then_some(0);
         }
         let now = turn::now();
-        let standing = |(number, member): (usize, &Rc<Member<_>>)| member.standing(wanted.tried.has(number), now);
-        let choice = Choice::among(self.members.iter().enumerate().map(standing), self.lanes.panic_percent);
+        let has_waited = wanted.tried.all().iter().any(|&number| self.members[number].endpoint.is_silent());
+        let standing =
+            |(number, member): (usize, &Rc<Member<_>>)| member.standing(wanted.tried.has(number), has_waited, now);
+        let standings: Vec<Standing> = self.members.iter().enumerate().map(standing).collect();
+        let choice = Choice::among(&standings, self.lanes.panic_percent);
         let mut candidates: Vec<Candidate> = Vec::with_capacity(self.members.len());
-        for (number, member) in self.members.iter().enumerate() {
-            if choice.takes(standing((number, member))) {
+        for (number, (member, standing)) in self.members.iter().zip(&standings).enumerate() {
+            if choice.takes(*standing) {
                 let (in_flight, latency) = (member.lent.get(), member.latency.get().nanos());
                 candidates.push(Candidate { number, weight: self.weight(member, now), in_flight, latency });
             }
@@ -343,7 +351,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         }
     }
 
-    async fn connect(&self, number: usize) -> Result<ExclusiveLane<M>, Refusal> {
+    /// A lane on a new connection, or on one that becomes free before; `is_begun`: that connection is being made.
+    async fn connect(&self, number: usize, is_begun: &Cell<bool>) -> Result<ExclusiveLane<M>, Refusal> {
         let member = &self.members[number];
         self.make_room(member);
         let promise = match self.may_connect(member) && member.waiting.borrow().is_empty() {
@@ -353,6 +362,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 Granted::Promise(promise) => promise,
             },
         };
+        is_begun.set(true);
         match self.open(member).await {
             Ok(held) => {
                 promise.keep();
@@ -377,11 +387,11 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let metrics = member.endpoint.metrics();
         let Some(multiplexer) = &self.multiplexer else {
             let stream = member.endpoint.connect(LaneKind::Exclusive).await?;
-            return Ok(Held::Connection(stream, metrics.lane_opened(LaneKind::Exclusive)));
+            return Ok(Held::Connection(stream, Open::new(metrics.lane_opened(LaneKind::Exclusive))));
         };
         let begin = async |stream| multiplexer.begin(stream, Meter(metrics.clone())).await;
         let carrier = member.endpoint.connect_and(LaneKind::Shared, begin).await?;
-        Ok(Held::Place(Slot::new(carrier, member, metrics.lane_opened(LaneKind::Shared))))
+        Ok(Held::Place(Slot::new(carrier, member, Open::new(metrics.lane_opened(LaneKind::Shared)))))
     }
 
     /// Waits for a lane, or for the right to connect one.

@@ -12,7 +12,8 @@ use std::{
 
 use weir_base::time::Time;
 use weir_engine::Stream;
-use weir_telemetry::cells::GaugeGuard;
+
+use crate::lent::Open;
 
 /// How long a connection rests. 100 ms: what a server writes next to its first write arrives at once, or, as a small segment that
 /// waits for the acknowledgement of the one before it (Nagle, RFC 9293 section 3.7.4), when the gateway's kernel sends that: Linux
@@ -39,7 +40,7 @@ pub enum Remains {
 pub(crate) struct Idle {
     pub(crate) stream: Stream,
     pub(crate) since: Time,
-    pub(crate) open: GaugeGuard,
+    pub(crate) open: Open,
 }
 
 /// What a look at an idle connection finds.

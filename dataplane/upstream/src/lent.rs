@@ -2,6 +2,7 @@
 
 use std::rc::{Rc, Weak};
 
+use weir_base::time::{Time, turn};
 use weir_engine::Stream;
 use weir_telemetry::cells::GaugeGuard;
 
@@ -13,10 +14,28 @@ use crate::{
     protocol::LossCause,
 };
 
+/// A connection that is counted as open.
+pub(crate) struct Open {
+    since: Time,
+    _counted: GaugeGuard,
+}
+
+impl Open {
+    /// From now on.
+    pub(crate) fn new(counted: GaugeGuard) -> Self {
+        Self { since: turn::now(), _counted: counted }
+    }
+
+    /// When it was made.
+    pub(crate) fn since(&self) -> Time {
+        self.since
+    }
+}
+
 /// What is lent.
 pub(crate) enum Held<C: Carrier> {
     /// A whole connection.
-    Connection(Stream, GaugeGuard),
+    Connection(Stream, Open),
     /// A place on one.
     Place(Rc<Slot<C>>),
 }
@@ -65,6 +84,15 @@ impl<M: Multiplexer> ExclusiveLane<M> {
     /// Position of the endpoint in the settings.
     pub fn number(&self) -> usize {
         self.number
+    }
+
+    /// Since when its connection stands.
+    pub fn open_since(&self) -> Time {
+        match &self.held {
+            Some(Held::Connection(_, open)) => open.since(),
+            Some(Held::Place(slot)) => slot.open_since(),
+            None => turn::now(),
+        }
     }
 
     /// Its connection has served an exchange before: the server may have closed it meanwhile.

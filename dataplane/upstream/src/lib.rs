@@ -19,6 +19,7 @@
 //! | `carrier` | connections that have room for several such lanes |
 //! | `balance` / `consistent` | which endpoint is next; which one has what stays together |
 //! | `choice` | which endpoints may be next, by what is known of them |
+//! | `acquiring` | a lane on its way to an exchange |
 //! | `ejection` | endpoints that answer badly, and are left out for a while |
 //! | `breaker` | when to stop trying |
 //! | `health` | the active probe |
@@ -31,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acquiring;
 mod balance;
 mod breaker;
 mod carrier;
@@ -59,6 +61,7 @@ mod subscription;
 mod upstream;
 mod zones;
 
+pub use acquiring::{Acquired, Acquiring};
 pub use balance::Balance;
 pub use breaker::{Breaker, BreakerState};
 pub use carrier::{Carrier, Meter, Multiplexer, NoCarrier, NoMultiplexer};

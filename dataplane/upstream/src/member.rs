@@ -30,8 +30,6 @@ pub(crate) struct Member<C: Carrier> {
     pub(crate) endpoint: Rc<Endpoint>,
     pub(crate) weight: u32,
     pub(crate) idle: RefCell<IdlePool>,
-    /// When an exchange without a response last counted for its ejection.
-    pub(crate) failed_at: Cell<Option<Time>>,
     /// When it last wrote behind the end of a response.
     overran_at: Cell<Option<Time>>,
     /// The first with room is the next one taken, for the same reason.
@@ -58,7 +56,6 @@ impl<C: Carrier> Member<C> {
             endpoint: Rc::new(endpoint),
             weight,
             idle: RefCell::default(),
-            failed_at: Cell::new(None),
             overran_at: Cell::new(None),
             carriers: RefCell::default(),
             open: Cell::new(0),
@@ -92,13 +89,18 @@ impl<C: Carrier> Member<C> {
         self.closed();
     }
 
-    /// What it may be asked for now.
-    pub(crate) fn standing(&self, has_failed: bool, now: Time) -> Standing {
+    /// What it may be asked for now. `has_waited`: the exchange has waited for a connection that timed out. It makes no second such
+    /// trial.
+    pub(crate) fn standing(&self, has_failed: bool, has_waited: bool, now: Time) -> Standing {
+        let reach = match self.reach() {
+            Reach::Trial if has_waited && self.endpoint.is_silent() => Reach::Silent,
+            reach => reach,
+        };
         Standing {
             is_off: self.weight == 0,
             is_down: self.endpoint.health().state() == EndpointState::Down,
             is_ejected: self.ejection.borrow().is_out(now),
-            reach: self.reach(),
+            reach,
             has_failed,
         }
     }

@@ -147,7 +147,8 @@ pub const EJECTION_DURATION_MAX: Duration = Duration::from_secs(300);
 pub const EJECTION_PERCENT_MAX: u32 = 10;
 
 /// Endpoints that one exchange tries to connect to before it needs the leave of the retry budget, if there are as many. 16: all of
-/// them where restarts are rolling, and at [`CONNECT_TIMEOUT`] each as long as a response may take by default.
+/// them where restarts are rolling. Worst case with the default [`CONNECT_TIMEOUT`] 16 s, before the breakers have opened; they do
+/// after [`BREAKER_FAILURES`] timeouts each.
 pub const CONNECT_TRIES_MAX: usize = 16;
 
 /// When an endpoint that answers badly is left out.

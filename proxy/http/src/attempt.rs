@@ -157,7 +157,7 @@ impl<'a> Attempt<'a> {
             framing: Framing::of(self.asked.body, true, true),
             answer_idle_timeout: self.asked.answer_idle_timeout,
         });
-        let call = self.call_timeout().map(|timeout| {
+        let call = call_timeout(self.asked, self.routed, self.settings).map(|timeout| {
             let call = weir_engine::deadline();
             call.set(self.asked.arrived.saturating_add(timeout));
             call
@@ -203,7 +203,7 @@ impl<'a> Attempt<'a> {
                         let rate = if self.asked.is_call { 0 } else { self.routed.body_rate_min(self.settings) };
                         let mut upload = pin!(async {
                             if is_begun {
-                                sink.again(body.is_done()).await?;
+                                sink.again(&mut body).await?;
                             }
                             relay_paced(&mut body, &mut sink, rate, || false).await
                         });
@@ -252,6 +252,10 @@ impl<'a> Attempt<'a> {
                         if body.poll_gone(context).is_ready() {
                             return Poll::Ready(Ended::Failed(Failure::ClientGone));
                         }
+                        // An origin that does not read an upload to its end leaves some of it here.
+                        if let Poll::Ready(broken) = body.poll_arrived(context) {
+                            return Poll::Ready(Ended::Failed(Failure::of_client(broken)));
+                        }
                         download.as_mut().poll(context)
                     })
                     .await
@@ -279,22 +283,14 @@ impl<'a> Attempt<'a> {
         self.retries.try_timeout().map_or(all, |one| one.min(all))
     }
 
-    /// How long all of the exchange may take.
-    fn call_timeout(&self) -> Option<Duration> {
-        let may_be_long = self.asked.is_call || self.asked.wish != Wish::None;
-        let usual = self.settings.request_timeout.filter(|_| !may_be_long);
-        // What a route says of its own requests holds for all of them, but for those that end being requests.
-        let own = self.routed.action.request_timeout.filter(|_| self.asked.wish == Wish::None).or(usual);
-        [own, self.asked.call_timeout].into_iter().flatten().min()
-    }
-
     /// The origin had the whole request, and has said nothing for so long that this tells something of it.
     fn was_silent(&self) -> bool {
         self.is_uploaded.get() && self.begun.get().is_none() && turn::now().since(self.sent) >= SILENCE_MIN
     }
 
-    /// Tells the upstream how its endpoint did, and the access log when its answer began.
-    pub(crate) fn note(&self, ended: &Ended) {
+    /// Tells the upstream how its endpoint did, on a connection that stands since `opened`, and the access log when its answer
+    /// began.
+    pub(crate) fn note(&self, ended: &Ended, opened: Time) {
         let number = self.endpoint;
         if let Some(notes) = &self.asked.notes {
             notes.answer_began.set(self.begun.get().map(|begun| begun.at));
@@ -311,7 +307,8 @@ impl<'a> Attempt<'a> {
                 self.routed.upstream.note(number, Outcome::Status(said), took);
             }
             Ended::Failed(Failure::Status(status)) => self.routed.upstream.note(number, Outcome::Status(*status), took),
-            Ended::Failed(Failure::Silent | Failure::Origin(..)) => {
+            Ended::Failed(Failure::Silent) => self.routed.upstream.note(number, Outcome::Lost(opened), took),
+            Ended::Failed(Failure::Origin(..)) => {
                 self.routed.upstream.note(number, Outcome::Failed, took);
             }
             // The deadline was the gateway's own, and not the client's.
@@ -373,11 +370,7 @@ impl<'a> Attempt<'a> {
                     lane.unanswered();
                 }
                 lane.ends();
-                // Each is named after the key that set the deadline; that of a call is its client's.
-                Err(match self.asked.call_timeout {
-                    None => Refusal::REQUEST_TIMEOUT,
-                    Some(_) => Refusal::RESPONSE_TIMEOUT,
-                })
+                Err(expired(self.asked))
             }
             Ended::Failed(Failure::Unwilling(refusal)) => {
                 lane.ends();
@@ -424,6 +417,23 @@ impl<'a> Attempt<'a> {
     }
 }
 
+/// How long all of an exchange may take.
+pub(crate) fn call_timeout(asked: &Asked, routed: &Routed<'_>, settings: &HttpListenerSettings) -> Option<Duration> {
+    let may_be_long = asked.is_call || asked.wish != Wish::None;
+    let usual = settings.request_timeout.filter(|_| !may_be_long);
+    // What a route says of its own requests holds for all of them, but for those that end being requests.
+    let own = routed.action.request_timeout.filter(|_| asked.wish == Wish::None).or(usual);
+    [own, asked.call_timeout].into_iter().flatten().min()
+}
+
+/// The answer to a request that took longer than it may, named after the key that set the deadline; that of a call is its client's.
+pub(crate) const fn expired(asked: &Asked) -> Refusal {
+    match asked.call_timeout {
+        None => Refusal::REQUEST_TIMEOUT,
+        Some(_) => Refusal::RESPONSE_TIMEOUT,
+    }
+}
+
 impl Failure {
     pub(crate) fn of_client(broken: Broken) -> Self {
         match broken {
@@ -431,6 +441,7 @@ impl Failure {
             Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),
             Broken::TooLong => Self::Client(Refusal::BODY_TOO_LONG.closing()),
             Broken::Cut => Self::Client(Refusal::BODY_CUT),
+            Broken::GivenUp => Self::Unwilling(Refusal::UPLOAD_GIVEN_UP),
             Broken::Untaken | Broken::Stalled | Broken::Cancelled => Self::ClientGone,
         }
     }
@@ -440,7 +451,7 @@ impl Failure {
             Broken::Malformed(_) | Broken::TooLong => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
             Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
             Broken::Cut | Broken::Cancelled => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
-            Broken::Stalled => Self::ClientStalled,
+            Broken::Stalled | Broken::GivenUp => Self::ClientStalled,
             Broken::Untaken => Self::ClientGone,
         }
     }

@@ -13,7 +13,7 @@ use crate::{
     date,
     ends::{Inlet, Outlet, TunnelEnd},
     exchange::{After, Asked},
-    relay::{RequestBody, Sink},
+    relay::{Broken, RequestBody, Sink},
     tunnel::Wish,
 };
 
@@ -50,6 +50,11 @@ pub(crate) trait Client {
 
     /// Ready once nobody waits for an answer any more. At most a buffer of what the client sends meanwhile is taken in.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
+
+    /// Looks at what arrives of its body while nobody takes it; ready if the body is given up for it.
+    fn poll_arrived(&mut self, _: &mut Context<'_>) -> Poll<Broken> {
+        Poll::Pending
+    }
 
     /// All of the request's body has been received already, as far as that is seen at once.
     fn has_whole_body(&self) -> bool;

@@ -29,9 +29,8 @@ pub(crate) trait Inlet {
     /// Waits for more; 0 once there is none. `None`: the deadline has passed.
     async fn receive(&mut self, deadline: &Deadline) -> Option<io::Result<usize>>;
 
-    /// Ready once its connection is reset, while nothing is received. A stream of HTTP/2 is never ready: its reset is seen by
-    /// [`Inlet::receive`].
-    fn poll_broken(&self, context: &mut Context<'_>) -> Poll<()>;
+    /// Ready once it is reset, while nothing is received.
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<()>;
 
     /// Bytes that were received, where they are not counted elsewhere.
     fn received(&self) -> u64;
@@ -99,7 +98,7 @@ impl Inlet for WireInlet<'_> {
         received
     }
 
-    fn poll_broken(&self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.reader.peer_watch().poll_broken(context)
     }
 

@@ -18,7 +18,7 @@ use weir_upstream::{Link, LossCause, Refusal as LaneRefusal, Wanted};
 use crate::{
     access::{Notes, Outcome, RouteMetrics},
     affinity,
-    attempt::{Attempt, Ended, Failure},
+    attempt::{Attempt, Ended, Failure, call_timeout, expired},
     buffering::{self, Passing},
     client::Client,
     compression::{self, Coding, Compression},
@@ -29,8 +29,10 @@ use crate::{
     origin::WireOrigin,
     policies::AnswerFields,
     refusal::Refusal,
+    relay::Broken,
     retry::{Class, Retries},
-    routing::{Local, route},
+    routing::{Local, Routed, route},
+    service::HttpLane,
     settings::HttpListenerSettings,
     tunnel::{self, Wish},
 };
@@ -144,7 +146,8 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     if asked.is_grpc && asked.version != Version::Http2 {
         return refuse(client, &asked, Refusal::GRPC_NEEDS_HTTP2);
     }
-    let Some(chosen) = unless_gone(client, route(&connection, &routing, head, &asked, &settings)).await else {
+    let chosen = while_wanted(client, None, route(&connection, &routing, head, &asked, &settings)).await;
+    let Ok(chosen) = chosen else {
         connection.abandoned(&asked, None, "");
         return After::Close("client_reset");
     };
@@ -230,31 +233,14 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         }
     }
     let retries = Retries::new(retry, routed.upstream, &asked, service, kept.as_ref());
+    let ends = call_timeout(&asked, &routed, &settings).map(|timeout| asked.arrived.saturating_add(timeout));
     let (mut is_repeated, mut wants_fresh) = (false, false);
     loop {
         let is_fresh = std::mem::take(&mut wants_fresh);
         let wanted = Wanted { avoid: retries.avoided(), tried: retries.tried(), is_fresh, hash: affinity };
-        let Some(acquired) = unless_gone(client, routed.upstream.acquire(wanted)).await else {
-            connection.abandoned(&asked, None, &routed.upstream.settings().name);
-            return After::Close("client_reset");
-        };
-        let mut lane = match acquired {
+        let mut lane = match acquire(client, &routed, &retries, wanted, ends).await {
             Ok(lane) => lane,
-            Err((refusal, number)) => {
-                if let Some(number) = number.filter(|_| refusal == LaneRefusal::Unreachable)
-                    && retries.again(number, Class::ConnectFailure).await
-                {
-                    continue;
-                }
-                let refusal = Refusal::no_lane(refusal);
-                if refusal.status == 503 {
-                    service.metrics.shed(refusal.reason);
-                }
-                if let (Some(notes), Some(number)) = (&asked.notes, number) {
-                    notes.note_endpoint(routed.upstream.settings(), number);
-                }
-                return refuse_for(client, &asked, refusal, None, &routed.upstream.settings().name);
-            }
+            Err(none) => return without_lane(client, &asked, &routed, none),
         };
         let host = routed.host.as_deref().unwrap_or(head.authority());
         if let Some(notes) = &asked.notes {
@@ -289,7 +275,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             }
             // The kernel may have taken the connection for an origin that was about to end.
             if retries.moves(number) {
-                attempt.note(&ended);
+                attempt.note(&ended, lane.open_since());
                 lane.failed(LossCause::Closed);
                 continue;
             }
@@ -300,7 +286,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             copying.send(&connection, &asked, &routed);
         }
         let number = lane.number();
-        attempt.note(&ended);
+        attempt.note(&ended, lane.open_since());
         if let Some(class) = attempt.class(&ended)
             && retries.again(number, class).await
         {
@@ -323,12 +309,116 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     }
 }
 
-/// Waits for `future`; `None` if nobody waits for the answer any more.
-async fn unless_gone<T>(client: &mut impl Client, future: impl Future<Output = T>) -> Option<T> {
+/// Why there is no lane for a request.
+enum NoLane {
+    /// Nobody waits for the answer any more.
+    Unwanted,
+    /// The request has taken as long as it may; the endpoint that was waited for.
+    Expired(Option<usize>),
+    /// What came of its body had to make room.
+    Failed(Failure),
+    /// The upstream has none; the endpoint that was tried last.
+    Refused(LaneRefusal, Option<usize>),
+}
+
+/// A lane for a request. An endpoint that cannot be reached is followed by another, until the request `ends`.
+async fn acquire(
+    client: &mut impl Client,
+    routed: &Routed<'_>,
+    retries: &Retries<'_>,
+    mut wanted: Wanted,
+    ends: Option<Time>,
+) -> Result<HttpLane, NoLane> {
+    loop {
+        let mut acquiring = routed.upstream.acquire(wanted.clone());
+        let (refusal, number) = match while_wanted(client, ends, &mut acquiring).await {
+            Ok(Ok(lane)) => return Ok(lane),
+            Ok(Err(refused)) => refused,
+            Err(cut) => {
+                let number = acquiring.number();
+                acquiring.leave();
+                return Err(cut.no_lane(number));
+            }
+        };
+        let Some(unreachable) = number.filter(|_| refusal == LaneRefusal::Unreachable) else {
+            return Err(NoLane::Refused(refusal, number));
+        };
+        match while_wanted(client, ends, retries.again(unreachable, Class::ConnectFailure)).await {
+            Ok(true) => {}
+            Ok(false) => return Err(NoLane::Refused(refusal, number)),
+            Err(cut) => return Err(cut.no_lane(number)),
+        }
+        wanted = Wanted { avoid: retries.avoided(), tried: retries.tried(), is_fresh: false, ..wanted };
+    }
+}
+
+/// Ends a request that got no lane.
+fn without_lane(client: &mut impl Client, asked: &Asked, routed: &Routed<'_>, none: NoLane) -> After {
+    let connection = client.connection().clone();
+    let settings = routed.upstream.settings();
+    let (refusal, number) = match none {
+        NoLane::Failed(Failure::Unwilling(refusal)) => (refusal, None),
+        NoLane::Failed(_) | NoLane::Unwanted => {
+            connection.abandoned(asked, None, &settings.name);
+            return After::Close("client_reset");
+        }
+        NoLane::Expired(number) => (expired(asked), number),
+        NoLane::Refused(refusal, number) => (Refusal::no_lane(refusal), number),
+    };
+    if refusal.status == 503 {
+        connection.service.metrics.shed(refusal.reason);
+    }
+    if let (Some(notes), Some(number)) = (&asked.notes, number) {
+        notes.note_endpoint(settings, number);
+    }
+    refuse_for(client, asked, refusal, None, &settings.name)
+}
+
+/// Why a wait was cut short.
+enum Cut {
+    /// Nobody waits for the answer any more.
+    Gone,
+    /// The request's body did not come to its end.
+    Broken(Broken),
+    /// It took too long.
+    Late,
+}
+
+impl Cut {
+    fn no_lane(self, number: Option<usize>) -> NoLane {
+        match self {
+            Self::Gone => NoLane::Unwanted,
+            Self::Broken(broken) => NoLane::Failed(Failure::of_client(broken)),
+            Self::Late => NoLane::Expired(number),
+        }
+    }
+}
+
+/// Waits for `future`, while somebody waits for the answer, and until the request `ends`.
+async fn while_wanted<T>(
+    client: &mut impl Client,
+    ends: Option<Time>,
+    future: impl Future<Output = T>,
+) -> Result<T, Cut> {
     let mut future = pin!(future);
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
-        Poll::Pending => client.poll_gone(context).map(|()| None),
+    let mut deadline = None;
+    poll_fn(|context| {
+        if let Poll::Ready(done) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(done));
+        }
+        if client.poll_gone(context).is_ready() {
+            return Poll::Ready(Err(Cut::Gone));
+        }
+        if let Poll::Ready(broken) = client.poll_arrived(context) {
+            return Poll::Ready(Err(Cut::Broken(broken)));
+        }
+        let Some(ends) = ends else { return Poll::Pending };
+        let deadline = deadline.get_or_insert_with(|| {
+            let deadline = weir_engine::deadline();
+            deadline.set(ends);
+            deadline
+        });
+        deadline.poll_expired(context).map(|()| Err(Cut::Late))
     })
     .await
 }

@@ -310,7 +310,8 @@ impl Client for Front<'_> {
 impl Front<'_> {
     /// An answer without an origin is the last one here: what is left of the request is much, or not known.
     fn closes_after(&self, asked: &Asked) -> bool {
-        let is_little = matches!(self.body, BodyDecoder::Exact(left) if left <= DISCARD_BYTES_MAX);
+        let is_little =
+            self.body.is_done() || matches!(self.body, BodyDecoder::Exact(left) if left <= DISCARD_BYTES_MAX);
         let is_over = !asked.is_persistent || self.connection.is_draining() || self.stream.output.is_closed();
         is_over || !is_little || asked.expects_continue
     }

@@ -49,8 +49,9 @@ const PENDING_RESET_STREAMS_MAX: usize = 20;
 const REFUSED_STREAMS_MAX: usize = 500;
 
 /// What small DATA frames of a client may cost beyond their bytes, as `h2` counts: 256 bytes less the frame, until it is read;
-/// then it ends the connection. A stream's whole window of messages of 4 bytes, which may come at once.
-const FRAME_OVERHEAD_BYTES_MAX: usize = 4 << 20;
+/// then it ends the connection. A stream's whole first window of messages of 4 bytes, which may come at once. Streams that stall take
+/// theirs out (`Incoming::poll_arrived`). Worst case 65,536 frames of about 150 bytes.
+const FRAME_OVERHEAD_BYTES_MAX: usize = 16 << 20;
 
 const FLOOD: &str = "too many frames of a kind that costs the client nothing";
 

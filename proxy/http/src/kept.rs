@@ -6,7 +6,7 @@ use weir_base::ByteLease;
 use weir_base::BytesPermit;
 use weir_http_codec::Fields;
 
-use crate::relay::{Broken, Sink};
+use crate::relay::{Broken, Sink, Source, passed};
 
 /// Of what is kept, so much is sent before it is looked whether it is taken.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -128,10 +128,14 @@ impl Kept {
         self.trailers = Some(trailers.clone());
     }
 
-    /// Sends what is here; `is_whole`: there is no more of it.
-    pub(crate) async fn send(kept: &RefCell<Self>, sink: &mut impl Sink, is_whole: bool) -> Result<(), Broken> {
+    /// Sends what is here of the body that comes from `source`.
+    pub(crate) async fn send(
+        kept: &RefCell<Self>,
+        source: &mut impl Source,
+        sink: &mut impl Sink,
+    ) -> Result<(), Broken> {
         kept.borrow_mut().is_sending = true;
-        let mut at = 0;
+        let (mut at, is_whole) = (0, source.is_done());
         loop {
             let is_over = {
                 let kept = kept.borrow();
@@ -152,7 +156,7 @@ impl Kept {
             if is_over {
                 break;
             }
-            sink.relieved().await?;
+            passed(source, sink).await?;
         }
         {
             let mut kept = kept.borrow_mut();
@@ -161,12 +165,14 @@ impl Kept {
                 kept.give_up();
             }
         }
-        sink.relieved().await
+        passed(source, sink).await
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll};
+
     use futures_util::FutureExt as _;
     use weir_base::Budget;
 
@@ -194,6 +200,68 @@ mod tests {
         }
     }
 
+    /// A body of which nothing more comes.
+    struct Whole;
+
+    impl Source for Whole {
+        fn is_done(&self) -> bool {
+            true
+        }
+
+        async fn fill(&mut self) -> Result<(), Broken> {
+            Ok(())
+        }
+
+        fn pass(&mut self, _: &mut impl Sink) -> Result<(), Broken> {
+            Ok(())
+        }
+    }
+
+    /// A client that leaves in the middle of its body.
+    struct Leaving;
+
+    impl Source for Leaving {
+        fn is_done(&self) -> bool {
+            false
+        }
+
+        async fn fill(&mut self) -> Result<(), Broken> {
+            std::future::pending().await
+        }
+
+        fn pass(&mut self, _: &mut impl Sink) -> Result<(), Broken> {
+            Ok(())
+        }
+
+        fn poll_arrived(&mut self, _: &mut Context<'_>) -> Poll<Broken> {
+            Poll::Ready(Broken::Cancelled)
+        }
+    }
+
+    /// Never has room for more.
+    struct Full;
+
+    impl Sink for Full {
+        fn data(&mut self, _: &[u8]) {}
+
+        fn end(&mut self, _: Option<&Fields>) {}
+
+        async fn relieved(&mut self) -> Result<(), Broken> {
+            std::future::pending().await
+        }
+    }
+
+    #[test]
+    fn a_client_that_leaves_is_noticed_while_what_is_kept_is_sent() {
+        for bytes in [10, 2 * PIECE_BYTES] {
+            let kept = RefCell::new(Kept::new(&ByteLease::new(Budget::new(8 << 20)), 1 << 20, 0));
+            kept.borrow_mut().add(&vec![7; bytes]);
+            kept.borrow_mut().begin(false);
+            let sent = Kept::send(&kept, &mut Leaving, &mut Full).now_or_never();
+            assert_eq!(sent, Some(Err(Broken::Cancelled)), "{bytes}");
+        }
+    }
+
     #[test]
     fn what_is_let_go_while_it_is_sent_is_sent_to_its_end_and_then_gone() {
         let (budget, body) = (Budget::new(8 << 20), (0..200_000).map(|at| at as u8).collect::<Vec<_>>());
@@ -202,7 +270,7 @@ mod tests {
         body.chunks(10_000).for_each(|piece| kept.borrow_mut().add(piece));
         assert_eq!(kept.borrow_mut().begin(true), Some(200_000));
         let mut sink = Hasty { taken: Vec::new(), is_ended: false, kept: &kept };
-        assert_eq!(Kept::send(&kept, &mut sink, true).now_or_never(), Some(Ok(())));
+        assert_eq!(Kept::send(&kept, &mut Whole, &mut sink).now_or_never(), Some(Ok(())));
         assert!(sink.taken == body && sink.is_ended);
         assert!(!kept.borrow().is_all() && lease.in_use() == 0);
     }

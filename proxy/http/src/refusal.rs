@@ -68,6 +68,9 @@ impl Refusal {
     pub(crate) const ORIGIN_CLOSED: Self = Self::new(502, "origin_closed", "the origin closed the connection");
     /// The origin broke HTTP.
     pub(crate) const ORIGIN_MALFORMED: Self = Self::new(502, "origin_malformed", "the origin's answer is malformed");
+    /// The origin does not read the body, and others need the memory that it holds.
+    pub(crate) const UPLOAD_GIVEN_UP: Self =
+        Self::new(503, "upload_given_up", "the origin does not read the request, and the gateway has no room for it");
     /// A gRPC call over HTTP/1.1, which cannot carry its status.
     pub(crate) const GRPC_NEEDS_HTTP2: Self = Self::new(426, "grpc_needs_http2", "gRPC needs HTTP/2");
 

@@ -31,6 +31,8 @@ pub(crate) enum Broken {
     Untaken,
     /// Who takes it takes nothing, or next to nothing, for too long.
     Stalled,
+    /// It waits for who takes it, and others need the memory that it holds.
+    GivenUp,
 }
 
 /// Where a body comes from.
@@ -47,6 +49,11 @@ pub(crate) trait Source {
     /// Looks at what arrives while the sink has no room; ready if the body is given up for it.
     fn poll_arrived(&mut self, _: &mut Context<'_>) -> Poll<Broken> {
         Poll::Pending
+    }
+
+    /// The gateway lets less of it come than its sender may want to send.
+    fn is_held_back(&self) -> bool {
+        false
     }
 }
 
@@ -93,14 +100,14 @@ impl<'a, S: Sink> Limited<'a, S> {
         Self { sink, dropped, copied, kept, room, is_too_long: false }
     }
 
-    /// Sends what is kept of the body: it was read before, or sent to another origin. `is_whole`: there is no more of it.
-    pub(crate) async fn again(&mut self, is_whole: bool) -> Result<(), Broken> {
+    /// Sends what is kept of the body that comes from `source`: it was read before, or sent to another origin.
+    pub(crate) async fn again(&mut self, source: &mut impl Source) -> Result<(), Broken> {
         let Some(kept) = self.kept else {
             self.sink.last(b"");
             return self.sink.relieved().await;
         };
         self.room = self.room.saturating_sub(kept.borrow().len() as u64);
-        Kept::send(kept, &mut self.sink, is_whole).await
+        Kept::send(kept, source, &mut self.sink).await
     }
 
     fn copy(&self, data: &[u8]) {
@@ -232,11 +239,12 @@ pub(crate) async fn relay(source: &mut impl Source, sink: &mut impl Sink) -> Res
     Ok(())
 }
 
-/// How long a body may be waited for before its rate counts, and over how long it is taken.
+/// How long a body may be waited for before its rate counts, and over how long it is taken. The wait for its first bytes does not
+/// count: the client may wait for a word of the origin (`Expect: 100-continue`), and `body_idle_timeout` bounds it.
 const RATE_PERIOD: Duration = Duration::from_secs(10);
 
 /// As [`relay`], until `is_enough`, from a client that must not be slower than `rate` bytes a second, in the time in which it was
-/// waited for. 0: as slow as it likes.
+/// waited for and could send. 0: as slow as it likes.
 pub(crate) async fn relay_paced<S: Sink>(
     source: &mut impl Source,
     sink: &mut Limited<'_, S>,
@@ -244,10 +252,13 @@ pub(crate) async fn relay_paced<S: Sink>(
     is_enough: impl Fn() -> bool,
 ) -> Result<(), Broken> {
     let (mut waited, mut before) = (Duration::ZERO, sink.room);
+    let mut has_begun = false;
     while !source.is_done() && !is_enough() {
-        let since = turn::now();
+        let (since, was_held_back) = (turn::now(), source.is_held_back());
         source.fill().await?;
-        waited += turn::now().since(since);
+        if std::mem::replace(&mut has_begun, true) && !was_held_back && !source.is_held_back() {
+            waited += turn::now().since(since);
+        }
         source.pass(sink)?;
         // What is over was not too slow, however short it is.
         if waited >= RATE_PERIOD && rate > 0 && !source.is_done() {
@@ -262,7 +273,7 @@ pub(crate) async fn relay_paced<S: Sink>(
 }
 
 /// Waits until the sink has room.
-async fn passed(source: &mut impl Source, sink: &mut impl Sink) -> Result<(), Broken> {
+pub(crate) async fn passed(source: &mut impl Source, sink: &mut impl Sink) -> Result<(), Broken> {
     let mut relieved = pin!(sink.relieved());
     poll_fn(|context| match relieved.as_mut().poll(context) {
         Poll::Ready(relieved) => Poll::Ready(relieved),
@@ -291,4 +302,51 @@ pub(crate) async fn relieved(output: &Output, deadline: &Deadline) -> Result<(),
         }
     }
     if output.is_closed() { Err(Broken::Untaken) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use weir_base::time::Time;
+
+    use super::*;
+
+    /// A body of which a byte comes every second.
+    struct Slow {
+        left: u32,
+        is_held_back: bool,
+    }
+
+    impl Source for Slow {
+        fn is_done(&self) -> bool {
+            self.left == 0
+        }
+
+        async fn fill(&mut self) -> Result<(), Broken> {
+            turn::set(Time::from_nanos(turn::now().as_nanos() + 1_000_000_000));
+            Ok(())
+        }
+
+        fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
+            self.left -= 1;
+            sink.data(b"x");
+            Ok(())
+        }
+
+        fn is_held_back(&self) -> bool {
+            self.is_held_back
+        }
+    }
+
+    fn relayed(is_held_back: bool, seconds: u32) -> Option<Result<(), Broken>> {
+        let mut sink = Limited::new(Nowhere, 1 << 20, &[], None, None);
+        relay_paced(&mut Slow { left: seconds, is_held_back }, &mut sink, 2, || false).now_or_never()
+    }
+
+    #[test]
+    fn a_client_is_too_slow_only_while_it_could_send() {
+        assert_eq!(relayed(false, 60), Some(Err(Broken::Idle)));
+        assert_eq!(relayed(false, 11), Some(Ok(())), "its rate is not known yet");
+        assert_eq!(relayed(true, 60), Some(Ok(())), "the gateway held it back");
+    }
 }

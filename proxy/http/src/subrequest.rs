@@ -4,10 +4,11 @@ use std::{rc::Rc, time::Duration};
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, RequestHead, ResponseHead, ResponseParser, encode};
-use weir_upstream::{Link, LossCause, Outcome, Remains, Tried, Wanted};
+use weir_upstream::{Acquired, Link, LossCause, Outcome, Remains, Tried, Wanted};
 
 use crate::{
     attempt::Failure,
+    http2::origin::Http2Origins,
     origin::{Download as _, Means, Origin, WireOrigin},
     refusal::Refusal,
     relay::{Sink, relay},
@@ -103,7 +104,9 @@ impl Subrequest<'_> {
                     is_repeated = !tried.failed(number, endpoints);
                 }
                 Err(failure) => {
-                    upstream.note(number, Outcome::Failed, None);
+                    let is_lost = failure == Failure::Silent;
+                    let outcome = if is_lost { Outcome::Lost(lane.open_since()) } else { Outcome::Failed };
+                    upstream.note(number, outcome, None);
                     lane.failed(match failure {
                         Failure::Origin(_, cause) => cause,
                         _ => LossCause::Closed,
@@ -190,23 +193,12 @@ async fn within<T>(ends: Option<Time>, wait: impl Future<Output = T>) -> Option<
     }
 }
 
-/// A lane, or the number of the endpoint that gave none. `None`: it took too long; whether the endpoint can be reached is found out
-/// all the same, so that it is not asked again and again if it cannot.
-async fn acquire(
-    upstream: &Rc<HttpUpstream>,
-    wanted: Wanted,
-    ends: Option<Time>,
-) -> Option<Result<HttpLane, (weir_upstream::Refusal, Option<usize>)>> {
-    let own = upstream.clone();
-    let mut acquiring = Box::pin(async move { own.acquire(wanted).await });
-    let acquired = within(ends, acquiring.as_mut()).await;
+/// A lane, or the number of the endpoint that gave none. `None`: it took too long.
+async fn acquire(upstream: &Rc<HttpUpstream>, wanted: Wanted, ends: Option<Time>) -> Option<Acquired<Http2Origins>> {
+    let mut acquiring = upstream.acquire(wanted);
+    let acquired = within(ends, &mut acquiring).await;
     if acquired.is_none() {
-        weir_engine::spawn(async move {
-            if let Ok(lane) = acquiring.await {
-                lane.give_back(Remains::Nothing);
-            }
-        })
-        .detach();
+        acquiring.leave();
     }
     acquired
 }

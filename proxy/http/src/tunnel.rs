@@ -199,11 +199,11 @@ impl<I: Inlet, O: Outlet> Direction<'_, I, O> {
         }
     }
 
-    /// Waits until the outlet has room; gives how long that took. A sender whose connection is reset meanwhile is seen at once.
+    /// Waits until the outlet has room; gives how long that took. A sender that breaks off meanwhile is seen at once.
     async fn relieved(&mut self) -> Result<Duration, Stop> {
         let since = turn::now();
         self.shared.blocked.set(self.shared.blocked.get() + 1);
-        let (inlet, mut relieved) = (&self.inlet, pin!(self.outlet.relieved(self.deadline)));
+        let (inlet, mut relieved) = (&mut self.inlet, pin!(self.outlet.relieved(self.deadline)));
         let outcome = poll_fn(|context| match relieved.as_mut().poll(context) {
             Poll::Ready(relieved) => Poll::Ready(relieved.map_err(|_| Stop::Untaken)),
             Poll::Pending => inlet.poll_broken(context).map(|()| Err(Stop::Gone)),

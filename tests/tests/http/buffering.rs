@@ -336,3 +336,19 @@ fn an_upload_that_was_held_back_is_sent_again_when_its_connection_was_just_close
     drop(client);
     gateway.finish();
 }
+
+#[test]
+fn a_connection_goes_on_behind_a_refusal_of_a_chunked_upload_that_was_read_whole() {
+    let gateway = Gateway::start(Config::http(&Address::port(weir_tests::port::free())));
+    let mut client = HttpClient::connect(&gateway.address);
+    for _ in 0..2 {
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+        std::thread::sleep(Duration::from_millis(30));
+        client.send("0\r\n\r\n");
+        let refused = client.response();
+        assert!(matches!(refused.status, 502 | 503), "{}", refused.status);
+        assert_eq!(refused.field("connection"), None);
+    }
+    drop(client);
+    gateway.finish();
+}

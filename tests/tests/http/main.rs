@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod blackholes;
 mod browser;
 mod buffering;
 mod catalogue;
@@ -12,6 +13,7 @@ mod conformance;
 mod delegated;
 mod desync;
 mod desync_answers;
+mod distance;
 mod grpc;
 mod hostile;
 mod http2;

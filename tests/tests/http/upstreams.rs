@@ -214,6 +214,48 @@ fn an_endpoint_that_answers_badly_is_left_out_for_a_while() {
 }
 
 #[test]
+fn an_endpoint_that_ends_every_connection_without_a_response_is_left_out_after_as_many_as_configured() {
+    let first = Faulty::http(|_| Act::ReplyThenClose(Vec::new()));
+    let second = origin("200 OK", "second");
+    let ejection = "[upstream.http.ejection]\nfailures = 5\n";
+    let gateway = Gateway::start(before([&first.address, &second.address]).upstream(NO_OTHER_HELP).upstream(ejection));
+    let mut client = HttpClient::connect(&gateway.address);
+    let failed = (0..60).filter(|_| post(&mut client) == 502).count();
+    assert_eq!(failed, 5, "the fifth in a row was the last");
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn the_requests_under_way_at_a_restart_are_one_failure() {
+    // It keeps all requests of a round, and ends them together.
+    let (waiting, ends) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+    let (held, over) = (waiting.clone(), ends.clone());
+    let first = Faulty::http(move |_| {
+        held.fetch_add(1, Ordering::SeqCst);
+        while !over.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Act::ReplyThenClose(Vec::new())
+    });
+    let second = origin("200 OK", "second");
+    let gateway = Gateway::start(before([&first.address, &second.address]).upstream(NO_OTHER_HELP));
+    let clients: Vec<_> = (0..40)
+        .map(|_| {
+            let address = gateway.address.clone();
+            std::thread::spawn(move || post(&mut HttpClient::connect(&address)))
+        })
+        .collect();
+    until_true("requests to be under way there", || waiting.load(Ordering::SeqCst) >= 10);
+    std::thread::sleep(Duration::from_millis(100));
+    ends.store(true, Ordering::SeqCst);
+    let failed = clients.into_iter().map(|client| client.join().expect("an answer"));
+    assert!(failed.filter(|status| *status == 502).count() >= 10);
+    assert_eq!(gateway.metrics().sum("weir_endpoint_ejections_total"), 0.0);
+    gateway.finish();
+}
+
+#[test]
 fn an_application_that_answers_500_is_well() {
     let (first, second) = (origin("500 Internal Server Error", "first"), origin("200 OK", "second"));
     let ejection = "[upstream.http.ejection]\nfailures = 1\n";

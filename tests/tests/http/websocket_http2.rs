@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use weir_tests::deadline::until_true;
@@ -349,4 +349,44 @@ fn w10_a_drain_tells_each_stream_1001() {
     let status = gateway.process().wait(Duration::from_secs(10));
     assert!(status.success(), "{status}");
     gateway.ended();
+}
+
+#[test]
+fn a_client_that_resets_its_stream_while_the_origin_reads_nothing_is_noticed() {
+    let (stop, ended) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (reads, over) = (stop.clone(), ended.clone());
+    let origin = WebSocketOrigin::with("", move |stream, _, _| {
+        while !reads.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // All that was on its way, and then the end of it.
+        std::io::copy(stream, &mut std::io::sink()).ok();
+        over.store(true, Ordering::SeqCst);
+        false
+    });
+    let gateway = gateway(&origin.address);
+    let mut client = open(&gateway);
+    let message = masked(0x82, &[7; 15_000]);
+    let (mut credit, mut sent) = (65_535_i64, 0);
+    while sent < 64 << 20 {
+        while credit >= 16_384 && client.send(data(1, &message)) {
+            (credit, sent) = (credit - message.len() as i64, sent + message.len());
+        }
+        match client.next_within(Duration::from_millis(500)) {
+            Some(received) if received.kind == kind::WINDOW_UPDATE && received.stream == 1 => {
+                credit += i64::from(received.code());
+            }
+            Some(_) => {}
+            None => break,
+        }
+    }
+    assert_eq!(gateway.metric("weir_requests_in_flight"), 1.0);
+    client.send(frame(kind::RST_STREAM, 0, 1, &code::CANCEL.to_be_bytes()));
+    let since = std::time::Instant::now();
+    until_true("the tunnel to end", || gateway.metric("weir_requests_in_flight") == 0.0);
+    assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+    stop.store(true, Ordering::SeqCst);
+    until_true("the origin's end of it", || ended.load(Ordering::SeqCst));
+    drop(client);
+    gateway.finish();
 }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use weir_tests::deadline::until_true;
+use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::HttpClient;
 use weir_tests::http2::{Http2Origin, Http2Peer, block, flag, frame, get, kind, window_setting, window_update};
@@ -15,8 +17,8 @@ use weir_tests::stream::{Address, Stream};
 
 /// One connection for all of a test's streams.
 const HTTP2: &str = "[upstream.http]\nversion = \"2\"\nstreams_max = 128";
-/// Others must be served within this, whatever one client does. It was 58 s.
-const PROMPT: Duration = Duration::from_secs(1);
+/// Others must be served within this, whatever one client does, and whatever else the machine does. It was 58 s.
+const PROMPT: Duration = Duration::from_secs(5);
 const MIB: usize = 1024 * 1024;
 
 fn before(origin: &Address) -> Config {
@@ -180,6 +182,39 @@ fn served_promptly(gateway: &Gateway) {
     assert!(begun.elapsed() < PROMPT, "over HTTP/2: {:?}", begun.elapsed());
 }
 
+/// An origin that gives no window back to its streams: it takes 65,535 bytes of each.
+struct Unreading;
+
+impl Unreading {
+    /// With the stream whose request came to its end last, and the number of streams that were opened.
+    fn start() -> (Http2Origin, Arc<AtomicU32>, Arc<AtomicUsize>) {
+        let (finished, origin_streams) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (done, opened) = (finished.clone(), origin_streams.clone());
+        let origin = Http2Origin::start(move |_, peer| {
+            peer.send(window_update(0, 1 << 30));
+            while let Some(found) = peer.next_frame() {
+                opened.fetch_add(usize::from(found.kind == kind::HEADERS), Ordering::SeqCst);
+                match found.kind {
+                    kind::SETTINGS | kind::PING if found.flags & flag::ACK == 0 => {
+                        peer.send(frame(
+                            found.kind,
+                            flag::ACK,
+                            0,
+                            &found.payload[..usize::from(found.kind == kind::PING) * 8],
+                        ));
+                    }
+                    kind::DATA if found.flags & flag::END_STREAM != 0 => {
+                        done.store(found.stream, Ordering::SeqCst);
+                        peer.send(frame(kind::HEADERS, 5, found.stream, &block(&[(":status", "200")])));
+                    }
+                    _ => {}
+                }
+            }
+        });
+        (origin, finished, origin_streams)
+    }
+}
+
 /// nginx as an origin of HTTP/2, with a file of eight megabytes.
 fn nginx() -> Nginx {
     let nginx = Nginx::start("http2", "location = /small { return 200 ok; }");
@@ -221,30 +256,7 @@ fn clients_of_http1_that_do_not_read_hold_up_nobody_in_front_of_http2() {
 
 #[test]
 fn twenty_uploads_that_the_origin_does_not_read_hold_up_no_other_of_their_connection() {
-    // Its connection window is no limit; those of its streams are as they begin.
-    let (finished, origin_streams) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (done, opened) = (finished.clone(), origin_streams.clone());
-    let origin = Http2Origin::start(move |_, peer| {
-        peer.send(window_update(0, 1 << 30));
-        while let Some(found) = peer.next_frame() {
-            opened.fetch_add(usize::from(found.kind == kind::HEADERS), Ordering::SeqCst);
-            match found.kind {
-                kind::SETTINGS | kind::PING if found.flags & flag::ACK == 0 => {
-                    peer.send(frame(
-                        found.kind,
-                        flag::ACK,
-                        0,
-                        &found.payload[..usize::from(found.kind == kind::PING) * 8],
-                    ));
-                }
-                kind::DATA if found.flags & flag::END_STREAM != 0 => {
-                    done.store(found.stream, Ordering::SeqCst);
-                    peer.send(frame(kind::HEADERS, 5, found.stream, &block(&[(":status", "200")])));
-                }
-                _ => {}
-            }
-        }
-    });
+    let (origin, finished, origin_streams) = Unreading::start();
     let gateway = Gateway::start(before(&origin.address));
     let mut client = Http2Peer::connect(&gateway.address);
     let head = block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]);
@@ -260,7 +272,7 @@ fn twenty_uploads_that_the_origin_does_not_read_hold_up_no_other_of_their_connec
         windows.receive(&mut client, Duration::from_millis(200));
         windows.send(&mut client, 16 * 1024);
     }
-    assert_eq!(origin_streams.load(Ordering::SeqCst), 20);
+    until_true("the origin to have all of them", || origin_streams.load(Ordering::SeqCst) == 20);
     // Another upload of the same connection, while they stand.
     let begun = Instant::now();
     client.send(frame(kind::HEADERS, flag::END_HEADERS, 41, &head));
@@ -281,12 +293,11 @@ fn small_frames_that_nobody_reads_end_no_connection_to_an_origin() {
     let (origin, seen) = LongAnswers { count: 3, bytes: MIB, piece: 20, distance: Duration::ZERO }.start();
     let gateway = Gateway::start(before(&origin.address));
     let client = stalled_client(&gateway, Some(0), 3);
-    let begun = Instant::now();
-    // Until the origin may send no more.
-    while seen.unsent.load(Ordering::SeqCst) != 3 * (MIB - 65_536) {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{} bytes unsent", seen.unsent.load(Ordering::SeqCst));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    // A frame of each stream may be passed on before it is known that none is wanted.
+    let stands = 3 * (MIB - 256 * 1024);
+    until_true("the origin to have sent what it may", || {
+        (stands - 60..=stands).contains(&seen.unsent.load(Ordering::SeqCst))
+    });
     let mut victim = HttpClient::connect(&gateway.address);
     assert_eq!(victim.get("/").content(), "xx");
     assert_eq!(origin.connections(), 1, "the connection that all share has ended");
@@ -301,7 +312,7 @@ fn windows_grow_with_what_is_read_over_a_distance_and_not_for_a_stream_that_stal
     let gateway = Gateway::start(before(&origin.address));
     let client = stalled_client(&gateway, Some(0), 2);
     std::thread::sleep(20 * distance);
-    assert_eq!(seen.largest_window(), 65_536, "nothing is read");
+    assert_eq!(seen.largest_window(), 256 * 1024, "nothing is read");
     assert_eq!(HttpClient::connect(&gateway.address).get("/").content().len(), 12 * MIB);
     assert!(seen.largest_window() >= MIB as u32, "{}", seen.largest_window());
     drop(client);
@@ -314,7 +325,7 @@ fn windows_shrink_while_streams_hold_much_and_memory_stays_within_the_budget() {
     let (origin, seen) = LongAnswers { count: 9, bytes: 16 * MIB, piece: 16 * 1024, distance }.start();
     let mut gateway = Gateway::start(before(&origin.address));
     assert_eq!(HttpClient::connect(&gateway.address).get("/").content().len(), 16 * MIB);
-    assert_eq!(seen.largest_window(), 16 << 20);
+    assert_eq!(seen.largest_window(), 32 << 20);
     let client = stalled_client(&gateway, Some(0), 8);
     // The origin has sent all that it may.
     let mut before = usize::MAX;
@@ -323,11 +334,11 @@ fn windows_shrink_while_streams_hold_much_and_memory_stays_within_the_budget() {
         std::thread::sleep(20 * distance);
     }
     let held = 8 * 16 * MIB - before;
-    assert!(held < 48 * MIB, "{held} bytes are held");
-    assert!(seen.last_window() < 16 << 20, "{}", seen.last_window());
+    assert!(held < 80 * MIB, "{held} bytes are held");
+    assert!(seen.last_window() < 32 << 20, "{}", seen.last_window());
     let charged = gateway.metric("weir_buffered_bytes");
-    assert!(charged >= (held - MIB) as f64 && charged < 64.0 * MIB as f64, "{charged} for {held}");
-    assert!(gateway.process().resident_peak() < 160 * MIB as u64, "{}", gateway.process().resident_peak());
+    assert!(charged >= (held - MIB) as f64 && charged < 112.0 * MIB as f64, "{charged} for {held}");
+    assert!(gateway.process().resident_peak() < 224 * MIB as u64, "{}", gateway.process().resident_peak());
     let begun = Instant::now();
     assert_eq!(HttpClient::connect(&gateway.address).get("/").content(), "xx");
     assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
@@ -350,6 +361,91 @@ fn a_budget_that_is_used_up_costs_the_streams_that_nobody_reads() {
 }
 
 #[test]
+fn a_budget_that_is_used_up_costs_the_uploads_that_nobody_reads() {
+    let (origin, finished, _) = Unreading::start();
+    let gateway = Gateway::start(before(&origin.address).tables("[limits]\nbuffered_bytes = \"4MiB\""));
+    let mut client = Http2Peer::connect(&gateway.address);
+    let head = block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]);
+    let mut windows = Windows::new();
+    for number in 0..90 {
+        client.send(frame(kind::HEADERS, flag::END_HEADERS, 2 * number + 1, &head));
+        windows.open(2 * number + 1, 8 * MIB);
+    }
+    let mut before = usize::MAX;
+    while before != windows.left() {
+        before = windows.left();
+        windows.receive(&mut client, Duration::from_millis(200));
+        windows.send(&mut client, 16 * 1024);
+    }
+    assert!(windows.connection < 50_000, "{}", windows.connection);
+    // A moment of grace for each that stands still.
+    let begun = Instant::now();
+    client.send(frame(kind::HEADERS, flag::END_HEADERS, 181, &head));
+    windows.streams.clear();
+    windows.open(181, 50_000);
+    while finished.load(Ordering::SeqCst) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(5), "{} bytes could not be sent", windows.left());
+        windows.send(&mut client, 16 * 1024);
+        windows.receive(&mut client, Duration::from_millis(10));
+    }
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn small_frames_of_requests_that_wait_for_a_lane_end_no_connection_of_a_client() {
+    let origin = Faulty::http(|request| match request[0].starts_with(b"GET /hold") {
+        true => Act::Silence,
+        false => Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()),
+    });
+    let few = "lane_wait_timeout = \"50s\"\n[upstream.http]\nconnections_max = 1\n";
+    let config = Config::http(&origin.address).upstream(few).listener("[listener.http]\nrequest_buffer_bytes = 0");
+    let gateway = Gateway::start(config);
+    let mut first = HttpClient::connect(&gateway.address);
+    first.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+    gateway.wait_metric("weir_requests_in_flight", &[], 1.0);
+    let mut client = Http2Peer::connect(&gateway.address);
+    let head = block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]);
+    for stream in (1..=13).step_by(2) {
+        client.send(frame(kind::HEADERS, flag::END_HEADERS, stream, &head));
+        gateway.wait_metric("gateway_lane_pool_waiters", &[], f64::from(stream.div_ceil(2)));
+        // Messages of 4 bytes, nearly as many as the first window takes.
+        let message = frame(kind::DATA, 0, stream, b"tiny");
+        client.send(message.repeat(16_000));
+        client.send(frame(kind::DATA, flag::END_STREAM, stream, b"end"));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    drop(first);
+    for _ in 0..7 {
+        assert_eq!(client.next_of(kind::HEADERS).status(), Some(200));
+    }
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_request_that_is_taken_back_and_a_short_body_are_no_reason_to_measure_a_distance() {
+    let origin = Faulty::http(|_| Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()));
+    let gateway = Gateway::start(Config::http(&origin.address));
+    let mut client = Http2Peer::connect(&gateway.address);
+    let fields = [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")];
+    client.send(frame(kind::HEADERS, flag::END_HEADERS, 1, &block(&fields)));
+    client.send(frame(kind::RST_STREAM, 0, 1, &8_u32.to_be_bytes()));
+    client.send(frame(
+        kind::HEADERS,
+        flag::END_HEADERS,
+        3,
+        &block(&[&fields[..], &[("content-length", "5")]].concat()),
+    ));
+    client.send(frame(kind::DATA, flag::END_STREAM, 3, b"hello"));
+    while let Some(found) = client.next_within(Duration::from_millis(300)) {
+        assert_ne!((found.kind, found.flags), (kind::PING, 0));
+    }
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
 fn the_keys_of_windows_hold_towards_clients_and_towards_origins() {
     let (origin, seen) = LongAnswers { count: 0, bytes: 0, piece: 1_024, distance: Duration::ZERO }.start();
     let config = before(&origin.address)
@@ -361,6 +457,13 @@ fn the_keys_of_windows_hold_towards_clients_and_towards_origins() {
     client.request(1, &get("/"));
     assert_eq!(client.next_of(kind::DATA).payload, b"xx");
     assert_eq!(seen.last_window(), 128 * 1024);
+    drop(client);
+    gateway.finish();
+    // What is not written follows what is.
+    let small = "[listener.http]\nhttp2_stream_window_max = \"128KiB\"";
+    let gateway = Gateway::start(before(&origin.address).listener(small));
+    let mut client = Http2Peer::connect(&gateway.address);
+    assert_eq!(client.next_of(kind::SETTINGS).initial_window(), Some(128 * 1024));
     drop(client);
     gateway.finish();
 }

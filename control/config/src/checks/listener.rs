@@ -198,8 +198,8 @@ fn check_half_close(section: &ListenerSection, path: &str, reader: &mut Reader<'
 
 fn check_windows(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>) {
     let (initial, max) = (&section.http2_stream_window, &section.http2_stream_window_max);
-    // One that is not written grows with the initial one.
-    if max.is_given {
+    // One that is not written follows the other.
+    if initial.is_given && max.is_given {
         let other = format!("{path}.http2_stream_window_max");
         Lowest { path, key: "http2_stream_window", other: &other }.check(initial, max, reader);
     }

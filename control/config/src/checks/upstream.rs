@@ -98,8 +98,8 @@ fn upstream(file: &FileSection, section: &UpstreamSection, index: usize, reader:
         Protocol::Redis => UpstreamProtocol::Redis(Arc::new(redis)),
         Protocol::Http => {
             let (initial, max) = (&section.http.stream_window, &section.http.stream_window_max);
-            // One that is not written grows with the initial one.
-            if max.is_given {
+            // One that is not written follows the other.
+            if initial.is_given && max.is_given {
                 let (path, other) = (format!("{path}.http"), format!("{path}.http.stream_window_max"));
                 Lowest { path: &path, key: "stream_window", other: &other }.check(initial, max, reader);
             }

@@ -13,7 +13,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::HeaderMap;
 use weir_base::{limits, time::turn};
 use weir_engine::Deadline;
-use weir_http_codec::Fields;
+use weir_http_codec::{BodyLength, Fields};
 
 use super::{
     flow::{Account, Part},
@@ -40,18 +40,26 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(body: RecvStream, idle_timeout: Duration, account: Rc<Account>) -> Self {
-        let part = Part::new(account, &body);
+    /// The body of a message; `length`, if that is known.
+    pub(super) fn new(body: RecvStream, length: BodyLength, idle_timeout: Duration, account: Rc<Account>) -> Self {
+        let length = if let BodyLength::Exact(length) = length { Some(length) } else { None };
+        let part = Part::new(account, &body, length);
         let (current, kept) = (Bytes::new(), Kept::default());
         Self { body, part, is_request: false, idle_timeout, current, kept, trailers: None, is_over: false }
     }
 
     /// The body of a request, which may wait long before anybody wants it.
-    pub(super) fn of_request(body: RecvStream, idle_timeout: Duration, account: Rc<Account>) -> Self {
-        let mut incoming = Self::new(body, idle_timeout, account);
+    pub(super) fn of_request(
+        body: RecvStream,
+        length: BodyLength,
+        idle_timeout: Duration,
+        account: Rc<Account>,
+    ) -> Self {
+        let mut incoming = Self::new(body, length, idle_timeout, account);
         incoming.is_request = true;
         if !incoming.body.is_end_stream() {
             incoming.part.enter(&mut incoming.body);
+            incoming.part.expect_body();
         }
         incoming
     }
@@ -59,8 +67,11 @@ impl Incoming {
     /// See [`crate::relay::Source::poll_arrived`]. Takes small frames together: `h2` ends a connection on which too many of them
     /// wait. What is kept is within the window of the stream, which gets nothing back before it is passed on.
     pub(super) fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+        if self.is_done() {
+            return Poll::Pending;
+        }
         if self.part.enter(&mut self.body).poll_given_up(context).is_ready() {
-            return Poll::Ready(Broken::Stalled);
+            return Poll::Ready(Broken::GivenUp);
         }
         while !self.kept.is_end && !self.is_over && !self.body.is_end_stream() {
             match self.body.poll_data(context) {
@@ -84,6 +95,11 @@ impl Incoming {
         self.kept.is_empty() && !self.kept.is_end && self.body.is_end_stream()
     }
 
+    /// See [`crate::relay::Source::is_held_back`].
+    pub(super) fn is_held_back(&self) -> bool {
+        self.part.is_short()
+    }
+
     /// What came behind it.
     pub(super) fn trailers(&self) -> Option<&Fields> {
         self.trailers.as_ref()
@@ -100,9 +116,18 @@ impl Incoming {
             return Ok(());
         }
         deadline.set(turn::now().saturating_add(self.idle_timeout));
-        poll_fn(|context| match self.poll_fill(context) {
-            Poll::Ready(filled) => Poll::Ready(filled),
-            Poll::Pending => deadline.poll_expired(context).map(|()| Err(Broken::Idle)),
+        poll_fn(|context| {
+            if let Poll::Ready(filled) = self.poll_fill(context) {
+                return Poll::Ready(filled);
+            }
+            while deadline.poll_expired(context).is_ready() {
+                if !self.is_held_back() {
+                    return Poll::Ready(Err(Broken::Idle));
+                }
+                // Its sender may be waiting for the gateway.
+                deadline.set(turn::now().saturating_add(self.idle_timeout));
+            }
+            Poll::Pending
         })
         .await
     }

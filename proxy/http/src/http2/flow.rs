@@ -16,11 +16,14 @@ use weir_base::{
 };
 use weir_engine::{Deadline, poll_face::PollStream};
 
-use super::windows::{WindowSettings, Windows};
+use super::windows::{CREDIT_BYTES, WindowSettings, Windows};
 
 /// Bytes that a connection receives between two looks at what its streams hold: a fraction of the credit, so that it is
 /// renewed long before it is used up.
 const LOOK_BYTES: u64 = 64 * 1024;
+
+/// Bytes that the peer may send on a stream before it knows of any setting (RFC 9113 section 6.9.2).
+const FIRST_BYTES: u64 = 65_535;
 
 /// A window that was not used for this long shrinks.
 const UNUSED_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,6 +50,8 @@ pub(crate) struct Account {
     round: Cell<u32>,
     /// What one stream has taken in this round, the most of all.
     most: Cell<u64>,
+    /// The length of its body, if that is known.
+    length: Cell<Option<u64>>,
     /// When the round began: with the first byte that was taken in it.
     since: Cell<Time>,
     /// Something may come for which a round trip should be known.
@@ -56,6 +61,8 @@ pub(crate) struct Account {
     bodies: Cell<usize>,
     /// Something is charged for the connection, or should be while it has streams.
     is_grown: Cell<bool>,
+    /// The budget of the process has nothing for the connection: its peer may send less than a credit.
+    is_short: Cell<bool>,
     /// Something changed that no byte will tell of.
     is_due: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -72,9 +79,17 @@ impl Account {
         self.holders.borrow().values().map(|holder| holder.flow.used_capacity() as u64).sum()
     }
 
-    /// A body may come, or has begun to: how far the peer is should be known soon.
+    /// A body may come: how far the peer is should be known by then.
     pub(super) fn expect_body(&self) {
         self.wants_measure.set(true);
+    }
+
+    /// So much was taken by one stream in this round, of a body of `length`.
+    fn took(&self, taken: u64, length: Option<u64>) {
+        if taken >= self.most.get() {
+            self.most.set(taken);
+            self.length.set(length);
+        }
     }
 
     fn begin_round(&self) -> u64 {
@@ -82,10 +97,12 @@ impl Account {
         self.most.replace(0)
     }
 
-    /// Gives up streams that hold most and pass nothing on, until so many bytes will be free.
+    /// Gives up streams that hold most and pass nothing on, until so many bytes will be free. Those that were given up before and
+    /// hold something still count for nothing: nobody may look at them.
     fn give_up(&self, mut bytes: u64, now: Time) {
         let holders = self.holders.borrow();
-        let is_stale = |holder: &&Rc<Holder>| now.since(holder.last_taken.get()) >= SHORT_TIMEOUT;
+        let is_stale =
+            |holder: &&Rc<Holder>| !holder.is_given_up.get() && now.since(holder.last_taken.get()) >= SHORT_TIMEOUT;
         let mut stale: Vec<_> = holders.values().filter(is_stale).collect();
         stale.sort_by_key(|holder| std::cmp::Reverse(holder.flow.used_capacity()));
         for holder in stale {
@@ -105,18 +122,30 @@ impl Account {
 pub(super) struct Part {
     account: Rc<Account>,
     stream: u32,
+    /// Of its body, if it is known.
+    length: Option<u64>,
+    /// With the first bytes that are taken it should be known how far the peer is.
+    is_unmeasured: bool,
     round: u32,
     taken: u64,
     holder: Option<Rc<Holder>>,
 }
 
 impl Part {
-    pub(super) fn new(account: Rc<Account>, body: &RecvStream) -> Self {
+    pub(super) fn new(account: Rc<Account>, body: &RecvStream, length: Option<u64>) -> Self {
         account.bodies.set(account.bodies.get() + 1);
         if account.is_grown.get() {
             account.is_due.set(true);
         }
-        Self { account, stream: body.stream_id().as_u32(), round: 0, taken: 0, holder: None }
+        Self {
+            account,
+            stream: body.stream_id().as_u32(),
+            length,
+            is_unmeasured: false,
+            round: 0,
+            taken: 0,
+            holder: None,
+        }
     }
 
     /// From here on what it holds counts. Only streams that have to wait come to this.
@@ -139,20 +168,37 @@ impl Part {
         self
     }
 
-    /// Ready once it is given up for the sake of the others.
+    /// A body may come for which windows have to grow. That is certain when the first of it is here: a request may be taken back
+    /// before, and a short body needs no more than the first window.
+    pub(super) fn expect_body(&mut self) {
+        self.is_unmeasured = self.length.is_none_or(|length| length > FIRST_BYTES);
+    }
+
+    /// See [`Account::is_short`].
+    pub(super) fn is_short(&self) -> bool {
+        self.account.is_short.get()
+    }
+
+    /// Ready once it is given up for the sake of the others. Once these have enough again, it need not be.
     pub(super) fn poll_given_up(&self, context: &mut Context<'_>) -> Poll<()> {
-        match &self.holder {
-            Some(holder) if holder.is_given_up.get() => Poll::Ready(()),
-            Some(holder) => {
-                *holder.waker.borrow_mut() = Some(context.waker().clone());
-                Poll::Pending
-            }
-            None => Poll::Pending,
+        let Some(holder) = &self.holder else { return Poll::Pending };
+        holder.is_given_up.set(holder.is_given_up.get() && self.is_short());
+        if holder.is_given_up.get() {
+            return Poll::Ready(());
         }
+        *holder.waker.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
     }
 
     /// So many bytes were passed on.
     pub(super) fn taken(&mut self, count: usize) {
+        if count > 0 && std::mem::take(&mut self.is_unmeasured) {
+            self.account.expect_body();
+            // So few bytes give no window back, and would not move a frame.
+            if let Some(waker) = &*self.account.waker.borrow() {
+                waker.wake_by_ref();
+            }
+        }
         let (account, count) = (&self.account, count as u64);
         account.released.set(account.released.get() + count);
         if self.round != account.round.get() {
@@ -160,12 +206,12 @@ impl Part {
         }
         if account.most.get() == 0 {
             account.since.set(turn::now());
-            account.expect_body();
         }
         self.taken += count;
-        account.most.set(account.most.get().max(self.taken));
+        account.took(self.taken, self.length);
         if let Some(holder) = &self.holder {
             holder.last_taken.set(turn::now());
+            holder.is_given_up.set(false);
         }
     }
 }
@@ -237,7 +283,10 @@ pub(super) struct Control {
     looked_at: (u64, u64),
     /// The most that a stream has taken in a round since the windows were last judged.
     busiest: u64,
+    /// See [`Account::is_short`].
     is_short: bool,
+    /// Judgements in a row that found it so.
+    short: u32,
     judgement: Deadline,
     /// What the peer was told.
     announced: (u32, u32),
@@ -263,6 +312,7 @@ impl Control {
             looked_at: (0, 0),
             busiest: 0,
             is_short: false,
+            short: 0,
             judgement: weir_engine::deadline(),
         }
     }
@@ -287,6 +337,7 @@ impl Control {
         }
         let has_streams = self.account.bodies.get() > 0;
         self.is_short = !self.windows.update(held, self.account.released.get(), has_streams);
+        self.account.is_short.set(self.is_short);
         self.account.is_grown.set(self.windows.is_grown());
         self.arm(context);
         let has_changed = self.announced.0 != self.windows.connection();
@@ -313,9 +364,11 @@ impl Control {
         if !is_evident || self.announced.1 != self.windows.stream() {
             return false;
         }
-        let is_in_time = now.since(self.account.since.get()) <= round_trip;
+        // What a peer sends at once takes a moment to come.
+        let is_in_time = now.since(self.account.since.get()) <= round_trip + round_trip / 4;
         self.busiest = self.busiest.max(self.account.begin_round());
-        let has_grown = is_in_time && self.windows.grow(self.account.held(), self.lease.is_half_free());
+        let has_grown =
+            is_in_time && self.windows.grow(self.account.held(), self.account.length.get(), self.lease.is_half_free());
         if has_grown {
             // The first one may have waited in a queue.
             self.measure(now);
@@ -361,10 +414,13 @@ impl Control {
     fn judge(&mut self, held: u64) {
         let busiest = std::mem::take(&mut self.busiest).max(self.account.most.get());
         if self.is_short {
-            self.account.give_up(super::windows::CREDIT_BYTES.min(held), turn::now());
+            // Others of those that stand still may take what becomes free.
+            self.account.give_up((CREDIT_BYTES << self.short.min(10)).min(held), turn::now());
+            self.short += 1;
         } else if busiest < u64::from(self.windows.stream()) {
             self.windows.unused();
         }
+        self.short = if self.is_short { self.short } else { 0 };
         self.account.begin_round();
     }
 

@@ -204,6 +204,10 @@ pub(crate) struct StreamOrigin {
     account: Rc<Account>,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "each becomes the large one, so a box would cost an allocation and save nothing"
+)]
 enum Stage {
     Asked(ResponseFuture),
     Answered(Incoming),
@@ -301,7 +305,8 @@ impl Download for StreamDownload<'_> {
         let is_whole = body.as_ref().is_none_or(h2::RecvStream::is_end_stream);
         let head = message::response_head(&parts, is_whole).map_err(|_| MALFORMED)?;
         if let Some(body) = body {
-            *self.stage = Stage::Answered(Incoming::new(body, self.means.answer_idle_timeout, self.account.clone()));
+            let (length, idle_timeout) = (head.announced(), self.means.answer_idle_timeout);
+            *self.stage = Stage::Answered(Incoming::new(body, length, idle_timeout, self.account.clone()));
         }
         Ok(head)
     }

@@ -92,7 +92,7 @@ async fn exchange(
             let mut front = Front {
                 connection,
                 out,
-                body: Incoming::of_request(body, idle_timeout, account),
+                body: Incoming::of_request(body, head.body(), idle_timeout, account),
                 wish,
                 deadline: weir_engine::deadline(),
                 origin_deadline: weir_engine::deadline(),
@@ -182,6 +182,10 @@ impl Client for Front<'_> {
 
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.out.borrow_mut().poll_gone(context)
+    }
+
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+        self.body.poll_arrived(context)
     }
 
     fn has_whole_body(&self) -> bool {
@@ -338,6 +342,10 @@ impl Source for Body<'_> {
 
     fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
         self.incoming.poll_arrived(context)
+    }
+
+    fn is_held_back(&self) -> bool {
+        self.incoming.is_held_back()
     }
 }
 

@@ -5,12 +5,12 @@
 //! - **A stream that is not read costs its own window.** The connection's window is what streams hold and a credit for those
 //!   that are read, so the streams that hold something never use it up.
 //! - **A window carries what its reader takes.** It begins small, and grows while a stream takes half of it or more within a
-//!   round trip. Round trips are measured with PING, and the shortest of a connection counts: queues before the peer only look
-//!   like distance. A stream that takes nothing makes nothing grow.
+//!   round trip: at once to what the body needs, if its length is known. Round trips are measured with PING, and the shortest of a
+//!   connection counts: queues before the peer only look like distance. A stream that takes nothing makes nothing grow.
 //!
 //! All streams of a connection share one window, SETTINGS_INITIAL_WINDOW_SIZE: the more they hold, the smaller it becomes. It is
 //! at most the allowance of the connection less what is held, so that any number of streams share the allowance in equal parts
-//! (the dynamic thresholds of Choudhury and Hahne, 1998), and never less than the initial one.
+//! (the dynamic thresholds of Choudhury and Hahne, 1998), and never less than [`FLOOR_BYTES`].
 //!
 //! What the peer may send beyond [`CREDIT_BYTES`] is charged to `limits.buffered_bytes` before it is granted.
 
@@ -20,18 +20,24 @@ use weir_base::permit::BytesPermit;
 
 use crate::settings::{HTTP2_STREAM_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES_MAX};
 
-/// Credit of a connection that nothing is charged for: what a peer may send ahead on it at any time. Default 1 MiB: 16 initial
+/// Credit of a connection that nothing is charged for: what a peer may send ahead on it at any time. Default 1 MiB: four initial
 /// windows. Worst case with 16,384 connections 16 GiB, as it was when this was the whole window.
 pub(super) const CREDIT_BYTES: u64 = 1 << 20;
 
 /// Steps in which the connection's window follows what is held: four in a credit, so that it never falls below half of one.
 const STEP_BYTES: u64 = CREDIT_BYTES / 4;
 
-/// A window becomes so many times larger at once: from 64 KiB to 16 MiB in two round trips.
+/// The least that windows shrink to while much is held: as they begin by the protocol (RFC 9113 section 6.9.2), about.
+const FLOOR_BYTES: u32 = 64 * 1024;
+
+/// Windows that were shrunk below the initial one are restored when no more than this is held: what made them shrink is over.
+const RESTORED_BYTES: u64 = CREDIT_BYTES / 2;
+
+/// A window becomes so many times larger at once, if the length of the body is not known: from 256 KiB to 32 MiB in two round trips.
 const GROWTH: u32 = 16;
 
-/// Round trips below this are none that windows grow for: to a peer that is nearer, 64 KiB carry 300 MB a second.
-const NEAR: Duration = Duration::from_micros(200);
+/// Round trips below this are none that windows grow for: to a peer that is nearer, 256 KiB carry 500 MB a second.
+const NEAR: Duration = Duration::from_micros(500);
 
 /// The most that a window can be (RFC 9113 section 6.9.1).
 const WINDOW_MAX: u64 = (1 << 31) - 1;
@@ -56,6 +62,11 @@ impl WindowSettings {
     /// that one reader over a great distance has its whole window.
     fn allowance(self) -> u64 {
         2 * u64::from(self.max)
+    }
+
+    /// Windows that may not grow do not shrink either.
+    fn floor(self) -> u32 {
+        if self.initial == self.max { self.initial } else { self.initial.min(FLOOR_BYTES) }
     }
 }
 
@@ -122,11 +133,15 @@ impl Windows {
         self.shortest
     }
 
-    /// One stream has taken [`Windows::evidence`] within a round trip; `held` is what all hold, and `has_room` says that the
-    /// budget of the process is not used by half. True: the window is larger now.
-    pub(super) fn grow(&mut self, held: u64, has_room: bool) -> bool {
+    /// One stream has taken [`Windows::evidence`] of a body of `length` within a round trip; `held` is what all hold, and `has_room`
+    /// says that the budget of the process is not used by half. True: the window is larger now.
+    pub(super) fn grow(&mut self, held: u64, length: Option<u64>, has_room: bool) -> bool {
         let is_far = self.shortest.is_some_and(|shortest| shortest >= NEAR);
-        let larger = self.allowed(held).min(self.stream.saturating_mul(GROWTH));
+        let wanted = match length {
+            Some(length) => length.checked_next_power_of_two().unwrap_or(WINDOW_MAX).min(WINDOW_MAX) as u32,
+            None => self.stream.saturating_mul(GROWTH),
+        };
+        let larger = self.allowed(held).min(wanted);
         let grows = is_far && has_room && larger > self.stream;
         if grows {
             self.stream = larger;
@@ -136,7 +151,7 @@ impl Windows {
 
     /// No stream has taken as much as a window for long.
     pub(super) fn unused(&mut self) {
-        self.stream = self.floored(self.stream / GROWTH);
+        self.stream = (self.stream / GROWTH).max(self.settings.initial.min(self.stream));
     }
 
     /// The streams hold `held` bytes; `released` were passed on in the life of the connection, and the peer does not know of
@@ -144,7 +159,11 @@ impl Windows {
     /// its streams hold is at the cost of the others. Without streams nothing can be sent, and nothing is charged.
     pub(super) fn update(&mut self, held: u64, released: u64, has_streams: bool) -> bool {
         let ceiling = self.ceiling.saturating_sub(released - std::mem::replace(&mut self.released, released));
-        self.stream = self.stream.min(self.allowed(held));
+        let allowed = self.allowed(held);
+        self.stream = match self.stream {
+            stream if stream < self.settings.initial && held <= RESTORED_BYTES => self.settings.initial,
+            stream => stream.min(allowed),
+        };
         let wanted = self.wanted(held);
         // Down by two steps at least, so that it does not swing.
         let has_moved = wanted > self.connection || wanted + STEP_BYTES < self.connection;
@@ -155,7 +174,7 @@ impl Windows {
             return true;
         }
         self.ceiling = ceiling.max(self.connection);
-        self.stream = self.settings.initial;
+        self.stream = self.settings.floor();
         self.connection.saturating_sub(held) >= CREDIT_BYTES / 2
     }
 
@@ -169,16 +188,13 @@ impl Windows {
     fn allowed(&self, held: u64) -> u32 {
         let left = self.settings.allowance().saturating_sub(held).min(u64::from(self.settings.max));
         // In steps of two, so that it does not change with every byte.
-        let step = left / u64::from(self.settings.initial);
+        let floor = self.settings.floor();
+        let step = left / u64::from(floor);
         match step {
-            0 => self.settings.initial,
+            0 => floor,
             _ if left == u64::from(self.settings.max) => self.settings.max,
-            _ => self.floored(self.settings.initial.saturating_mul(1 << step.ilog2())),
+            _ => floor.saturating_mul(1 << step.ilog2()).clamp(floor, self.settings.max),
         }
-    }
-
-    fn floored(&self, window: u32) -> u32 {
-        window.clamp(self.settings.initial, self.settings.max)
     }
 }
 
@@ -215,18 +231,18 @@ mod tests {
     #[test]
     fn a_window_grows_over_a_distance_and_shrinks_when_nobody_uses_it() {
         let mut windows = windows(1 << 30);
-        assert!(!windows.grow(0, true), "nothing was measured");
+        assert!(!windows.grow(0, None, true), "nothing was measured");
         windows.measured(FAR);
         for larger in [MIB, 16 * MIB] {
-            assert!(windows.may_grow() && windows.grow(0, true));
+            assert!(windows.may_grow() && windows.grow(0, None, true));
             assert_eq!((u64::from(windows.stream()), windows.evidence()), (larger, larger / 2));
         }
-        assert!(!windows.may_grow() && !windows.grow(0, true));
+        assert!(!windows.may_grow() && !windows.grow(0, None, true));
         for smaller in [MIB, 64 * KIB, 64 * KIB] {
             windows.unused();
             assert_eq!(u64::from(windows.stream()), smaller);
         }
-        assert!(!windows.grow(0, false), "half of the budget is used");
+        assert!(!windows.grow(0, None, false), "half of the budget is used");
     }
 
     #[test]
@@ -236,7 +252,31 @@ mod tests {
             windows.measured(took);
         }
         assert_eq!(windows.round_trip(), Some(NEAR / 2));
-        assert!(!windows.grow(0, true));
+        assert!(!windows.grow(0, None, true));
+    }
+
+    #[test]
+    fn a_body_whose_length_is_known_has_all_the_window_that_it_needs_at_once_and_no_more() {
+        for (length, window) in [(300 * KIB, 512 * KIB), (20_000_000, 16 * MIB), (u64::MAX, 16 * MIB)] {
+            let mut windows = windows(1 << 30);
+            windows.measured(FAR);
+            assert!(windows.grow(0, Some(length), true));
+            assert_eq!(u64::from(windows.stream()), window);
+            assert!(!windows.grow(0, Some(length), true), "{length}");
+        }
+        let mut windows = windows(1 << 30);
+        windows.measured(FAR);
+        assert!(!windows.grow(0, Some(60 * KIB), true), "the first one is enough");
+    }
+
+    #[test]
+    fn a_window_that_was_shrunk_below_the_first_one_has_that_again_when_less_is_held() {
+        let settings = WindowSettings { initial: 256 * 1024, max: MIB as u32 };
+        let mut windows = Windows::new(settings, ByteLease::with_step(Budget::new(1 << 30), 1).empty());
+        for (held, window) in [(0, 256), (1_800, 128), (2_000, 64), (1_700, 64), (600, 64), (500, 256)] {
+            assert!(windows.update(held * KIB, 0, true));
+            assert_eq!(u64::from(windows.stream()), window * KIB, "{held} KiB held");
+        }
     }
 
     #[test]
@@ -264,7 +304,7 @@ mod tests {
         assert!(windows.update(2 * MIB, 0, true));
         assert_eq!(windows.permit.bytes(), 2 * MIB);
         windows.measured(FAR);
-        windows.grow(0, true);
+        windows.grow(0, None, true);
         assert!(!windows.update(3 * MIB, 0, true), "the credit is gone");
         assert_eq!((windows.permit.bytes(), windows.stream()), (2 * MIB, SETTINGS.initial));
     }
@@ -299,7 +339,7 @@ mod tests {
             let budget = Budget::new(1 << 40);
             let mut windows = Windows::new(settings, ByteLease::with_step(budget, 1).empty());
             windows.measured(FAR);
-            assert!(!windows.grow(0, true));
+            assert!(!windows.grow(0, None, true));
             for held in [0, MIB, WINDOW_MAX, 1 << 40] {
                 windows.update(held, 0, true);
                 assert_eq!(windows.stream(), window);

@@ -1,0 +1,180 @@
+//! Endpoints to which connections neither succeed nor fail, as to a machine that is gone without a word.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use weir_tests::deadline::until_true;
+use weir_tests::gateway::{Config, Gateway};
+use weir_tests::http::HttpClient;
+use weir_tests::http2::{Http2Peer, block, flag, frame, get, kind};
+use weir_tests::lab_origin::LabOrigin;
+use weir_tests::stream::Address;
+
+/// What a busy machine adds to something that takes no time.
+const AT_ONCE: Duration = Duration::from_millis(300);
+/// Health checks say nothing: the gateway learns of its endpoints from its own connections.
+const UNCHECKED: &str = "[upstream.health]\nenabled = false\n";
+
+/// A listener that accepts nothing and whose queue is full: the kernel drops what else comes.
+struct BlackHole {
+    address: Address,
+    listener: Socket,
+    queued: Vec<Socket>,
+}
+
+impl BlackHole {
+    fn open() -> Self {
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        listener.bind(&SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a free port");
+        listener.listen(0).expect("it listens");
+        let address = listener.local_addr().expect("bound").as_socket().expect("of IP");
+        let mut queued = Vec::new();
+        loop {
+            let client = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+            match client.connect_timeout(&SockAddr::from(address), Duration::from_millis(200)) {
+                Ok(()) => queued.push(client),
+                Err(error) if error.kind() == ErrorKind::TimedOut => break,
+                Err(error) => panic!("a connection is refused: {error}"),
+            }
+            assert!(queued.len() < 16, "its queue never fills");
+        }
+        Self { address: Address::Tcp(address), listener, queued }
+    }
+
+    /// It takes connections again, and closes them.
+    fn wake(self) -> Address {
+        drop(self.queued);
+        std::thread::spawn(move || while self.listener.accept().is_ok() {});
+        self.address
+    }
+}
+
+/// In front of these, with `lines` of the upstream.
+fn before<'a>(endpoints: impl IntoIterator<Item = &'a Address>, lines: &str) -> Config {
+    Config { protocol: "http", ..Config::to_all(endpoints) }.upstream(lines).upstream(UNCHECKED)
+}
+
+/// The status of a GET, its reason, and how long it took.
+fn asked(gateway: &Gateway) -> (u16, String, Duration) {
+    let begun = Instant::now();
+    let response = HttpClient::connect(&gateway.address).get("/");
+    (response.status, response.text().trim().to_owned(), begun.elapsed())
+}
+
+#[test]
+fn a_request_timeout_bounds_the_search_for_an_endpoint() {
+    let holes: Vec<BlackHole> = (0..3).map(|_| BlackHole::open()).collect();
+    let config = before(holes.iter().map(|hole| &hole.address), "");
+    let gateway = Gateway::start(config.listener("[listener.http]\nrequest_timeout = \"300ms\""));
+    let (status, _, took) = asked(&gateway);
+    assert_eq!(status, 504);
+    assert!(took >= Duration::from_millis(290) && took < Duration::from_millis(300) + AT_ONCE, "{took:?}");
+    until_true("the request to be over", || gateway.metric("weir_requests_in_flight") == 0.0);
+    gateway.finish();
+}
+
+#[test]
+fn the_deadline_of_a_call_bounds_the_search_for_an_endpoint() {
+    let holes: Vec<BlackHole> = (0..3).map(|_| BlackHole::open()).collect();
+    let config = before(holes.iter().map(|hole| &hole.address), "[upstream.http]\nversion = \"2\"\n");
+    let gateway = Gateway::start(config);
+    let mut client = Http2Peer::connect(&gateway.address);
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "a"),
+        (":path", "/a.B/C"),
+        ("content-type", "application/grpc"),
+        ("te", "trailers"),
+        ("grpc-timeout", "300m"),
+    ];
+    let begun = Instant::now();
+    client.send(frame(kind::HEADERS, flag::END_HEADERS, 1, &block(&fields)));
+    client.next_of(kind::HEADERS);
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(290) && took < Duration::from_millis(300) + AT_ONCE, "{took:?}");
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn where_all_breakers_are_open_a_request_is_refused_at_once() {
+    let holes: Vec<BlackHole> = (0..3).map(|_| BlackHole::open()).collect();
+    // With all of them away there is panic: that changes nothing.
+    let lines = "connect_timeout = \"100ms\"\n[upstream.breaker]\nopen_for = \"60s\"\n";
+    let gateway = Gateway::start(before(holes.iter().map(|hole| &hole.address), lines));
+    until_true("the breakers to open", || {
+        asked(&gateway);
+        gateway.metrics().sum("weir_breaker_opened_total") >= 3.0
+    });
+    for _ in 0..10 {
+        let (status, text, took) = asked(&gateway);
+        assert_eq!((status, text.as_str()), (503, "no origin is available"));
+        assert!(took < Duration::from_millis(50), "{took:?}");
+    }
+    gateway.finish();
+}
+
+#[test]
+fn one_request_at_a_time_waits_for_one_endpoint_that_may_be_back() {
+    let holes: Vec<BlackHole> = (0..4).map(|_| BlackHole::open()).collect();
+    let lines = "connect_timeout = \"400ms\"\n[upstream.breaker]\nfailures = 1\nopen_for = \"500ms\"\n";
+    let gateway = Gateway::start(before(holes.iter().map(|hole| &hole.address), lines));
+    asked(&gateway);
+    std::thread::sleep(Duration::from_millis(600));
+    let address = gateway.address.clone();
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let address = address.clone();
+            std::thread::spawn(move || {
+                let begun = Instant::now();
+                let status = HttpClient::connect(&address).get("/").status;
+                (status, begun.elapsed())
+            })
+        })
+        .collect();
+    let took: Vec<Duration> = clients
+        .into_iter()
+        .map(|client| {
+            let (status, took) = client.join().expect("an answer");
+            assert!(matches!(status, 502 | 503), "{status}");
+            took
+        })
+        .collect();
+    assert!(took.iter().all(|took| *took < Duration::from_millis(400) + AT_ONCE), "one try each at most: {took:?}");
+    gateway.finish();
+}
+
+#[test]
+fn an_endpoint_that_is_back_is_found_by_the_next_request_after_the_pause() {
+    let hole = BlackHole::open();
+    let origin = LabOrigin::start();
+    let lines = "connect_timeout = \"100ms\"\n[upstream.breaker]\nfailures = 1\nopen_for = \"200ms\"\n";
+    let gateway = Gateway::start(before([&hole.address, &origin.address], lines));
+    until_true("the breaker to open", || {
+        assert_eq!(HttpClient::connect(&gateway.address).get("/2").status, 200);
+        gateway.metrics().sum("weir_breaker_opened_total") >= 1.0
+    });
+    let address = hole.wake().text();
+    until_true("a connection to the endpoint that is back", || {
+        HttpClient::connect(&gateway.address).get("/2");
+        gateway.metrics().sum_where("weir_lane_connects_total", &[("endpoint", &address)]) >= 1.0
+    });
+    gateway.finish();
+}
+
+#[test]
+fn over_http2_a_client_hears_of_the_timeout_as_well() {
+    let holes: Vec<BlackHole> = (0..2).map(|_| BlackHole::open()).collect();
+    let config = before(holes.iter().map(|hole| &hole.address), "");
+    let gateway = Gateway::start(config.listener("[listener.http]\nrequest_timeout = \"200ms\""));
+    let mut client = Http2Peer::connect(&gateway.address);
+    let begun = Instant::now();
+    client.request(1, &get("/"));
+    client.next_of(kind::HEADERS);
+    assert!(begun.elapsed() < Duration::from_millis(200) + AT_ONCE, "{:?}", begun.elapsed());
+    drop(client);
+    gateway.finish();
+}
