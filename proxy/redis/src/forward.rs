@@ -196,13 +196,14 @@ impl State {
         if self.order.gather(exchange, bytes, end) {
             return end.is_some_and(|kind| self.complete(kind, io));
         }
+        if let Some(change) = &mut self.changes_db {
+            // As the server wrote it: the gateway's own answers in it are empty where the client wants no replies.
+            change.note(exchange, bytes);
+        }
         let edited = if self.answers.is_some() { self.with_answers(exchange, bytes, io) } else { None };
         let bytes = edited.as_deref().unwrap_or(bytes);
         if !self.order.is_muted(exchange) {
             self.pass(bytes, end.is_some(), io);
-        }
-        if let Some(change) = &mut self.changes_db {
-            change.note(exchange, bytes);
         }
         if let Some(caching) = &mut self.caching {
             caching.take(exchange, bytes);
