@@ -145,7 +145,9 @@ impl State {
         self.keep_bound(ticket, place.map(|place| place.group), key.shard, io);
         self.order.sent();
         if reason == PinReason::Watch {
-            self.watched_slot = place.map(|place| place.group);
+            if let Some(place) = place.filter(|place| !self.watched_slots.contains(&place.group)) {
+                self.watched_slots.push(place.group);
+            }
             self.watches_sent.push_back(ticket.number);
         }
         if key.db != self.db {
