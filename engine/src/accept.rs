@@ -98,11 +98,12 @@ impl Drop for Listening<'_> {
 }
 
 /// Accepts until the loop is dropped or the socket is unusable; then nobody can connect any more, unless the socket was
-/// `handed_over` before. `accept` takes the next connection, with [`accept_one`]; `fail` gets each error.
+/// `handed_over` before. `accept` takes the next connection, with [`accept_one`], or several, and says how many; none, if it
+/// is to be called again in the next turn. `fail` gets each error.
 pub async fn accept_loop(
     listener: &Socket,
     handed_over: HandedOver,
-    mut accept: impl FnMut() -> io::Result<()>,
+    mut accept: impl FnMut() -> io::Result<usize>,
     mut fail: impl FnMut(AcceptError, &io::Error),
 ) -> io::Result<()> {
     let _listening = Listening(listener, handed_over);
@@ -117,9 +118,11 @@ pub async fn accept_loop(
             readiness.accept_ready().await?;
         }
         has_more = true;
-        for _ in 0..BURST_MAX {
+        let mut burst = 0;
+        while burst < BURST_MAX {
             match accept() {
-                Ok(()) => attempt = 0,
+                Ok(0) => break,
+                Ok(taken) => (attempt, burst) = (0, burst + taken),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     has_more = false;
                     break;
@@ -128,7 +131,7 @@ pub async fn accept_loop(
                     let class = classify(&error);
                     fail(class, &error);
                     match class {
-                        AcceptError::Connection => continue,
+                        AcceptError::Connection => burst += 1,
                         AcceptError::Fatal => return Err(error),
                         AcceptError::Resource => {
                             compio::time::sleep(jitter.backoff(attempt, BACKOFF_MIN, BACKOFF_MAX)).await;

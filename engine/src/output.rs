@@ -5,6 +5,7 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     io,
+    ops::Range,
     rc::Rc,
     task::{Context, Poll, Waker},
     time::Duration,
@@ -227,6 +228,26 @@ impl Output {
         segments.make_contiguous().concat()
     }
 
+    /// Takes these out of the bytes that were never handed to the kernel, counted from the first of them, in order. What stands in
+    /// other segments stays where it is.
+    pub fn remove_unsent(&self, ranges: &[Range<usize>]) {
+        let mut segments = self.0.segments.borrow_mut();
+        let mut buffer = self.0.buffer.borrow_mut();
+        let mut end = 0;
+        for piece in segments.iter_mut().chain([&mut *buffer]) {
+            let start = end;
+            end += piece.len();
+            let inside = ranges.iter().filter(|range| range.start < end && range.end > start);
+            remove(piece, inside.map(|range| range.start.max(start) - start..range.end.min(end) - start));
+        }
+        segments.retain(|segment| !segment.is_empty());
+        self.0.segments_bytes.set(segments.iter().map(Vec::len).sum());
+        drop((segments, buffer));
+        if self.0.congested.get() && self.buffered() < self.0.marks.low {
+            self.relieve();
+        }
+    }
+
     /// Drops the bytes that were never handed to the kernel.
     pub fn discard_unsent(&self) {
         self.0.segments_bytes.set(0);
@@ -398,6 +419,43 @@ impl Output {
         self.0.congested.set(false);
         for waker in self.0.relieved.take() {
             waker.wake();
+        }
+    }
+}
+
+/// Takes `ranges`, which are in order and apart, out of `bytes`.
+pub fn remove(bytes: &mut Vec<u8>, ranges: impl IntoIterator<Item = Range<usize>>) {
+    let (mut kept, mut at) = (0, 0);
+    for range in ranges {
+        if kept < at {
+            bytes.copy_within(at..range.start, kept);
+        }
+        kept += range.start - at;
+        at = range.end;
+    }
+    if kept < at {
+        bytes.copy_within(at.., kept);
+        bytes.truncate(bytes.len() - (at - kept));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_removed_leaves_the_rest_in_order() {
+        for (ranges, left) in [
+            (&[][..], "abcdefgh"),
+            (&[(0, 2)], "cdefgh"),
+            (&[(6, 8)], "abcdef"),
+            (&[(1, 2), (4, 6)], "acdgh"),
+            (&[(0, 1), (1, 2), (3, 8)], "c"),
+            (&[(0, 8)], ""),
+        ] {
+            let mut bytes = b"abcdefgh".to_vec();
+            remove(&mut bytes, ranges.iter().map(|(start, end)| *start..*end));
+            assert_eq!(bytes, left.as_bytes(), "{ranges:?}");
         }
     }
 }

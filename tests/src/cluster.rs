@@ -1,6 +1,6 @@
 //! A Redis Cluster on loopback.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
@@ -36,6 +36,8 @@ pub struct Node {
     pub port: u16,
     /// `master`, `slave`, `fail` and so on.
     pub flags: String,
+    /// Of two nodes that claim a slot, the one with the higher epoch has it.
+    pub epoch: u64,
     /// Ranges of slots.
     pub slots: Vec<String>,
 }
@@ -103,12 +105,11 @@ impl Cluster {
     /// If that takes too long.
     pub fn wait_well(&self) {
         until("the cluster to be well", AGREE, || {
-            let views: Vec<BTreeMap<String, Vec<String>>> = self.alive().map(|node| owners(&nodes(node))).collect();
             let is_well = self.alive().all(|node| {
                 let info = text(&node.connect().call(&["CLUSTER", "INFO"]));
                 info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
             });
-            (is_well && views.windows(2).all(|pair| pair[0] == pair[1])).then_some(())
+            (is_well && self.agrees()).then_some(())
         });
         until("the replicas to be in step", AGREE, || {
             let is_linked = |node: &Server| {
@@ -117,6 +118,13 @@ impl Cluster {
             };
             self.alive().all(is_linked).then_some(())
         });
+    }
+
+    /// The living nodes say the same of who has what, and since which epoch; no two primaries have the same one.
+    fn agrees(&self) -> bool {
+        let views: Vec<_> = self.alive().map(|node| owners(&nodes(node))).collect();
+        let epochs = |view: &Owners| view.values().map(|(epoch, _)| *epoch).collect::<BTreeSet<_>>().len();
+        views.iter().all(|view| *view == views[0] && epochs(view) == view.len())
     }
 
     fn alive(&self) -> impl Iterator<Item = &Server> {
@@ -215,7 +223,13 @@ impl Cluster {
         keys.len()
     }
 
-    /// Ends the move of a slot. Its new owner hears first, as `redis-cli --cluster` has it.
+    /// Ends the move of a slot. Its new owner hears first, as `redis-cli --cluster` has it, and takes an epoch above all that it
+    /// knows. Until the others know that epoch, the next move may give the slot's claim to a node with an older one: it then loses
+    /// the slot again to what the node before it said last, and deletes the keys (Redis 7.0 `cluster.c`,
+    /// `clusterUpdateSlotsConfigWith`). So the move is over when all agree.
+    ///
+    /// # Panics
+    /// If that takes too long.
     pub fn end_move(&self, slot: u16, to: usize) {
         let target = id(&self.nodes[to]);
         let slot = slot.to_string();
@@ -224,6 +238,7 @@ impl Cluster {
         for node in self.alive().filter(is_primary) {
             node.connect().expect(&["CLUSTER", "SETSLOT", &slot, "NODE", &target], b"+OK\r\n");
         }
+        until("the nodes to agree on a moved slot", AGREE, || self.agrees().then_some(()));
     }
 }
 
@@ -245,14 +260,17 @@ fn nodes(of: &Server) -> Vec<Node> {
             id: words[0].to_owned(),
             port: address.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0),
             flags: words[2].to_owned(),
+            epoch: words[6].parse().unwrap_or(0),
             slots: words[8..].iter().filter(|word| !word.starts_with('[')).map(|word| (*word).to_owned()).collect(),
         }
     };
     lines.lines().map(node).collect()
 }
 
-/// Who has which slots.
-fn owners(view: &[Node]) -> BTreeMap<String, Vec<String>> {
+/// Who has which slots, and since which epoch.
+type Owners = BTreeMap<String, (u64, Vec<String>)>;
+
+fn owners(view: &[Node]) -> Owners {
     let owners = view.iter().filter(|node| !node.slots.is_empty() && !node.flags.contains("fail"));
-    owners.map(|node| (node.id.clone(), node.slots.clone())).collect()
+    owners.map(|node| (node.id.clone(), (node.epoch, node.slots.clone()))).collect()
 }

@@ -27,4 +27,4 @@ pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, Conne
 pub use reports::Reports;
 pub use roster::{Listed, Roster};
 pub use share::{CoreShare, DRAIN_GAP, Drain};
-pub use succession::{Place, Predecessors, Succession};
+pub use succession::{Place, Source, Succession};

@@ -3,19 +3,19 @@
 //! A client that gives up a request closes its connection and makes a new one, at once, and another worker may get that. What it
 //! had sent before may still wait in the kernel then, for a worker that has not looked yet: a write that nobody waits for would
 //! be executed after one that was acknowledged. A server with one queue of events does not do that. So each connection of a
-//! listener has its [`Place`] among those of its source address. Who enters looks which of them have
-//! been closed by their clients, and waits until these are over: everything read, sent and answered, or taken back.
+//! listener has its [`Place`] among those of its [`Source`]. Before it is served it looks which of those before it have been
+//! closed by their clients, and waits until these are over: everything read, sent and answered, or taken back.
 //!
-//! It costs nothing on the request path, and a connection whose source has closed none does not wait. The places of a source
-//! are under a lock, as its number of connections is.
+//! It costs nothing on the request path, and a connection whose source has closed none does not wait. To accept one takes a
+//! place in a map under a lock; the looking is done on the worker that serves it, without the lock.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     future::poll_fn,
     net::IpAddr,
     os::fd::{AsRawFd, RawFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -29,15 +29,37 @@ use weir_engine::net;
 /// waits for a lane. A server that answers is done within a round trip; one that does not would not answer the client either.
 pub const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Connections of one source that are looked at, the latest. Looking at one takes about 150 ns, so 150 us when there are as
-/// many as one source may have by default.
-const LOOKED_AT_MAX: usize = 1_024;
+/// Connections of one source that are looked at: so many of the latest, and as many of those before them whose worker has seen
+/// the end. Looking at one takes about 150 ns, so 10 us for a source with many.
+const LOOKED_AT_MAX: usize = 64;
 
-/// The connections of one listener by where they come from; Unix sockets are one source.
+/// Where a connection comes from, as far as that tells one client from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// An address.
+    Address(IpAddr),
+    /// A process at the other end of a Unix socket.
+    Process(u32),
+    /// A proxy, at an address or a Unix socket, that has not said yet whom it speaks for.
+    Proxy(Option<IpAddr>),
+}
+
+/// The connections of one listener by where they come from.
 #[derive(Default)]
 pub struct Succession {
     accepting: Mutex<()>,
-    sources: Mutex<HashMap<Option<IpAddr>, Vec<Arc<Presence>>>>,
+    places: Mutex<Places>,
+}
+
+/// A source, and which of all connections it is: the later the higher.
+type Number = (Source, u64);
+
+#[derive(Default)]
+struct Places {
+    last: u64,
+    present: BTreeMap<Number, Arc<Presence>>,
+    /// Those of them whose worker has seen that their client has left.
+    left: BTreeMap<Number, Arc<Presence>>,
 }
 
 /// One connection.
@@ -55,15 +77,23 @@ struct End {
 }
 
 impl Presence {
+    fn new(socket: RawFd) -> Arc<Self> {
+        Arc::new(Self { socket, left_at: AtomicU64::new(0), end: Mutex::default() })
+    }
+
     fn note_left(&self, now: Time) {
         // A second look must not prolong it.
         let _ = self.left_at.compare_exchange(0, now.as_nanos().max(1), Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Its client has closed it, not too long ago to be waited for.
-    fn is_waited_for(&self, now: Time) -> bool {
-        let left_at = self.left_at.load(Ordering::Relaxed);
-        left_at != 0 && now.since(Time::from_nanos(left_at)) < WAIT_MAX
+    fn has_left(&self) -> bool {
+        self.left_at.load(Ordering::Relaxed) != 0
+    }
+
+    /// Its client has closed it, and for so long it is waited for.
+    fn rest(&self, now: Time) -> Option<Duration> {
+        let left_at = Time::from_nanos(self.left_at.load(Ordering::Relaxed));
+        self.has_left().then(|| WAIT_MAX.saturating_sub(now.since(left_at))).filter(|rest| !rest.is_zero())
     }
 
     fn poll_over(&self, context: &mut Context<'_>) -> Poll<()> {
@@ -74,66 +104,9 @@ impl Presence {
         end.waiting.push(context.waker().clone());
         Poll::Pending
     }
-}
 
-impl Succession {
-    /// Accepting is one at a time, from the queue to the place: who is accepted later finds who was before.
-    pub fn accepting(&self) -> MutexGuard<'_, ()> {
-        locked(&self.accepting)
-    }
-
-    /// A place for a connection that was accepted `now`, and those of its source that must be over before it is served. The place
-    /// goes before the socket is closed.
-    pub fn enter(self: &Arc<Self>, source: Option<IpAddr>, socket: &impl AsRawFd, now: Time) -> (Place, Predecessors) {
-        let presence =
-            Arc::new(Presence { socket: socket.as_raw_fd(), left_at: AtomicU64::new(0), end: Mutex::default() });
-        let mut sources = locked(&self.sources);
-        let here = sources.entry(source).or_default();
-        let latest = &here[here.len().saturating_sub(LOOKED_AT_MAX)..];
-        let predecessors = Predecessors(left(latest, now));
-        here.push(presence.clone());
-        drop(sources);
-        (Place { succession: self.clone(), source, presence }, predecessors)
-    }
-}
-
-/// Those of `present` whose clients have closed them.
-fn left(present: &[Arc<Presence>], now: Time) -> Vec<Arc<Presence>> {
-    let unknown: Vec<_> = present.iter().filter(|one| one.left_at.load(Ordering::Relaxed) == 0).collect();
-    let sockets: Vec<_> = unknown.iter().map(|one| one.socket).collect();
-    for (one, has_hung_up) in unknown.iter().zip(net::hung_up(&sockets)) {
-        if has_hung_up {
-            one.note_left(now);
-        }
-    }
-    present.iter().filter(|one| one.is_waited_for(now)).cloned().collect()
-}
-
-/// A connection's place among those of its source; dropped when nothing that its client sent can take effect any more.
-pub struct Place {
-    succession: Arc<Succession>,
-    source: Option<IpAddr>,
-    presence: Arc<Presence>,
-}
-
-impl Place {
-    /// The client has closed its side, or the connection is broken; what it sent may still be under way.
-    pub fn note_left(&self, now: Time) {
-        self.presence.note_left(now);
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut sources = locked(&self.succession.sources);
-        if let Some(here) = sources.get_mut(&self.source) {
-            here.retain(|one| !Arc::ptr_eq(one, &self.presence));
-            if here.is_empty() {
-                sources.remove(&self.source);
-            }
-        }
-        drop(sources);
-        let mut end = locked(&self.presence.end);
+    fn set_over(&self) {
+        let mut end = locked(&self.end);
         end.is_over = true;
         let waiting = std::mem::take(&mut end.waiting);
         drop(end);
@@ -141,26 +114,132 @@ impl Drop for Place {
     }
 }
 
-/// Connections that their client has left, and that are not over.
-pub struct Predecessors(Vec<Arc<Presence>>);
-
-impl Predecessors {
-    /// There are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+impl Places {
+    /// Connections of the source of `number` before it that are not over: the latest, and others that their clients have left.
+    fn before(&self, number: Number) -> Vec<Arc<Presence>> {
+        let first = (number.0, 0);
+        let latest: Vec<_> = self.present.range(first..number).rev().take(LOOKED_AT_MAX).collect();
+        let lowest = latest.last().map_or(number, |(number, _)| **number);
+        let left = self.left.range(first..lowest).rev().take(LOOKED_AT_MAX).map(|(_, one)| one);
+        latest.iter().map(|(_, one)| *one).chain(left).cloned().collect()
     }
 
-    /// Waits until they are over, at most until `WAIT_MAX` after their clients left.
-    pub async fn over(self) {
-        let left = |one: &Arc<Presence>| Time::from_nanos(one.left_at.load(Ordering::Relaxed));
-        let Some(last) = self.0.iter().map(left).max() else { return };
-        let rest = WAIT_MAX.saturating_sub(Time::now().since(last));
-        let all = async {
-            for one in &self.0 {
-                poll_fn(|context| one.poll_over(context)).await;
-            }
-        };
-        let _ = weir_engine::timeout(rest, all).await;
+    fn remove(&mut self, number: Number) {
+        self.present.remove(&number);
+        self.left.remove(&number);
+    }
+}
+
+impl Succession {
+    /// Accepting is one at a time, from the queue to the place: who is accepted later comes behind who was before. `None` while
+    /// another worker is at it.
+    pub fn try_accepting(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.accepting.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// A place for a connection that has just been accepted. It is to be dropped before the socket is closed, and when nothing
+    /// that the client sent can take effect any more. Without a `source` nobody knows whose connections belong together, and no
+    /// one waits.
+    pub fn enter(self: &Arc<Self>, source: Option<Source>, socket: &impl AsRawFd) -> Place {
+        let mut places = locked(&self.places);
+        places.last += 1;
+        let (order, presence) = (places.last, Presence::new(socket.as_raw_fd()));
+        if let Some(source) = source {
+            places.present.insert((source, order), presence.clone());
+        }
+        drop(places);
+        Place { succession: self.clone(), source, order, presence }
+    }
+}
+
+/// A connection's place among those of its source.
+pub struct Place {
+    succession: Arc<Succession>,
+    source: Option<Source>,
+    order: u64,
+    presence: Arc<Presence>,
+}
+
+impl Place {
+    fn number(&self) -> Option<Number> {
+        self.source.map(|source| (source, self.order))
+    }
+
+    /// The client has closed its side, or the connection is broken; what it sent may still be under way.
+    pub fn note_left(&self, now: Time) {
+        self.presence.note_left(now);
+        if let Some(number) = self.number() {
+            locked(&self.succession.places).left.insert(number, self.presence.clone());
+        }
+    }
+
+    /// The proxy has said whom it speaks for, if anybody. Waits for those before it of which that is not known yet, and which
+    /// their clients have left: each of them may be the same client's.
+    pub async fn identify(&mut self, source: Option<Source>) {
+        left_behind_are_over(self.become_known(source)).await;
+    }
+
+    /// Its place is among those of `source` from now on. Gives those before it that are not known yet.
+    fn become_known(&mut self, source: Option<Source>) -> Vec<Arc<Presence>> {
+        let known = Presence::new(self.presence.socket);
+        let unknown = std::mem::replace(&mut self.presence, known);
+        let mut places = locked(&self.succession.places);
+        let before = self.number().map_or_else(Vec::new, |number| {
+            places.remove(number);
+            places.before(number)
+        });
+        self.source = source;
+        if let Some(number) = self.number() {
+            places.present.insert(number, self.presence.clone());
+        }
+        drop(places);
+        unknown.set_over();
+        if source.is_some() { before } else { Vec::new() }
+    }
+
+    /// Waits until the connections of its source that came before it and that their clients have left are over, at most until
+    /// `WAIT_MAX` after they left.
+    pub async fn predecessors_over(&self) {
+        let before = self.number().map_or_else(Vec::new, |number| locked(&self.succession.places).before(number));
+        left_behind_are_over(before).await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(number) = self.number() {
+            locked(&self.succession.places).remove(number);
+        }
+        self.presence.set_over();
+    }
+}
+
+/// Waits until those of `before` are over that their clients have closed, each for `WAIT_MAX` after that.
+async fn left_behind_are_over(before: Vec<Arc<Presence>>) {
+    let now = Time::now();
+    note_hung_up(&before, now);
+    let Some(rest) = before.iter().filter_map(|one| one.rest(now)).max() else { return };
+    let all = async {
+        for one in before.iter().filter(|one| one.rest(now).is_some()) {
+            poll_fn(|context| one.poll_over(context)).await;
+        }
+    };
+    let _ = weir_engine::timeout(rest, all).await;
+}
+
+/// Looks which of `present` have been closed by their clients. One of them may be over meanwhile and its descriptor another
+/// connection's: whatever is noted of it then is of no account.
+fn note_hung_up(present: &[Arc<Presence>], now: Time) {
+    let unknown: Vec<_> = present.iter().filter(|one| !one.has_left()).collect();
+    let sockets: Vec<_> = unknown.iter().map(|one| one.socket).collect();
+    for (one, has_hung_up) in unknown.iter().zip(net::hung_up(&sockets)) {
+        if has_hung_up {
+            one.note_left(now);
+        }
     }
 }
 
@@ -174,8 +253,9 @@ mod tests {
 
     use super::*;
 
-    const A: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
-    const B: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)));
+    const A: Option<Source> = Some(Source::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))));
+    const B: Option<Source> = Some(Source::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))));
+    const PROXY: Option<Source> = Some(Source::Proxy(None));
 
     fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
@@ -183,40 +263,98 @@ mod tests {
         (client, listener.accept().expect("accepted").0)
     }
 
+    /// Those that `place` has to wait for, looked at now.
+    fn waited_for(place: &Place, now: Time) -> Vec<Arc<Presence>> {
+        let number = place.number().expect("a source");
+        let mut before = locked(&place.succession.places).before(number);
+        note_hung_up(&before, now);
+        before.retain(|one| one.rest(now).is_some());
+        before
+    }
+
+    fn is_over(one: &Presence) -> bool {
+        one.poll_over(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
     #[test]
     fn who_comes_back_waits_for_what_was_closed_and_for_nothing_else() {
         let (succession, now) = (Arc::new(Succession::default()), Time::from_nanos(1));
         let (first, second, third) = (pair(), pair(), pair());
-        let (first_place, none) = succession.enter(A, &first.1, now);
-        assert!(none.is_empty());
-        let (_open, none) = succession.enter(A, &second.1, now);
-        assert!(none.is_empty(), "the client of the first is still there");
+        let first_place = succession.enter(A, &first.1);
+        let open = succession.enter(A, &second.1);
+        assert!(waited_for(&open, now).is_empty(), "the client of the first is still there");
         drop(first.0);
-        let (_other, none) = succession.enter(B, &third.1, now);
-        assert!(none.is_empty(), "another source");
-        let (_back, predecessors) = succession.enter(A, &third.1, now);
-        assert_eq!(predecessors.0.len(), 1);
-        let is_over = || {
-            let mut context = Context::from_waker(Waker::noop());
-            predecessors.0[0].poll_over(&mut context).is_ready()
-        };
-        assert!(!is_over());
+        let other = succession.enter(B, &third.1);
+        assert!(waited_for(&other, now).is_empty(), "another source");
+        let back = succession.enter(A, &third.1);
+        let predecessors = waited_for(&back, now);
+        assert_eq!(predecessors.len(), 1);
+        assert!(!is_over(&predecessors[0]));
         drop(first_place);
-        assert!(is_over());
-        let (_third, none) = succession.enter(A, &third.1, now);
-        assert!(none.is_empty(), "it is over");
+        assert!(is_over(&predecessors[0]));
+        assert!(waited_for(&back, now).is_empty(), "it is over");
     }
 
     #[test]
     fn what_takes_too_long_is_not_waited_for_and_every_place_is_given_back() {
         let succession = Arc::new(Succession::default());
         let (client, server) = pair();
-        let (place, _) = succession.enter(None, &server, Time::ZERO);
+        let place = succession.enter(A, &server);
         place.note_left(Time::from_nanos(1));
         let late = Time::from_nanos(1).saturating_add(WAIT_MAX);
-        let (second, none) = succession.enter(None, &client, late);
-        assert!(none.is_empty());
+        let second = succession.enter(A, &client);
+        assert_eq!(waited_for(&second, Time::from_nanos(1)).len(), 1);
+        assert!(waited_for(&second, late).is_empty());
         drop((place, second));
-        assert!(locked(&succession.sources).is_empty());
+        let places = locked(&succession.places);
+        assert!(places.present.is_empty() && places.left.is_empty());
+    }
+
+    /// However many connections a source has, the work is the same; what was left long before is found by what its worker noted.
+    #[test]
+    fn of_many_connections_the_latest_and_those_left_are_looked_at() {
+        let (succession, now) = (Arc::new(Succession::default()), Time::from_nanos(1));
+        let (_client, server) = pair();
+        let all: Vec<_> = (0..10 * LOOKED_AT_MAX).map(|_| succession.enter(A, &server)).collect();
+        all[3].note_left(now);
+        let last = succession.enter(A, &server);
+        assert_eq!(waited_for(&last, now).len(), 1);
+        all.iter().for_each(|place| place.note_left(now));
+        assert_eq!(locked(&succession.places).before(last.number().expect("a source")).len(), 2 * LOOKED_AT_MAX);
+    }
+
+    #[test]
+    fn behind_a_proxy_clients_wait_for_their_own_and_not_for_each_other() {
+        let (succession, now) = (Arc::new(Succession::default()), Time::from_nanos(1));
+        let (first, second) = (pair(), pair());
+        let identify = |place: &mut Place, source| {
+            let mut identified = Box::pin(place.identify(source));
+            identified.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        };
+        let mut place = succession.enter(PROXY, &first.1);
+        assert!(identify(&mut place, A));
+        drop(first.0);
+        let mut other = succession.enter(PROXY, &second.1);
+        assert!(identify(&mut other, B) && waited_for(&other, now).is_empty());
+        let mut back = succession.enter(PROXY, &second.1);
+        assert!(identify(&mut back, A));
+        assert_eq!(waited_for(&back, now).len(), 1);
+        let mut nobody = succession.enter(PROXY, &second.1);
+        assert!(identify(&mut nobody, None) && nobody.number().is_none(), "a health check of the proxy's own");
+    }
+
+    /// The header of the first one has not been read yet when that of the second one has.
+    #[test]
+    fn an_unknown_client_that_has_left_is_waited_for_until_it_is_known() {
+        let (succession, now) = (Arc::new(Succession::default()), Time::from_nanos(1));
+        let (first, second) = (pair(), pair());
+        let mut place = succession.enter(PROXY, &first.1);
+        drop(first.0);
+        let back = succession.enter(PROXY, &second.1);
+        let unknown = waited_for(&back, now);
+        assert_eq!(unknown.len(), 1);
+        assert!(Box::pin(place.identify(A)).as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert!(is_over(&unknown[0]), "who it is decides now");
+        assert!(waited_for(&back, now).is_empty());
     }
 }

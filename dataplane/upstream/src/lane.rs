@@ -63,6 +63,8 @@ pub struct Lane<P: LaneProtocol, W: Waiter<P>> {
     is_paused: Cell<bool>,
     /// See [`Lane::lose_patience`].
     is_impatient: Cell<bool>,
+    /// What is left of [`STALL_IMPATIENT_MAX`], once it is.
+    last_patience: Cell<Duration>,
     ending: Cell<Option<LossCause>>,
     last_reply: Cell<Time>,
     written: Cell<u64>,
@@ -95,6 +97,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             stalled_at: Cell::new(Time::ZERO),
             is_paused: Cell::new(false),
             is_impatient: Cell::new(false),
+            last_patience: Cell::new(STALL_IMPATIENT_MAX),
             ending: Cell::new(None),
             last_reply: Cell::new(turn::now()),
             written: Cell::new(stream.output.appended()),
@@ -416,21 +419,26 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         !client.is_over_budget() && (is_below_cap || client.has_spare_memory())
     }
 
-    /// Waits until `client`, which is alone on the lane, has read; evicts it if it takes nothing for too long.
+    /// Waits until `client`, which is alone on the lane, has read; evicts it if it takes nothing for too long. Once the lane has
+    /// lost patience all such waits together count, however much the client reads in between: the room is wanted.
     async fn wait_for(&self, client: &W) {
         let output = client.output();
         let mut progress = (output.progress(), turn::now());
         while self.ending.get().is_none() {
-            if weir_engine::timeout(STALL_LOOK, output.relieved()).await.is_ok() {
-                return;
-            }
-            let is_impatient = self.is_impatient.get();
-            let limit = if is_impatient { STALL_IMPATIENT_MAX } else { STALL_MAX };
-            if output.progress() != progress.0 && !is_impatient {
-                progress = (output.progress(), turn::now());
-            } else if turn::now().since(progress.1) > limit {
+            let begun = turn::now();
+            if self.last_patience.get().is_zero() || begun.since(progress.1) > STALL_MAX {
                 client.evict();
                 return;
+            }
+            let is_relieved = weir_engine::timeout(STALL_LOOK, output.relieved()).await.is_ok();
+            if self.is_impatient.get() {
+                self.last_patience.set(self.last_patience.get().saturating_sub(turn::now().since(begun)));
+            }
+            if is_relieved {
+                return;
+            }
+            if output.progress() != progress.0 {
+                progress = (output.progress(), turn::now());
             }
         }
     }
@@ -461,17 +469,15 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
     pub(crate) fn take_back(&self, client: &W) -> Vec<Run<W>> {
         let mut pending = self.pending.borrow_mut();
         let unsent = pending.iter().filter(|run| run.sent.is_none()).map(|run| run.bytes).sum::<usize>();
-        // What is kept has to be put back, which is dear behind a server that stands still: only for what is really the client's.
         let is_client = |run: &Run<W>| std::ptr::eq(Rc::as_ptr(&run.exchange.waiter), client);
         let has_some = pending.iter().any(|run| run.sent.is_none() && is_client(run));
         if !has_some || unsent != self.output.unsent() {
             return Vec::new();
         }
-        let mut requests = self.output.take_unsent();
-        let taken = pending.take_back(client, &mut requests);
-        // What is put back is no more than what was counted as appended already.
-        self.written.set(self.written.get() + unsent as u64);
-        self.output.append(&requests);
+        let (taken, ranges) = pending.take_back(client);
+        self.output.remove_unsent(&ranges);
+        // They were counted as appended, and will not be written.
+        self.written.set(self.written.get() + (unsent - self.output.unsent()) as u64);
         self.metrics.requests_over(taken.iter().map(|run| run.exchange.count).sum());
         if self.is_retired.get() && pending.is_empty() {
             drop(pending);

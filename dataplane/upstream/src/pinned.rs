@@ -41,11 +41,12 @@ impl<P: LaneProtocol, W: Waiter<P>> Default for PinnedPool<P, W> {
 }
 
 impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
-    /// Asks for a lane of `waiter`'s own. `Some` now, or [`Waiter::on_pin`] later.
+    /// Asks for a lane of `waiter`'s own. `Some` now, or [`Waiter::on_pin`] later. A client that `has_one` already does not wait
+    /// until another one gives one back: many such would wait for each other, and nobody else would get one meanwhile.
     ///
     /// # Errors
-    /// As many clients wait as may; nothing was asked for, and nothing is called back.
-    pub fn pin(self: &Rc<Self>, key: P::Key, waiter: &Rc<W>) -> Result<Option<Rc<Lane<P, W>>>, Refusal> {
+    /// As many clients wait as may, or it may not; nothing was asked for, and nothing is called back.
+    pub fn pin(self: &Rc<Self>, key: P::Key, waiter: &Rc<W>, has_one: bool) -> Result<Option<Rc<Lane<P, W>>>, Refusal> {
         let pool = &self.pinned;
         let mut idle = pool.idle.borrow_mut();
         while let Some(at) = idle.iter().position(|(idle_key, _)| *idle_key == key) {
@@ -57,7 +58,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         }
         drop(idle);
         let is_full = pool.open.get() >= self.settings().pinned_lanes_max;
-        if is_full && pool.waiting.borrow().len() >= self.settings().lane_waiters_max as usize {
+        let is_crowded = pool.waiting.borrow().len() >= self.settings().lane_waiters_max as usize;
+        if is_full && (is_crowded || (has_one && pool.idle.borrow().is_empty())) {
             return Err(Refusal::QueueFull);
         }
         let request = Waiting { key, waiter: waiter.clone(), since: turn::now() };

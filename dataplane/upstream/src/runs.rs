@@ -3,7 +3,7 @@
 //! What one client pipelines in one loop turn is one *run*: the requests share their instants and leave in one send, so one
 //! entry stands for all of them.
 
-use std::{collections::VecDeque, rc::Rc};
+use std::{collections::VecDeque, ops::Range, rc::Rc};
 
 use weir_base::{permit::LocalPermit, time::Time};
 
@@ -144,23 +144,23 @@ impl<W> Runs<W> {
         self.runs.iter()
     }
 
-    /// Takes the runs of `client` out of which nothing was sent, and their bytes out of `requests`, those of all such runs.
-    pub(crate) fn take_back(&mut self, client: &W, requests: &mut Vec<u8>) -> Vec<Run<W>> {
-        let (mut taken, mut kept) = (Vec::new(), Self::default());
-        let (mut left, mut at) = (Vec::with_capacity(requests.len()), 0);
-        while let Some(run) = self.pop_run() {
-            let range = at..at + if run.sent.is_none() { run.bytes } else { 0 };
-            at = range.end;
-            if run.sent.is_none() && std::ptr::eq(Rc::as_ptr(&run.exchange.waiter), client) {
+    /// Takes the runs of `client` out of which nothing was sent; and where among the bytes of all such runs theirs are.
+    pub(crate) fn take_back(&mut self, client: &W) -> (Vec<Run<W>>, Vec<Range<usize>>) {
+        let (mut taken, mut ranges, mut end) = (Vec::new(), Vec::new(), 0);
+        // What was sent stands in front of what was not.
+        let first = self.runs.partition_point(|run| run.sent.is_some());
+        for run in self.runs.split_off(first) {
+            let start = end;
+            end += run.bytes;
+            if std::ptr::eq(Rc::as_ptr(&run.exchange.waiter), client) {
+                self.count -= run.exchange.count as usize;
                 taken.push(run);
-                continue;
+                ranges.push(start..end);
+            } else {
+                self.runs.push_back(run);
             }
-            left.extend_from_slice(&requests[range]);
-            kept.push_run(run);
         }
-        *self = kept;
-        *requests = left;
-        taken
+        (taken, ranges)
     }
 
     /// Everything that waits has been handed to the kernel.
@@ -255,10 +255,10 @@ mod tests {
         for (waiter, number) in [(&other, 0), (&one, 1), (&one, 2), (&other, 1)] {
             runs.push(exchange(waiter, number, &budget), Time::ZERO, 1);
         }
-        let mut requests = b"abcd".to_vec();
-        let taken = runs.take_back(&one, &mut requests);
+        let (taken, ranges) = runs.take_back(&one);
         assert_eq!(taken.iter().flat_map(Run::numbers).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!((shape(&runs), runs.len(), requests.as_slice()), (vec![0..1, 0..1, 1..2], 3, b"ad".as_slice()));
+        assert_eq!((shape(&runs), runs.len()), (vec![0..1, 0..1, 1..2], 3));
+        assert_eq!((ranges.len(), ranges[0].clone()), (1, 1..3));
         drop(taken);
         assert_eq!(budget.in_use(), 3);
     }

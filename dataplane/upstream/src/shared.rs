@@ -170,7 +170,8 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         let mut taken: Vec<_> = self.lanes().iter().flat_map(|lane| lane.take_back(client)).collect();
         let mut backlog = self.backlog.borrow_mut();
         let Unsent { exchanges, requests } = &mut *backlog;
-        let waiting = exchanges.take_back(client, requests);
+        let (waiting, ranges) = exchanges.take_back(client);
+        weir_engine::output::remove(requests, ranges);
         drop(backlog);
         if let Some(upstream) = self.upstream.upgrade() {
             let count: u64 = waiting.iter().map(|run| run.exchange.count).sum();

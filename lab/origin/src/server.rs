@@ -191,7 +191,7 @@ impl Drop for Origin {
 /// Accepts until it is told to stop.
 pub(crate) async fn accept(listener: &Socket, inbox: Inbox<()>, stats: &WorkerStats, admit: impl FnMut(Socket)) {
     let mut admit = admit;
-    let take = || accept_one(listener).map(|accepted| admit(accepted.socket));
+    let take = || accept_one(listener).map(|accepted| admit(accepted.socket)).map(|()| 1);
     // A connection that failed before it was accepted never reached us; the client sees it.
     let mut accepting = pin!(accept_loop(listener, HandedOver::default(), take, |_, _| {}));
     let mut stopping = pin!(inbox.receive());

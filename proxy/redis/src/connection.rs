@@ -402,9 +402,13 @@ impl Connection {
 
     /// The client sends no more; a reason if that ends the connection at once.
     fn on_client_end(&self) -> Option<&'static str> {
-        self.note_left();
         let mut session = self.session.borrow_mut();
-        (!session.on_client_end() || session.is_quiet()).then_some("client_closed")
+        if !session.on_client_end() || session.is_quiet() {
+            return Some("client_closed");
+        }
+        drop(session);
+        self.note_left();
+        None
     }
 
     /// The reason of an end that the session asked for.
@@ -428,7 +432,9 @@ impl Connection {
     /// Gives everything back; replies that still come are dropped.
     fn leave(&self) {
         self.is_over.set(true);
-        self.note_left();
+        if self.on_their_way.get() > 0 {
+            self.note_left();
+        }
         self.guard.entry().leave();
         self.leave_subscriptions();
         self.leave_tracking();
@@ -451,9 +457,11 @@ impl Connection {
         }
     }
 
-    /// Once it is over and nothing is on its way.
+    /// Once it is over and nothing is on its way; or all that the client will ever send has been carried out, and it only takes its
+    /// time to read the last reply.
     fn give_up_place(&self) {
-        if self.is_over.get() && self.on_their_way.get() == 0 {
+        let is_over = self.is_over.get() && self.on_their_way.get() == 0;
+        if is_over || self.session.try_borrow().is_ok_and(|session| session.has_taken_effect()) {
             self.place.take();
         }
     }

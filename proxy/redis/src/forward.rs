@@ -145,7 +145,9 @@ impl State {
         self.keep_bound(ticket, place.map(|place| place.group), key.shard, io);
         self.order.sent();
         if reason == PinReason::Watch {
-            self.watched_slot = place.map(|place| place.group);
+            if let Some(place) = place.filter(|place| !self.watched_slots.contains(&place.group)) {
+                self.watched_slots.push(place.group);
+            }
             self.watches_sent.push_back(ticket.number);
         }
         if key.db != self.db {
@@ -196,13 +198,14 @@ impl State {
         if self.order.gather(exchange, bytes, end) {
             return end.is_some_and(|kind| self.complete(kind, io));
         }
+        if let Some(change) = &mut self.changes_db {
+            // As the server wrote it: the gateway's own answers in it are empty where the client wants no replies.
+            change.note(exchange, bytes);
+        }
         let edited = if self.answers.is_some() { self.with_answers(exchange, bytes, io) } else { None };
         let bytes = edited.as_deref().unwrap_or(bytes);
         if !self.order.is_muted(exchange) {
             self.pass(bytes, end.is_some(), io);
-        }
-        if let Some(change) = &mut self.changes_db {
-            change.note(exchange, bytes);
         }
         if let Some(caching) = &mut self.caching {
             caching.take(exchange, bytes);

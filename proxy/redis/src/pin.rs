@@ -289,12 +289,16 @@ impl State {
             && let Some((_, pins)) = &mut self.pins
         {
             pins.watch_refused();
+            if !pins.has(PinReason::Watch) {
+                self.watched_slots.clear();
+            }
         }
     }
 
     /// Nothing is watched any more; false if nothing was.
     pub(crate) fn end_watch(&mut self) -> bool {
         self.watches_sent.clear();
+        self.watched_slots.clear();
         let Some((_, pins)) = self.pins.as_mut().filter(|(_, pins)| pins.has(PinReason::Watch)) else { return false };
         pins.remove(PinReason::Watch);
         true
@@ -325,6 +329,7 @@ impl State {
             return;
         };
         self.watches_sent.clear();
+        self.watched_slots.clear();
         self.is_watch_broken |= pins.has(PinReason::Watch);
         // Over shards the half frame may be another one's; if it was this lane's, its loss has been told already.
         if self.is_mid_frame && (self.tunnel.is_some() || !self.is_sharded) {
@@ -345,6 +350,7 @@ impl State {
     /// The lane with the client's state is gone, while a large command had another.
     pub(crate) fn on_parked_loss(&mut self, io: &impl Io) {
         let Some(parked) = self.parked.take() else { return };
+        self.watched_slots.clear();
         self.is_watch_broken |= parked.1.has(PinReason::Watch);
         if parked.1.hold_state() {
             self.lose_state(io);

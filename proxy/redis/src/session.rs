@@ -369,6 +369,13 @@ impl Session {
         self.state.streaming.is_none() && !self.is_waiting_for_data()
     }
 
+    /// The client sends no more, and the reply to the last command that it sent is on its way to it.
+    pub(crate) fn has_taken_effect(&self) -> bool {
+        let state = &self.state;
+        let is_last = state.is_mid_frame && state.order.outstanding() == 1;
+        state.is_ended && is_last && state.hold.is_none() && state.streaming.is_none() && self.held() == 0
+    }
+
     /// What the shell does now.
     pub fn next(&self, io: &impl Io) -> Next {
         let state = &self.state;

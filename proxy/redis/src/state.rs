@@ -74,8 +74,8 @@ pub(crate) struct State {
     pub(crate) pins: Option<(LaneKey, Pins)>,
     /// The lane with the client's state, while a large command has another.
     pub(crate) parked: Option<Box<(LaneKey, Pins)>>,
-    /// The slot of the latest WATCH, in front of a cluster.
-    pub(crate) watched_slot: Option<u16>,
+    /// The slots of the keys that are watched, in front of a cluster.
+    pub(crate) watched_slots: Vec<u16>,
     /// WATCHes without a reply.
     pub(crate) watches_sent: VecDeque<u64>,
     /// The command at the front of the input is held until it is whole, however large.
@@ -151,7 +151,7 @@ impl State {
             hold: None,
             pins: None,
             parked: None,
-            watched_slot: None,
+            watched_slots: Vec::new(),
             watches_sent: VecDeque::new(),
             is_held_whole: false,
             is_sharded: false,

@@ -73,6 +73,29 @@ fn count_up(client: &mut Client, key: &str) -> Vec<u8> {
 }
 
 #[test]
+fn a_watch_that_was_told_to_try_again_succeeds_when_it_does() {
+    let cluster = Cluster::start(Kind::Redis, 3, 0);
+    let gateway = Gateway::before_cluster(&cluster);
+    let mut client = connect(&gateway);
+    let mut refused = 0;
+    for _ in 0..MOVES {
+        for n in 0..3 {
+            let key = format!("w{n}");
+            insist(&mut client, "before the move", b"*1\r\n+OK\r\n", |client| count_up(client, &key));
+            move_slot(&cluster, &key);
+            refused += usize::from(insist(&mut client, "WATCH", b"*1\r\n+OK\r\n", |client| count_up(client, &key)));
+        }
+    }
+    eprintln!("{refused} refused once");
+    assert!(refused > 0, "the gateway knew of all moves, so nothing was tested");
+    for n in 0..3 {
+        let count = (2 * MOVES).to_string();
+        assert_eq!(bulk(&client.call(&["GET", &format!("w{n}")])), count.as_bytes(), "every transaction counts once");
+    }
+    until_true("the lanes to be given back", || gateway.metric("weir_pinned_sessions") == 0.0);
+}
+
+#[test]
 fn a_slot_that_moves_behind_a_watch_makes_exec_null_and_not_an_error() {
     let cluster = Cluster::start(Kind::Redis, 3, 0);
     let gateway = Gateway::before_cluster(&cluster);

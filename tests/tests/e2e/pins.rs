@@ -1,14 +1,14 @@
 //! Sessions with server state hold an upstream connection of their own, as long as the state lasts
 //! and no longer, and nobody inherits it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_tests::client::Client;
 use weir_tests::deadline;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
 use weir_tests::stream::Stream;
-use weir_tests::wire::encode;
+use weir_tests::wire::{encode, shown};
 
 const PINNED: &str = "weir_pinned_sessions";
 
@@ -188,6 +188,34 @@ fn pinned_lanes_have_a_limit_with_a_refusal_of_its_own() {
     held.pop();
     deadline::until_true("a lane to come free", || gateway.metric(PINNED) == 2.0);
     fourth.expect(&["WATCH", "k"], b"+OK\r\n");
+}
+
+/// Clients that hold a lane each and wait for a second one would wait for each other.
+#[test]
+fn who_has_a_lane_does_not_wait_for_another_one() {
+    let servers = [Server::start(Kind::Redis), Server::start(Kind::Redis)];
+    let config = Config::to_all(servers.iter().map(|server| &server.address))
+        .upstream("sharding = { distribution = \"ketama\" }\npinned_lanes_max = 2\nlane_wait_timeout = \"5s\"");
+    let gateway = Gateway::start(config.workers(1));
+    let value = vec![b'v'; 200 << 10];
+    let mut clients = [gateway.connect(), gateway.connect()];
+    for client in &mut clients {
+        client.expect(&["WATCH", "k"], b"+OK\r\n");
+    }
+    let started = Instant::now();
+    for client in &mut clients {
+        // Some of these keys are on the other server.
+        let replies: Vec<_> =
+            (0..10).map(|n| shown(&client.call(&[b"SET", format!("{n}:large").as_bytes(), &value]))).collect();
+        let refused = replies.iter().filter(|reply| reply.starts_with("-ERR weir")).count();
+        assert!(refused > 0, "{replies:?}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
+    for client in &mut clients {
+        client.expect(&["MULTI"], b"+OK\r\n");
+        client.expect(&["GET", "k"], b"+QUEUED\r\n");
+        client.expect(&["EXEC"], b"*1\r\n$-1\r\n");
+    }
 }
 
 #[test]

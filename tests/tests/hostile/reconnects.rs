@@ -3,6 +3,7 @@
 //!
 //! `proof_of_reconnects` prints how many writes were stale.
 
+use std::io::Read as _;
 use std::time::{Duration, Instant};
 
 use weir_tests::client::Client;
@@ -13,13 +14,13 @@ use weir_tests::wire::{encode, encode_all};
 
 /// `SET key old`, gone without reading, back at once with `SET key new`: how many of `rounds` keys of client `number` end as `old`
 /// at the server.
-fn stale_writes(address: &Address, server: &Server, number: usize, rounds: usize) -> usize {
+fn stale_writes(connect: impl Fn() -> Client, server: &Server, number: usize, rounds: usize) -> usize {
     let key = |round| format!("{number}:{round}");
     for round in 0..rounds {
-        let mut first = Client::connect(address);
+        let mut first = connect();
         first.send(&encode(&["SET", &key(round), "old"]));
         drop(first);
-        Client::connect(address).expect(&["SET", &key(round), "new"], b"+OK\r\n");
+        connect().expect(&["SET", &key(round), "new"], b"+OK\r\n");
     }
     let mut reader = server.connect();
     // The last of them may still be under way.
@@ -29,7 +30,7 @@ fn stale_writes(address: &Address, server: &Server, number: usize, rounds: usize
 
 fn stale_writes_of(address: &Address, server: &Server, clients: usize, rounds: usize) -> usize {
     std::thread::scope(|scope| {
-        let run = |number| scope.spawn(move || stale_writes(address, server, number, rounds));
+        let run = |number| scope.spawn(move || stale_writes(|| Client::connect(address), server, number, rounds));
         let clients: Vec<_> = (0..clients).map(run).collect();
         clients.into_iter().map(|client| client.join().expect("a client ends in order")).sum()
     })
@@ -41,6 +42,85 @@ fn a_write_from_before_a_reconnect_never_overwrites_a_later_one() {
     let gateway = Gateway::start(Config::to(&server.address).workers(2));
     assert_eq!(stale_writes_of(&gateway.address, &server, 1, 300), 0, "one client");
     assert_eq!(stale_writes_of(&gateway.address, &server, 3, 100), 0, "three clients at once");
+}
+
+/// A client that the proxy at the other end names.
+fn behind_proxy(gateway: &Gateway, source: &str) -> Client {
+    let mut client = gateway.connect();
+    client.send(format!("PROXY TCP4 {source} 127.0.0.1 40000 6379\r\n").as_bytes());
+    client
+}
+
+#[test]
+fn behind_a_proxy_the_clients_that_it_names_are_told_apart() {
+    let server = Server::start(Kind::Redis);
+    let lines = "proxy_protocol = \"v1\"\nproxy_trusted = [\"127.0.0.0/8\"]";
+    let gateway = Gateway::start(Config::to(&server.address).listener(lines).workers(2));
+    let stale = std::thread::scope(|scope| {
+        let (gateway, server) = (&gateway, &server);
+        let run = |number| {
+            let source = format!("10.0.0.{number}");
+            scope.spawn(move || stale_writes(|| behind_proxy(gateway, &source), server, number, 100))
+        };
+        let clients: Vec<_> = (0..3).map(run).collect();
+        clients.into_iter().map(|client| client.join().expect("a client ends in order")).sum::<usize>()
+    });
+    assert_eq!(stale, 0);
+    let frozen = server.freeze();
+    let mut gone = behind_proxy(&gateway, "10.0.0.1");
+    gone.send(&encode(&["SET", "key", "old"]));
+    gone.stream().half_close().expect("the write side closes");
+    let mut back = behind_proxy(&gateway, "10.0.0.1");
+    back.send(&encode(&["PING"]));
+    behind_proxy(&gateway, "10.0.0.2").expect(&["PING"], b"+PONG\r\n");
+    back.expect_silence(Duration::from_millis(20));
+    assert_eq!(back.reply(), b"+PONG\r\n");
+    drop(frozen);
+    assert_eq!(gone.reply(), b"+OK\r\n");
+}
+
+/// All that connect over a Unix socket had one place to wait at.
+#[test]
+fn over_a_unix_socket_processes_do_not_wait_for_each_other() {
+    let server = Server::start(Kind::Redis);
+    let mut config = Config::to(&server.address).workers(2);
+    config.unix = true;
+    let gateway = Gateway::start(config);
+    assert_eq!(stale_writes_of(&gateway.address, &server, 1, 100), 0);
+    let frozen = server.freeze();
+    let mut gone = gateway.connect();
+    gone.send(&encode(&["SET", "key", "old"]));
+    gone.stream().half_close().expect("the write side closes");
+    let mut back = gateway.connect();
+    back.send(&encode(&["PING"]));
+    let Address::Unix(path) = &gateway.address else { panic!("a path") };
+    let other = std::process::Command::new("redis-cli").arg("-s").arg(path).arg("PING").output().expect("redis-cli");
+    assert_eq!(other.stdout, b"PONG\n");
+    back.expect_silence(Duration::from_millis(20));
+    assert_eq!(back.reply(), b"+PONG\r\n");
+    drop(frozen);
+    assert_eq!(gone.reply(), b"+OK\r\n");
+}
+
+/// The command has been carried out when its reply begins; that its client takes its time to read it is no reason to wait.
+#[test]
+fn a_reply_that_a_half_closed_client_does_not_read_holds_up_nobody() {
+    let server = Server::start(Kind::Redis);
+    let gateway = Gateway::start(Config::to(&server.address).workers(2));
+    server.connect().expect(&[b"SET", &b"large"[..], &vec![b'v'; 64 << 20]], b"+OK\r\n");
+    let mut gone: Vec<Client> = Vec::new();
+    let mut waited = Duration::ZERO;
+    for _ in 0..4 {
+        let mut client = gateway.connect();
+        client.send(&encode(&["GET", "large"]));
+        client.stream().half_close().expect("the write side closes");
+        client.stream().read_exact(&mut [0; 1]).expect("the beginning of the reply");
+        gone.push(client);
+        let started = Instant::now();
+        gateway.connect().expect(&["PING"], b"+PONG\r\n");
+        waited += started.elapsed();
+    }
+    assert!(waited < Duration::from_millis(1_500), "waited {waited:?} for four");
 }
 
 /// A server that takes nothing: requests wait in the gateway, and their client is gone.

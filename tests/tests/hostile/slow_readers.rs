@@ -105,6 +105,32 @@ fn a_slow_reader_of_many_values_stops_nobody_else() {
     assert!(!reader.is_over(), "it reads");
 }
 
+/// 64 clients of a worker may read large replies at their own pace. With more of them the first ones have a second in all, however
+/// much they read in between; a little now and then was enough to stay.
+#[test]
+fn slow_readers_hold_no_more_connections_than_they_may() {
+    const LANES_MAX: usize = 64 + 1;
+    const READERS: usize = LANES_MAX + 4;
+    let server = Server::start(Kind::Redis);
+    prepare(&mut server.connect(), 16);
+    let gateway = Gateway::start(Config::to(&server.address).workers(1));
+    let lanes = || gateway.metrics().sum_where("weir_lanes_open", &[("kind", "shared")]) as usize;
+    let read = || {
+        let reader = PacedReader::start(gateway.connect(), &request("GET", 16), MB / 4);
+        deadline::until_true("the reader to begin", || reader.bytes() > 0);
+        // So that the lane is its own.
+        std::thread::sleep(Duration::from_millis(30));
+        reader
+    };
+    let _readers: Vec<PacedReader> = (0..READERS).map(|_| read()).collect();
+    deadline::until_true("the first ones to have had their second", || lanes() <= LANES_MAX);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(lanes(), LANES_MAX, "and no others");
+    let closed = gateway.metrics().sum_where("weir_violations_total", &[("reason", "slow_reader")]) as usize;
+    assert_eq!(closed, READERS - LANES_MAX);
+    gateway.connect().expect(&["PING"], b"+PONG\r\n");
+}
+
 /// Memory of what was taken in for a slow reader comes back while it reads, and all of it when it leaves.
 #[test]
 fn memory_of_a_slow_reader_comes_back() {

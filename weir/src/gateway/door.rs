@@ -11,7 +11,7 @@ use std::{
 };
 
 use socket2::Socket;
-use weir_base::time::{Time, turn};
+use weir_base::time::turn;
 use weir_engine::{
     JoinHandle, Stream, StreamOptions, Watermarks,
     accept::{Accepted, HandedOver, accept_loop, accept_one},
@@ -19,7 +19,7 @@ use weir_engine::{
     tls::TlsSession,
 };
 use weir_listener::{
-    ConnectionPermit, ListenerAdmission, Place, Predecessors, Succession,
+    ConnectionPermit, ListenerAdmission, Place, Source, Succession,
     proxy_protocol::{ProxyAddresses, ProxyHeader, decode},
     settings::{ListenerSettings, ProxyProtocol},
 };
@@ -39,7 +39,7 @@ const REFUSALS_MAX: u32 = 256;
 /// How often a client that waits for its TLS handshake looks for a free permit.
 const HANDSHAKE_RETRY: Duration = Duration::from_millis(2);
 /// Connections taken in at a time, from the queues of all workers. In a storm of more their order is not known.
-const TAKEN_MAX: usize = 64;
+const TAKEN_MAX: usize = 32;
 const REDIS_REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
 const HTTP_REFUSAL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -118,7 +118,7 @@ impl Door {
         self.queues.take();
         for Acceptor { task, socket, .. } in self.acceptors.take() {
             if finishes {
-                while self.accept_next(core, &socket).is_ok() {}
+                self.finish_accepting(core, &socket);
             }
             drop(task);
         }
@@ -133,20 +133,31 @@ impl Door {
         }
     }
 
-    /// Takes in the next connection of `queue`; where there is an order between connections, all that wait with it.
-    fn accept_next(self: &Rc<Self>, core: &Rc<Core>, queue: &Socket) -> io::Result<()> {
+    fn finish_accepting(self: &Rc<Self>, core: &Rc<Core>, queue: &Socket) {
+        while let Ok(taken) = self.accept_next(core, queue) {
+            if taken == 0 {
+                // Another worker is at it, and done in some microseconds.
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Takes in the next connection of `queue`; where there is an order between connections, all that wait with it. How many:
+    /// none while another worker is at it.
+    fn accept_next(self: &Rc<Self>, core: &Rc<Core>, queue: &Socket) -> io::Result<usize> {
         let Some(succession) = &self.succession else {
             self.accepted(core, accept_one(queue)?);
-            return Ok(());
+            return Ok(1);
         };
-        let _turn = succession.accepting();
+        let Some(_turn) = succession.try_accepting() else { return Ok(0) };
         let mut all = self.accept_all(accept_one(queue)?);
+        let taken = all.len();
         let sockets: Vec<_> = all.iter().map(|one| one.socket.as_raw_fd()).collect();
         let mut hung_up = net::hung_up(&sockets).into_iter();
         // Which came first is not known, but whoever has left did so before it came back.
         let left = all.extract_if(.., |_| hung_up.next().unwrap_or(false)).collect::<Vec<_>>();
         left.into_iter().chain(all).for_each(|accepted| self.accepted(core, accepted));
-        Ok(())
+        Ok(taken)
     }
 
     /// `first` and what waits in the queues of all workers. They are looked at until all are empty at once: then whoever was there
@@ -177,8 +188,13 @@ impl Door {
                 return self.refuse(accepted.socket);
             }
         };
-        let enter = |succession: &Arc<Succession>| succession.enter(accepted.source, &accepted.socket, Time::now());
-        let place = self.succession.as_ref().map(enter);
+        let is_behind_proxy = self.settings.borrow().proxy_protocol != ProxyProtocol::Off;
+        let source = || match accepted.source {
+            source if is_behind_proxy => Some(Source::Proxy(source)),
+            Some(address) => Some(Source::Address(address)),
+            None => net::peer_process(&accepted.socket).map(Source::Process),
+        };
+        let place = self.succession.as_ref().map(|succession| succession.enter(source(), &accepted.socket));
         let admitted = Admitted { accepted, permit, place };
         let own = core.share.worker;
         match core.balancer.choose(own) {
@@ -238,13 +254,14 @@ impl Door {
             let Arrival { socket, id, peer, session } = arrival;
             let settings = door.settings.borrow().clone();
             let marks = marks(&settings);
+            let socket = Socket::from(socket);
             let source = match address_of(&peer) {
-                Peer::Ip(address) => Some(address.ip()),
-                Peer::Unix => None,
+                Peer::Ip(address) => Some(Source::Address(address.ip())),
+                Peer::Unix => net::peer_process(&socket).map(Source::Process),
             };
             // Whoever was there before it has been served by the other process.
-            let place = door.succession.as_ref().map(|succession| succession.enter(source, &socket, Time::now()).0);
-            let Ok(stream) = Stream::new(Socket::from(socket), StreamOptions { marks }) else { return };
+            let place = door.succession.as_ref().map(|succession| succession.enter(source, &socket));
+            let Ok(stream) = Stream::new(socket, StreamOptions { marks }) else { return };
             let address = address_of(&peer);
             let guard = core.share.table.enter_as(id, settings.name.clone(), core.share.worker, peer, turn::now());
             weir_redis::serve(service, Box::new(stream), guard, address, place, Some(Box::new(session))).await;
@@ -252,7 +269,7 @@ impl Door {
         .detach();
     }
 
-    async fn serve(&self, core: &Rc<Core>, accepted: Accepted, place: Option<(Place, Predecessors)>) {
+    async fn serve(&self, core: &Rc<Core>, accepted: Accepted, mut place: Option<Place>) {
         let settings = self.settings.borrow().clone();
         let marks = marks(&settings);
         let mut local = match &self.service {
@@ -273,6 +290,12 @@ impl Door {
                 local = Some(destination);
             }
         }
+        if settings.proxy_protocol != ProxyProtocol::Off
+            && let Some(place) = &mut place
+        {
+            let client = header.0.as_ref().and_then(ProxyHeader::client);
+            Box::pin(place.identify(client.map(|client| Source::Address(client.ip())))).await;
+        }
         let tls = self.tls.borrow().clone();
         let is_tls = tls.is_some();
         match tls {
@@ -292,9 +315,8 @@ impl Door {
         let guard = core.share.table.enter(settings.name.clone(), core.share.worker, peer, turn::now());
         match &self.service {
             Serving::Redis(service) => {
-                let (place, predecessors) = place.unzip();
-                if let Some(predecessors) = predecessors.filter(|predecessors| !predecessors.is_empty()) {
-                    Box::pin(predecessors.over()).await;
+                if let Some(place) = &place {
+                    Box::pin(place.predecessors_over()).await;
                 }
                 weir_redis::serve(service.clone(), stream, guard, address, place, None).await;
             }

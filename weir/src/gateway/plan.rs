@@ -4,7 +4,7 @@ use std::{collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, settings::Address, tls};
-use weir_listener::{Admission, ConnectionPermit, Drain, ListenerAdmission, Place, Predecessors, Succession};
+use weir_listener::{Admission, ConnectionPermit, Drain, ListenerAdmission, Place, Succession};
 use weir_redis::{InsightReport, ListenerShare, MovedSession, Notice};
 use weir_upstream::Health;
 
@@ -32,7 +32,7 @@ pub struct Admitted {
     pub accepted: Accepted,
     pub permit: ConnectionPermit,
     /// Its place among those of its source, if it has to be served after others of them.
-    pub place: Option<(Place, Predecessors)>,
+    pub place: Option<Place>,
 }
 
 /// A message to a worker.

@@ -171,6 +171,8 @@ impl Waiter<RespLane> for Connection {
             self.note_size(&reply);
             if reply.count > 0 {
                 self.note_done(&reply);
+            } else if self.place.borrow().is_some() {
+                self.give_up_place();
             }
             if wake || self.service.drain_state() != Drain::Off {
                 self.wake();

@@ -282,7 +282,7 @@ impl Io for Connection {
         }
         let upstream = self.upstream.borrow().clone();
         upstream.count_pin(key, reason.name());
-        match upstream.pin(key, &me) {
+        match upstream.pin(key, &me, self.parked.borrow().is_some()) {
             Ok(Some(lane)) => {
                 self.hold_lane(lane, key, is_blocking);
                 Pinning::Ready

@@ -316,6 +316,22 @@ fn a_transaction_whose_watched_slot_moves_is_tried_again_by_its_client() {
     assert!(scene.says("WATCH a\nMULTI\nSET a 1\nEXEC").contains("*1\r\n"));
 }
 
+/// Only the slot of the latest WATCH was known: the transaction was refused as one over several nodes, and so was the next WATCH.
+#[test]
+fn the_slot_of_any_watched_key_may_move() {
+    for (moved, group) in [("a", 1), ("b", 2)] {
+        let mut scene = Scene::cluster(3);
+        scene.0.world.server().homes.insert(2, 1);
+        scene.0.world.learn();
+        assert!(!scene.says("WATCH a\nWATCH b\nWATCH b").contains("-ERR"));
+        scene.0.world.server().homes.insert(group, 0);
+        scene.0.world.learn();
+        let exec = format!("MULTI\nSET {moved} 1\nEXEC");
+        assert_eq!(scene.says(&exec), "+OK\r\n+QUEUED\r\n*-1\r\n", "{moved}");
+        assert!(scene.says(&format!("WATCH {moved}\n{exec}")).contains("*1\r\n"), "{moved}");
+    }
+}
+
 #[test]
 fn a_transaction_aborted_for_another_reason_says_so_after_a_moment() {
     let (mut scene, _) = large();

@@ -169,6 +169,18 @@ fn an_unheard_exec_carries_out_what_is_answered_here() {
     assert_eq!(read, format!("+OK\r\n+QUEUED\r\n{no}+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n{}", bulk("inside")));
 }
 
+/// The answers given here are empty then, and the SELECTs behind them were looked for one place too early.
+#[test]
+fn the_database_after_an_unheard_exec_is_that_of_its_last_select() {
+    for inside in
+        ["CLIENT SETNAME x\nSELECT 3", "SELECT 3\nCLIENT ID\nSELECT 99", "SELECT 1\nREADONLY\nSELECT 3\nCLIENT ID"]
+    {
+        let mut scene = Scene::new();
+        let read = scene.says(&format!("CLIENT REPLY OFF\nMULTI\n{inside}\nEXEC\nCLIENT REPLY ON\nGET a"));
+        assert!(read.starts_with("+OK\r\n") && read.contains("GET a|3|"), "{inside}: {read}");
+    }
+}
+
 #[test]
 fn too_long_a_transaction_is_refused_and_spoiled() {
     let settings =
