@@ -10,7 +10,7 @@ use super::{Extent, PROTOCOLS, Protocol, Waits};
 
 /// What others may wait longer than without the attack. 100 ms are what must hold (a release build, a quiet machine);
 /// a debug build on two busy cores gets more room, which is still far below any of the faults that the cases are about.
-pub const ROOM: Duration = Duration::from_millis(400);
+pub const ROOM: Duration = Duration::from_millis(800);
 
 /// What one case found with one protocol.
 #[derive(Clone, Debug)]
