@@ -16,6 +16,7 @@ use weir_engine::{Output, Reader, Stream, stream::Cutter};
 use crate::{
     metrics::{EndpointMetrics, LaneKind},
     protocol::{Frame, FrameKind, LaneProtocol, LossCause, Reply, Scan, Waiter},
+    requests::Requests,
     runs::{Exchange, Run, Runs},
 };
 
@@ -143,7 +144,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
         let Unsent { mut exchanges, requests } = unsent;
         self.metrics.requests_sent(exchanges.len());
         self.pending.borrow_mut().append(&mut exchanges);
-        self.output.append(&requests);
+        requests.pieces().for_each(|piece| self.output.append(piece));
     }
 
     /// Exchanges waiting for a reply.
@@ -488,7 +489,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
 
     /// Tells every exchange that was sent that its reply is lost; keeps the rest.
     fn fail_sent(&self, cause: LossCause) -> (usize, Unsent<W>) {
-        let mut unsent = Unsent { exchanges: Runs::default(), requests: self.output.take_unsent() };
+        let mut unsent = Unsent { exchanges: Runs::default(), requests: self.output.take_unsent().into() };
         let mut all = std::mem::take(&mut *self.pending.borrow_mut());
         self.metrics.requests_over(all.len() as u64);
         let mut lost = 0;
@@ -524,11 +525,11 @@ struct Told {
 /// Requests that a lane had accepted and never handed to the kernel: provably not executed.
 pub(crate) struct Unsent<W> {
     pub(crate) exchanges: Runs<W>,
-    pub(crate) requests: Vec<u8>,
+    pub(crate) requests: Requests,
 }
 
 impl<W> Default for Unsent<W> {
     fn default() -> Self {
-        Self { exchanges: Runs::default(), requests: Vec::new() }
+        Self { exchanges: Runs::default(), requests: Requests::default() }
     }
 }

@@ -10,6 +10,7 @@
 //! | `settings` | what an operator may choose, with defaults and reasons |
 //! | `protocol` | the two traits: what a protocol tells a lane, what a lane tells a session |
 //! | `runs` | exchanges that wait; what one client pipelines is one entry |
+//! | `requests` | the bytes of those that wait for a connection |
 //! | `lane` | one connection: pairing, loss, back-pressure |
 //! | `shared` | one shared lane over its reconnections, and the backlog that waits for it |
 //! | `pinned` | the pool of pinned lanes and its waiters |
@@ -53,6 +54,7 @@ mod pinned;
 pub mod placement;
 mod protocol;
 mod replicas;
+mod requests;
 mod runs;
 pub mod settings;
 mod shared;

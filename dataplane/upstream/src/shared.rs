@@ -100,7 +100,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             return Err(Refusal::QueueFull);
         }
         upstream.metrics(self.key).waiters(exchange.count as i64);
-        backlog.requests.extend_from_slice(request);
+        backlog.requests.push(request);
         backlog.exchanges.push(exchange, turn::now(), request.len());
         drop(backlog);
         self.connect(&upstream);
@@ -169,9 +169,8 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
     pub fn forget(&self, client: &W) {
         let mut taken: Vec<_> = self.lanes().iter().flat_map(|lane| lane.take_back(client)).collect();
         let mut backlog = self.backlog.borrow_mut();
-        let Unsent { exchanges, requests } = &mut *backlog;
-        let (waiting, ranges) = exchanges.take_back(client);
-        weir_engine::output::remove(requests, ranges);
+        let (waiting, ranges) = backlog.exchanges.take_back(client);
+        backlog.requests.remove(&ranges);
         drop(backlog);
         if let Some(upstream) = self.upstream.upgrade() {
             let count: u64 = waiting.iter().map(|run| run.exchange.count).sum();
@@ -192,7 +191,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         upstream.metrics(self.key).waiters(unsent.exchanges.len() as i64);
         let mut backlog = self.backlog.borrow_mut();
         unsent.exchanges.append(&mut backlog.exchanges);
-        unsent.requests.extend_from_slice(&backlog.requests);
+        unsent.requests.append(std::mem::take(&mut backlog.requests));
         *backlog = unsent;
         drop(backlog);
         self.connect(upstream);
@@ -212,7 +211,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
             bytes += oldest.bytes;
             expired.extend(backlog.exchanges.pop_run());
         }
-        backlog.requests.drain(..bytes);
+        backlog.requests.drop_front(bytes);
         drop(backlog);
         for run in expired {
             upstream.metrics(self.key).waiters(-(run.exchange.count as i64));
