@@ -24,6 +24,12 @@ const BURST_MAX: usize = 16;
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
 const BACKOFF_MAX: Duration = Duration::from_millis(100);
 
+/// Turns of the loop in a row in which somebody else may be accepting; from then on this one looks again after
+/// [`BUSY_PAUSE`]. To accept takes some microseconds, so it lasts mostly because the other one has lost its processor: this
+/// worker may have the very one, and must not keep it busy with looking.
+const BUSY_TURNS_MAX: u32 = 8;
+const BUSY_PAUSE: Duration = Duration::from_micros(500);
+
 /// What an accept error means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptError {
@@ -98,8 +104,8 @@ impl Drop for Listening<'_> {
 }
 
 /// Accepts until the loop is dropped or the socket is unusable; then nobody can connect any more, unless the socket was
-/// `handed_over` before. `accept` takes the next connection, with [`accept_one`], or several, and says how many; none, if it
-/// is to be called again in the next turn. `fail` gets each error.
+/// `handed_over` before. `accept` takes the next connection, with [`accept_one`], or several, and says how many; none
+/// while somebody else is accepting. `fail` gets each error.
 pub async fn accept_loop(
     listener: &Socket,
     handed_over: HandedOver,
@@ -111,7 +117,7 @@ pub async fn accept_loop(
     let shared = unsafe { SharedFd::new_unchecked(listener.try_clone()?) };
     let readiness = PollFd::from_shared_fd(shared)?;
     let mut jitter = Rng::new(listener.as_raw_fd() as u64 ^ weir_base::time::Time::now().as_nanos());
-    let mut attempt = 0;
+    let (mut attempt, mut busy_turns) = (0, 0);
     let mut has_more = false;
     loop {
         if !has_more {
@@ -120,7 +126,9 @@ pub async fn accept_loop(
         has_more = true;
         let mut burst = 0;
         while burst < BURST_MAX {
-            match accept() {
+            let accepted = accept();
+            busy_turns = if matches!(accepted, Ok(0)) { busy_turns + 1 } else { 0 };
+            match accepted {
                 Ok(0) => break,
                 Ok(taken) => (attempt, burst) = (0, burst + taken),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -142,7 +150,9 @@ pub async fn accept_loop(
                 }
             }
         }
-        if has_more {
+        if busy_turns > BUSY_TURNS_MAX {
+            compio::time::sleep(BUSY_PAUSE).await;
+        } else if has_more {
             worker::yield_now().await;
         }
     }
@@ -178,5 +188,39 @@ impl Balancer {
         let least = (0..self.workers.len()).min_by_key(|&id| (load(id), id != own)).unwrap_or(own);
         self.workers[least].connections.fetch_add(1, Ordering::Relaxed);
         least
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{TcpListener, TcpStream},
+        sync::mpsc,
+    };
+
+    use super::*;
+    use crate::{Worker, settings::RuntimeSettings};
+
+    /// It spun for as long as the worker whose turn it was had no processor.
+    #[test]
+    fn whoever_waits_for_its_turn_to_accept_does_not_spin() {
+        const WAIT: Duration = Duration::from_millis(50);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let _client = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let (told, outcome) = mpsc::channel();
+        let worker = Worker::start(0, None, &RuntimeSettings::default(), Arc::default(), move || async move {
+            let (listener, calls) = (Socket::from(listener), Cell::new(0_u32));
+            let accept = || {
+                calls.set(calls.get() + 1);
+                Ok(0)
+            };
+            let accepted = accept_loop(&listener, HandedOver::default(), accept, |_, _| {});
+            let is_over = crate::timeout(WAIT, accepted).await.is_ok();
+            told.send((is_over, calls.get())).expect("the test waits");
+        });
+        let (is_over, calls) = outcome.recv_timeout(Duration::from_secs(10)).expect("an outcome");
+        worker.expect("started").join().expect("no panic");
+        let most = BUSY_TURNS_MAX + (WAIT.as_micros() / BUSY_PAUSE.as_micros()) as u32 + 2;
+        assert!(!is_over && calls > BUSY_TURNS_MAX && calls <= most, "{calls} calls, {most} at most");
     }
 }

@@ -329,19 +329,19 @@ pub fn allowed_cpus() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(is_allowed).collect()
 }
 
-/// The peer for logs: an address, or `unix` with its descriptor number.
 /// The process at the other end of a Unix socket when it connected; `None` if it is none that can be seen from here (another
 /// PID namespace).
 pub fn peer_process(socket: &impl AsRawFd) -> Option<u32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of::<libc::ucred>() as libc::socklen_t;
     let into = (&raw mut peer).cast();
-    // SAFETY: the kernel writes at most `size` bytes, into a local of that size; of no Unix socket there is an error only.
+    // SAFETY: the kernel writes at most `size` bytes, into a local of that size; for any other socket it only fails.
     let failed =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut size) };
     u32::try_from(peer.pid).ok().filter(|pid| failed == 0 && *pid != 0)
 }
 
+/// The peer for logs: an address, or `unix` with its descriptor number.
 pub(crate) fn peer_name(socket: &Socket, address: &SockAddr) -> String {
     match address.as_socket() {
         Some(address) => address.to_string(),
