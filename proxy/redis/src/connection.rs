@@ -408,6 +408,8 @@ impl Connection {
         }
         drop(session);
         self.note_left();
+        // The last reply may have begun before.
+        self.give_up_place();
         None
     }
 

@@ -309,10 +309,19 @@ impl State {
         if self.tunnel.take().is_some() {
             io.set_tunnel(false);
         }
-        if self.pins.take().is_some() {
+        if let Some((_, pins)) = self.pins.take() {
+            self.forget_watched(pins);
             io.unpin(false);
         }
         self.publish_pins(io);
+    }
+
+    /// The lane of `pins` is no longer the client's. What another one watches is watched still.
+    fn forget_watched(&mut self, pins: Pins) {
+        if pins.has(PinReason::Watch) {
+            self.watches_sent.clear();
+            self.watched_slots.clear();
+        }
     }
 
     pub(crate) fn publish_pins(&self, io: &impl Io) {
@@ -328,8 +337,7 @@ impl State {
             self.pin_answer = None;
             return;
         };
-        self.watches_sent.clear();
-        self.watched_slots.clear();
+        self.forget_watched(pins);
         self.is_watch_broken |= pins.has(PinReason::Watch);
         // Over shards the half frame may be another one's; if it was this lane's, its loss has been told already.
         if self.is_mid_frame && (self.tunnel.is_some() || !self.is_sharded) {
@@ -350,7 +358,7 @@ impl State {
     /// The lane with the client's state is gone, while a large command had another.
     pub(crate) fn on_parked_loss(&mut self, io: &impl Io) {
         let Some(parked) = self.parked.take() else { return };
-        self.watched_slots.clear();
+        self.forget_watched(parked.1);
         self.is_watch_broken |= parked.1.has(PinReason::Watch);
         if parked.1.hold_state() {
             self.lose_state(io);

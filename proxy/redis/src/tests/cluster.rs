@@ -332,6 +332,37 @@ fn the_slot_of_any_watched_key_may_move() {
     }
 }
 
+/// The slots of watched keys were forgotten with the lane of the large value: the transaction was refused as one over several nodes.
+#[test]
+fn a_lost_lane_of_a_large_value_leaves_the_watched_slots_alone() {
+    let (mut scene, value) = large();
+    assert!(scene.says("WATCH b").starts_with("+OK"));
+    scene.0.send(&value);
+    while scene.0.arrive(150) {
+        scene.0.answer_pin(Ok(()));
+    }
+    assert_eq!(scene.0.world.pinned_to(), [2, 1]);
+    scene.0.lose(scene.0.world.lane_count() - 1, LossCause::Closed);
+    assert_eq!(scene.reads(), "-ERR weir: upstream connection lost\r\n");
+    assert!(scene.is_pinned(), "the keys are watched still");
+    scene.0.world.server().homes.insert(2, 0);
+    scene.0.world.learn();
+    assert_eq!(scene.says("MULTI\nSET b 1\nEXEC"), "+OK\r\n+QUEUED\r\n*-1\r\n");
+}
+
+#[test]
+fn what_was_watched_before_reset_is_watched_no_more() {
+    let says_after = |before: &str| {
+        let mut scene = Scene::cluster(3);
+        scene.says(before);
+        assert!(scene.says("WATCH a").starts_with("+OK"));
+        scene.0.world.server().homes.insert(2, 0);
+        scene.0.world.learn();
+        scene.says("MULTI\nSET b 1\nEXEC")
+    };
+    assert_eq!(says_after("WATCH b\nRESET"), says_after("PING"), "a's slot has not moved");
+}
+
 #[test]
 fn a_transaction_aborted_for_another_reason_says_so_after_a_moment() {
     let (mut scene, _) = large();
