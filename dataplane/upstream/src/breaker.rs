@@ -15,7 +15,7 @@ pub enum BreakerState {
     Closed,
     /// The pause is over: the next attempt decides.
     HalfOpen,
-    /// It is not to be tried, but as a last resort.
+    /// Not to be tried now; what that means is for its user to say, see above.
     Open,
 }
 

@@ -42,10 +42,10 @@ impl<P: LaneProtocol, W: Waiter<P>> Default for PinnedPool<P, W> {
 
 impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// Asks for a lane of `waiter`'s own. `Some` now, or [`Waiter::on_pin`] later. A client that `has_one` already does not wait
-    /// until another one gives one back: many such would wait for each other, and nobody else would get one meanwhile.
+    /// until another one gives one back: clients that each hold one and want a second would block each other and everybody else.
     ///
     /// # Errors
-    /// As many clients wait as may, or it may not; nothing was asked for, and nothing is called back.
+    /// The queue is full, or this client may not wait; nothing was asked for, and nothing is called back.
     pub fn pin(self: &Rc<Self>, key: P::Key, waiter: &Rc<W>, has_one: bool) -> Result<Option<Rc<Lane<P, W>>>, Refusal> {
         let pool = &self.pinned;
         let mut idle = pool.idle.borrow_mut();
