@@ -350,11 +350,13 @@ section! {
         /// Connections per worker that all clients share, pipelined.
         default shared_lanes: u16 = upstreams::SHARED_LANES => 1..=64;
         /// Connections per worker that belong to one client while it has session state (WATCH, MONITOR, blocking
-        /// commands). 0 refuses such commands.
+        /// commands). 0 refuses such commands. While all are in use, a client that has one is refused a second lane for a
+        /// large value on another shard.
         default pinned_lanes_max: u32 = upstreams::PINNED_LANES_MAX => 0..=COUNT_MAX;
         /// Clean pinned lanes per worker that stay open for the next client. Absent: 8, or `pinned_lanes_max` if that is less.
         optional pinned_lanes_idle_max: u32 => 0..=COUNT_MAX;
-        /// Clients per worker that may wait for a pinned lane; further ones are refused at once.
+        /// Clients per worker that may wait for a pinned lane; further ones are refused at once, and so are those that
+        /// have one already.
         default lane_waiters_max: u32 = upstreams::LANE_WAITERS_MAX => 0..=COUNT_MAX;
         /// How long one waits for a lane.
         default lane_wait_timeout: Period = Period(upstreams::LANE_WAIT_TIMEOUT) => Period::secs(0)..=Period::secs(600);

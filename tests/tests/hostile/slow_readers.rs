@@ -3,6 +3,7 @@
 //! `proof_of_reader_speeds` measures the table of reader speeds and sizes.
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_tests::certificate::Certificates;
@@ -82,7 +83,32 @@ fn a_slow_reader_is_cut_when_memory_is_short() {
     prepare(&mut server.connect(), 24);
     let config = Config::to(&server.address).listener("output_hard_cap = \"4MiB\"");
     let gateway = Gateway::start(config.tables("[limits]\nbuffered_bytes = \"8MiB\""));
-    let waits = beside(&gateway, "GET", 24, 3 * MB, Duration::from_millis(2_500));
+    let (is_over, begun) = (AtomicBool::new(false), Instant::now());
+    let is_enough = || is_over.load(Ordering::Relaxed) || begun.elapsed() > Duration::from_secs(30);
+    let in_flight = |count: f64| {
+        deadline::until_true("the requests to wait", || gateway.metric("weir_requests_in_flight") == count);
+    };
+    let waits = std::thread::scope(|scope| {
+        let others = scope.spawn(|| waits_beside(&gateway.address, 4, is_enough));
+        deadline::until_true("the others to be served", || gateway.metric("weir_requests_total") > 50.0);
+        // A request of another client stands behind its own, whatever the machine does: the server takes both at once.
+        let frozen = server.freeze();
+        in_flight(4.0);
+        let reader = PacedReader::start(gateway.connect(), &request("GET", 24), 3 * MB);
+        in_flight(5.0);
+        let mut behind = gateway.connect();
+        behind.command(&["GET", "no-such-key"]);
+        in_flight(6.0);
+        drop(frozen);
+        let started = Instant::now();
+        assert_eq!(behind.reply(), b"$-1\r\n");
+        assert!(started.elapsed() < WAIT_MAX, "the one behind it waited {:?}", started.elapsed());
+        std::thread::sleep(Duration::from_millis(2_500).saturating_sub(started.elapsed()));
+        assert!(reader.bytes() > 0, "the reader got nothing");
+        is_over.store(true, Ordering::Relaxed);
+        others.join().expect("the others end in order")
+    });
+    gateway.wait_at_rest();
     assert!(waits.worst < WAIT_MAX, "{waits:?}");
     let metrics = gateway.metrics();
     for counter in ["weir_defensive_closes_total", "weir_violations_total"] {

@@ -134,10 +134,11 @@ impl Door {
     }
 
     fn finish_accepting(self: &Rc<Self>, core: &Rc<Core>, queue: &Socket) {
-        while let Ok(taken) = self.accept_next(core, queue) {
-            if taken == 0 {
-                // Another worker is at it, and done in some microseconds.
-                std::thread::yield_now();
+        loop {
+            // Another worker may be at it: it is done in some microseconds, and if it has lost its processor it gets this one.
+            let _turn = self.succession.as_ref().map(|succession| succession.accepting());
+            if self.take_in(core, queue).is_err() {
+                break;
             }
         }
     }
@@ -145,11 +146,19 @@ impl Door {
     /// Takes in the next connection of `queue`; where there is an order between connections, all that wait with it. How many:
     /// none while another worker is at it.
     fn accept_next(self: &Rc<Self>, core: &Rc<Core>, queue: &Socket) -> io::Result<usize> {
-        let Some(succession) = &self.succession else {
+        let turn = self.succession.as_ref().map(|succession| succession.try_accepting());
+        if matches!(turn, Some(None)) {
+            return Ok(0);
+        }
+        self.take_in(core, queue)
+    }
+
+    /// As [`Door::accept_next`], with the turn to accept.
+    fn take_in(self: &Rc<Self>, core: &Rc<Core>, queue: &Socket) -> io::Result<usize> {
+        if self.succession.is_none() {
             self.accepted(core, accept_one(queue)?);
             return Ok(1);
-        };
-        let Some(_turn) = succession.try_accepting() else { return Ok(0) };
+        }
         let mut all = self.accept_all(accept_one(queue)?);
         let taken = all.len();
         let sockets: Vec<_> = all.iter().map(|one| one.socket.as_raw_fd()).collect();
