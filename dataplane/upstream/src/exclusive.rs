@@ -244,7 +244,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 !matches!(status, 502..=504) && (status < 500 || !self.lanes.ejection.any_5xx)
             }
             Outcome::Lost(since) if !member.ejection.borrow_mut().is_own_loss(since, now) => return,
-            Outcome::Lost(_) | Outcome::Failed => false,
+            Outcome::TimedOut if !member.ejection.borrow_mut().is_own_timeout(now) => return,
+            Outcome::Lost(_) | Outcome::TimedOut | Outcome::Failed => false,
         };
         if let Some(took) = took {
             let mut latency = member.latency.get();
@@ -510,7 +511,6 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     }
 }
 
-/// What ends a wait.
 /// An endpoint for an exchange.
 struct Chosen {
     number: usize,
@@ -518,6 +518,7 @@ struct Chosen {
     connects: bool,
 }
 
+/// What ends a wait.
 enum Granted<'a, M: Multiplexer> {
     Lane(ExclusiveLane<M>),
     /// A connection may be made.

@@ -66,6 +66,8 @@ pub(crate) enum Failure {
     Expired,
     /// The origin did not answer as it should.
     Origin(Refusal, LossCause),
+    /// The origin broke a rule of their common connection, which ends for all exchanges on it.
+    Connection,
     /// The origin is well, and does not do what the client wants.
     Unwilling(Refusal),
     /// The client is at fault.
@@ -307,13 +309,12 @@ impl<'a> Attempt<'a> {
                 self.routed.upstream.note(number, Outcome::Status(said), took);
             }
             Ended::Failed(Failure::Status(status)) => self.routed.upstream.note(number, Outcome::Status(*status), took),
-            Ended::Failed(Failure::Silent) => self.routed.upstream.note(number, Outcome::Lost(opened), took),
-            Ended::Failed(Failure::Origin(..)) => {
-                self.routed.upstream.note(number, Outcome::Failed, took);
+            Ended::Failed(failure @ (Failure::Silent | Failure::Connection | Failure::Origin(..))) => {
+                self.routed.upstream.note(number, failure.outcome(opened), took);
             }
             // The deadline was the gateway's own, and not the client's.
             Ended::Failed(Failure::Expired) if self.asked.call_timeout.is_none() && self.was_silent() => {
-                self.routed.upstream.note(number, Outcome::Failed, took);
+                self.routed.upstream.note(number, Outcome::TimedOut, took);
             }
             // It is no fault of the endpoint, or not certainly one.
             Ended::Failed(
@@ -339,6 +340,7 @@ impl<'a> Attempt<'a> {
             Failure::Origin(..)
             | Failure::Expired
             | Failure::Unwilling(_)
+            | Failure::Connection
             | Failure::Client(_)
             | Failure::ClientStalled
             | Failure::ClientGone => None,
@@ -382,6 +384,10 @@ impl<'a> Attempt<'a> {
             }
             Ended::Failed(Failure::Client(refusal)) => {
                 lane.ends();
+            Ended::Failed(Failure::Connection) => {
+                lane.failed(LossCause::Violation);
+                Err(Refusal::ORIGIN_MALFORMED)
+            }
                 self.connection.at_fault(&refusal);
                 Err(refusal)
             }
@@ -458,8 +464,18 @@ impl Failure {
 
     const fn reason(self) -> &'static str {
         match self {
+    /// What it says of the endpoint, on a connection that stands since `opened`.
+    pub(crate) const fn outcome(self, opened: Time) -> Outcome {
+        match self {
+            Self::Silent | Self::Connection => Outcome::Lost(opened),
+            Self::Origin(_, LossCause::Timeout) => Outcome::TimedOut,
+            _ => Outcome::Failed,
+        }
+    }
+
             Self::Silent | Self::Unseen | Self::Status(_) => "origin_closed",
             Self::Expired => EXPIRED,
+            Self::Connection => Refusal::ORIGIN_MALFORMED.reason,
             Self::Origin(refusal, _) | Self::Unwilling(refusal) | Self::Client(refusal) => refusal.reason,
             Self::ClientStalled => STALLED,
             Self::ClientGone => "client_reset",
