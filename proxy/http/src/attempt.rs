@@ -220,7 +220,9 @@ impl<'a> Attempt<'a> {
                                     Ok(()) => self.is_uploaded.set(true),
                                     // The origin may have said why before it stopped reading.
                                     Err(Broken::Untaken | Broken::Stalled) => {}
-                                    Err(broken) => return Poll::Ready(Some(Ended::Failed(Failure::of_client(broken)))),
+                                    Err(broken) => {
+                                        return Poll::Ready(Some(Ended::Failed(self.connection.unread(broken))));
+                                    }
                                 }
                             }
                             match download.as_mut().poll(context) {
@@ -256,7 +258,7 @@ impl<'a> Attempt<'a> {
                         }
                         // An origin that does not read an upload to its end leaves some of it here.
                         if let Poll::Ready(broken) = body.poll_arrived(context) {
-                            return Poll::Ready(Ended::Failed(Failure::of_client(broken)));
+                            return Poll::Ready(Ended::Failed(self.connection.unread(broken)));
                         }
                         download.as_mut().poll(context)
                     })
@@ -338,9 +340,9 @@ impl<'a> Attempt<'a> {
             Failure::Origin(_, LossCause::Timeout) => Some(Class::Timeout),
             Failure::Silent | Failure::Origin(_, LossCause::Closed) => Some(Class::Reset),
             Failure::Origin(..)
+            | Failure::Connection
             | Failure::Expired
             | Failure::Unwilling(_)
-            | Failure::Connection
             | Failure::Client(_)
             | Failure::ClientStalled
             | Failure::ClientGone => None,
@@ -382,12 +384,12 @@ impl<'a> Attempt<'a> {
                 lane.failed(cause);
                 Err(refusal)
             }
-            Ended::Failed(Failure::Client(refusal)) => {
-                lane.ends();
             Ended::Failed(Failure::Connection) => {
                 lane.failed(LossCause::Violation);
                 Err(Refusal::ORIGIN_MALFORMED)
             }
+            Ended::Failed(Failure::Client(refusal)) => {
+                lane.ends();
                 self.connection.at_fault(&refusal);
                 Err(refusal)
             }
@@ -462,8 +464,6 @@ impl Failure {
         }
     }
 
-    const fn reason(self) -> &'static str {
-        match self {
     /// What it says of the endpoint, on a connection that stands since `opened`.
     pub(crate) const fn outcome(self, opened: Time) -> Outcome {
         match self {
@@ -473,9 +473,11 @@ impl Failure {
         }
     }
 
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::Connection => Refusal::ORIGIN_MALFORMED.reason,
             Self::Silent | Self::Unseen | Self::Status(_) => "origin_closed",
             Self::Expired => EXPIRED,
-            Self::Connection => Refusal::ORIGIN_MALFORMED.reason,
             Self::Origin(refusal, _) | Self::Unwilling(refusal) | Self::Client(refusal) => refusal.reason,
             Self::ClientStalled => STALLED,
             Self::ClientGone => "client_reset",
