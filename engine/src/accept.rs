@@ -98,8 +98,8 @@ impl Drop for Listening<'_> {
 }
 
 /// Accepts until the loop is dropped or the socket is unusable; then nobody can connect any more, unless the socket was
-/// `handed_over` before. `accept` takes the next connection, with [`accept_one`], or several, and says how many; none, if it
-/// is to be called again in the next turn. `fail` gets each error.
+/// `handed_over` before. `accept` takes the next connection, with [`accept_one`], or several, and returns how many; 0 asks to
+/// be called again in the next turn. `fail` gets each error.
 pub async fn accept_loop(
     listener: &Socket,
     handed_over: HandedOver,
