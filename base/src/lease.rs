@@ -113,6 +113,12 @@ impl ByteLease {
         self.0.budget.in_use() <= self.0.budget.limit() / 2
     }
 
+    /// At least seven eighths of the process budget are free: there is room for what is only announced.
+    #[must_use]
+    pub fn is_mostly_free(&self) -> bool {
+        self.0.budget.in_use() <= self.0.budget.limit() / 8
+    }
+
     /// Gives every free byte back. The engine calls it when a core goes idle, so that a quiet core holds nothing.
     pub fn release_surplus(&self) {
         self.0.give_back(self.0.free());

@@ -15,6 +15,8 @@ impl CloseCode {
     pub const POLICY_VIOLATION: Self = Self(1008);
     /// A message larger than its receiver takes.
     pub const MESSAGE_TOO_BIG: Self = Self(1009);
+    /// The server has no room just now (IANA's registry of close codes).
+    pub const TRY_AGAIN_LATER: Self = Self(1013);
 }
 
 /// Appends a close frame as `sender` would send it. Of a longer `reason` what has room is sent.

@@ -63,8 +63,8 @@ section! {
         /// From the head of a request to the end of its answer; then 504, or the answer breaks off. Not of gRPC and WebSockets.
         /// Absent: as long as it takes.
         optional request_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
-        /// Bytes a second that the body of a request must bring at least, over 10 s in which it is waited for; then 408. 0: as slow
-        /// as it likes. Not of gRPC.
+        /// Bytes a second that the body of a request must bring at least, from the first byte on, over 10 s in which the gateway waits
+        /// for it and takes what comes; then 408. 0: as slow as it likes. Not of gRPC.
         default body_rate_min: u32 = http::BODY_RATE_MIN as u32 => 0..=COUNT_MAX;
         /// Bytes of a request body that are read before a connection to an origin is taken for it, so that a slow client holds none; a
         /// longer one goes on as it comes from there on. 0: from its first byte on, for bodies that are one half of a talk. Not of gRPC.
@@ -97,9 +97,12 @@ section! {
         table websocket: WebSocketSection;
         /// Streams that a client may have open on one HTTP/2 connection.
         default http2_streams_max: u32 = http::HTTP2_STREAMS_MAX => 1..=COUNT_MAX;
-        /// Bytes that a client may send ahead on one stream of HTTP/2, as a connection begins (SETTINGS_INITIAL_WINDOW_SIZE).
+        /// Bytes that a client may send ahead on one stream of HTTP/2, as a connection begins (SETTINGS_INITIAL_WINDOW_SIZE). It
+        /// shrinks to 64KiB while much received data is unread, unless `http2_stream_window_max` is the same. Not written: no more
+        /// than `http2_stream_window_max`.
         default http2_stream_window: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES as u64) => WINDOW_MIN..=WINDOW_MAX;
-        /// To which that window grows while a stream is read over a distance. The same as `http2_stream_window`: it does not grow.
+        /// To which that window grows while a stream is read over a distance. The same as `http2_stream_window`: it neither grows nor
+        /// shrinks. Not written: no less than `http2_stream_window`.
         default http2_stream_window_max: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES_MAX as u64) => WINDOW_MIN..=WINDOW_MAX;
         /// Trusted proxies in front that append to X-Forwarded-For: the entry that the first of them wrote is the client, for
         /// `ip_filter` and `rate_limit`. 0: the client is the other end of the connection.
@@ -156,9 +159,12 @@ section! {
         default version: OriginVersion = OriginVersion::Http1;
         /// Streams on one connection of HTTP/2; a further connection is made when all have as many, or as the endpoint takes.
         default streams_max: u32 = http::ORIGIN_STREAMS_MAX => 1..=COUNT_MAX;
-        /// Bytes that an endpoint may send ahead on one stream of HTTP/2, as a connection begins (SETTINGS_INITIAL_WINDOW_SIZE).
+        /// Bytes that an endpoint may send ahead on one stream of HTTP/2, as a connection begins (SETTINGS_INITIAL_WINDOW_SIZE). It
+        /// shrinks to 64KiB while much received data is unread, unless `stream_window_max` is the same. Not written: no more than
+        /// `stream_window_max`.
         default stream_window: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES as u64) => WINDOW_MIN..=WINDOW_MAX;
-        /// To which that window grows while a stream is read over a distance. The same as `stream_window`: it does not grow.
+        /// To which that window grows while a stream is read over a distance. The same as `stream_window`: it neither grows nor
+        /// shrinks. Not written: no less than `stream_window`.
         default stream_window_max: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES_MAX as u64) => WINDOW_MIN..=WINDOW_MAX;
         /// How one of several endpoints is chosen: in turn (`round_robin`), the one with the fewest requests under way
         /// (`least_request`), of two random ones the one with fewer (`power_of_two`) or the one that is likely to answer sooner

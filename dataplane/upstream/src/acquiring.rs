@@ -49,7 +49,8 @@ impl<M: Multiplexer> Acquiring<M> {
 
 impl<M: Multiplexer + 'static> Acquiring<M> {
     /// Nobody waits for it any more. A connection that is being made goes on: whether its endpoint can be reached is of use to
-    /// others, and an endpoint that lets connections time out would never be known for it where requests have less time.
+    /// others, and an endpoint that lets connections time out would never be recognised where requests give up before
+    /// `connect_timeout`.
     pub fn leave(self) {
         let Stage::Waiting(connecting) = self.0 else { return };
         if connecting.is_begun.get() {

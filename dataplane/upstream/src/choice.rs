@@ -45,6 +45,8 @@ pub(crate) struct Standing {
     pub(crate) reach: Reach,
     /// This exchange could not connect to it.
     pub(crate) has_failed: bool,
+    /// A connection to it stands that takes the exchange.
+    pub(crate) has_lane: bool,
 }
 
 /// Whether connections to an endpoint can be made.
@@ -73,11 +75,13 @@ impl Standing {
             return None;
         }
         let rank = match self.reach {
+            // An endpoint that takes no new connections may answer on those that it has.
+            Reach::Silent if self.has_lane => RANKS - 1,
             Reach::Silent => return None,
             // One endpoint alone: its breaker refuses at once.
             Reach::No if is_only || self.has_failed => return None,
             // Perhaps it is back. One attempt at a time: see `ExclusiveUpstream::may_connect`.
-            Reach::No => RANKS - 1,
+            Reach::No => RANKS - 2,
             _ if is_panic => 0,
             _ => u32::from(self.is_down || self.is_ejected),
         };
@@ -86,11 +90,12 @@ impl Standing {
 }
 
 /// Ranks of endpoints that this exchange has not tried.
-const RANKS: u32 = 3;
+const RANKS: u32 = 4;
 
 /// The endpoints to choose from: those of the best rank. Well ones come first, then those that are down or ejected and may be
-/// connected to, then those with an open breaker that refused the last connection; and behind them all, in the same order, those
-/// that this exchange has tried. An endpoint with an open breaker whose last connection timed out gets no exchange.
+/// connected to, then those with an open breaker that refused the last connection, then those with an open breaker whose last
+/// connection timed out and which have another one with room; and behind them all, in the same order, those that this exchange has
+/// tried. Without such a connection an endpoint whose last one timed out gets no exchange.
 ///
 /// When less than `panic_percent` of them are well it does not matter which are down or ejected: those left could not carry the
 /// load of all.
@@ -127,8 +132,14 @@ impl Choice {
 mod tests {
     use super::*;
 
-    const UP: Standing =
-        Standing { is_off: false, is_down: false, is_ejected: false, reach: Reach::Yes, has_failed: false };
+    const UP: Standing = Standing {
+        is_off: false,
+        is_down: false,
+        is_ejected: false,
+        reach: Reach::Yes,
+        has_failed: false,
+        has_lane: false,
+    };
     const DOWN: Standing = Standing { is_down: true, ..UP };
     const EJECTED: Standing = Standing { is_ejected: true, ..UP };
     const OPEN: Standing = Standing { reach: Reach::No, ..UP };
@@ -181,6 +192,16 @@ mod tests {
         assert_eq!(chosen(&[SILENT, failed(UP)]), [1]);
         assert_eq!(chosen(&[SILENT, TRIAL, SILENT]), [1]);
         assert_eq!(chosen(&[SILENT, EJECTED]), [1], "it does not count as well");
+    }
+
+    #[test]
+    fn an_endpoint_that_lets_connections_time_out_still_serves_on_those_that_stand() {
+        let standing = Standing { has_lane: true, ..SILENT };
+        assert_eq!(chosen(&[standing]), [0]);
+        assert_eq!(chosen(&[SILENT, standing, SILENT]), [1], "in panic too");
+        assert_eq!(chosen(&[standing, OPEN]), [1], "it comes last");
+        assert_eq!(chosen(&[standing, DOWN]), [1]);
+        assert_eq!(chosen(&[standing, failed(UP)]), [0]);
     }
 
     #[test]

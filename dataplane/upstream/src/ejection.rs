@@ -15,6 +15,8 @@ pub enum Outcome {
     Failed,
     /// The connection, which stood since then, ended without a response.
     Lost(Time),
+    /// It did not answer in time.
+    TimedOut,
 }
 
 /// What one endpoint has answered lately.
@@ -24,6 +26,8 @@ pub(crate) struct Ejection {
     failures: u32,
     /// When a connection that ended without a response counted last.
     lost_at: Option<Time>,
+    /// When an exchange that got no answer in time counted last.
+    timed_out_at: Option<Time>,
     /// Times it was left out lately; each time it is for longer.
     times: u32,
     until: Option<Time>,
@@ -51,6 +55,16 @@ impl Ejection {
         let is_known = self.lost_at.is_some_and(|at| opened <= at && now.since(at) <= LOSSES_AT_ONCE);
         if !is_known {
             self.lost_at = Some(now);
+        }
+        !is_known
+    }
+
+    /// An exchange got no answer in time; true if that is a failure of its own. Requests that came together, from one client to
+    /// one slow page, end together.
+    pub(crate) fn is_own_timeout(&mut self, now: Time) -> bool {
+        let is_known = self.timed_out_at.is_some_and(|at| now.since(at) <= LOSSES_AT_ONCE);
+        if !is_known {
+            self.timed_out_at = Some(now);
         }
         !is_known
     }
@@ -117,6 +131,14 @@ mod tests {
         assert!(ejection.is_own_loss(ms(1_003), ms(1_004)));
         assert!(!ejection.is_own_loss(ms(1_003), ms(1_005)));
         assert!(ejection.is_own_loss(ms(5), ms(1_300)), "long after");
+    }
+
+    #[test]
+    fn requests_that_time_out_together_are_one_failure() {
+        let (mut ejection, ms) = (Ejection::default(), |ms: u64| Time::from_nanos(ms * 1_000_000));
+        assert!(ejection.is_own_timeout(ms(1_000)));
+        assert!((0..=100).all(|after| !ejection.is_own_timeout(ms(1_000 + after))));
+        assert!(ejection.is_own_timeout(ms(1_101)));
     }
 
     #[test]

@@ -175,10 +175,19 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
 
     /// A lane for one exchange. Without one nothing was sent.
     pub fn acquire(self: &Rc<Self>, wanted: Wanted) -> Acquiring<M> {
-        let Some(number) = self.choose(&wanted) else {
-            return Acquiring::ready(Err((Refusal::BreakerOpen, None)));
-        };
         let is_fresh = wanted.is_fresh && self.multiplexer.is_none();
+        let number = loop {
+            match self.choose(&wanted) {
+                None => return Acquiring::ready(Err((Refusal::BreakerOpen, None))),
+                Some(Chosen { number, connects: true }) => break number,
+                // Where its connections have ended it has none any more: another endpoint may serve.
+                Some(Chosen { number, connects: false }) => {
+                    if let Some(lane) = self.take(number) {
+                        return Acquiring::ready(Ok(lane));
+                    }
+                }
+            }
+        };
         let is_awaited = !self.members[number].waiting.borrow().is_empty();
         match if is_awaited || is_fresh { None } else { self.take(number) } {
             Some(lane) => Acquiring::ready(Ok(lane)),
@@ -235,7 +244,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 !matches!(status, 502..=504) && (status < 500 || !self.lanes.ejection.any_5xx)
             }
             Outcome::Lost(since) if !member.ejection.borrow_mut().is_own_loss(since, now) => return,
-            Outcome::Lost(_) | Outcome::Failed => false,
+            Outcome::TimedOut if !member.ejection.borrow_mut().is_own_timeout(now) => return,
+            Outcome::Lost(_) | Outcome::TimedOut | Outcome::Failed => false,
         };
         if let Some(took) = took {
             let mut latency = member.latency.get();
@@ -254,20 +264,22 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         }
     }
 
-    /// The endpoint that the next exchange goes to; `None` if the breaker of the only one is open, or those of all that were tried.
-    fn choose(&self, wanted: &Wanted) -> Option<usize> {
+    /// The endpoint that the next exchange goes to. `None` if the breaker of the only one is open, or those of all that were tried,
+    /// or where connections to all of them time out and none has one with room.
+    fn choose(&self, wanted: &Wanted) -> Option<Chosen> {
+        let (now, is_fresh) = (turn::now(), wanted.is_fresh && self.multiplexer.is_none());
         if let [only] = &self.members[..] {
-            let is_refused = match only.reach() {
-                Reach::Yes | Reach::Trial => false,
-                Reach::No => only.endpoint.breaker_state() == BreakerState::Open,
-                Reach::Silent => true,
+            let connects = match only.reach() {
+                Reach::Yes | Reach::Trial => true,
+                Reach::No => only.endpoint.breaker_state() != BreakerState::Open,
+                Reach::Silent => false,
             };
-            return (!is_refused).then_some(0);
+            return (connects || only.has_lane(is_fresh, now)).then_some(Chosen { number: 0, connects });
         }
-        let now = turn::now();
         let has_waited = wanted.tried.all().iter().any(|&number| self.members[number].endpoint.is_silent());
-        let standing =
-            |(number, member): (usize, &Rc<Member<_>>)| member.standing(wanted.tried.has(number), has_waited, now);
+        let standing = |(number, member): (usize, &Rc<Member<_>>)| {
+            member.standing(wanted.tried.has(number), has_waited, is_fresh, now)
+        };
         let standings: Vec<Standing> = self.members.iter().enumerate().map(standing).collect();
         let choice = Choice::among(&standings, self.lanes.panic_percent);
         let mut candidates: Vec<Candidate> = Vec::with_capacity(self.members.len());
@@ -280,7 +292,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         if candidates.len() > 1 {
             candidates.retain(|candidate| Some(candidate.number) != wanted.avoid);
         }
-        self.balancer.borrow_mut().choose(&candidates, wanted.hash)
+        let number = self.balancer.borrow_mut().choose(&candidates, wanted.hash)?;
+        Some(Chosen { number, connects: standings[number].reach != Reach::Silent })
     }
 
     /// What an endpoint counts now: less for a while after it was down.
@@ -496,6 +509,13 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             member.carriers.take().iter().for_each(|slot| slot.retire());
         }
     }
+}
+
+/// An endpoint for an exchange.
+struct Chosen {
+    number: usize,
+    /// A connection may be made for it. Otherwise the exchange takes one that stands.
+    connects: bool,
 }
 
 /// What ends a wait.

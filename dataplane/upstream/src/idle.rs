@@ -93,6 +93,11 @@ impl IdlePool {
         self.resting.push_back(idle);
     }
 
+    /// One may serve at once, as far as is known without a look at it.
+    pub(crate) fn has_ready(&self, now: Time) -> bool {
+        !self.ready.is_empty() || self.resting.front().is_some_and(|first| now.since(first.since) >= REST)
+    }
+
     /// The next one for an exchange, still to be looked at.
     pub(crate) fn take(&mut self, now: Time) -> Option<Idle> {
         while self.resting.front().is_some_and(|first| now.since(first.since) >= REST) {

@@ -66,6 +66,8 @@ pub(crate) enum Failure {
     Expired,
     /// The origin did not answer as it should.
     Origin(Refusal, LossCause),
+    /// The origin broke a rule of their common connection, which ends for all exchanges on it.
+    Connection,
     /// The origin is well, and does not do what the client wants.
     Unwilling(Refusal),
     /// The client is at fault.
@@ -218,7 +220,9 @@ impl<'a> Attempt<'a> {
                                     Ok(()) => self.is_uploaded.set(true),
                                     // The origin may have said why before it stopped reading.
                                     Err(Broken::Untaken | Broken::Stalled) => {}
-                                    Err(broken) => return Poll::Ready(Some(Ended::Failed(Failure::of_client(broken)))),
+                                    Err(broken) => {
+                                        return Poll::Ready(Some(Ended::Failed(self.connection.unread(broken))));
+                                    }
                                 }
                             }
                             match download.as_mut().poll(context) {
@@ -254,7 +258,7 @@ impl<'a> Attempt<'a> {
                         }
                         // An origin that does not read an upload to its end leaves some of it here.
                         if let Poll::Ready(broken) = body.poll_arrived(context) {
-                            return Poll::Ready(Ended::Failed(Failure::of_client(broken)));
+                            return Poll::Ready(Ended::Failed(self.connection.unread(broken)));
                         }
                         download.as_mut().poll(context)
                     })
@@ -307,13 +311,12 @@ impl<'a> Attempt<'a> {
                 self.routed.upstream.note(number, Outcome::Status(said), took);
             }
             Ended::Failed(Failure::Status(status)) => self.routed.upstream.note(number, Outcome::Status(*status), took),
-            Ended::Failed(Failure::Silent) => self.routed.upstream.note(number, Outcome::Lost(opened), took),
-            Ended::Failed(Failure::Origin(..)) => {
-                self.routed.upstream.note(number, Outcome::Failed, took);
+            Ended::Failed(failure @ (Failure::Silent | Failure::Connection | Failure::Origin(..))) => {
+                self.routed.upstream.note(number, failure.outcome(opened), took);
             }
             // The deadline was the gateway's own, and not the client's.
             Ended::Failed(Failure::Expired) if self.asked.call_timeout.is_none() && self.was_silent() => {
-                self.routed.upstream.note(number, Outcome::Failed, took);
+                self.routed.upstream.note(number, Outcome::TimedOut, took);
             }
             // It is no fault of the endpoint, or not certainly one.
             Ended::Failed(
@@ -337,6 +340,7 @@ impl<'a> Attempt<'a> {
             Failure::Origin(_, LossCause::Timeout) => Some(Class::Timeout),
             Failure::Silent | Failure::Origin(_, LossCause::Closed) => Some(Class::Reset),
             Failure::Origin(..)
+            | Failure::Connection
             | Failure::Expired
             | Failure::Unwilling(_)
             | Failure::Client(_)
@@ -379,6 +383,10 @@ impl<'a> Attempt<'a> {
             Ended::Failed(Failure::Origin(refusal, cause)) => {
                 lane.failed(cause);
                 Err(refusal)
+            }
+            Ended::Failed(Failure::Connection) => {
+                lane.failed(LossCause::Violation);
+                Err(Refusal::ORIGIN_MALFORMED)
             }
             Ended::Failed(Failure::Client(refusal)) => {
                 lane.ends();
@@ -456,8 +464,18 @@ impl Failure {
         }
     }
 
+    /// What it says of the endpoint, on a connection that stands since `opened`.
+    pub(crate) const fn outcome(self, opened: Time) -> Outcome {
+        match self {
+            Self::Silent | Self::Connection => Outcome::Lost(opened),
+            Self::Origin(_, LossCause::Timeout) => Outcome::TimedOut,
+            _ => Outcome::Failed,
+        }
+    }
+
     const fn reason(self) -> &'static str {
         match self {
+            Self::Connection => Refusal::ORIGIN_MALFORMED.reason,
             Self::Silent | Self::Unseen | Self::Status(_) => "origin_closed",
             Self::Expired => EXPIRED,
             Self::Origin(refusal, _) | Self::Unwilling(refusal) | Self::Client(refusal) => refusal.reason,

@@ -104,7 +104,7 @@ pub(crate) async fn run<C: Client>(
                     return Poll::Ready(Err(Failure::ClientGone));
                 }
                 match fill.as_mut().poll(context) {
-                    Poll::Ready(filled) => Poll::Ready(filled.map_err(Failure::of_client)),
+                    Poll::Ready(filled) => Poll::Ready(filled.map_err(|broken| connection.unread(broken))),
                     Poll::Pending => all.poll_expired(context).map(|()| Err(Failure::Client(Refusal::BODY_TIMEOUT))),
                 }
             })

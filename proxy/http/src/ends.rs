@@ -29,8 +29,8 @@ pub(crate) trait Inlet {
     /// Waits for more; 0 once there is none. `None`: the deadline has passed.
     async fn receive(&mut self, deadline: &Deadline) -> Option<io::Result<usize>>;
 
-    /// Ready once it is reset, while nothing is received.
-    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<()>;
+    /// Ready once it is reset or given up, while nothing is received.
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Broken>;
 
     /// Bytes that were received, where they are not counted elsewhere.
     fn received(&self) -> u64;
@@ -98,8 +98,8 @@ impl Inlet for WireInlet<'_> {
         received
     }
 
-    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.reader.peer_watch().poll_broken(context)
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+        self.reader.peer_watch().poll_broken(context).map(|()| Broken::Cut)
     }
 
     fn received(&self) -> u64 {

@@ -147,25 +147,24 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         return refuse(client, &asked, Refusal::GRPC_NEEDS_HTTP2);
     }
     let chosen = while_wanted(client, None, route(&connection, &routing, head, &asked, &settings)).await;
-    let Ok(chosen) = chosen else {
-        connection.abandoned(&asked, None, "");
-        return After::Close("client_reset");
-    };
     let routed = match chosen {
-        Ok(routed) => routed,
-        Err(Local::Refused(refusal)) => return refuse(client, &asked, refusal),
+        Err(cut) => return cut_short(client, &asked, cut),
+        Ok(Ok(routed)) => routed,
+        Ok(Err(Local::Refused(refusal))) => return refuse(client, &asked, refusal),
         // A 2xx would mean that the WebSocket stands (RFC 8441 section 5).
-        Err(Local::Direct(response, _))
+        Ok(Err(Local::Direct(response, _)))
             if asked.version == Version::Http2 && asked.wish != Wish::None && (200..300).contains(&response.status) =>
         {
             return refuse(client, &asked, Refusal::CONNECT_PROTOCOL);
         }
-        Err(Local::Direct(response, fields)) => {
+        Ok(Err(Local::Direct(response, fields))) => {
             let after = client.reply(&asked, &response.answer(&fields), false, "answered");
             connection.answered(&asked, response.status, None, "", "ok");
             return after;
         }
-        Err(Local::Slow(_) | Local::Keys(_) | Local::Ask(_)) => return refuse(client, &asked, Refusal::POLICY_FAILED),
+        Ok(Err(Local::Slow(_) | Local::Keys(_) | Local::Ask(_))) => {
+            return refuse(client, &asked, Refusal::POLICY_FAILED);
+        }
     };
     let may_tunnel = routed.upgrades(&settings).websocket && !routed.upstream.is_multiplexed();
     let is_tunnel = may_tunnel && asked.wish != Wish::Malformed;
@@ -337,7 +336,7 @@ async fn acquire(
             Err(cut) => {
                 let number = acquiring.number();
                 acquiring.leave();
-                return Err(cut.no_lane(number));
+                return Err(cut.no_lane(client.connection(), number));
             }
         };
         let Some(unreachable) = number.filter(|_| refusal == LaneRefusal::Unreachable) else {
@@ -346,7 +345,7 @@ async fn acquire(
         match while_wanted(client, ends, retries.again(unreachable, Class::ConnectFailure)).await {
             Ok(true) => {}
             Ok(false) => return Err(NoLane::Refused(refusal, number)),
-            Err(cut) => return Err(cut.no_lane(number)),
+            Err(cut) => return Err(cut.no_lane(client.connection(), number)),
         }
         wanted = Wanted { avoid: retries.avoided(), tried: retries.tried(), is_fresh: false, ..wanted };
     }
@@ -363,15 +362,36 @@ fn without_lane(client: &mut impl Client, asked: &Asked, routed: &Routed<'_>, no
             return After::Close("client_reset");
         }
         NoLane::Expired(number) => (expired(asked), number),
-        NoLane::Refused(refusal, number) => (Refusal::no_lane(refusal), number),
+        NoLane::Refused(refusal, number) => {
+            let refusal = Refusal::no_lane(refusal);
+            if refusal.status == 503 {
+                connection.service.metrics.shed(refusal.reason);
+            }
+            (refusal, number)
+        }
     };
-    if refusal.status == 503 {
-        connection.service.metrics.shed(refusal.reason);
-    }
     if let (Some(notes), Some(number)) = (&asked.notes, number) {
         notes.note_endpoint(settings, number);
     }
     refuse_for(client, asked, refusal, None, &settings.name)
+}
+
+/// Ends a request whose route was not found out.
+fn cut_short(client: &mut impl Client, asked: &Asked, cut: Cut) -> After {
+    let connection = client.connection().clone();
+    match cut {
+        Cut::Broken(broken) => match connection.unread(broken) {
+            Failure::Unwilling(refusal) => return refuse(client, asked, refusal),
+            Failure::Client(refusal) => {
+                connection.at_fault(&refusal);
+                return refuse(client, asked, refusal);
+            }
+            _ => {}
+        },
+        Cut::Gone | Cut::Late => {}
+    }
+    connection.abandoned(asked, None, "");
+    After::Close("client_reset")
 }
 
 /// Why a wait was cut short.
@@ -385,10 +405,10 @@ enum Cut {
 }
 
 impl Cut {
-    fn no_lane(self, number: Option<usize>) -> NoLane {
+    fn no_lane(self, connection: &Connection, number: Option<usize>) -> NoLane {
         match self {
             Self::Gone => NoLane::Unwanted,
-            Self::Broken(broken) => NoLane::Failed(Failure::of_client(broken)),
+            Self::Broken(broken) => NoLane::Failed(connection.unread(broken)),
             Self::Late => NoLane::Expired(number),
         }
     }
@@ -468,6 +488,14 @@ impl Connection {
             route.answered(counted, flushed.nanos_since(asked.arrived));
         }
         self.log_request(asked, &timing, flushed, &outcome);
+    }
+
+    /// Why the body of a request did not come to its end; counts one that had to make room.
+    pub(crate) fn unread(&self, broken: Broken) -> Failure {
+        if broken == Broken::GivenUp {
+            self.service.metrics.shed(Refusal::UPLOAD_GIVEN_UP.reason);
+        }
+        Failure::of_client(broken)
     }
 
     /// Counts and logs what the client did wrong with its request's body.

@@ -31,7 +31,7 @@ pub(crate) enum Broken {
     Untaken,
     /// Who takes it takes nothing, or next to nothing, for too long.
     Stalled,
-    /// It waits for who takes it, and others need the memory that it holds.
+    /// Its receiver is not taking it, and others need the memory.
     GivenUp,
 }
 

@@ -104,11 +104,10 @@ impl Subrequest<'_> {
                     is_repeated = !tried.failed(number, endpoints);
                 }
                 Err(failure) => {
-                    let is_lost = failure == Failure::Silent;
-                    let outcome = if is_lost { Outcome::Lost(lane.open_since()) } else { Outcome::Failed };
-                    upstream.note(number, outcome, None);
+                    upstream.note(number, failure.outcome(lane.open_since()), None);
                     lane.failed(match failure {
                         Failure::Origin(_, cause) => cause,
+                        Failure::Connection => LossCause::Violation,
                         _ => LossCause::Closed,
                     });
                     return Err(Unanswered::Failed);

@@ -23,6 +23,8 @@ use crate::{
     ends::{Inlet, Outlet, TunnelEnd, WireInlet, WireOutlet},
     exchange::{After, Asked},
     input::Input,
+    refusal::Refusal,
+    relay::Broken,
     routing::Routed,
     service::HttpLane,
     settings::{LINGER_TIMEOUT, WebSocketSettings},
@@ -131,6 +133,8 @@ enum Stop {
     Unfinished,
     /// Who takes it takes nothing.
     Untaken,
+    /// Its receiver takes nothing, and others need the memory.
+    GivenUp,
     /// Nothing moved in either direction.
     Idle,
     /// The other end did not answer its close frame.
@@ -206,7 +210,9 @@ impl<I: Inlet, O: Outlet> Direction<'_, I, O> {
         let (inlet, mut relieved) = (&mut self.inlet, pin!(self.outlet.relieved(self.deadline)));
         let outcome = poll_fn(|context| match relieved.as_mut().poll(context) {
             Poll::Ready(relieved) => Poll::Ready(relieved.map_err(|_| Stop::Untaken)),
-            Poll::Pending => inlet.poll_broken(context).map(|()| Err(Stop::Gone)),
+            Poll::Pending => inlet
+                .poll_broken(context)
+                .map(|broken| Err(if broken == Broken::GivenUp { Stop::GivenUp } else { Stop::Gone })),
         });
         let outcome = outcome.await;
         self.shared.blocked.set(self.shared.blocked.get() - 1);
@@ -384,9 +390,10 @@ impl Stop {
         Some(match self {
             Self::Broken(error) if is_at_fault => (error.close_code(), error.text()),
             Self::Unfinished if is_at_fault => (CloseCode::POLICY_VIOLATION, "frame not finished in time"),
+            Self::GivenUp if is_at_fault => (CloseCode::TRY_AGAIN_LATER, "no room"),
             Self::Idle => (CloseCode::GOING_AWAY, "idle"),
             Self::Drained => (CloseCode::GOING_AWAY, "going down"),
-            Self::Broken(_) | Self::Unfinished => (CloseCode::GOING_AWAY, "the other end broke off"),
+            Self::Broken(_) | Self::Unfinished | Self::GivenUp => (CloseCode::GOING_AWAY, "the other end broke off"),
             // Without a close frame of the one, the other sees what it would see without a gateway: an end without a word.
             Self::Closed | Self::Gone | Self::Untaken | Self::Unanswered | Self::Cut => return None,
         })
@@ -402,10 +409,22 @@ impl Stop {
             (Self::Unfinished, _) => "websocket_frame_timeout",
             (Self::Untaken, Sender::Client) => "origin_stalled",
             (Self::Untaken, Sender::Server) => "client_stalled",
+            (Self::GivenUp, _) => Refusal::UPLOAD_GIVEN_UP.reason,
             (Self::Idle, _) => "websocket_idle",
             (Self::Unanswered, _) => "websocket_close_timeout",
             (Self::Drained, _) => "drained",
             (Self::Cut, _) => "client_reset",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_whose_frames_had_to_make_room_may_come_again() {
+        assert_eq!(Stop::GivenUp.told(true), Some((CloseCode(1013), "no room")));
+        assert_eq!(Stop::GivenUp.told(false).map(|told| told.0), Some(CloseCode::GOING_AWAY));
     }
 }

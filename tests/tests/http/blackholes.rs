@@ -1,7 +1,9 @@
 //! Endpoints to which connections neither succeed nor fail, as to a machine that is gone without a word.
 
-use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -26,9 +28,11 @@ struct BlackHole {
 
 impl BlackHole {
     fn open() -> Self {
-        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-        listener.bind(&SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a free port");
-        listener.listen(0).expect("it listens");
+        Self::of(listener())
+    }
+
+    /// This listener is accepted from no more.
+    fn of(listener: Socket) -> Self {
         let address = listener.local_addr().expect("bound").as_socket().expect("of IP");
         let mut queued = Vec::new();
         loop {
@@ -48,6 +52,46 @@ impl BlackHole {
         drop(self.queued);
         std::thread::spawn(move || while self.listener.accept().is_ok() {});
         self.address
+    }
+}
+
+fn listener() -> Socket {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    listener.bind(&SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)))).expect("a free port");
+    listener.listen(0).expect("it listens");
+    listener
+}
+
+/// An origin that accepts one connection, and serves it as long as it stands. `/hold` waits until `is_held` says no more.
+struct Overloaded {
+    listener: Socket,
+    address: Address,
+    is_held: Arc<AtomicBool>,
+    /// Requests that wait.
+    held: Arc<AtomicUsize>,
+}
+
+impl Overloaded {
+    fn start() -> Self {
+        let listener = listener();
+        let address = Address::Tcp(listener.local_addr().expect("bound").as_socket().expect("of IP"));
+        let (is_held, held) = (Arc::new(AtomicBool::new(true)), Arc::<AtomicUsize>::default());
+        let (own, holds, waiting) = (listener.try_clone().expect("a clone"), is_held.clone(), held.clone());
+        std::thread::spawn(move || {
+            let (socket, _) = own.accept().expect("a connection");
+            drop(own);
+            let mut stream = TcpStream::from(socket);
+            let mut lines = BufReader::new(stream.try_clone().expect("a clone")).lines();
+            while let Some(Ok(first)) = lines.next() {
+                while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+                if first.contains("/hold") {
+                    waiting.fetch_add(1, Ordering::SeqCst);
+                    until_true("the end of the hold", || !holds.load(Ordering::SeqCst));
+                }
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").expect("taken");
+            }
+        });
+        Self { listener, address, is_held, held }
     }
 }
 
@@ -116,6 +160,45 @@ fn where_all_breakers_are_open_a_request_is_refused_at_once() {
         assert!(took < Duration::from_millis(500), "{took:?}");
     }
     gateway.finish();
+}
+
+/// An origin that takes no new connections answers on the one that it has, beside so many that are gone.
+#[track_caller]
+fn served_on_what_stands(others: usize) {
+    let overloaded = Overloaded::start();
+    let holes: Vec<BlackHole> = (0..others).map(|_| BlackHole::open()).collect();
+    let endpoints = [&overloaded.address].into_iter().chain(holes.iter().map(|hole| &hole.address));
+    let lines = "connect_timeout = \"200ms\"\n[upstream.breaker]\nfailures = 1\nopen_for = \"60s\"\n";
+    let gateway = Gateway::start(before(endpoints, lines));
+    until_true("a connection", || asked(&gateway).0 == 200);
+    let full = BlackHole::of(overloaded.listener);
+    let address = gateway.address.clone();
+    let holder = std::thread::spawn(move || HttpClient::connect(&address).get("/hold").status);
+    until_true("a request that has the connection", || overloaded.held.load(Ordering::SeqCst) == 1);
+    until_true("the breakers to open", || {
+        asked(&gateway);
+        gateway.metrics().sum("weir_breaker_opened_total") >= (1 + others) as f64
+    });
+    assert_eq!(asked(&gateway).0, 503, "the only connection is taken");
+    overloaded.is_held.store(false, Ordering::SeqCst);
+    assert_eq!(holder.join().expect("an answer"), 200);
+    for _ in 0..5 {
+        let (status, text, took) = asked(&gateway);
+        assert_eq!((status, text.as_str()), (200, "ok"));
+        assert!(took < AT_ONCE, "{took:?}");
+    }
+    drop((full, holes));
+    gateway.finish();
+}
+
+#[test]
+fn the_only_endpoint_serves_on_the_connection_that_it_has_while_new_ones_time_out() {
+    served_on_what_stands(0);
+}
+
+#[test]
+fn one_of_two_endpoints_serves_on_the_connection_that_it_has_while_new_ones_time_out() {
+    served_on_what_stands(1);
 }
 
 #[test]

@@ -253,6 +253,41 @@ fn malformed_answers_become_502_and_the_rest_of_the_connection_goes_on() {
 }
 
 #[test]
+fn a_connection_that_breaks_the_protocol_is_one_failure_however_many_streams_it_has() {
+    let asked = Arc::<AtomicUsize>::default();
+    let count = asked.clone();
+    let bad = Http2Origin::start(move |_, peer| {
+        for _ in 0..10 {
+            if peer.next_request().is_none() {
+                return;
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+        peer.send(frame(kind::DATA, 0, 0, b"of no stream"));
+        while peer.next_frame().is_some() {}
+    });
+    let good = Http2Origin::start(|number, peer| {
+        while let Some(stream) = peer.next_request() {
+            answer(peer, stream, &number.to_string());
+        }
+    });
+    let lines = "[upstream.http]\nversion = \"2\"\n[upstream.health]\nenabled = false\n";
+    let config = Config { protocol: "http", ..Config::to_all([&bad.address, &good.address]) }.upstream(lines);
+    let gateway = Gateway::start(config);
+    let clients: Vec<_> = (0..20)
+        .map(|_| {
+            let address = gateway.address.clone();
+            std::thread::spawn(move || HttpClient::connect(&address).get("/").status)
+        })
+        .collect();
+    let failed = clients.into_iter().map(|client| client.join().expect("an answer"));
+    assert_eq!(failed.filter(|status| *status == 502).count(), 10);
+    assert_eq!(asked.load(Ordering::SeqCst), 10);
+    assert_eq!(gateway.metrics().sum("weir_endpoint_ejections_total"), 0.0);
+    gateway.finish();
+}
+
+#[test]
 fn interim_answers_and_trailers_go_on() {
     let origin = Http2Origin::start(|_, peer| {
         while let Some(stream) = peer.next_request() {

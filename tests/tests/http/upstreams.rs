@@ -11,6 +11,7 @@ use weir_tests::deadline::until_true;
 use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::http::{HttpClient, field, unchunked};
+use weir_tests::http2::{Http2Peer, flag, frame, get, kind};
 use weir_tests::port;
 use weir_tests::stream::Address;
 
@@ -252,6 +253,24 @@ fn the_requests_under_way_at_a_restart_are_one_failure() {
     let failed = clients.into_iter().map(|client| client.join().expect("an answer"));
     assert!(failed.filter(|status| *status == 502).count() >= 10);
     assert_eq!(gateway.metrics().sum("weir_endpoint_ejections_total"), 0.0);
+    gateway.finish();
+}
+
+#[test]
+fn requests_that_time_out_together_are_one_failure() {
+    let (silent, good) = (Faulty::http(|_| Act::Silence), origin("200 OK", "yes"));
+    let config = before([&silent.address, &good.address]).upstream(NO_OTHER_HELP);
+    let gateway = Gateway::start(config.listener("[listener.http]\nresponse_timeout = \"500ms\""));
+    // One client, at once.
+    let mut client = Http2Peer::connect(&gateway.address);
+    let asked: Vec<u8> = (0..40)
+        .flat_map(|number| frame(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, 2 * number + 1, &get("/")))
+        .collect();
+    client.send(asked);
+    let statuses: Vec<_> = (0..40).map(|_| client.next_of(kind::HEADERS).status()).collect();
+    assert!(statuses.iter().filter(|status| **status != Some(200)).count() >= 10, "{statuses:?}");
+    assert_eq!(gateway.metrics().sum("weir_endpoint_ejections_total"), 0.0);
+    drop(client);
     gateway.finish();
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use weir_tests::http::HttpClient;
 use weir_tests::http2::{Http2Origin, Http2Peer, block, flag, frame, get, kind, window_setting, window_update};
 use weir_tests::nginx::Nginx;
 use weir_tests::stream::{Address, Stream};
+use weir_tests::websocket::{WebSocketOrigin, masked};
 
 /// One connection for all of a test's streams.
 const HTTP2: &str = "[upstream.http]\nversion = \"2\"\nstreams_max = 128";
@@ -360,27 +361,102 @@ fn a_budget_that_is_used_up_costs_the_streams_that_nobody_reads() {
     gateway.finish();
 }
 
-#[test]
-fn a_budget_that_is_used_up_costs_the_uploads_that_nobody_reads() {
-    let (origin, finished, _) = Unreading::start();
-    let gateway = Gateway::start(before(&origin.address).tables("[limits]\nbuffered_bytes = \"4MiB\""));
-    let mut client = Http2Peer::connect(&gateway.address);
-    let head = block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")]);
+/// The head of an upload.
+fn upload() -> Vec<u8> {
+    block(&[(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/")])
+}
+
+/// Uploads that use up all that their connection may send, and what its windows let through then.
+fn ninety_uploads(client: &mut Http2Peer) -> Windows {
     let mut windows = Windows::new();
     for number in 0..90 {
-        client.send(frame(kind::HEADERS, flag::END_HEADERS, 2 * number + 1, &head));
+        client.send(frame(kind::HEADERS, flag::END_HEADERS, 2 * number + 1, &upload()));
         windows.open(2 * number + 1, 8 * MIB);
     }
     let mut before = usize::MAX;
     while before != windows.left() {
         before = windows.left();
-        windows.receive(&mut client, Duration::from_millis(200));
-        windows.send(&mut client, 16 * 1024);
+        windows.receive(client, Duration::from_millis(200));
+        windows.send(client, 16 * 1024);
     }
+    windows
+}
+
+#[test]
+fn an_upload_that_makes_room_while_another_service_decides_on_it_is_answered() {
+    let judge = Faulty::http(|_| Act::Silence);
+    let origin = Faulty::http(|_| Act::Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()));
+    let judged = "[listener.http]\next_auth = { upstream = \"judge\", path = \"/\", timeout = \"50s\" }";
+    let tables = format!(
+        "[[upstream]]\nname = \"judge\"\nendpoints = [\"{}\"]\n[limits]\nbuffered_bytes = \"4MiB\"",
+        judge.address.text()
+    );
+    let gateway = Gateway::start(Config::http(&origin.address).listener(judged).tables(&tables));
+    let mut client = Http2Peer::connect(&gateway.address);
+    let mut windows = ninety_uploads(&mut client);
+    until_true("an upload that is given up", || {
+        windows.receive(&mut client, Duration::from_millis(50));
+        windows.send(&mut client, 16 * 1024);
+        gateway.metrics().sum_where("weir_shed_total", &[("reason", "upload_given_up")]) >= 1.0
+    });
+    gateway.wait_metric("weir_http_responses_total", &[("code", "503")], 1.0);
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_websocket_that_makes_room_ends_for_that_reason() {
+    let is_over = Arc::<AtomicBool>::default();
+    let over = is_over.clone();
+    // It reads one frame, and nothing else.
+    let origin = WebSocketOrigin::with("", move |_, _, _| {
+        while !over.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    });
+    let config = Config::http(&origin.address).listener("[listener.http]\nupgrades = [\"websocket\"]");
+    let gateway = Gateway::start(config.tables("[limits]\nbuffered_bytes = \"4MiB\""));
+    let mut client = Http2Peer::connect(&gateway.address);
+    let head = block(&[
+        (":method", "CONNECT"),
+        (":protocol", "websocket"),
+        (":scheme", "http"),
+        (":authority", "a"),
+        (":path", "/"),
+        ("sec-websocket-version", "13"),
+    ]);
+    let mut windows = Windows::new();
+    for stream in (1..80).step_by(2) {
+        client.send(frame(kind::HEADERS, flag::END_HEADERS, stream, &head));
+        // The head of a message of 12 MiB behind a short one.
+        let mut begun = masked(0x82, b"go");
+        begun.extend_from_slice(&[0x82, 0xff, 0, 0, 0, 0, 0, 0xc0, 0, 0, 0, 0, 0, 0]);
+        client.send(frame(kind::DATA, 0, stream, &begun));
+        windows.open(stream, 8 * MIB);
+        windows.connection -= begun.len() as i64;
+        windows.streams.entry(stream).and_modify(|(window, _)| *window -= begun.len() as i64);
+    }
+    until_true("a tunnel that is given up", || {
+        windows.receive(&mut client, Duration::from_millis(20));
+        windows.send(&mut client, 16 * 1024);
+        gateway.metrics().sum_where("weir_http_tunnels_closed_total", &[("reason", "upload_given_up")]) >= 1.0
+    });
+    is_over.store(true, Ordering::SeqCst);
+    drop(client);
+    gateway.finish();
+}
+
+#[test]
+fn a_budget_that_is_used_up_costs_the_uploads_that_nobody_reads() {
+    let (origin, finished, _) = Unreading::start();
+    let gateway = Gateway::start(before(&origin.address).tables("[limits]\nbuffered_bytes = \"4MiB\""));
+    let mut client = Http2Peer::connect(&gateway.address);
+    let mut windows = ninety_uploads(&mut client);
     assert!(windows.connection < 50_000, "{}", windows.connection);
     // A moment of grace for each that stands still.
     let begun = Instant::now();
-    client.send(frame(kind::HEADERS, flag::END_HEADERS, 181, &head));
+    client.send(frame(kind::HEADERS, flag::END_HEADERS, 181, &upload()));
     windows.streams.clear();
     windows.open(181, 50_000);
     while finished.load(Ordering::SeqCst) == 0 {
@@ -388,6 +464,10 @@ fn a_budget_that_is_used_up_costs_the_uploads_that_nobody_reads() {
         windows.send(&mut client, 16 * 1024);
         windows.receive(&mut client, Duration::from_millis(10));
     }
+    let metrics = gateway.metrics();
+    let refused = metrics.sum_where("weir_http_responses_total", &[("code", "503")]);
+    let counted = metrics.sum_where("weir_shed_total", &[("reason", "upload_given_up")]);
+    assert!(counted > 0.0 && counted == refused, "{counted} of {refused}");
     drop(client);
     gateway.finish();
 }

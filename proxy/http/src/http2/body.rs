@@ -16,7 +16,7 @@ use weir_engine::Deadline;
 use weir_http_codec::{BodyLength, Fields};
 
 use super::{
-    flow::{Account, Part},
+    flow::{Account, Part, SHORT_TIMEOUT},
     message,
 };
 use crate::relay::{Broken, Sink, TAKEN_BYTES_MIN};
@@ -120,14 +120,15 @@ impl Incoming {
             if let Poll::Ready(filled) = self.poll_fill(context) {
                 return Poll::Ready(filled);
             }
-            while deadline.poll_expired(context).is_ready() {
-                if !self.is_held_back() {
-                    return Poll::Ready(Err(Broken::Idle));
-                }
-                // Its sender may be waiting for the gateway.
-                deadline.set(turn::now().saturating_add(self.idle_timeout));
+            if deadline.poll_expired(context).is_pending() {
+                return Poll::Pending;
             }
-            Poll::Pending
+            let Some(more) = grace(self.idle_timeout, self.is_request && self.is_held_back()) else {
+                return Poll::Ready(Err(Broken::Idle));
+            };
+            deadline.set(turn::now().saturating_add(more));
+            // It is woken only if it is polled.
+            deadline.poll_expired(context).map(|()| Err(Broken::Idle))
         })
         .await
     }
@@ -180,6 +181,12 @@ impl Incoming {
         }
         Ok(())
     }
+}
+
+/// How much longer a body may pause that has paused for all of `idle_timeout`: a client that is held back may be waiting for the
+/// gateway.
+fn grace(idle_timeout: Duration, is_held_back: bool) -> Option<Duration> {
+    is_held_back.then(|| idle_timeout.max(SHORT_TIMEOUT))
 }
 
 /// Pieces of a body that wait.
@@ -324,5 +331,18 @@ pub(super) async fn flush(
         true => Ok(()),
         false if has_stalled => Err(Broken::Stalled),
         false => Err(Broken::Untaken),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_is_held_back_has_another_while_and_nobody_else() {
+        let long = Duration::from_secs(30);
+        assert_eq!(grace(long, true), Some(long));
+        assert_eq!(grace(Duration::ZERO, true), Some(SHORT_TIMEOUT), "not again at once, for ever");
+        assert_eq!(grace(long, false), None);
     }
 }

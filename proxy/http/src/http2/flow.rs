@@ -16,7 +16,7 @@ use weir_base::{
 };
 use weir_engine::{Deadline, poll_face::PollStream};
 
-use super::windows::{CREDIT_BYTES, WindowSettings, Windows};
+use super::windows::{CREDIT_BYTES, Room, WindowSettings, Windows, evidence, needed};
 
 /// Bytes that a connection receives between two looks at what its streams hold: a fraction of the credit, so that it is
 /// renewed long before it is used up.
@@ -30,7 +30,7 @@ const UNUSED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// While the budget of the process has nothing for a connection, streams of it that pass nothing on for this long and hold
 /// most are given up, until a credit is free for the others.
-const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A stream that may hold something.
 struct Holder {
@@ -50,8 +50,10 @@ pub(crate) struct Account {
     round: Cell<u32>,
     /// What one stream has taken in this round, the most of all.
     most: Cell<u64>,
-    /// The length of its body, if that is known.
-    length: Cell<Option<u64>>,
+    /// The window that streams have.
+    stream: Cell<u32>,
+    /// The largest window that a stream needs which has taken enough for a larger one in this round.
+    needed: Cell<u64>,
     /// When the round began: with the first byte that was taken in it.
     since: Cell<Time>,
     /// Something may come for which a round trip should be known.
@@ -86,19 +88,20 @@ impl Account {
 
     /// So much was taken by one stream in this round, of a body of `length`.
     fn took(&self, taken: u64, length: Option<u64>) {
-        if taken >= self.most.get() {
-            self.most.set(taken);
-            self.length.set(length);
+        self.most.set(self.most.get().max(taken));
+        if taken >= evidence(self.stream.get()) {
+            self.needed.set(self.needed.get().max(needed(self.stream.get(), length)));
         }
     }
 
     fn begin_round(&self) -> u64 {
         self.round.set(self.round.get().wrapping_add(1));
+        self.needed.set(0);
         self.most.replace(0)
     }
 
     /// Gives up streams that hold most and pass nothing on, until so many bytes will be free. Those that were given up before and
-    /// hold something still count for nothing: nobody may look at them.
+    /// hold something still are not counted again: perhaps no task polls them.
     fn give_up(&self, mut bytes: u64, now: Time) {
         let holders = self.holders.borrow();
         let is_stale =
@@ -179,7 +182,7 @@ impl Part {
         self.account.is_short.get()
     }
 
-    /// Ready once it is given up for the sake of the others. Once these have enough again, it need not be.
+    /// Ready once it is given up for the sake of the others. It is taken back once the connection has enough memory.
     pub(super) fn poll_given_up(&self, context: &mut Context<'_>) -> Poll<()> {
         let Some(holder) = &self.holder else { return Poll::Pending };
         holder.is_given_up.set(holder.is_given_up.get() && self.is_short());
@@ -302,6 +305,7 @@ impl Control {
         // Larger ones than the credit get theirs with the first look.
         account.is_due.set(true);
         let windows = Windows::new(settings, lease.empty());
+        account.stream.set(windows.stream());
         Self {
             announced: (windows.connection(), windows.stream()),
             account,
@@ -337,6 +341,7 @@ impl Control {
         }
         let has_streams = self.account.bodies.get() > 0;
         self.is_short = !self.windows.update(held, self.account.released.get(), has_streams);
+        self.account.stream.set(self.windows.stream());
         self.account.is_short.set(self.is_short);
         self.account.is_grown.set(self.windows.is_grown());
         self.arm(context);
@@ -350,7 +355,7 @@ impl Control {
 
     /// Lets the window of streams grow, if one has taken half of it within a round trip.
     fn grow(&mut self) -> bool {
-        let is_evident = self.account.most.get() >= self.windows.evidence();
+        let is_evident = self.account.needed.get() > 0;
         if !(is_evident || self.account.wants_measure.get()) || !self.windows.may_grow() {
             return false;
         }
@@ -366,10 +371,12 @@ impl Control {
         }
         // What a peer sends at once takes a moment to come.
         let is_in_time = now.since(self.account.since.get()) <= round_trip + round_trip / 4;
+        let needed = self.account.needed.get();
         self.busiest = self.busiest.max(self.account.begin_round());
-        let has_grown =
-            is_in_time && self.windows.grow(self.account.held(), self.account.length.get(), self.lease.is_half_free());
+        let room = Room::of(&self.lease);
+        let has_grown = is_in_time && self.windows.grow(self.account.held(), needed, room);
         if has_grown {
+            self.account.stream.set(self.windows.stream());
             // The first one may have waited in a queue.
             self.measure(now);
         }
@@ -440,5 +447,24 @@ impl Control {
             // It is woken only if it is polled.
             let _ = self.judgement.poll_expired(context);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1024;
+
+    #[test]
+    fn the_stream_that_needs_the_largest_window_counts_and_not_the_one_that_took_most() {
+        let account = Account::default();
+        account.stream.set(256 * 1024);
+        account.took(130 * KIB, Some(20_000 * KIB));
+        account.took(250 * KIB, Some(300 * KIB));
+        account.took(100 * KIB, Some(1 << 40));
+        assert_eq!((account.needed.get(), account.most.get()), (32 * 1024 * KIB, 250 * KIB));
+        assert_eq!(account.begin_round(), 250 * KIB);
+        assert_eq!(account.needed.get(), 0);
     }
 }

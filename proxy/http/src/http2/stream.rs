@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use h2::{Reason, RecvStream, server::SendResponse};
 use http::Request;
-use weir_base::{error::Culprit, time::turn, violation::Violation};
+use weir_base::{error::Culprit, violation::Violation};
 use weir_engine::Deadline;
 use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead, ResponseParser};
 
@@ -133,19 +133,19 @@ impl Front<'_> {
         let mut left = DISCARD_BYTES_MAX;
         // The answer first: what has no window yet waits for the end.
         let _ = poll_fn(|context| Poll::Ready(self.out.borrow_mut().poll_flush(context))).await;
-        let ends = turn::now().saturating_add(DISCARD_TIMEOUT);
+        self.body.idle_timeout = DISCARD_TIMEOUT;
         let mut body = Body { incoming: &mut self.body, out: self.out, deadline: &self.deadline };
-        while !body.is_done() {
-            body.incoming.idle_timeout = ends.since(turn::now());
-            if body.fill().await.is_err() {
-                return;
+        let rest = async {
+            while !body.is_done() && body.fill().await.is_ok() {
+                let count = body.incoming.current.len() as u64;
+                if count > left || body.pass(&mut Nowhere).is_err() {
+                    return;
+                }
+                left -= count;
             }
-            let count = body.incoming.current.len() as u64;
-            if count > left || body.pass(&mut Nowhere).is_err() {
-                return;
-            }
-            left -= count;
-        }
+        };
+        // A client that the gateway holds back has no longer either.
+        let _ = weir_engine::timeout(DISCARD_TIMEOUT, rest).await;
     }
 }
 

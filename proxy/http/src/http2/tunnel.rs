@@ -61,8 +61,8 @@ impl Inlet for StreamInlet<'_> {
         .await
     }
 
-    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_arrived(context).map(drop)
+    fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
+        self.0.poll_arrived(context)
     }
 
     fn received(&self) -> u64 {

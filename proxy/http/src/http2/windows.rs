@@ -5,8 +5,9 @@
 //! - **A stream that is not read costs its own window.** The connection's window is what streams hold and a credit for those
 //!   that are read, so the streams that hold something never use it up.
 //! - **A window carries what its reader takes.** It begins small, and grows while a stream takes half of it or more within a
-//!   round trip: at once to what the body needs, if its length is known. Round trips are measured with PING, and the shortest of a
-//!   connection counts: queues before the peer only look like distance. A stream that takes nothing makes nothing grow.
+//!   round trip: at once to what the body needs, if its length is known and most of the budget is free. Round trips are measured
+//!   with PING, and the shortest of a connection counts: queues before the peer only look like distance. A stream that takes nothing
+//!   makes nothing grow.
 //!
 //! All streams of a connection share one window, SETTINGS_INITIAL_WINDOW_SIZE: the more they hold, the smaller it becomes. It is
 //! at most the allowance of the connection less what is held, so that any number of streams share the allowance in equal parts
@@ -16,7 +17,7 @@
 
 use std::time::Duration;
 
-use weir_base::permit::BytesPermit;
+use weir_base::permit::{ByteLease, BytesPermit};
 
 use crate::settings::{HTTP2_STREAM_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES_MAX};
 
@@ -70,6 +71,40 @@ impl WindowSettings {
     }
 }
 
+/// So much lets a window grow, if a stream takes it within a round trip.
+pub(super) fn evidence(stream: u32) -> u64 {
+    u64::from(stream) / 2
+}
+
+/// The window that a body of `length` needs which has used one of `stream` bytes.
+pub(super) fn needed(stream: u32, length: Option<u64>) -> u64 {
+    match length {
+        Some(length) => length.checked_next_power_of_two().unwrap_or(WINDOW_MAX),
+        None => u64::from(stream) * u64::from(GROWTH),
+    }
+}
+
+/// What the budget of the process has for larger windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Half of it is used: nothing.
+    None,
+    /// Something for streams that use what they have: a length that was only announced counts for nothing.
+    Some,
+    /// Most of it is free.
+    Much,
+}
+
+impl Room {
+    pub(super) fn of(lease: &ByteLease) -> Self {
+        match (lease.is_mostly_free(), lease.is_half_free()) {
+            (true, _) => Self::Much,
+            (false, true) => Self::Some,
+            (false, false) => Self::None,
+        }
+    }
+}
+
 /// The windows of one connection.
 pub(super) struct Windows {
     settings: WindowSettings,
@@ -113,11 +148,6 @@ impl Windows {
         self.permit.bytes() > 0 || self.stream > self.settings.initial
     }
 
-    /// So much would let a window grow, if a stream takes it within a round trip.
-    pub(super) fn evidence(&self) -> u64 {
-        u64::from(self.stream) / 2
-    }
-
     /// Windows may grow.
     pub(super) fn may_grow(&self) -> bool {
         self.stream < self.settings.max
@@ -133,16 +163,13 @@ impl Windows {
         self.shortest
     }
 
-    /// One stream has taken [`Windows::evidence`] of a body of `length` within a round trip; `held` is what all hold, and `has_room`
-    /// says that the budget of the process is not used by half. True: the window is larger now.
-    pub(super) fn grow(&mut self, held: u64, length: Option<u64>, has_room: bool) -> bool {
+    /// Streams have taken [`evidence`] within a round trip, and the one of them that needs most needs a window of `needed`; `held`
+    /// is what all hold. True: the window is larger now.
+    pub(super) fn grow(&mut self, held: u64, needed: u64, room: Room) -> bool {
         let is_far = self.shortest.is_some_and(|shortest| shortest >= NEAR);
-        let wanted = match length {
-            Some(length) => length.checked_next_power_of_two().unwrap_or(WINDOW_MAX).min(WINDOW_MAX) as u32,
-            None => self.stream.saturating_mul(GROWTH),
-        };
-        let larger = self.allowed(held).min(wanted);
-        let grows = is_far && has_room && larger > self.stream;
+        let most = if room == Room::Much { self.settings.max } else { self.stream.saturating_mul(GROWTH) };
+        let larger = self.allowed(held).min(most).min(needed.min(WINDOW_MAX) as u32);
+        let grows = is_far && room != Room::None && larger > self.stream;
         if grows {
             self.stream = larger;
         }
@@ -200,7 +227,7 @@ impl Windows {
 
 #[cfg(test)]
 mod tests {
-    use weir_base::permit::{Budget, ByteLease};
+    use weir_base::permit::Budget;
 
     use super::*;
 
@@ -211,6 +238,11 @@ mod tests {
 
     fn windows(budget: u64) -> Windows {
         Windows::new(SETTINGS, ByteLease::with_step(Budget::new(budget), 1).empty())
+    }
+
+    /// A stream has taken evidence of a body of `length`.
+    fn grow(windows: &mut Windows, length: Option<u64>, room: Room) -> bool {
+        windows.grow(0, needed(windows.stream(), length), room)
     }
 
     #[test]
@@ -231,18 +263,18 @@ mod tests {
     #[test]
     fn a_window_grows_over_a_distance_and_shrinks_when_nobody_uses_it() {
         let mut windows = windows(1 << 30);
-        assert!(!windows.grow(0, None, true), "nothing was measured");
+        assert!(!grow(&mut windows, None, Room::Much), "nothing was measured");
         windows.measured(FAR);
         for larger in [MIB, 16 * MIB] {
-            assert!(windows.may_grow() && windows.grow(0, None, true));
-            assert_eq!((u64::from(windows.stream()), windows.evidence()), (larger, larger / 2));
+            assert!(windows.may_grow() && grow(&mut windows, None, Room::Much));
+            assert_eq!((u64::from(windows.stream()), evidence(windows.stream())), (larger, larger / 2));
         }
-        assert!(!windows.may_grow() && !windows.grow(0, None, true));
+        assert!(!windows.may_grow() && !grow(&mut windows, None, Room::Much));
         for smaller in [MIB, 64 * KIB, 64 * KIB] {
             windows.unused();
             assert_eq!(u64::from(windows.stream()), smaller);
         }
-        assert!(!windows.grow(0, None, false), "half of the budget is used");
+        assert!(!grow(&mut windows, None, Room::None), "half of the budget is used");
     }
 
     #[test]
@@ -252,7 +284,7 @@ mod tests {
             windows.measured(took);
         }
         assert_eq!(windows.round_trip(), Some(NEAR / 2));
-        assert!(!windows.grow(0, None, true));
+        assert!(!grow(&mut windows, None, Room::Much));
     }
 
     #[test]
@@ -260,13 +292,34 @@ mod tests {
         for (length, window) in [(300 * KIB, 512 * KIB), (20_000_000, 16 * MIB), (u64::MAX, 16 * MIB)] {
             let mut windows = windows(1 << 30);
             windows.measured(FAR);
-            assert!(windows.grow(0, Some(length), true));
+            assert!(grow(&mut windows, Some(length), Room::Much));
             assert_eq!(u64::from(windows.stream()), window);
-            assert!(!windows.grow(0, Some(length), true), "{length}");
+            assert!(!grow(&mut windows, Some(length), Room::Much), "{length}");
         }
         let mut windows = windows(1 << 30);
         windows.measured(FAR);
-        assert!(!windows.grow(0, Some(60 * KIB), true), "the first one is enough");
+        assert!(!grow(&mut windows, Some(60 * KIB), Room::Much), "the first one is enough");
+    }
+
+    #[test]
+    fn a_length_that_is_only_announced_gives_no_more_than_use_does_once_some_of_the_budget_is_used() {
+        let budget = Budget::new(1 << 30);
+        let settings = WindowSettings::default();
+        let mut charged = 0;
+        let connections: Vec<_> = (0..16)
+            .map(|_| {
+                let lease = ByteLease::with_step(budget.clone(), 1);
+                let mut windows = Windows::new(settings, lease.empty());
+                windows.measured(FAR);
+                grow(&mut windows, Some(1 << 40), Room::of(&lease));
+                assert!(windows.update(0, 0, true));
+                charged += windows.permit.bytes();
+                windows
+            })
+            .collect();
+        assert_eq!(u64::from(connections[0].stream()), 32 * MIB, "most is free");
+        assert_eq!(u64::from(connections[15].stream()), 4 * MIB);
+        assert!(charged < (1 << 30) / 4, "{charged}");
     }
 
     #[test]
@@ -304,7 +357,7 @@ mod tests {
         assert!(windows.update(2 * MIB, 0, true));
         assert_eq!(windows.permit.bytes(), 2 * MIB);
         windows.measured(FAR);
-        windows.grow(0, None, true);
+        grow(&mut windows, None, Room::Much);
         assert!(!windows.update(3 * MIB, 0, true), "the credit is gone");
         assert_eq!((windows.permit.bytes(), windows.stream()), (2 * MIB, SETTINGS.initial));
     }
@@ -339,7 +392,7 @@ mod tests {
             let budget = Budget::new(1 << 40);
             let mut windows = Windows::new(settings, ByteLease::with_step(budget, 1).empty());
             windows.measured(FAR);
-            assert!(!windows.grow(0, None, true));
+            assert!(!grow(&mut windows, None, Room::Much));
             for held in [0, MIB, WINDOW_MAX, 1 << 40] {
                 windows.update(held, 0, true);
                 assert_eq!(windows.stream(), window);
