@@ -36,7 +36,7 @@ pub struct Node {
     pub port: u16,
     /// `master`, `slave`, `fail` and so on.
     pub flags: String,
-    /// Of two nodes that claim a slot, the one with the higher epoch has it.
+    /// Its configuration epoch. If two nodes claim a slot, the higher epoch wins.
     pub epoch: u64,
     /// Ranges of slots.
     pub slots: Vec<String>,
@@ -267,7 +267,7 @@ fn nodes(of: &Server) -> Vec<Node> {
     lines.lines().map(node).collect()
 }
 
-/// Who has which slots, and since which epoch.
+/// The configuration epoch and the slots of each node, by its id.
 type Owners = BTreeMap<String, (u64, Vec<String>)>;
 
 fn owners(view: &[Node]) -> Owners {

@@ -429,7 +429,7 @@ impl<'a> Attempt<'a> {
 pub(crate) fn call_timeout(asked: &Asked, routed: &Routed<'_>, settings: &HttpListenerSettings) -> Option<Duration> {
     let may_be_long = asked.is_call || asked.wish != Wish::None;
     let usual = settings.request_timeout.filter(|_| !may_be_long);
-    // What a route says of its own requests holds for all of them, but for those that end being requests.
+    // The route's timeout holds for every request of the route. A WebSocket stops being a request once it is accepted.
     let own = routed.action.request_timeout.filter(|_| asked.wish == Wish::None).or(usual);
     [own, asked.call_timeout].into_iter().flatten().min()
 }

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use super::{Ask, Protocol};
 use crate::deadline::until_true;
-use crate::stream::Address;
+use crate::stream::{Address, Stream};
 
 /// Bytes under way in one direction of one connection: more than any window that the cases need (20 MB each way).
 const UNDER_WAY_MAX: usize = 32 << 20;
@@ -172,4 +173,30 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
             }
         }
     });
+}
+
+/// No transfer takes longer.
+const GIVEN_UP: Duration = Duration::from_secs(60);
+
+/// The time of a transfer on a new connection to `address`: to the last byte of the response, or to the `ok` behind the upload.
+///
+/// # Errors
+/// The connection fails or ends early, or the transfer takes longer than a minute.
+pub fn transferred(protocol: &dyn Protocol, address: &Address, ask: &Ask) -> Result<Duration> {
+    let begun = Instant::now();
+    let mut transfer = protocol.begin(Stream::connect(address)?, ask)?;
+    let mut due = match ask {
+        Ask::Bytes(length) => *length,
+        _ => {
+            transfer.write(&protocol.upload(ask))?;
+            b"ok".len()
+        }
+    };
+    while due > 0 {
+        due -= transfer.read(due)?;
+        if begun.elapsed() > GIVEN_UP {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+    }
+    Ok(begun.elapsed())
 }

@@ -19,7 +19,7 @@ mod wire;
 
 use std::io::Result;
 
-pub use distance::Link;
+pub use distance::{Link, transferred};
 pub use flow::{Attack, Patience, Victim, Waits};
 pub use origin::Origin;
 pub use stand::{Extent, Stand, to};

@@ -1,36 +1,15 @@
 //! Distance: what HTTP/2's windows cost a transfer whose ends are far from each other, in round trips.
 
-use std::io::Result;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::haproxy::Haproxy;
 use weir_tests::isolation::http1::HTTP1;
 use weir_tests::isolation::http2::Http2;
 use weir_tests::isolation::origin::{Scripted, Speech};
-use weir_tests::isolation::{Ask, Link, Origin as _, Protocol, connect};
+use weir_tests::isolation::{Ask, Link, Origin as _, Protocol, transferred};
 use weir_tests::nginx::Nginx;
 use weir_tests::stream::Address;
-
-/// How long all of it takes on a new connection to that address: the answer, or the upload and the word that it was taken.
-fn transferred(protocol: &dyn Protocol, address: &Address, ask: &Ask) -> Result<Duration> {
-    let begun = Instant::now();
-    let mut transfer = protocol.begin(connect(address)?, ask)?;
-    let mut due = match ask {
-        Ask::Bytes(length) => *length,
-        _ => {
-            transfer.write(&protocol.upload(ask))?;
-            b"ok".len()
-        }
-    };
-    while due > 0 {
-        due -= transfer.read(due)?;
-        if begun.elapsed() > Duration::from_secs(60) {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
-    }
-    Ok(begun.elapsed())
-}
 
 fn plain() -> Scripted {
     Scripted::start(Speech::Http)

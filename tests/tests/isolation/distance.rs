@@ -1,37 +1,13 @@
 //! S11: distance, towards clients and towards servers.
 
-use std::io::Result;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weir_tests::isolation::{Ask, Cell, Link, Protocol, Stand, connect, every};
-use weir_tests::stream::Address;
+use weir_tests::isolation::{Ask, Cell, Link, Protocol, Stand, every, transferred};
 
 /// Of a transfer over a distance; the best peer is the same client without a gateway.
 const FACTOR_MAX: u32 = 2;
 /// What a debug build and a busy machine add.
 const ROOM: Duration = Duration::from_millis(600);
-/// Nothing takes longer.
-const GIVEN_UP: Duration = Duration::from_secs(60);
-
-/// Begins anew at that address and has all of it, or all of it taken.
-fn transferred(protocol: &dyn Protocol, address: &Address, ask: &Ask) -> Result<Duration> {
-    let begun = Instant::now();
-    let mut transfer = protocol.begin(connect(address)?, ask)?;
-    let mut due = match ask {
-        Ask::Bytes(length) => *length,
-        _ => {
-            transfer.write(&protocol.upload(ask))?;
-            2
-        }
-    };
-    while due > 0 {
-        due -= transfer.read(due)?;
-        if begun.elapsed() > GIVEN_UP {
-            return Err(std::io::ErrorKind::TimedOut.into());
-        }
-    }
-    Ok(begun.elapsed())
-}
 
 fn row(protocol: &'static dyn Protocol, ask: &Ask, round_trip: Duration) -> Cell {
     let near = Stand::start(protocol);

@@ -125,7 +125,7 @@ impl Account {
 pub(super) struct Part {
     account: Rc<Account>,
     stream: u32,
-    /// Of its body, if it is known.
+    /// Length of the stream's body, in bytes; `None` if it is unknown.
     length: Option<u64>,
     /// With the first bytes that are taken it should be known how far the peer is.
     is_unmeasured: bool,

@@ -349,7 +349,7 @@ fn failure(error: &h2::Error) -> Failure {
         true if is_refused || error.is_go_away() => Failure::Unseen,
         true => Failure::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
         false if error.is_io() => Failure::Silent,
-        // Of the gateway's own: the connection ends, and every exchange on it fails for the same.
+        // The gateway ends the connection for an error. All exchanges on it fail, for this one reason.
         false if error.is_go_away() => Failure::Connection,
         false => MALFORMED,
     }
