@@ -48,7 +48,7 @@ pub struct Wanted {
     pub avoid: Option<usize>,
     /// Any other than these, as long as there is one.
     pub tried: Tried,
-    /// Not a connection that has served before, unless it carries several exchanges.
+    /// Not a connection that has served before, unless it carries several exchanges, or no other can be made.
     pub is_fresh: bool,
     /// Of what stays together.
     pub hash: Option<u64>,
@@ -267,19 +267,18 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// The endpoint that the next exchange goes to. `None` if the breaker of the only one is open, or those of all that were tried,
     /// or where connections to all of them time out and none has one with room.
     fn choose(&self, wanted: &Wanted) -> Option<Chosen> {
-        let (now, is_fresh) = (turn::now(), wanted.is_fresh && self.multiplexer.is_none());
+        let now = turn::now();
         if let [only] = &self.members[..] {
             let connects = match only.reach() {
                 Reach::Yes | Reach::Trial => true,
                 Reach::No => only.endpoint.breaker_state() != BreakerState::Open,
                 Reach::Silent => false,
             };
-            return (connects || only.has_lane(is_fresh, now)).then_some(Chosen { number: 0, connects });
+            return (connects || only.has_lane(now)).then_some(Chosen { number: 0, connects });
         }
         let has_waited = wanted.tried.all().iter().any(|&number| self.members[number].endpoint.is_silent());
-        let standing = |(number, member): (usize, &Rc<Member<_>>)| {
-            member.standing(wanted.tried.has(number), has_waited, is_fresh, now)
-        };
+        let standing =
+            |(number, member): (usize, &Rc<Member<_>>)| member.standing(wanted.tried.has(number), has_waited, now);
         let standings: Vec<Standing> = self.members.iter().enumerate().map(standing).collect();
         let choice = Choice::among(&standings, self.lanes.panic_percent);
         let mut candidates: Vec<Candidate> = Vec::with_capacity(self.members.len());

@@ -89,22 +89,21 @@ impl<C: Carrier> Member<C> {
         self.closed();
     }
 
-    /// A connection stands that another exchange may have now, and nobody has waited for it. `is_fresh`: it must not have served
-    /// before, unless it carries several exchanges.
-    pub(crate) fn has_lane(&self, is_fresh: bool, now: Time) -> bool {
-        let is_idle = || !is_fresh && self.idle.borrow().has_ready(now);
+    /// A connection stands that another exchange may have now, and nobody has waited for it.
+    pub(crate) fn has_lane(&self, now: Time) -> bool {
+        let is_idle = || self.idle.borrow().has_ready(now);
         self.waiting.borrow().is_empty() && (is_idle() || self.carriers.borrow().iter().any(|slot| slot.has_room()))
     }
 
     /// What it may be asked for now. `has_waited`: the exchange has waited for a connection that timed out. It makes no second such
-    /// trial. `is_fresh`: see [`Member::has_lane`].
-    pub(crate) fn standing(&self, has_failed: bool, has_waited: bool, is_fresh: bool, now: Time) -> Standing {
+    /// trial.
+    pub(crate) fn standing(&self, has_failed: bool, has_waited: bool, now: Time) -> Standing {
         let reach = match self.reach() {
             Reach::Trial if has_waited && self.endpoint.is_silent() => Reach::Silent,
             reach => reach,
         };
         // Otherwise a connection can be made.
-        let has_lane = reach == Reach::Silent && self.has_lane(is_fresh, now);
+        let has_lane = reach == Reach::Silent && self.has_lane(now);
         Standing {
             is_off: self.weight == 0,
             is_down: self.endpoint.health().state() == EndpointState::Down,

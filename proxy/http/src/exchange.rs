@@ -225,6 +225,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
                 connection.at_fault(&refusal);
                 return refuse(client, &asked, refusal);
             }
+            Err(Failure::Unwilling(refusal)) => return refuse(client, &asked, refusal),
             Err(_) => {
                 connection.abandoned(&asked, None, &routed.upstream.settings().name);
                 return After::Close("client_reset");

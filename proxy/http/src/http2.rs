@@ -263,10 +263,11 @@ impl Driver<'_> {
     fn serve(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         let (connection, open) = (self.connection.clone(), Open::new(&self.open, self.connection));
         let account = self.account.clone();
-        weir_engine::spawn(async move {
+        // It is of some kilobytes: in a box it moves once, and not through each layer of the runtime.
+        weir_engine::spawn(Box::pin(async move {
             let _open = open;
             stream::serve(&connection, account, request, respond).await;
-        })
+        }))
         .detach();
     }
 

@@ -92,8 +92,14 @@ fn r7_the_same_with_commands_of_the_server() {
     scene.unharmed();
 }
 
+/// A small cap, and a server that has time: it makes replies of 80 MB, several at once, and small ones behind them.
+fn patient(config: Config) -> Config {
+    let timeouts = "connect_timeout = \"15s\"\nrequest_timeout = \"15s\"\nlane_wait_timeout = \"15s\"";
+    config.listener("output_hard_cap = \"4MiB\"").upstream(timeouts)
+}
+
 fn with_little_memory(config: Config) -> Config {
-    config.listener("output_hard_cap = \"4MiB\"").tables("[limits]\nbuffered_bytes = \"8MiB\"")
+    patient(config.tables("[limits]\nbuffered_bytes = \"8MiB\""))
 }
 
 /// R8: huge replies to readers that do not read. What is held for each is bounded, and past the
@@ -118,7 +124,7 @@ fn r8_a_huge_reply_to_a_client_that_does_not_read_is_bounded() {
 
 #[test]
 fn r8_a_huge_reply_reaches_a_client_that_reads() {
-    let mut scene = Scene::set_with(|config| config.listener("output_hard_cap = \"4MiB\""));
+    let mut scene = Scene::set_with(patient);
     let script = "for n = 1, 40 do redis.call('RPUSH', KEYS[1], string.rep('x', 2000000)) end return 1";
     scene.server.connect().expect(&["EVAL", script, "1", "huge"], b":1\r\n");
     let readers: Vec<_> = (0..3)

@@ -169,7 +169,7 @@ fn x8_kill_9_and_a_restart() {
     let started = Instant::now();
     let second = Gateway::start(config);
     let took = started.elapsed();
-    assert!(took < Duration::from_secs(1), "{took:?} from start to ready");
+    assert!(took < Duration::from_secs(4), "{took:?} from start to ready");
     second.connect().expect(&["SET", "k", "v"], b"+OK\r\n");
     deadline::until_true("the server to drop what the dead gateway held", || {
         let count: u32 = server.info("clients", "connected_clients").parse().unwrap_or(99);

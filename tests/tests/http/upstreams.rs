@@ -247,11 +247,11 @@ fn the_requests_under_way_at_a_restart_are_one_failure() {
             std::thread::spawn(move || post(&mut HttpClient::connect(&address)))
         })
         .collect();
-    until_true("requests to be under way there", || waiting.load(Ordering::SeqCst) >= 10);
-    std::thread::sleep(Duration::from_millis(100));
+    // Half of them, as they come in turns.
+    until_true("requests to be under way there", || waiting.load(Ordering::SeqCst) == 20);
     ends.store(true, Ordering::SeqCst);
     let failed = clients.into_iter().map(|client| client.join().expect("an answer"));
-    assert!(failed.filter(|status| *status == 502).count() >= 10);
+    assert_eq!(failed.filter(|status| *status == 502).count(), 20);
     assert_eq!(gateway.metrics().sum("weir_endpoint_ejections_total"), 0.0);
     gateway.finish();
 }
@@ -428,7 +428,7 @@ fn a_mirror_gets_copies_and_nobody_waits_for_it() {
         second.address.text()
     );
     let gateway =
-        Gateway::start(before([&first.address]).tables(&tables).listener("[listener.http]\nresponse_timeout = \"1s\""));
+        Gateway::start(before([&first.address]).tables(&tables).listener("[listener.http]\nresponse_timeout = \"3s\""));
     let mut client = HttpClient::connect(&gateway.address);
     let begun = Instant::now();
     client.send("GET /plain HTTP/1.1\r\nHost: a.example:80\r\n\r\n");
@@ -438,7 +438,7 @@ fn a_mirror_gets_copies_and_nobody_waits_for_it() {
     let long = "x".repeat(2_000);
     client.send(format!("POST /long HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2000\r\n\r\n{long}"));
     assert_eq!(client.response().text(), "first");
-    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_millis(2_500), "{:?}", begun.elapsed());
     let outcome = |outcome| gateway.metrics().sum_where("weir_http_mirrored_total", &[("outcome", outcome)]);
     until_true("the copies to fail", || outcome("failed") == 2.0);
     assert_eq!(outcome("body_too_long"), 1.0);

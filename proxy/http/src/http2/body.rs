@@ -43,9 +43,11 @@ impl Incoming {
     /// The body of a message; `length`, if that is known.
     pub(super) fn new(body: RecvStream, length: BodyLength, idle_timeout: Duration, account: Rc<Account>) -> Self {
         let length = if let BodyLength::Exact(length) = length { Some(length) } else { None };
-        let part = Part::new(account, &body, length);
+        // Each look at the stream takes the lock of its connection.
+        let is_over = body.is_end_stream();
+        let part = Part::new(account, length, is_over);
         let (current, kept) = (Bytes::new(), Kept::default());
-        Self { body, part, is_request: false, idle_timeout, current, kept, trailers: None, is_over: false }
+        Self { body, part, is_request: false, idle_timeout, current, kept, trailers: None, is_over }
     }
 
     /// The body of a request, which may wait long before anybody wants it.
@@ -57,7 +59,7 @@ impl Incoming {
     ) -> Self {
         let mut incoming = Self::new(body, length, idle_timeout, account);
         incoming.is_request = true;
-        if !incoming.body.is_end_stream() {
+        if !incoming.is_over {
             incoming.part.enter(&mut incoming.body);
             incoming.part.expect_body();
         }
@@ -116,14 +118,16 @@ impl Incoming {
             return Ok(());
         }
         deadline.set(turn::now().saturating_add(self.idle_timeout));
+        let mut was_held_back = false;
         poll_fn(|context| {
             if let Poll::Ready(filled) = self.poll_fill(context) {
                 return Poll::Ready(filled);
             }
+            was_held_back |= self.is_request && self.is_held_back();
             if deadline.poll_expired(context).is_pending() {
                 return Poll::Pending;
             }
-            let Some(more) = grace(self.idle_timeout, self.is_request && self.is_held_back()) else {
+            let Some(more) = grace(self.idle_timeout, std::mem::take(&mut was_held_back)) else {
                 return Poll::Ready(Err(Broken::Idle));
             };
             deadline.set(turn::now().saturating_add(more));
@@ -154,7 +158,10 @@ impl Incoming {
     pub(super) fn poll_data(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
         match self.kept.take() {
             Some(data) => Poll::Ready(Some(Ok(data))),
-            None if self.body.is_end_stream() => Poll::Ready(None),
+            None if self.body.is_end_stream() => {
+                self.part.over();
+                Poll::Ready(None)
+            }
             None => self.body.poll_data(context),
         }
     }
@@ -171,6 +178,9 @@ impl Incoming {
         let data = std::mem::take(&mut self.current);
         self.release(data.len());
         self.is_over |= self.is_received();
+        if self.is_over {
+            self.part.over();
+        }
         match (self.is_over, &self.trailers) {
             (false, _) => sink.data(&data),
             (true, None) => sink.last(&data),
@@ -183,10 +193,10 @@ impl Incoming {
     }
 }
 
-/// How much longer a body may pause that has paused for all of `idle_timeout`: a client that is held back may be waiting for the
-/// gateway.
-fn grace(idle_timeout: Duration, is_held_back: bool) -> Option<Duration> {
-    is_held_back.then(|| idle_timeout.max(SHORT_TIMEOUT))
+/// How much longer a body may pause that has paused for all of `idle_timeout`: a client that was held back meanwhile may have
+/// waited for the gateway.
+fn grace(idle_timeout: Duration, was_held_back: bool) -> Option<Duration> {
+    was_held_back.then(|| idle_timeout.max(SHORT_TIMEOUT))
 }
 
 /// Pieces of a body that wait.

@@ -124,30 +124,43 @@ impl Account {
 /// The part of one stream.
 pub(super) struct Part {
     account: Rc<Account>,
-    stream: u32,
     /// Length of the stream's body, in bytes; `None` if it is unknown.
     length: Option<u64>,
     /// With the first bytes that are taken it should be known how far the peer is.
     is_unmeasured: bool,
     round: u32,
     taken: u64,
-    holder: Option<Rc<Holder>>,
+    /// With the number of the stream.
+    holder: Option<(u32, Rc<Holder>)>,
+    /// It is one of the account's bodies.
+    is_counted: bool,
 }
 
 impl Part {
-    pub(super) fn new(account: Rc<Account>, body: &RecvStream, length: Option<u64>) -> Self {
-        account.bodies.set(account.bodies.get() + 1);
-        if account.is_grown.get() {
-            account.is_due.set(true);
+    /// The part of a body that is on its way; `is_over`: there is none, or it has been passed on.
+    pub(super) fn new(account: Rc<Account>, length: Option<u64>, is_over: bool) -> Self {
+        if !is_over {
+            account.bodies.set(account.bodies.get() + 1);
+            account.is_due.set(account.is_due.get() || account.is_grown.get());
         }
-        Self {
-            account,
-            stream: body.stream_id().as_u32(),
-            length,
-            is_unmeasured: false,
-            round: 0,
-            taken: 0,
-            holder: None,
+        Self { account, length, is_unmeasured: false, round: 0, taken: 0, holder: None, is_counted: !is_over }
+    }
+
+    /// All of its body was passed on: nothing is charged for what its peer might send on it. The stream may stand for long.
+    pub(super) fn over(&mut self) {
+        if std::mem::take(&mut self.is_counted) {
+            self.account.bodies.set(self.account.bodies.get() - 1);
+            self.look();
+        }
+    }
+
+    /// The connection may have less charged for it.
+    fn look(&self) {
+        if self.account.is_grown.get() {
+            self.account.is_due.set(true);
+            if let Some(waker) = &*self.account.waker.borrow() {
+                waker.wake_by_ref();
+            }
         }
     }
 
@@ -160,8 +173,9 @@ impl Part {
                 is_given_up: Cell::new(false),
                 waker: RefCell::default(),
             });
-            self.account.holders.borrow_mut().insert(self.stream, holder.clone());
-            self.holder = Some(holder);
+            let stream = body.stream_id().as_u32();
+            self.account.holders.borrow_mut().insert(stream, holder.clone());
+            self.holder = Some((stream, holder));
             // What it holds may be the rest of the credit, after which no byte would tell of it.
             self.account.is_due.set(true);
             if let Some(waker) = &*self.account.waker.borrow() {
@@ -184,7 +198,7 @@ impl Part {
 
     /// Ready once it is given up for the sake of the others. It is taken back once the connection has enough memory.
     pub(super) fn poll_given_up(&self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(holder) = &self.holder else { return Poll::Pending };
+        let Some((_, holder)) = &self.holder else { return Poll::Pending };
         holder.is_given_up.set(holder.is_given_up.get() && self.is_short());
         if holder.is_given_up.get() {
             return Poll::Ready(());
@@ -212,7 +226,7 @@ impl Part {
         }
         self.taken += count;
         account.took(self.taken, self.length);
-        if let Some(holder) = &self.holder {
+        if let Some((_, holder)) = &self.holder {
             holder.last_taken.set(turn::now());
             holder.is_given_up.set(false);
         }
@@ -221,18 +235,13 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let account = &self.account;
-        account.bodies.set(account.bodies.get() - 1);
-        if let Some(holder) = self.holder.take() {
-            account.holders.borrow_mut().remove(&self.stream);
+        if let Some((stream, holder)) = self.holder.take() {
+            let account = &self.account;
+            account.holders.borrow_mut().remove(&stream);
             account.released.set(account.released.get() + holder.flow.used_capacity() as u64);
+            self.look();
         }
-        if account.is_grown.get() {
-            account.is_due.set(true);
-            if let Some(waker) = &*account.waker.borrow() {
-                waker.wake_by_ref();
-            }
-        }
+        self.over();
     }
 }
 

@@ -133,6 +133,9 @@ impl Front<'_> {
         let mut left = DISCARD_BYTES_MAX;
         // The answer first: what has no window yet waits for the end.
         let _ = poll_fn(|context| Poll::Ready(self.out.borrow_mut().poll_flush(context))).await;
+        if self.body.is_done() {
+            return;
+        }
         self.body.idle_timeout = DISCARD_TIMEOUT;
         let mut body = Body { incoming: &mut self.body, out: self.out, deadline: &self.deadline };
         let rest = async {
