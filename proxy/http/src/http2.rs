@@ -263,7 +263,7 @@ impl Driver<'_> {
     fn serve(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         let (connection, open) = (self.connection.clone(), Open::new(&self.open, self.connection));
         let account = self.account.clone();
-        // It is of some kilobytes: in a box it moves once, and not through each layer of the runtime.
+        // The future has some kilobytes: in a box it moves once, and not through each layer of the runtime.
         weir_engine::spawn(Box::pin(async move {
             let _open = open;
             stream::serve(&connection, account, request, respond).await;

@@ -76,6 +76,13 @@ impl Account {
         self.received.set(self.received.get() + count as u64);
     }
 
+    /// Has the task that moves the frames of the connection look at it.
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
     /// Bytes that were received and not passed on.
     fn held(&self) -> u64 {
         self.holders.borrow().values().map(|holder| holder.flow.used_capacity() as u64).sum()
@@ -141,7 +148,9 @@ impl Part {
     pub(super) fn new(account: Rc<Account>, length: Option<u64>, is_over: bool) -> Self {
         if !is_over {
             account.bodies.set(account.bodies.get() + 1);
-            account.is_due.set(account.is_due.get() || account.is_grown.get());
+            if account.is_grown.get() {
+                account.is_due.set(true);
+            }
         }
         Self { account, length, is_unmeasured: false, round: 0, taken: 0, holder: None, is_counted: !is_over }
     }
@@ -158,9 +167,7 @@ impl Part {
     fn look(&self) {
         if self.account.is_grown.get() {
             self.account.is_due.set(true);
-            if let Some(waker) = &*self.account.waker.borrow() {
-                waker.wake_by_ref();
-            }
+            self.account.wake();
         }
     }
 
@@ -178,9 +185,7 @@ impl Part {
             self.holder = Some((stream, holder));
             // What it holds may be the rest of the credit, after which no byte would tell of it.
             self.account.is_due.set(true);
-            if let Some(waker) = &*self.account.waker.borrow() {
-                waker.wake_by_ref();
-            }
+            self.account.wake();
         }
         self
     }
@@ -212,9 +217,7 @@ impl Part {
         if count > 0 && std::mem::take(&mut self.is_unmeasured) {
             self.account.expect_body();
             // So few bytes give no window back, and would not move a frame.
-            if let Some(waker) = &*self.account.waker.borrow() {
-                waker.wake_by_ref();
-            }
+            self.account.wake();
         }
         let (account, count) = (&self.account, count as u64);
         account.released.set(account.released.get() + count);
@@ -475,5 +478,21 @@ mod tests {
         assert_eq!((account.needed.get(), account.most.get()), (32 * 1024 * KIB, 250 * KIB));
         assert_eq!(account.begin_round(), 250 * KIB);
         assert_eq!(account.needed.get(), 0);
+    }
+
+    #[test]
+    fn a_request_without_a_body_and_one_whose_body_was_passed_on_are_no_reason_to_charge() {
+        let account = Rc::<Account>::default();
+        account.is_grown.set(true);
+        let whole = Part::new(account.clone(), None, true);
+        assert_eq!((account.bodies.get(), account.is_due.get()), (0, false));
+        let mut upload = Part::new(account.clone(), Some(20_000 * KIB), false);
+        assert_eq!((account.bodies.get(), account.is_due.take()), (1, true));
+        upload.over();
+        assert_eq!((account.bodies.get(), account.is_due.get()), (0, true), "the response to it may last long");
+        drop((upload, whole));
+        assert_eq!(account.bodies.get(), 0);
+        drop(Part::new(account.clone(), None, false));
+        assert_eq!(account.bodies.get(), 0, "reset");
     }
 }
