@@ -59,9 +59,10 @@ impl Link {
         self.shared.is_down.store(false, Ordering::SeqCst);
         let shared = self.shared.clone();
         std::thread::spawn(move || {
+            // Once it goes down it takes what the kernel has queued for it, and waits for no more: closing would reset that.
             for stream in listener.incoming().map_while(Result::ok) {
                 if shared.is_down.load(Ordering::SeqCst) {
-                    return;
+                    listener.set_nonblocking(true).expect("a socket of its own");
                 }
                 // Whoever is gone is gone for both.
                 let _ = connect(stream, &shared);
