@@ -292,6 +292,8 @@ impl State {
         self.watches_sent.pop_front_if(|sent| *sent == exchange);
         self.order.forget_beginning(exchange);
         self.give_up_attempt(exchange);
+        // The error is a reply of its own and no part of the array that has begun.
+        self.answers.take_if(|answers| answers.exchange() == exchange);
         self.on_reply(exchange, &refusal::line(text), Some(FrameKind::Error), io)
     }
 

@@ -335,14 +335,25 @@ impl Client {
         let replies = value.as_elements().unwrap_or_else(|| panic!("{value:?}"));
         assert_eq!(replies.len(), queue.commands.len(), "{queue:?} {value:?}");
         let mut clock = None;
+        // Bytes of the gateway's own replies so far.
+        let mut own_bytes = 0;
         for (args, reply) in queue.commands.iter().zip(replies) {
-            clock = clock.max(match &upper(args)[..] {
+            let name = upper(args);
+            let is_own = is_answered_inside(&name, args);
+            clock = clock.max(match &name[..] {
                 "BLPOP" => {
                     assert_eq!(reply, &Value::Null);
                     None
                 }
+                _ if is_own && own_bytes >= self.settings.pipeline_bytes => {
+                    assert_eq!(reply.as_error(), Some(refusal::TRANSACTION_FULL.as_bytes()));
+                    None
+                }
                 name => single(name, args, reply, &mut self.db),
             });
+            if is_own {
+                own_bytes += reply.as_error().map_or(b":7\r\n".len(), |text| refusal::line(text).len()) as u64;
+            }
         }
         for (key, since) in &watched {
             let times = touched.get(key).map(Vec::as_slice).unwrap_or_default();
@@ -396,7 +407,8 @@ impl Client {
             let expected = text.contains("ERR weir:") || args.len() > 1 || queue.is_spoiled || is_refused;
             assert!(expected, "{text}");
             self.forget();
-        } else if args.len() > 1 {
+        } else if text.starts_with("EXECABORT") {
+            // An EXEC that is not let through unwatches as well (`execCommandAbort` in multi.c).
             self.forget();
         }
     }
@@ -439,6 +451,15 @@ fn upper(args: &Args) -> String {
 
 fn lossy(args: &Args) -> String {
     String::from_utf8_lossy(&args.join(&b' ')).into_owned()
+}
+
+/// The gateway replies to this command of a transaction itself.
+fn is_answered_inside(name: &str, args: &Args) -> bool {
+    match name {
+        "CLIENT" | "READONLY" | "MONITOR" => true,
+        "SELECT" => args[1] == b"40" || args[1] == b"x",
+        _ => false,
+    }
 }
 
 /// Judges a reply of the server to one command; its instant, if it tells.
