@@ -121,11 +121,14 @@ pub const KINDS: [&str; 5] = ["GET", "LRANGE", "MGET", "MULTI", "EVAL"];
 
 /// Puts values at `server` of which [`request`] makes replies of `mebibytes`.
 pub fn prepare(server: &mut Client, mebibytes: usize) {
-    let script = "redis.call('FLUSHALL') \
-        for n = 1, tonumber(ARGV[1]) do local part = string.rep('x', 1048576) \
-        redis.call('RPUSH', 'list', part) redis.call('SET', 'part:' .. n, part) end \
-        redis.call('SET', 'large', string.rep('x', 1048576 * tonumber(ARGV[1]))) return 1";
-    server.expect(&["EVAL", script, "0", &mebibytes.to_string()], b":1\r\n");
+    server.expect(&["FLUSHALL", "ASYNC"], b"+OK\r\n");
+    // One script for all of them would keep the server from answering for longer than a client waits.
+    let script = "local part = string.rep('x', 1048576) \
+        redis.call('RPUSH', 'list', part) redis.call('SET', 'part:' .. ARGV[1], part) \
+        redis.call('APPEND', 'large', part) return 1";
+    for number in 1..=mebibytes {
+        server.expect(&["EVAL", script, "0", &number.to_string()], b":1\r\n");
+    }
 }
 
 /// A request of that kind.

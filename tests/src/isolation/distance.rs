@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{Read as _, Result, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use super::{Ask, Protocol};
@@ -29,7 +29,8 @@ struct Shared {
     /// Of one direction.
     delay: Duration,
     is_down: AtomicBool,
-    connections: Mutex<Vec<TcpStream>>,
+    /// Both sides of those that stand; the threads that carry them hold them open.
+    connections: Mutex<Vec<Weak<TcpStream>>>,
 }
 
 impl Link {
@@ -80,7 +81,7 @@ impl Link {
         until_true("the port to be closed", || TcpStream::connect(self.address.tcp()).is_err());
         // What is under way is answered, as a server does that is told to end; then the rest is cut.
         std::thread::sleep(GRACE);
-        for stream in lock(&self.shared.connections).drain(..) {
+        for stream in lock(&self.shared.connections).drain(..).filter_map(|stream| stream.upgrade()) {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -102,11 +103,12 @@ fn connect(client: TcpStream, shared: &Shared) -> Result<()> {
     let server = TcpStream::connect(shared.origin)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
+    let (client, server) = (Arc::new(client), Arc::new(server));
     let mut all = lock(&shared.connections);
-    all.push(client.try_clone()?);
-    all.push(server.try_clone()?);
+    all.retain(|stream| stream.strong_count() > 0);
+    all.extend([Arc::downgrade(&client), Arc::downgrade(&server)]);
     drop(all);
-    carry(client.try_clone()?, server.try_clone()?, shared.delay);
+    carry(client.clone(), server.clone(), shared.delay);
     carry(server, client, shared.delay);
     Ok(())
 }
@@ -126,14 +128,14 @@ struct Way {
 }
 
 /// Two threads: one reads and stamps, one waits and writes.
-fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
+fn carry(from: Arc<TcpStream>, to: Arc<TcpStream>, delay: Duration) {
     let way = Arc::new(Way::default());
     let sender = way.clone();
-    let back = from.try_clone();
+    let back = from.clone();
     std::thread::spawn(move || {
         let mut chunk = vec![0; 256 * 1024];
         loop {
-            let count = from.read(&mut chunk).unwrap_or(0);
+            let count = (&*from).read(&mut chunk).unwrap_or(0);
             let mut queue = lock(&sender.queue);
             while queue.bytes > UNDER_WAY_MAX {
                 queue = sender.changed.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -163,11 +165,9 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
                 let _ = to.shutdown(Shutdown::Write);
                 return;
             }
-            if to.write_all(&bytes).is_err() {
+            if (&*to).write_all(&bytes).is_err() {
                 // The sender learns it as well.
-                if let Ok(back) = &back {
-                    let _ = back.shutdown(Shutdown::Both);
-                }
+                let _ = back.shutdown(Shutdown::Both);
                 lock(&way.queue).bytes = 0;
                 way.changed.notify_all();
                 return;

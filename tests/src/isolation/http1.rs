@@ -93,7 +93,10 @@ impl Protocol for Http1 {
     fn config(&self, origins: &[Address]) -> Config {
         let config = Config { protocol: "http", ..Config::to_all(origins) };
         match self.is_websocket {
-            true => config.listener("[listener.http]\nupgrades = [\"websocket\"]"),
+            // An upload is one message, and the longest of them has 20 MB.
+            true => config.listener(
+                "[listener.http]\nupgrades = [\"websocket\"]\n[listener.http.websocket]\nmessage_max = \"32MiB\"",
+            ),
             false => config,
         }
     }
