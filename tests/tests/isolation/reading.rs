@@ -89,7 +89,8 @@ impl Caller for Uploads {
 #[test]
 fn s2_uploads_that_nobody_reads_do_not_stop_the_others_of_their_connection() {
     every("S2", |protocol, extent| {
-        let numbers = extent.pick(&[20][..], &[1, 20, 100]);
+        // With the victim's own, as many streams as a connection may have.
+        let numbers = extent.pick(&[20][..], &[1, 20, 99]);
         let name =
             |number: &usize| format!("{number} uploads that the origin does not read, on the victim's connection");
         if protocol.name() != "HTTP/2" {
