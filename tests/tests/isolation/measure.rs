@@ -14,7 +14,7 @@ pub fn waits(
     attack: impl FnOnce() -> Attack,
 ) -> Waits {
     let victim = Victim::steady(connect);
-    // One that is never served has errors instead: some servers do not hold without a gateway what holds behind it.
+    // A victim without service has errors: some servers fail without a gateway.
     let begun = Instant::now();
     while victim.answered() < 5 && begun.elapsed() < WAIT {
         std::thread::sleep(Duration::from_millis(5));

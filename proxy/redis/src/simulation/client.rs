@@ -407,7 +407,7 @@ impl Client {
             let expected = text.contains("ERR weir:") || args.len() > 1 || queue.is_spoiled || is_refused;
             assert!(expected, "{text}");
             self.forget();
-        } else if text.starts_with("EXECABORT") {
+        } else if text.starts_with("EXECABORT Transaction discarded because of:") {
             // An EXEC that is not let through unwatches as well (`execCommandAbort` in multi.c).
             self.forget();
         }
