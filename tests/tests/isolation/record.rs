@@ -10,7 +10,7 @@ use weir_tests::isolation::{Ask, Cell, Leaving, Protocol, Stand, every};
 
 /// Small exchanges of the client that is well.
 const SMALL: usize = 10;
-/// How long the others are open at least.
+/// How long the others are open together, at least.
 const OPEN: Duration = Duration::from_millis(300);
 
 #[test]
@@ -32,6 +32,7 @@ fn s12_the_record_is_true_while_connections_are_open_and_afterwards() {
         });
         let holder = stand.begin(&Ask::Hold);
         until("the request to be at the origin", WAIT, || (stand.origin.under_way(&Ask::Hold) == Ok(1)).then_some(()));
+        let both = Instant::now();
         let mut caller = stand.victim()().expect("a connection");
         for _ in 0..SMALL {
             if let Err(error) = caller.small() {
@@ -40,7 +41,7 @@ fn s12_the_record_is_true_while_connections_are_open_and_afterwards() {
         }
         while_open(&stand, &mut faults);
         // The record must hold the time that both were open.
-        std::thread::sleep(OPEN.saturating_sub(begun.elapsed()));
+        std::thread::sleep(OPEN.saturating_sub(both.elapsed()));
         let left = Instant::now();
         reader.leave(Leaving::Reset);
         holder.leave(Leaving::Reset);
