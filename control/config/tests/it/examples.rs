@@ -1,11 +1,9 @@
 //! The files in `examples/` check clean on a real file system with real certificates, and the full one is full.
 
-#[path = "support/knee.rs"]
-mod knee;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::knee::knee;
 use serde_json::Value as Json;
 use tempfile::TempDir;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol, load, redacted, schema};
@@ -38,7 +36,7 @@ fn furnished(name: &str) -> (TempDir, PathBuf) {
     let results = directory.path().join("results");
     fs::create_dir(&results).expect("results");
     // Measured as the example runs: with TLS.
-    let knee = knee::knee(|result| result["shape"]["tls"] = "on".into());
+    let knee = knee(|result| result["shape"]["tls"] = "on".into());
     fs::write(results.join("redis-real.json"), knee).expect("a result of the lab");
     let file = directory.path().join(name);
     fs::copy(examples().join(name), &file).expect("the example");

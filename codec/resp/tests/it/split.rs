@@ -1,9 +1,7 @@
 //! Where a read ends must not matter, and no bytes may do harm.
 
-mod support;
-
+use crate::support::{Event, run};
 use proptest::prelude::*;
-use support::{Event, run};
 use weir_resp::{ReplyFramer, ReplyLimits, RequestLimits, Value, ValueLimits, encode};
 
 /// Never streams because of size alone, so that events do not depend on how much came in one piece.

@@ -1,14 +1,12 @@
 //! Whatever stands in the file, the answer is a snapshot or a report: no panic, no secret told, no unbounded report.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support::Memory;
 use proptest::prelude::*;
-use support::Memory;
 use weir_config::{Diagnostics, Snapshot, check, redacted};
 
-const FULL: &str = include_str!("../../../examples/redis-full.toml");
+const FULL: &str = include_str!("../../../../examples/redis-full.toml");
 
 fn judged(source: &str) -> Result<Snapshot, Diagnostics> {
     let mut surroundings = Memory::furnished();

@@ -1,8 +1,6 @@
 //! Commands too large to keep.
 
-mod support;
-
-use support::{Event, run};
+use crate::support::{Event, run};
 use weir_resp::{ProtocolError, RequestLimits, RequestParser, Step, encode};
 
 fn small() -> RequestLimits {

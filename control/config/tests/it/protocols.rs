@@ -3,13 +3,11 @@
 //! The tables say which protocols have a use for a key. A new key of `[[listener]]` or `[[upstream]]` has no line, and
 //! fails the test until it has one.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
+use crate::support::Memory;
 use serde_json::Value as Json;
-use support::Memory;
 use toml::{Table, Value};
 use weir_config::{Diagnostics, check, schema};
 

@@ -1,14 +1,12 @@
 //! The origin as a client sees it.
 
-mod support;
-
 use std::{
     io::{Read, Write},
     net::TcpStream,
     os::unix::net::UnixStream,
 };
 
-use support::{Client, fixed, memory};
+use crate::support::{Client, fixed, memory};
 use weir_base::Secret;
 use weir_engine::settings::{Address, DriverChoice, RuntimeSettings};
 use weir_origin::redis::{Mode, Origin, OriginSettings, start};

@@ -1,10 +1,8 @@
 //! Large tables and requests made to be slow. A reader that is quadratic somewhere would need minutes here.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::{Request, With, path, route};
+use crate::support::{Request, With, path, route};
 use weir_analysis::http::path::PathRules;
 use weir_route::{RouteTable, rewrite::PathRewrite, text::Operator};
 

@@ -2,12 +2,10 @@
 //!
 //! `WEIR_WRITE_GOLDEN=1 cargo test -p weir-config --test diagnostics` writes the reports anew; read the difference.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
-use support::Memory;
+use crate::support::Memory;
 use weir_config::{Diagnostics, check};
 
 fn broken(name: &str) -> (String, Diagnostics) {

@@ -1,10 +1,8 @@
 //! Scripted faults as a client sees them.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::Client;
+use crate::support::Client;
 use weir_origin::redis::{Faults, Mode, Origin, OriginSettings, Stall, start};
 
 fn origin(faults: Faults) -> Origin {

@@ -1,19 +1,17 @@
 //! What a good file becomes: defaults, derived values, the view without secrets, and the difference to another.
 
-mod support;
-
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::Memory;
 use serde_json::json;
-use support::Memory;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol, check, diff, redacted};
 use weir_engine::settings::RuntimeSettings;
 use weir_listener::settings::{DrainSettings, ListenerSettings, Protocol};
 use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
 use weir_upstream::settings::UpstreamSettings;
 
-const SMALLEST: &str = include_str!("../../../examples/weir.toml");
+const SMALLEST: &str = include_str!("../../../../examples/weir.toml");
 
 fn with(surroundings: &Memory, source: &str) -> Snapshot {
     check(source, "weir.toml", Path::new(""), surroundings).unwrap_or_else(|diagnostics| panic!("{diagnostics}"))

@@ -1,16 +1,14 @@
 //! How a result of the lab becomes the knee of a listener, and what a reload makes of it.
 
-mod support;
-
 use std::path::Path;
 
+use crate::support::{Memory, knee::knee};
 use serde_json::{Value as Json, json};
-use support::{Memory, knee::knee};
 use weir_config::surroundings::{FileContents, Running};
 use weir_config::{Diagnostics, KNEE_BYTES_MAX, KneeAction, Snapshot, check, diff, redacted};
 use weir_telemetry::Level;
 
-const SMALLEST: &str = include_str!("../../../examples/weir.toml");
+const SMALLEST: &str = include_str!("../../../../examples/weir.toml");
 
 /// The smallest file with these lines in its listener.
 fn with(listener: &str) -> String {

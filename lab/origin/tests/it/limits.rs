@@ -1,8 +1,6 @@
 //! Bounds: what is stored, what is received in part, what one reply may hold, how many may connect.
 
-mod support;
-
-use support::{Client, memory};
+use crate::support::{Client, memory};
 use weir_origin::redis::{MESSAGE_BYTES_MAX, OriginSettings, start};
 use weir_resp::encode;
 

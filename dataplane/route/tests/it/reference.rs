@@ -1,10 +1,8 @@
 //! The table against a router that anyone can check by reading it: of the hosts that match, the best; of its routes, in
 //! order, the first that takes the request.
 
-mod support;
-
+use crate::support::{Request, With, route};
 use proptest::{collection::vec, prelude::*, sample::select};
-use support::{Request, With, route};
 use weir_route::{RequestFacts, Route, RouteTable, text::Operator};
 
 const HOSTS: &[&str] = &[

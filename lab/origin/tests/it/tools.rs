@@ -1,14 +1,12 @@
 //! The real server and its tools. `cargo xtask setup` installs them.
 
-mod support;
-
 use std::{
     net::{SocketAddr, TcpListener},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use support::{Client, fixed, memory};
+use crate::support::{Client, fixed, memory};
 use weir_origin::redis::Origin;
 
 /// A real redis-server that keeps nothing, ended on drop.

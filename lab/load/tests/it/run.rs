@@ -175,7 +175,7 @@ fn a_target_that_never_answers_gives_timeouts_and_skips() {
 
 #[test]
 fn the_example_is_a_right_scenario() {
-    let source = include_str!("../../../examples/lab/redis-mixed.toml");
+    let source = include_str!("../../../../examples/lab/redis-mixed.toml");
     let scenario = scenario::parse("redis-mixed.toml", source).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     assert_eq!((scenario.phases.len(), scenario.commands.len()), (2, 2));
 }

@@ -1,8 +1,6 @@
 //! The contract of routing: which route is tried first, and which requests have none.
 
-mod support;
-
-use support::{Request, With, route};
+use crate::support::{Request, With, route};
 use weir_route::{Route, RouteTable, text::Operator};
 
 /// Names in the order of the table, whatever order they were declared in.

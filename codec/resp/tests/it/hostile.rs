@@ -1,8 +1,6 @@
 //! Hostile clients, by case id. Texts are those of Redis 7.0.15 on the wire.
 
-mod support;
-
-use support::{Event, run};
+use crate::support::{Event, run};
 use weir_resp::{ProtocolError, RequestLimits, RequestParser, Step, encode};
 
 /// The error `input` ends in, the same in one piece and byte by byte.

@@ -1,0 +1,3 @@
+//! Tests of the HTTP/1 codec from outside: heads and bodies.
+mod bodies;
+mod heads;

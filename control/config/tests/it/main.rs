@@ -1,0 +1,9 @@
+//! Tests of the configuration as its users see it: files, diagnostics, examples, the generated reference.
+mod diagnostics;
+mod examples;
+mod hostile;
+mod knee;
+mod protocols;
+mod reference;
+mod snapshot;
+mod support;

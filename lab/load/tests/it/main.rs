@@ -1,0 +1,3 @@
+//! Tests of the load generator against synthetic origins.
+mod http;
+mod run;
