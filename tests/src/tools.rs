@@ -22,14 +22,6 @@ pub fn go(name: &str) -> PathBuf {
     installed(&format!("go/{name}")).unwrap_or_else(|| panic!("no {name}: run `cargo xtask setup http2`"))
 }
 
-/// oha.
-///
-/// # Panics
-/// If it was not built.
-pub fn oha() -> PathBuf {
-    installed("oha/bin/oha").expect("no oha: run `cargo xtask setup oha`")
-}
-
 /// In the folder of tools, which is beside the one that the test was built into.
 fn installed(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().ok()?;

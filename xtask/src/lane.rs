@@ -1,10 +1,14 @@
 //! One lane: a name, what it needs installed, and how it runs.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use crate::command::Finished;
+use crate::plan::Form;
+use crate::programs::{Build, Programs};
+use crate::reach::Covers;
 use crate::setup::Part;
 use crate::totals::Totals;
 use crate::workspace::Workspace;
@@ -24,6 +28,13 @@ impl Report {
     /// A lane that runs tests fails when none ran, when one failed, or when one was left out
     /// although leaving out is not allowed there.
     pub fn of_tests(name: &str, finished: Finished, may_ignore: bool) -> Self {
+        let mut report = Self::of_program(name, finished, may_ignore);
+        report.expect_tests(name);
+        report
+    }
+
+    /// As [`Report::of_tests`], of one program among several, which may have no test.
+    pub fn of_program(name: &str, finished: Finished, may_ignore: bool) -> Self {
         let Finished { success, timed_out, totals, evidence } = finished;
         let mut problems = Vec::new();
         if timed_out {
@@ -34,13 +45,22 @@ impl Report {
         if totals.failed > 0 {
             problems.push(format!("{name}: {} failed", totals.failed));
         }
-        if totals.passed + totals.failed == 0 {
-            problems.push(format!("{name}: no test ran"));
-        }
         if totals.ignored > 0 && !may_ignore {
             problems.push(format!("{name}: {} tests were skipped; nothing may be skipped here", totals.ignored));
         }
         Self { totals, problems, evidence }
+    }
+
+    /// No test ran: a problem.
+    pub fn expect_tests(&mut self, name: &str) {
+        if self.totals.passed + self.totals.failed == 0 {
+            self.problems.push(format!("{name}: no test ran"));
+        }
+    }
+
+    /// A lane that could not run.
+    pub fn of_error(name: &str, error: &anyhow::Error) -> Self {
+        Self { problems: vec![format!("{name}: {error:#}")], ..Self::default() }
     }
 
     /// Joins another report of the same lane.
@@ -51,18 +71,59 @@ impl Report {
     }
 }
 
+/// When a lane runs, and how much of it.
+#[derive(Clone, Copy, Debug)]
+pub enum When {
+    /// In full, whatever has changed.
+    Always,
+    /// In full, unless nothing but documents has changed.
+    Code,
+    /// In full when the change reaches what the lane covers, else its core.
+    Reached(Covers),
+}
+
 /// A lane of `cargo xtask test`.
 pub struct Lane {
-    /// `family` or `family:member`, e.g. `e2e:polling`.
+    /// `family` or `family:member`, e.g. `clients:go`.
     pub name: &'static str,
     /// One line for `--list`.
     pub about: &'static str,
     /// What must be installed first.
     pub needs: &'static [Part],
-    /// The body.
-    pub body: fn(&Workspace) -> Result<Report>,
+    /// When it runs in full.
+    pub when: When,
+    /// Names of the tests that run when the change does not reach it. None: nothing runs then.
+    pub core: &'static [&'static str],
+    /// How long it takes in full on two cores, at most. It fails beyond twice of it.
+    pub minutes: u64,
     /// It runs beside the others of its family: it waits more than it computes.
     pub beside: bool,
+    /// The body.
+    pub body: fn(&Run<'_>) -> Result<Report>,
+}
+
+/// What the body of a lane works with.
+pub struct Run<'a> {
+    /// The workspace.
+    pub workspace: &'a Workspace,
+    /// How much of the lane runs: [`Form::Full`] or [`Form::Core`].
+    pub form: Form,
+    /// The lane's core.
+    pub core: &'static [&'static str],
+    /// Packages that the change reaches; `None`: all of them.
+    pub reached: Option<&'a BTreeSet<String>>,
+    /// The built programs.
+    pub build: &'a Build,
+}
+
+impl<'a> Run<'a> {
+    /// The built programs. The first call builds them.
+    ///
+    /// # Errors
+    /// They do not build.
+    pub fn programs(&self) -> Result<&'a Programs> {
+        self.build.programs(self.workspace)
+    }
 }
 
 /// How a lane ended.
@@ -70,6 +131,10 @@ pub struct Lane {
 pub struct Outcome {
     /// The lane's name.
     pub name: &'static str,
+    /// How much of it ran.
+    pub form: Form,
+    /// Why so much.
+    pub why: String,
     /// What it reported.
     pub report: Report,
     /// Wall time of the body, set-up excluded.
@@ -99,15 +164,22 @@ impl Lane {
         self.name.split(':').next().unwrap_or(self.name)
     }
 
+    /// How long it may take.
+    fn limit(&self) -> Duration {
+        Duration::from_secs(2 * 60 * self.minutes)
+    }
+
     /// Runs the body; an error of the body is a problem of the lane, not of the whole run.
-    pub fn run(&self, workspace: &Workspace) -> Outcome {
+    pub fn run(&self, run: &Run<'_>) -> (Report, Duration) {
         println!("\n━━ {} ━━ {}", self.name, self.about);
         let started = Instant::now();
-        let report = (self.body)(workspace).unwrap_or_else(|error| Report {
-            problems: vec![format!("{}: {error:#}", self.name)],
-            ..Report::default()
-        });
-        Outcome { name: self.name, report, elapsed: started.elapsed() }
+        let mut report = (self.body)(run).unwrap_or_else(|error| Report::of_error(self.name, &error));
+        let elapsed = started.elapsed();
+        if elapsed > self.limit() {
+            let (took, budget) = (elapsed.as_secs().div_ceil(60), self.minutes);
+            report.problems.push(format!("{}: took {took} minutes; its budget is {budget}", self.name));
+        }
+        (report, elapsed)
     }
 }
 
@@ -129,6 +201,8 @@ mod tests {
     fn a_failed_lane_counts_at_least_one_failure() {
         let outcome = Outcome {
             name: "fmt",
+            form: Form::Full,
+            why: "always".into(),
             report: Report { problems: vec!["fmt: differs".into()], ..Report::default() },
             elapsed: Duration::ZERO,
         };

@@ -1,162 +1,240 @@
-//! The lanes of `cargo xtask test`, in the order they run: the cheap ones first.
+//! The lanes of `cargo xtask test`, in the order they run: the cheap ones first, those that measure last.
 
-use std::process::{Command, ExitCode};
+use std::collections::BTreeSet;
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use crate::command::{self, run_counted};
-use crate::lane::{Lane, Outcome, Report};
-use crate::setup::{self, Part};
-use crate::totals::Runner;
+use crate::change;
+use crate::lane::{Lane, Outcome, Report, Run, When};
+use crate::plan::{self, Form, Planned, Wanted};
+use crate::programs::Build;
+use crate::reach::{Covers, Graph, Reach};
+use crate::setup::{Installation, Part};
+use crate::summary;
 use crate::workspace::Workspace;
-use crate::{summary, tidy};
 
 mod clients;
+mod compiler;
+mod cores;
+mod drivers;
 mod fuzz;
+mod products;
 mod suites;
 
-/// A cold build of everything on two cores takes some minutes; nothing takes longer than this.
+/// Nothing runs longer than this without an end.
 const LANE_DEADLINE: Duration = Duration::from_secs(25 * 60);
 
-/// Seed of the randomised tests in a lane.
-const LANE_SEED: &str = "1";
-
 /// What the HTTP tests talk to and with.
-const HTTP_PARTS: &[Part] =
-    &[Part::Servers, Part::Peers, Part::Http2, Part::Browser, Part::Oha, Part::Node, Part::Python];
+const HTTP_PARTS: &[Part] = &[Part::Servers, Part::Peers, Part::Http2, Part::Browser, Part::Node, Part::Python];
+
+/// What puts all protocols together: every test of the product stands on it.
+const PRODUCT: &[&str] = &["weir", "weir-config", "weir-admin"];
+
+const fn covers(
+    stacks: &'static [&'static str],
+    packages: &'static [&'static str],
+    paths: &'static [&'static str],
+) -> When {
+    When::Reached(Covers { stacks, packages, paths })
+}
+
+/// A lane without needs that runs in full whenever code has changed.
+const CODE: Lane = Lane {
+    name: "",
+    about: "",
+    needs: &[],
+    when: When::Code,
+    core: &[],
+    minutes: 1,
+    beside: false,
+    body: |_| unreachable!("each lane has its own"),
+};
 
 const LANES: &[Lane] = &[
-    Lane { name: "fmt", about: "cargo fmt --check", needs: &[], body: fmt, beside: false },
+    Lane { name: "fmt", about: "cargo fmt --check", when: When::Always, body: compiler::fmt, ..CODE },
     Lane {
         name: "tidy",
-        about: "rules of the tree: arrows, file length, unsafe, dead files",
-        needs: &[],
-        body: tidy_lane,
-        beside: false,
+        about: "rules of the tree: arrows, file length, unsafe, dead files, links",
+        when: When::Always,
+        body: compiler::tidy,
+        ..CODE
     },
-    Lane { name: "clippy", about: "clippy over all targets, warnings denied", needs: &[], body: clippy, beside: false },
-    Lane { name: "docs", about: "rustdoc without warnings", needs: &[], body: docs, beside: false },
+    Lane {
+        name: "build",
+        about: "every program of the tests, in one call of cargo",
+        minutes: 12,
+        body: compiler::build,
+        ..CODE
+    },
+    Lane {
+        name: "clippy",
+        about: "clippy over all targets, warnings denied",
+        minutes: 6,
+        body: compiler::clippy,
+        ..CODE
+    },
+    Lane { name: "docs", about: "rustdoc without warnings", minutes: 3, body: compiler::docs, ..CODE },
+    Lane {
+        name: "fuzz",
+        about: "a short fuzz run of each target, from its committed corpus",
+        needs: &[Part::Compiler],
+        when: covers(&[], &["weir-fuzz", "weir-resp", "weir-http-codec", "weir-websocket-codec", "weir-redis"], &[]),
+        minutes: 6,
+        body: fuzz::run,
+        ..CODE
+    },
     Lane {
         name: "unit",
-        about: "unit, property and simulation tests of every crate, generated references up to date",
+        about: "unit, property and simulation tests, generated references up to date, the corpus of the fuzzer",
         // The synthetic server is compared with the real one.
         needs: &[Part::Servers],
-        body: unit,
-        beside: false,
+        minutes: 6,
+        body: products::unit,
+        ..CODE
     },
     Lane {
-        name: "e2e:io_uring",
-        about: "end to end against real servers, io_uring driver",
+        name: "e2e",
+        about: "Redis end to end against real servers",
         needs: &[Part::Servers],
-        body: |workspace| end_to_end(workspace, "e2e", "io_uring"),
-        beside: true,
+        when: covers(&["weir-redis"], PRODUCT, &["tests/src/", "tests/tests/e2e/", "tests/Cargo.toml"]),
+        core: cores::E2E,
+        minutes: 7,
+        body: |run| products::all(run, "e2e"),
+        ..CODE
     },
     Lane {
-        name: "e2e:polling",
-        about: "end to end against real servers, polling driver",
+        name: "hostile",
+        about: "hostile clients and servers of Redis",
         needs: &[Part::Servers],
-        body: |workspace| end_to_end(workspace, "e2e", "polling"),
-        beside: true,
+        when: covers(&["weir-redis"], PRODUCT, &["tests/src/", "tests/tests/hostile/", "tests/Cargo.toml"]),
+        core: cores::HOSTILE,
+        minutes: 3,
+        body: |run| products::all(run, "hostile"),
+        ..CODE
     },
     Lane {
-        name: "hostile:io_uring",
-        about: "hostile clients and upstreams, io_uring driver",
-        needs: &[Part::Servers],
-        body: |workspace| end_to_end(workspace, "hostile", "io_uring"),
-        beside: true,
-    },
-    Lane {
-        name: "hostile:polling",
-        about: "hostile clients and upstreams, polling driver",
-        needs: &[Part::Servers],
-        body: |workspace| end_to_end(workspace, "hostile", "polling"),
-        beside: true,
-    },
-    Lane {
-        name: "http:io_uring",
-        about: "HTTP against scripted and real origins, io_uring driver",
+        name: "http",
+        about: "HTTP and TCP against scripted and real origins",
         needs: HTTP_PARTS,
-        body: |workspace| end_to_end(workspace, "http", "io_uring"),
-        beside: true,
+        when: covers(
+            &["weir-http", "weir-tcp"],
+            PRODUCT,
+            &["tests/src/", "tests/tests/http/", "tests/clients/", "tests/Cargo.toml"],
+        ),
+        core: cores::HTTP,
+        minutes: 6,
+        body: |run| products::all(run, "http"),
+        ..CODE
     },
     Lane {
-        name: "http:polling",
-        about: "HTTP against scripted and real origins, polling driver",
+        name: "polling",
+        about: "the tests of all protocols that the other I/O driver can make a difference to",
         needs: HTTP_PARTS,
-        body: |workspace| end_to_end(workspace, "http", "polling"),
-        beside: true,
-    },
-    Lane {
-        name: "isolation",
-        about: "what one client may cost another, S1 to S12 with every protocol; one driver",
-        needs: &[Part::Servers, Part::Peers],
-        body: |workspace| end_to_end(workspace, "isolation", "auto"),
-        beside: false,
-    },
-    Lane {
-        name: "lab",
-        about: "the lab against real servers, one test at a time: it measures",
-        needs: &[Part::Servers, Part::Peers],
-        body: lab,
-        beside: false,
+        when: covers(
+            &[],
+            &["weir", "weir-engine", "weir-listener", "weir-upstream", "weir-redis", "weir-http", "weir-tcp"],
+            &["tests/src/", "xtask/src/lanes/"],
+        ),
+        minutes: 6,
+        body: drivers::polling,
+        ..CODE
     },
     Lane {
         name: "clients:python",
         about: "redis-py: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Python],
-        body: clients::python,
+        when: covers(&["weir-redis"], &[], &["tests/clients/python/", "tests/src/"]),
+        minutes: 3,
         beside: true,
+        body: clients::python,
+        ..CODE
     },
     Lane {
         name: "clients:node",
         about: "ioredis: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Node],
-        body: clients::node,
+        when: covers(&["weir-redis"], &[], &["tests/clients/node/", "tests/src/"]),
+        minutes: 3,
         beside: true,
+        body: clients::node,
+        ..CODE
     },
     Lane {
         name: "clients:go",
         about: "go-redis: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Go],
-        body: clients::go,
+        when: covers(&["weir-redis"], &[], &["tests/clients/go/", "tests/src/"]),
+        minutes: 3,
         beside: true,
+        body: clients::go,
+        ..CODE
     },
     Lane {
         name: "clients:java",
         about: "Jedis and Lettuce: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Java],
-        body: clients::java,
+        when: covers(&["weir-redis"], &[], &["tests/clients/java/", "tests/src/"]),
+        minutes: 3,
         beside: true,
+        body: clients::java,
+        ..CODE
     },
     Lane {
         name: "suites:redis",
         about: "Redis's own test suite: direct and through Weir, differences as listed",
         needs: &[Part::Servers, Part::RedisSuite],
-        body: suites::redis,
+        when: covers(&["weir-redis"], &[], &["tests/suites/", "tests/src/"]),
+        minutes: 7,
         beside: true,
+        body: suites::redis,
+        ..CODE
     },
     Lane {
         name: "suites:redis-py",
         about: "redis-py's own tests: direct and through Weir, differences as listed",
         needs: &[Part::Servers, Part::RedisPySuite],
-        body: suites::redis_py,
+        when: covers(&["weir-redis"], &[], &["tests/suites/", "tests/src/"]),
+        minutes: 7,
         beside: true,
+        body: suites::redis_py,
+        ..CODE
     },
     Lane {
         name: "suites:go-redis",
         about: "go-redis's own specs: direct and through Weir, differences as listed",
         needs: &[Part::Servers, Part::GoRedisSuite],
-        body: suites::go_redis,
+        when: covers(&["weir-redis"], &[], &["tests/suites/", "tests/src/"]),
+        minutes: 7,
         beside: true,
+        body: suites::go_redis,
+        ..CODE
     },
     Lane {
-        name: "fuzz",
-        about: "committed corpus replayed, then a short fuzz run of each target",
-        needs: &[],
-        body: fuzz::run,
-        beside: false,
+        name: "isolation",
+        about: "what one client may cost another, S1 to S12 with every protocol",
+        needs: &[Part::Servers, Part::Peers],
+        when: covers(
+            &["weir-redis", "weir-http", "weir-tcp"],
+            PRODUCT,
+            &["tests/src/", "tests/tests/isolation/", "tests/Cargo.toml"],
+        ),
+        core: cores::ISOLATION,
+        minutes: 3,
+        body: |run| products::alone(run, "isolation", 2),
+        ..CODE
+    },
+    Lane {
+        name: "lab",
+        about: "the lab against real servers, one test at a time: it measures",
+        needs: &[Part::Servers, Part::Peers],
+        when: covers(&["weir-trials", "weir-origin"], &[], &["weir/src/lab", "tests/tests/lab", "tests/Cargo.toml"]),
+        core: cores::LAB,
+        minutes: 12,
+        body: |run| products::alone(run, "lab", 1),
+        ..CODE
     },
 ];
 
@@ -167,137 +245,74 @@ pub fn print_list() {
     }
 }
 
-/// Runs the named lanes (none named: all) and prints the summary.
-pub fn run(workspace: &Workspace, names: &[&str]) -> Result<ExitCode> {
-    for name in names {
-        if !LANES.iter().any(|lane| lane.is_named(name)) {
-            bail!("unknown lane `{name}`; `cargo xtask test --list` shows them");
-        }
-    }
-    let chosen: Vec<&Lane> =
-        LANES.iter().filter(|lane| names.is_empty() || names.iter().any(|name| lane.is_named(name))).collect();
+/// Runs what `words` of the command line want and prints the summary.
+///
+/// # Errors
+/// A word is none of the command's, or the change cannot be read.
+pub fn run(workspace: &Workspace, words: &[&str]) -> Result<ExitCode> {
     let started = Instant::now();
-    let mut outcomes: Vec<Outcome> = Vec::new();
-    for lanes in chosen.chunk_by(|one, next| one.beside && next.beside && one.family() == next.family()) {
-        // Set-up installs packages, which cannot be done twice at a time.
-        let ready: Vec<Result<()>> = lanes.iter().map(|lane| setup::run(workspace, lane.needs)).collect();
-        outcomes.extend(thread::scope(|scope| {
-            let started: Vec<_> = lanes
-                .iter()
-                .zip(ready)
-                .map(|(lane, ready)| {
-                    scope.spawn(move || match ready {
-                        Ok(()) => lane.run(workspace),
-                        Err(error) => Outcome {
-                            name: lane.name,
-                            report: Report {
-                                problems: vec![format!("{}: set-up failed: {error:#}", lane.name)],
-                                ..Report::default()
-                            },
-                            elapsed: Duration::ZERO,
-                        },
-                    })
-                })
-                .collect();
-            started.into_iter().map(|lane| lane.join().expect("a lane reports, it does not panic")).collect::<Vec<_>>()
-        }));
-    }
-    let held = summary::print(&outcomes, started.elapsed());
+    let (wanted, since) = Wanted::parse(LANES, words)?;
+    let change = if wanted == Wanted::Change { change::read(&workspace.root, since)? } else { None };
+    let graph = Graph::of(workspace);
+    let plan = plan::make(LANES, &wanted, change.as_ref(), &graph);
+    let reached = change.as_ref().and_then(|change| Reach::new(&graph, change).packages());
+    let form = plan::describe(&wanted, change.as_ref());
+    println!("{form}");
+    let mut runner = Runner { workspace, build: Build::default(), reached, installation: Installation::default() };
+    let outcomes = runner.all(plan);
+    let held = summary::print(&outcomes, &form, started.elapsed());
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// `cargo` as the one that started this program.
-fn cargo(workspace: &Workspace, words: &[&str]) -> Command {
-    let program = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let mut command = Command::new(program);
-    command.args(words).current_dir(&workspace.root);
-    command
+/// Runs lanes.
+struct Runner<'a> {
+    workspace: &'a Workspace,
+    build: Build,
+    reached: Option<BTreeSet<String>>,
+    installation: Installation,
 }
 
-/// A command whose success is the whole result.
-fn plain(name: &str, command: &mut Command) -> Result<Report> {
-    let finished = run_counted(command, Runner::None, LANE_DEADLINE)?;
-    let mut report = Report::default();
-    if !finished.success {
-        report.problems.push(format!("{name}: ended with a failure"));
-        report.evidence = finished.evidence;
+impl Runner<'_> {
+    /// Runs them in order, while what they need is being installed.
+    fn all(&mut self, plan: Vec<Planned>) -> Vec<Outcome> {
+        let needs: Vec<Part> =
+            plan.iter().filter(|one| one.form != Form::Out).flat_map(|one| one.lane.needs).copied().collect();
+        let runner = &*self;
+        thread::scope(|scope| {
+            scope.spawn(move || runner.installation.run(runner.workspace, &needs));
+            let mut outcomes = Vec::new();
+            for group in plan
+                .chunk_by(|one, next| one.lane.beside && next.lane.beside && one.lane.family() == next.lane.family())
+            {
+                outcomes.extend(runner.beside_each_other(group));
+            }
+            outcomes
+        })
     }
-    Ok(report)
-}
 
-fn fmt(workspace: &Workspace) -> Result<Report> {
-    plain("fmt", &mut cargo(workspace, &["fmt", "--all", "--check"]))
-}
+    fn beside_each_other(&self, group: &[Planned]) -> Vec<Outcome> {
+        thread::scope(|scope| {
+            let started: Vec<_> = group.iter().map(|planned| scope.spawn(|| self.one(planned))).collect();
+            started.into_iter().map(|lane| lane.join().expect("a lane reports, it does not panic")).collect()
+        })
+    }
 
-fn clippy(workspace: &Workspace) -> Result<Report> {
-    let words = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
-    plain("clippy", &mut cargo(workspace, &words))
-}
-
-fn tidy_lane(workspace: &Workspace) -> Result<Report> {
-    let findings = tidy::run(workspace)?;
-    println!("tidy: {} files read, {} violations", findings.files_read, findings.violations.len());
-    Ok(Report {
-        problems: findings.violations.into_iter().map(|violation| format!("tidy: {violation}")).collect(),
-        ..Report::default()
-    })
-}
-
-fn docs(workspace: &Workspace) -> Result<Report> {
-    let words = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
-    let mut command = cargo(workspace, &words);
-    command.env("RUSTDOCFLAGS", "-D warnings");
-    plain("docs", &mut command)
-}
-
-/// Everything that needs neither a real server nor the gateway as a process.
-fn unit(workspace: &Workspace) -> Result<Report> {
-    let crates = ["test", "--workspace", "--exclude", "weir-tests", "--locked", "--no-fail-fast"];
-    let mut report = cargo_test(workspace, "unit", &crates, &[])?;
-    let harness = ["test", "--package", "weir-tests", "--locked", "--no-fail-fast", "--lib", "--test", "law"];
-    report.join(cargo_test(workspace, "unit", &harness, &[])?);
-    Ok(report)
-}
-
-/// One test binary of `weir-tests` with one I/O driver of the gateway.
-fn end_to_end(workspace: &Workspace, binary: &str, driver: &str) -> Result<Report> {
-    let environment = gateway_environment(workspace, driver)?;
-    let words =
-        ["test", "--package", "weir-tests", "--locked", "--no-fail-fast", "--test", binary, "--", "--test-threads=2"];
-    let name = format!("{binary}:{driver}");
-    cargo_test(workspace, &name, &words, &environment)
-}
-
-/// The tests that measure, without neighbours.
-fn lab(workspace: &Workspace) -> Result<Report> {
-    let mut environment = gateway_environment(workspace, "auto")?;
-    // Where the lab looks for Envoy.
-    environment.push(("VIRTUAL_ENV".into(), setup::environment(workspace).to_string_lossy().into_owned()));
-    let words =
-        ["test", "--package", "weir-tests", "--locked", "--no-fail-fast", "--test", "lab", "--", "--test-threads=1"];
-    cargo_test(workspace, "lab", &words, &environment)
-}
-
-/// Builds the gateway; the environment that tells the harness where everything is.
-fn gateway_environment(workspace: &Workspace, driver: &str) -> Result<Vec<(String, String)>> {
-    command::run(&mut cargo(workspace, &["build", "--package", "weir", "--locked"]))?;
-    let gateway = workspace.target.join("debug/weir");
-    let valkey = setup::valkey_server(workspace)?;
-    // What random tests find anew is for those who run them by hand: a lane must not fail by chance.
-    let seed = std::env::var("WEIR_TEST_SEED").unwrap_or_else(|_| LANE_SEED.to_owned());
-    Ok(vec![
-        ("WEIR_TEST_SEED".into(), seed),
-        ("WEIR_BIN".into(), gateway.to_string_lossy().into_owned()),
-        ("WEIR_TEST_DRIVER".into(), driver.into()),
-        ("WEIR_TEST_VALKEY_SERVER".into(), valkey.to_string_lossy().into_owned()),
-        ("WEIR_TEST_PYTHON".into(), setup::python(workspace).to_string_lossy().into_owned()),
-    ])
-}
-
-fn cargo_test(workspace: &Workspace, name: &str, words: &[&str], environment: &[(String, String)]) -> Result<Report> {
-    let mut command = cargo(workspace, words);
-    command.envs(environment.iter().map(|(key, value)| (key, value)));
-    let finished = run_counted(&mut command, Runner::Cargo, LANE_DEADLINE)?;
-    // A bare `#[ignore]` is refused by tidy: each ignored test says why.
-    Ok(Report::of_tests(name, finished, true))
+    fn one(&self, planned: &Planned) -> Outcome {
+        let Planned { lane, form, why } = planned;
+        let run = Run {
+            workspace: self.workspace,
+            form: *form,
+            core: lane.core,
+            reached: self.reached.as_ref(),
+            build: &self.build,
+        };
+        let (report, elapsed) = match form {
+            Form::Out => (Report::default(), Duration::ZERO),
+            Form::Full | Form::Core => match self.installation.wait(lane.needs) {
+                Ok(()) => lane.run(&run),
+                Err(error) => (Report::of_error(lane.name, &error.context("set-up failed")), Duration::ZERO),
+            },
+        };
+        Outcome { name: lane.name, form: *form, why: why.clone(), report, elapsed }
+    }
 }

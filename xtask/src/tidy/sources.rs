@@ -45,7 +45,7 @@ impl Sources {
     /// Reads the tree.
     pub fn read(workspace: &Workspace) -> Result<Self> {
         let mut paths = Vec::new();
-        collect(&workspace.root, &workspace.target, &mut paths)?;
+        collect(&workspace.root, &workspace.target, SOURCE_ENDINGS, &mut paths)?;
         paths.sort();
         let mut files = Vec::with_capacity(paths.len());
         for path in paths {
@@ -59,9 +59,13 @@ impl Sources {
     /// Every rule on single files.
     pub fn violations(&self, workspace: &Workspace) -> Vec<String> {
         let roots = crate_roots(workspace);
+        let silent = folders_without_doc_tests(workspace);
         let mut found = Vec::new();
         for file in &self.files {
             found.extend(length(file));
+            if silent.iter().any(|folder| file.name.starts_with(folder.as_str())) {
+                found.extend(examples_that_nobody_runs(file));
+            }
             if file.name.ends_with(".rs") {
                 found.extend(unsafe_fence(file, &roots));
                 found.extend(open_promises(file));
@@ -72,7 +76,8 @@ impl Sources {
     }
 }
 
-fn collect(folder: &Path, target: &Path, paths: &mut Vec<PathBuf>) -> Result<()> {
+/// Files below `folder` with one of `endings`, build output and installed packages left out.
+pub fn collect(folder: &Path, target: &Path, endings: &[&str], paths: &mut Vec<PathBuf>) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
@@ -80,9 +85,9 @@ fn collect(folder: &Path, target: &Path, paths: &mut Vec<PathBuf>) -> Result<()>
         if path.is_dir() {
             let is_output = path == target || name == "target" || name == "node_modules";
             if !is_output && !name.starts_with('.') && name != "__pycache__" {
-                collect(&path, target, paths)?;
+                collect(&path, target, endings, paths)?;
             }
-        } else if path.extension().is_some_and(|ending| SOURCE_ENDINGS.iter().any(|source| ending == *source)) {
+        } else if path.extension().is_some_and(|ending| endings.iter().any(|source| ending == *source)) {
             paths.push(path);
         }
     }
@@ -166,6 +171,31 @@ fn lab_uses_the_histogram_only(file: &SourceFile) -> Vec<String> {
     found
 }
 
+/// Folders of the libraries whose manifest says `doctest = false`, with a `/` at the end.
+fn folders_without_doc_tests(workspace: &Workspace) -> Vec<String> {
+    let packages = workspace.metadata.workspace_packages();
+    let libraries = packages.iter().flat_map(|package| &package.targets).filter(|target| target.is_lib());
+    let silent = libraries.filter(|target| !target.doctest).filter_map(|target| target.src_path.parent());
+    silent.map(|folder| workspace.relative(folder.as_std_path()) + "/").collect()
+}
+
+/// An example in the documentation of such a library looks like a test and is none.
+fn examples_that_nobody_runs(file: &SourceFile) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_open = false;
+    for (number, line) in file.text.lines().enumerate() {
+        let line = line.trim_start();
+        let Some(text) = line.strip_prefix("//!").or_else(|| line.strip_prefix("///")) else { continue };
+        let Some(language) = text.trim_start().strip_prefix("```") else { continue };
+        is_open = !is_open;
+        if is_open && language != "text" && language != "sh" && language != "toml" {
+            let place = format!("{}:{}", file.name, number + 1);
+            found.push(format!("{place}: nobody runs this example: say ```text, or drop `doctest = false`"));
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +223,12 @@ mod tests {
         assert!(unsafe_fence(&tame, std::slice::from_ref(&tame.path)).is_none());
         let engine = file("engine/src/lib.rs", "//! x\n");
         assert!(unsafe_fence(&engine, std::slice::from_ref(&engine.path)).is_none());
+    }
+
+    #[test]
+    fn examples_are_found_where_doc_tests_are_off() {
+        let text = "//! ```\n//! let one = 1;\n//! ```\n/// ```text\n/// ```\n/// ```no_run\n/// ```\n";
+        assert_eq!(examples_that_nobody_runs(&file("a.rs", text)).len(), 2);
     }
 
     #[test]

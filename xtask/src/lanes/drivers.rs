@@ -1,0 +1,93 @@
+//! The tests that run with the second I/O driver too. Every test runs with the driver that the machine gives; data moves in
+//! the same way with both (see ARCHITECTURE.md), so the other one is tested where it does something itself.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::products;
+use crate::command::{command, output};
+use crate::lane::{Report, Run};
+
+/// What the drivers do differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Because {
+    /// Connections are accepted, and spread over workers.
+    Accept,
+    /// Connections are made to servers.
+    Connect,
+    /// Deadlines and pauses end.
+    Timers,
+    /// A peer that goes is noticed though nobody reads or writes.
+    HangUp,
+    /// Listeners and connections pass to another process, or to other settings.
+    HandOver,
+    /// A process comes to its end with work under way.
+    Drain,
+}
+
+impl Because {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Accept => "accept and spread",
+            Self::Connect => "connect",
+            Self::Timers => "timers",
+            Self::HangUp => "a peer that goes",
+            Self::HandOver => "hand-over",
+            Self::Drain => "drain",
+        }
+    }
+}
+
+/// Program, beginning of the tests' names, and why these.
+const TAGGED: [(&str, &str, Because); 29] = [
+    ("e2e", "workers::", Because::Accept),
+    ("e2e", "proxy_protocol::", Because::Accept),
+    ("e2e", "transport::", Because::Accept),
+    ("e2e", "tls::tls_on_both_sides", Because::Connect),
+    ("e2e", "upstream::", Because::Connect),
+    ("e2e", "pins::blocking_outlasts_the_request_timeout", Because::Timers),
+    ("e2e", "clients::a_pause_of_all_ends_by_itself", Because::Timers),
+    ("e2e", "pins::a_blocked_client_that_leaves", Because::HangUp),
+    ("e2e", "pipelining::a_half_closed_client", Because::HangUp),
+    ("e2e", "reload::", Because::HandOver),
+    ("e2e", "upgrade::", Because::HandOver),
+    ("e2e", "drain::", Because::Drain),
+    ("hostile", "abuse::", Because::Accept),
+    ("hostile", "resources::x1_", Because::Accept),
+    ("hostile", "upstreams::x5_", Because::Connect),
+    ("hostile", "pressure::", Because::Timers),
+    ("hostile", "sessions::r20_", Because::HangUp),
+    ("hostile", "reconnects::", Because::HangUp),
+    ("http", "service::connections_past_the_limit", Because::Accept),
+    ("http", "blackholes::", Because::Connect),
+    ("http", "http2_origins::an_idle_connection", Because::Connect),
+    ("http", "restarts::", Because::Connect),
+    ("http", "refusals::h1_11_", Because::Timers),
+    ("http", "refusals::h1_12_", Because::Timers),
+    ("http", "websocket::w6_silence", Because::Timers),
+    ("http", "leaving::", Because::HangUp),
+    ("http", "tcp::", Because::HangUp),
+    ("http", "changes::", Because::HandOver),
+    ("http", "service::a_drain", Because::Drain),
+];
+
+/// All tagged tests with the polling driver.
+pub fn polling(run: &Run<'_>) -> Result<Report> {
+    let mut programs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut report = Report::default();
+    for (program, tests, because) in TAGGED {
+        let path = &run.programs()?.test("weir-tests", program)?.path;
+        let listed = output(&mut command(&run.workspace.root, &[&path.to_string_lossy(), "--list", tests]))?;
+        let count = listed.lines().filter(|line| line.starts_with(tests) && line.ends_with(": test")).count();
+        println!("{program} {tests:<50} {count:>3}  {}", because.text());
+        if count == 0 {
+            report.problems.push(format!("polling: no test of {program} begins with {tests}"));
+        }
+        programs.entry(program).or_default().push(tests);
+    }
+    for (program, tests) in programs {
+        report.join(products::some(run, program, &tests, "polling")?);
+    }
+    Ok(report)
+}

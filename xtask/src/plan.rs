@@ -1,0 +1,212 @@
+//! Which lanes run, how much of each, and why: decided before anything is built.
+
+use anyhow::{Result, bail};
+
+use crate::change::Change;
+use crate::lane::{Lane, When};
+use crate::reach::{Graph, Reach};
+
+/// How much of a lane runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// All of it.
+    Full,
+    /// The tests that its core names.
+    Core,
+    /// Nothing.
+    Out,
+}
+
+impl Form {
+    /// As the closing table has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Core => "core",
+            Self::Out => "out",
+        }
+    }
+}
+
+/// One lane in a plan.
+pub struct Planned {
+    /// The lane.
+    pub lane: &'static Lane,
+    /// How much of it.
+    pub form: Form,
+    /// Why so much, in a few words.
+    pub why: String,
+}
+
+/// What the command line wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted<'a> {
+    /// These lanes or families, in full.
+    Named(Vec<&'a str>),
+    /// Every lane in full.
+    Everything,
+    /// What the change can reach in full, and the core of the rest.
+    Change,
+}
+
+impl<'a> Wanted<'a> {
+    /// Reads `--full`, `--since REVISION`, or names of lanes and families. With it: the revision.
+    ///
+    /// # Errors
+    /// A word is none of these, or they do not go together.
+    pub fn parse(lanes: &[Lane], words: &[&'a str]) -> Result<(Self, Option<&'a str>)> {
+        match words {
+            [] => Ok((Self::Change, None)),
+            ["--full"] => Ok((Self::Everything, None)),
+            ["--since", revision] => Ok((Self::Change, Some(revision))),
+            ["--since"] => bail!("--since needs a revision, e.g. `--since origin/main`"),
+            names => {
+                for name in names {
+                    if name.starts_with("--") {
+                        bail!("`{name}` goes with nothing else, or is no option; `cargo xtask help` shows them");
+                    }
+                    if !lanes.iter().any(|lane| lane.is_named(name)) {
+                        bail!("unknown lane `{name}`; `cargo xtask test --list` shows them");
+                    }
+                }
+                Ok((Self::Named(names.to_vec()), None))
+            }
+        }
+    }
+}
+
+/// Which form of the tests that is, for the first and the last lines of a run.
+pub fn describe(wanted: &Wanted<'_>, change: Option<&Change>) -> String {
+    match (wanted, change) {
+        (Wanted::Named(names), _) => format!("form: the lanes {}", names.join(", ")),
+        (Wanted::Everything, _) => "form: full".to_owned(),
+        (Wanted::Change, None) => "form: full, because no commit is old enough to compare with".to_owned(),
+        (Wanted::Change, Some(change)) => {
+            format!("form: change of {} files since {}", change.files.len(), change.base)
+        }
+    }
+}
+
+/// A lane has its turn in one of so many runs, whatever has changed.
+pub const TURNS: u64 = 10;
+
+/// The plan for `lanes`. `change`: what differs, if anything says so.
+pub fn make(lanes: &'static [Lane], wanted: &Wanted<'_>, change: Option<&Change>, graph: &Graph) -> Vec<Planned> {
+    let full = |lane, why: &str| Planned { lane, form: Form::Full, why: why.to_owned() };
+    let is_named = |lane: &&Lane, names: &[&str]| names.iter().any(|name| lane.is_named(name));
+    match (wanted, change) {
+        (Wanted::Named(names), _) => {
+            lanes.iter().filter(|lane| is_named(lane, names)).map(|lane| full(lane, "named")).collect()
+        }
+        (Wanted::Everything, _) => lanes.iter().map(|lane| full(lane, "--full")).collect(),
+        (Wanted::Change, None) => lanes.iter().map(|lane| full(lane, "no commit to compare with")).collect(),
+        (Wanted::Change, Some(change)) => {
+            let reach = Reach::new(graph, change);
+            let turn = turn_of(&change.head);
+            lanes.iter().enumerate().map(|(place, lane)| one(lane, place as u64 % TURNS == turn, &reach)).collect()
+        }
+    }
+}
+
+fn one(lane: &'static Lane, has_turn: bool, reach: &Reach<'_>) -> Planned {
+    let unreached = || "the change does not reach it".to_owned();
+    let (form, why) = match lane.when {
+        When::Always => (Form::Full, "always".to_owned()),
+        _ if reach.is_documents() => (Form::Out, "only documents changed".to_owned()),
+        When::Code => (Form::Full, "always".to_owned()),
+        When::Reached(covers) => match reach.file_in(&covers) {
+            Some(file) => (Form::Full, format!("{file} changed")),
+            None if has_turn => (Form::Full, "its turn".to_owned()),
+            None if lane.core.is_empty() => (Form::Out, unreached()),
+            None => (Form::Core, unreached()),
+        },
+    };
+    Planned { lane, form, why }
+}
+
+/// Which of the [`TURNS`] a commit has: its hash decides, so that nobody does.
+fn turn_of(head: &str) -> u64 {
+    let digits = head.get(..15).unwrap_or(head);
+    u64::from_str_radix(digits, 16).unwrap_or(0) % TURNS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::lane::Report;
+    use crate::reach::Covers;
+    use crate::workspace::Workspace;
+
+    const LANE: Lane = Lane {
+        name: "always",
+        about: "",
+        needs: &[],
+        when: When::Always,
+        core: &[],
+        minutes: 1,
+        beside: false,
+        body: |_| Ok(Report::default()),
+    };
+    const RESP: When = When::Reached(Covers { stacks: &["weir-resp"], packages: &[], paths: &["tests/resp/"] });
+    const LANES: &[Lane] = &[
+        LANE,
+        Lane { name: "code", when: When::Code, ..LANE },
+        Lane { name: "cored", when: RESP, core: &["one"], ..LANE },
+        Lane { name: "family:member", when: RESP, ..LANE },
+    ];
+
+    /// Form and reason of each lane, for a change of these files at a commit with that hash.
+    fn planned(head: &str, files: &[&str]) -> Vec<(Form, String)> {
+        let files = files.iter().map(|file| (*file).to_owned()).collect::<BTreeSet<_>>();
+        let change = Change { base: "base".into(), files, head: head.into() };
+        let graph = Graph::of(&Workspace::load().expect("cargo describes the workspace"));
+        let plan = make(LANES, &Wanted::Change, Some(&change), &graph);
+        plan.into_iter().map(|one| (one.form, one.why)).collect()
+    }
+
+    #[test]
+    fn a_change_runs_what_it_reaches_in_full_and_the_core_of_the_rest() {
+        let forms = |files: &[&str]| planned("9", files).into_iter().map(|(form, _)| form).collect::<Vec<_>>();
+        use Form::*;
+        assert_eq!(forms(&["README.md"]), [Full, Out, Out, Out]);
+        assert_eq!(forms(&["proxy/http/src/lib.rs"]), [Full, Full, Core, Out]);
+        for reached in ["codec/resp/src/lib.rs", "tests/resp/a.txt", "Cargo.lock"] {
+            assert_eq!(forms(&["proxy/http/src/lib.rs", reached]), [Full, Full, Full, Full], "{reached}");
+        }
+        assert_eq!(planned("9", &["codec/resp/src/lib.rs"])[2].1, "codec/resp/src/lib.rs changed");
+    }
+
+    #[test]
+    fn each_lane_has_its_turn_in_one_of_ten_commits() {
+        let turns = |head: &str| {
+            let plan = planned(head, &["proxy/http/src/lib.rs"]);
+            plan.iter().position(|(_, why)| why == "its turn")
+        };
+        assert_eq!(
+            (0..10).map(|digit| turns(&digit.to_string())).collect::<Vec<_>>()[..4],
+            [None, None, Some(2), Some(3)]
+        );
+    }
+
+    #[test]
+    fn without_a_change_to_compare_with_everything_runs() {
+        let graph = Graph::of(&Workspace::load().expect("cargo describes the workspace"));
+        for (wanted, change) in [(Wanted::Change, None), (Wanted::Everything, None)] {
+            assert!(make(LANES, &wanted, change, &graph).iter().all(|one| one.form == Form::Full));
+        }
+    }
+
+    #[test]
+    fn words_are_read_and_what_is_none_is_refused() {
+        let parse = |words: &[&'static str]| Wanted::parse(LANES, words).map_err(|error| error.to_string());
+        assert_eq!(parse(&[]), Ok((Wanted::Change, None)));
+        assert_eq!(parse(&["--full"]), Ok((Wanted::Everything, None)));
+        assert_eq!(parse(&["--since", "HEAD~3"]), Ok((Wanted::Change, Some("HEAD~3"))));
+        assert_eq!(parse(&["code", "family"]), Ok((Wanted::Named(vec!["code", "family"]), None)));
+        for refused in [&["--since"][..], &["--full", "code"], &["code", "--full"], &["none"], &["--fast"]] {
+            assert!(parse(refused).is_err(), "{refused:?}");
+        }
+    }
+}

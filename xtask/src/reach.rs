@@ -1,0 +1,190 @@
+//! What a change can reach: the packages of its files and all that is built on them, and the lanes that prove these.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::change::Change;
+use crate::workspace::Workspace;
+
+/// What a lane proves. A change of any of it runs the lane in full.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Covers {
+    /// Packages, each with all packages of the workspace that it is built on.
+    pub stacks: &'static [&'static str],
+    /// Packages by themselves: what puts the others together, and would have every lane cover everything.
+    pub packages: &'static [&'static str],
+    /// Files and folders, from the root.
+    pub paths: &'static [&'static str],
+}
+
+/// Files that decide how everything is built.
+const ROOTS: [&str; 5] = ["Cargo.toml", "Cargo.lock", ".cargo/", ".ci/", "rust-toolchain"];
+
+/// Documents that a program writes: a test compares them with it.
+const GENERATED: [(&str, &str); 2] = [("docs/CONFIG.md", "weir-config"), ("docs/METRICS.md", "weir-telemetry")];
+
+/// Packages of the workspace, and which are built on which.
+pub struct Graph {
+    /// Folder from the root, with a `/` at its end, and the package in it.
+    folders: BTreeMap<String, String>,
+    /// Package, and those of the workspace that it names in its manifest.
+    uses: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Graph {
+    /// From what `cargo metadata` says. Packages that only tests need count as well: their change can break a test.
+    pub fn of(workspace: &Workspace) -> Self {
+        let packages = workspace.metadata.workspace_packages();
+        let names: BTreeSet<&str> = packages.iter().map(|package| package.name.as_str()).collect();
+        let mut graph = Self { folders: BTreeMap::new(), uses: BTreeMap::new() };
+        for package in &packages {
+            let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
+            let folder = workspace.relative(folder.as_std_path()) + "/";
+            graph.folders.insert(folder, package.name.to_string());
+            let used = package.dependencies.iter().map(|one| one.name.clone()).filter(|name| names.contains(&**name));
+            graph.uses.insert(package.name.to_string(), used.collect());
+        }
+        graph
+    }
+
+    /// The package that a file is of.
+    fn package_of(&self, file: &str) -> Option<&str> {
+        if let Some((_, package)) = GENERATED.iter().find(|(generated, _)| *generated == file) {
+            return Some(package);
+        }
+        let found = self.folders.iter().filter(|(folder, _)| file.starts_with(folder.as_str()));
+        found.max_by_key(|(folder, _)| folder.len()).map(|(_, package)| package.as_str())
+    }
+
+    /// A package and all that it is built on.
+    fn stack(&self, package: &str) -> BTreeSet<String> {
+        let mut found = BTreeSet::from([package.to_owned()]);
+        let mut next = vec![package];
+        while let Some(name) = next.pop() {
+            for used in self.uses.get(name).into_iter().flatten() {
+                if found.insert(used.clone()) {
+                    next.push(used);
+                }
+            }
+        }
+        found
+    }
+
+    /// Packages that a change of `changed` can reach: those that are built on them.
+    fn reached(&self, changed: &BTreeSet<String>) -> BTreeSet<String> {
+        self.uses.keys().filter(|package| !self.stack(package).is_disjoint(changed)).cloned().collect()
+    }
+}
+
+/// A document: it is read by people, and by no test but those of `tidy`.
+fn is_document(file: &str) -> bool {
+    let is_prose = file.ends_with(".md") || file == "LICENSE";
+    is_prose && !GENERATED.iter().any(|(generated, _)| *generated == file)
+}
+
+/// What one change reaches.
+pub struct Reach<'a> {
+    graph: &'a Graph,
+    change: &'a Change,
+}
+
+impl<'a> Reach<'a> {
+    /// Of that change.
+    pub fn new(graph: &'a Graph, change: &'a Change) -> Self {
+        Self { graph, change }
+    }
+
+    /// Nothing but documents changed.
+    pub fn is_documents(&self) -> bool {
+        !self.change.files.is_empty() && self.change.files.iter().all(|file| is_document(file))
+    }
+
+    /// Packages with a changed file.
+    fn changed(&self) -> BTreeSet<String> {
+        let files = self.change.files.iter().filter(|file| !is_document(file));
+        files.filter_map(|file| self.graph.package_of(file)).map(str::to_owned).collect()
+    }
+
+    /// Packages that the change reaches; `None`: all of them, because it changes how everything is built.
+    pub fn packages(&self) -> Option<BTreeSet<String>> {
+        let decides_all = |file: &String| ROOTS.iter().any(|root| file.starts_with(root));
+        if self.change.files.iter().any(decides_all) { None } else { Some(self.graph.reached(&self.changed())) }
+    }
+
+    /// The first changed file for which a lane runs in full, if there is one.
+    pub fn file_in(&self, covers: &Covers) -> Option<&'a str> {
+        let mut packages: BTreeSet<String> =
+            covers.stacks.iter().flat_map(|package| self.graph.stack(package)).collect();
+        packages.extend(covers.packages.iter().map(|package| (*package).to_owned()));
+        let is_covered = |file: &str| {
+            ROOTS.iter().any(|root| file.starts_with(root))
+                || covers.paths.iter().any(|path| file.starts_with(path))
+                || self.graph.package_of(file).is_some_and(|package| packages.contains(package))
+        };
+        let mut files = self.change.files.iter().map(String::as_str);
+        files.find(|file| !is_document(file) && is_covered(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph() -> Graph {
+        let packages = [
+            ("engine/", "engine", &[][..]),
+            ("proxy/one/", "one", &["engine"]),
+            ("proxy/two/", "two", &["engine"]),
+            ("control/config/", "weir-config", &["one", "two"]),
+            ("weir/", "weir", &["weir-config", "one", "two"]),
+        ];
+        let mut graph = Graph { folders: BTreeMap::new(), uses: BTreeMap::new() };
+        for (folder, name, uses) in packages {
+            graph.folders.insert(folder.into(), name.into());
+            graph.uses.insert(name.into(), uses.iter().map(|used| (*used).to_owned()).collect());
+        }
+        graph
+    }
+
+    const ONE: Covers = Covers { stacks: &["one"], packages: &["weir"], paths: &["tests/one/"] };
+
+    fn change(files: &[&str]) -> Change {
+        let files = files.iter().map(|file| (*file).to_owned()).collect();
+        Change { base: "base".into(), files, head: "head".into() }
+    }
+
+    #[test]
+    fn a_lane_is_reached_by_what_it_stands_on_and_not_by_its_neighbour() {
+        let graph = graph();
+        let file = |files: &[&str]| {
+            let change = change(files);
+            Reach::new(&graph, &change).file_in(&ONE).map(str::to_owned)
+        };
+        for reached in ["proxy/one/src/lib.rs", "engine/src/lib.rs", "weir/src/main.rs", "tests/one/a.rs", "Cargo.lock"]
+        {
+            assert_eq!(file(&[reached]).as_deref(), Some(reached));
+        }
+        for elsewhere in ["proxy/two/src/lib.rs", "tests/two/a.rs", "proxy/one/README.md", "docs/CONFIG.md"] {
+            assert_eq!(file(&[elsewhere]), None);
+        }
+        assert_eq!(file(&["proxy/two/a.rs", "proxy/one/a.rs"]).as_deref(), Some("proxy/one/a.rs"));
+    }
+
+    #[test]
+    fn generated_documents_are_of_their_program() {
+        let graph = graph();
+        let hand_written = change(&["README.md", "docs/guide/http.md"]);
+        assert!(Reach::new(&graph, &hand_written).is_documents());
+        let generated = change(&["README.md", "docs/CONFIG.md"]);
+        let reach = Reach::new(&graph, &generated);
+        assert!(!reach.is_documents());
+        assert_eq!(reach.changed(), BTreeSet::from(["weir-config".to_owned()]));
+        let nothing = change(&[]);
+        assert!(!Reach::new(&graph, &nothing).is_documents(), "nothing changed is no change of documents");
+    }
+
+    #[test]
+    fn a_package_reaches_all_that_is_built_on_it() {
+        let reached = graph().reached(&BTreeSet::from(["two".to_owned()]));
+        assert_eq!(reached.into_iter().collect::<Vec<_>>(), ["two", "weir", "weir-config"]);
+    }
+}
