@@ -104,9 +104,13 @@ impl<'a> Reach<'a> {
         files.filter_map(|file| self.graph.package_of(file)).map(str::to_owned).collect()
     }
 
-    /// Packages that the change reaches; `None`: all of them, because it changes how everything is built.
+    /// Packages that the change reaches; `None`: all of them, because it changes how everything is built, or a file that is in no
+    /// package (an example, which tests of several read).
     pub fn packages(&self) -> Option<BTreeSet<String>> {
-        let decides_all = |file: &String| ROOTS.iter().any(|root| file.starts_with(root));
+        let decides_all = |file: &String| {
+            ROOTS.iter().any(|root| file.starts_with(root))
+                || (!is_document(file) && self.graph.package_of(file).is_none())
+        };
         if self.change.files.iter().any(decides_all) { None } else { Some(self.graph.reached(&self.changed())) }
     }
 
@@ -184,7 +188,16 @@ mod tests {
 
     #[test]
     fn a_package_reaches_all_that_is_built_on_it() {
-        let reached = graph().reached(&BTreeSet::from(["two".to_owned()]));
-        assert_eq!(reached.into_iter().collect::<Vec<_>>(), ["two", "weir", "weir-config"]);
+        let graph = graph();
+        let reached = |files: &[&str]| {
+            let change = change(files);
+            Reach::new(&graph, &change).packages().map(|reached| reached.into_iter().collect::<Vec<_>>())
+        };
+        let two = ["two", "weir", "weir-config"].map(str::to_owned).to_vec();
+        assert_eq!(reached(&["proxy/two/src/lib.rs", "README.md"]), Some(two));
+        assert_eq!(reached(&["README.md"]), Some(Vec::new()));
+        for all in ["Cargo.lock", "examples/weir.toml"] {
+            assert_eq!(reached(&["proxy/two/src/lib.rs", all]), None, "{all}");
+        }
     }
 }
