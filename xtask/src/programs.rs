@@ -12,9 +12,8 @@ use cargo_metadata::{Message, PackageId};
 
 use crate::workspace::Workspace;
 
-/// What is built: all of it, so that a program is the same whichever lanes run.
-const WORDS: [&str; 6] =
-    ["build", "--workspace", "--bins", "--tests", "--locked", "--message-format=json-render-diagnostics"];
+/// What the lanes run: all of it, so that a program is the same whichever of them run.
+const ALL: [&str; 2] = ["--bins", "--tests"];
 
 /// One test program of libtest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +37,17 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds everything.
+    /// Builds the targets that `words` select, with the features of the whole workspace: a program that is built with those of
+    /// one package alone shares no dependency with the others. `wrapper`: cargo's `RUSTC_WORKSPACE_WRAPPER`.
     ///
     /// # Errors
     /// Something does not compile; cargo has printed what.
-    pub fn build(workspace: &Workspace) -> Result<Self> {
-        let mut command = cargo(workspace, &WORDS);
-        println!("$ cargo {}", WORDS.join(" "));
+    pub fn build(workspace: &Workspace, words: &[&str], wrapper: Option<&Path>) -> Result<Self> {
+        let words = [&["build", "--workspace", "--locked"], words].concat();
+        println!("$ cargo {}", words.join(" "));
+        let mut command = cargo(workspace, &words);
+        command.arg("--message-format=json-render-diagnostics");
+        command.envs(wrapper.map(|program| ("RUSTC_WORKSPACE_WRAPPER", program)));
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cargo does not start")?;
         let messages = BufReader::new(child.stdout.take().context("the output was piped")?);
         let packages: BTreeMap<&PackageId, (&str, &Path)> = workspace
@@ -76,7 +79,7 @@ impl Programs {
                 programs.binaries.insert(target, path);
             }
         }
-        ensure!(child.wait()?.success(), "the tests do not build");
+        ensure!(child.wait()?.success(), "they do not build");
         programs.tests.sort_by(|one, other| (&one.package, &one.target).cmp(&(&other.package, &other.target)));
         Ok(programs)
     }
@@ -110,7 +113,7 @@ impl Build {
     /// # Errors
     /// Something does not compile.
     pub fn programs(&self, workspace: &Workspace) -> Result<&Programs> {
-        let built = self.0.get_or_init(|| Programs::build(workspace).map_err(|error| format!("{error:#}")));
+        let built = self.0.get_or_init(|| Programs::build(workspace, &ALL, None).map_err(|error| format!("{error:#}")));
         built.as_ref().map_err(|error| Error::msg(error.clone()))
     }
 }

@@ -1,11 +1,10 @@
-//! Short fuzz run. Targets are the binaries of `weir-fuzz`; `fuzz/corpus/<target>` is committed and
+//! Short fuzz run. Targets are tests of `weir-fuzz` that need its feature `libfuzzer`; `fuzz/corpus/<target>` is committed and
 //! every new run starts from it, so a once found crash stays a regression test.
 //!
 //! The compiler's coverage pass works on the stable toolchain through the flags of `fuzz/coverage.sh`; no sanitizer is
 //! needed for crates that forbid `unsafe`.
 
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::command::{Finished, command, run_counted};
 use crate::lane::{Report, Run};
-use crate::programs::cargo;
+use crate::programs::{Programs, TestProgram};
 use crate::totals::{Runner, Totals};
 use crate::workspace::Workspace;
 
@@ -25,8 +24,8 @@ const MEMORY_MIB_MAX: u32 = 1024;
 const INPUT_SECONDS_MAX: u32 = 10;
 /// Longest input that is tried: every rule of the wire fits, and small inputs run faster.
 const INPUT_BYTES_MAX: u32 = 4096;
-/// Building with coverage, cold.
-const BUILD_DEADLINE: Duration = Duration::from_secs(10 * 60);
+/// The feature that the targets need.
+const FEATURE: &str = "libfuzzer";
 
 /// Builds every target with coverage, then replays its corpus and fuzzes on.
 pub fn run(run: &Run<'_>) -> Result<Report> {
@@ -35,24 +34,9 @@ pub fn run(run: &Run<'_>) -> Result<Report> {
         Ok(text) => text.parse().with_context(|| format!("WEIR_FUZZ_SECONDS=`{text}` is not a number"))?,
         Err(_) => SECONDS_DEFAULT,
     };
-    let targets = targets(workspace);
+    let targets = build(workspace)?;
     let mut report = Report::default();
-    if targets.is_empty() {
-        report.problems.push("fuzz: weir-fuzz has no target (binary)".into());
-        return Ok(report);
-    }
-    let words = ["build", "--package", "weir-fuzz", "--features", "libfuzzer", "--bins", "--locked"];
-    let mut build = cargo(workspace, &words);
-    // Its flags are for the crates of this workspace: all others are those of the other tests, and built already.
-    build.env("RUSTC_WORKSPACE_WRAPPER", workspace.root.join("fuzz/coverage.sh"));
-    let built = run_counted(&mut build, Runner::None, BUILD_DEADLINE)?;
-    if !built.success {
-        report.problems.push("fuzz: the targets do not build".into());
-        report.evidence = built.evidence;
-        return Ok(report);
-    }
-    let programs = workspace.target.join("debug");
-    for (target, finished) in fuzz_all(workspace, &programs, &targets, seconds) {
+    for (target, finished) in fuzz_all(workspace, &targets, seconds) {
         let finished = finished?;
         report.totals.add(Totals {
             passed: u64::from(finished.success),
@@ -67,18 +51,27 @@ pub fn run(run: &Run<'_>) -> Result<Report> {
     Ok(report)
 }
 
+/// The targets: tests of `weir-fuzz` that only its feature builds.
+fn build(workspace: &Workspace) -> Result<Vec<TestProgram>> {
+    let packages = workspace.metadata.workspace_packages();
+    let fuzz = packages.into_iter().find(|package| package.name == "weir-fuzz").context("there is no weir-fuzz")?;
+    let names = fuzz.targets.iter().filter(|target| target.required_features.iter().any(|one| one == FEATURE));
+    let mut words = vec!["--features", "weir-fuzz/libfuzzer"];
+    words.extend(names.flat_map(|target| ["--test", &target.name]));
+    // Its flags are for the crates of this workspace: all others are those of the other tests, and built already.
+    let wrapper = workspace.root.join("fuzz/coverage.sh");
+    let targets = Programs::build(workspace, &words, Some(&wrapper))?.tests;
+    ensure!(!targets.is_empty(), "weir-fuzz has no target");
+    Ok(targets)
+}
+
 /// Each target keeps one CPU busy, so as many run at once as there are.
-fn fuzz_all<'a>(
-    workspace: &Workspace,
-    programs: &Path,
-    targets: &'a [String],
-    seconds: u64,
-) -> Vec<(&'a String, Result<Finished>)> {
+fn fuzz_all<'a>(workspace: &Workspace, targets: &'a [TestProgram], seconds: u64) -> Vec<(&'a str, Result<Finished>)> {
     let at_once = thread::available_parallelism().map_or(1, NonZero::get);
-    let run = |target| fuzz_target(workspace, &programs.join(target), target, seconds);
-    let together = |targets: &'a [String]| {
+    let together = |targets: &'a [TestProgram]| {
         thread::scope(|scope| {
-            let started: Vec<_> = targets.iter().map(|target| (target, scope.spawn(move || run(target)))).collect();
+            let run = |program: &'a TestProgram| scope.spawn(move || fuzz_target(workspace, program, seconds));
+            let started: Vec<_> = targets.iter().map(|program| (&*program.target, run(program))).collect();
             let joined = |(target, handle): (_, thread::ScopedJoinHandle<'_, _>)| {
                 (target, handle.join().expect("a target reports, it does not panic"))
             };
@@ -88,21 +81,8 @@ fn fuzz_all<'a>(
     targets.chunks(at_once).flat_map(together).collect()
 }
 
-fn targets(workspace: &Workspace) -> Vec<String> {
-    let mut names: Vec<String> = workspace
-        .metadata
-        .workspace_packages()
-        .iter()
-        .filter(|package| package.name == "weir-fuzz")
-        .flat_map(|package| &package.targets)
-        .filter(|target| target.is_bin())
-        .map(|target| target.name.clone())
-        .collect();
-    names.sort();
-    names
-}
-
-fn fuzz_target(workspace: &Workspace, program: &Path, target: &str, seconds: u64) -> Result<Finished> {
+fn fuzz_target(workspace: &Workspace, program: &TestProgram, seconds: u64) -> Result<Finished> {
+    let target = &*program.target;
     let corpus = workspace.root.join("fuzz/corpus").join(target);
     let seeds = std::fs::read_dir(&corpus).map_or(0, Iterator::count);
     ensure!(seeds > 0, "{target} has no committed corpus");
@@ -113,7 +93,7 @@ fn fuzz_target(workspace: &Workspace, program: &Path, target: &str, seconds: u64
         std::fs::create_dir_all(folder)?;
     }
     let mut words: Vec<String> = vec![
-        program.to_string_lossy().into_owned(),
+        program.path.to_string_lossy().into_owned(),
         found.to_string_lossy().into_owned(),
         corpus.to_string_lossy().into_owned(),
         format!("-max_total_time={seconds}"),
@@ -131,6 +111,6 @@ fn fuzz_target(workspace: &Workspace, program: &Path, target: &str, seconds: u64
         words.push(format!("-dict={}", dictionary.display()));
     }
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let mut run = command(&PathBuf::from(&workspace.root), &words);
+    let mut run = command(&workspace.root, &words);
     run_counted(&mut run, Runner::None, Duration::from_secs(seconds + 120))
 }
