@@ -4,6 +4,8 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::suite::Plan;
@@ -12,10 +14,13 @@ use crate::suite::outcome::{Outcome, Outcomes};
 use crate::suite::stand::{Stand, Via};
 
 /// Without a sign of life for so long, the suite's own watch ends the unit and names the test, seconds.
-const SILENCE_SECONDS: &str = "30";
+const SILENCE_SECONDS: &str = "60";
 
 /// For a whole unit.
-const UNIT_DEADLINE: Duration = Duration::from_secs(180);
+const UNIT_DEADLINE: Duration = Duration::from_secs(240);
+
+/// Units at a time on each side: most of their time they wait.
+const AT_ONCE: usize = 2;
 
 /// Units that take longer are told.
 const LONG: Duration = Duration::from_secs(8);
@@ -30,24 +35,38 @@ const TAGS: &str = "-slow";
 /// # Errors
 /// If the suite cannot be started.
 pub fn run(plan: &Plan<'_>, via: Via) -> Result<Outcomes, String> {
-    let mut outcomes = Outcomes::default();
-    let ports = Ports::take()?;
-    for unit in plan.parts(units(plan)?) {
-        let prefix = format!("{unit}: ");
-        let not_run = plan.list.tests_not_run(via);
-        let not_run: Vec<&str> = not_run.into_iter().filter_map(|name| name.strip_prefix(&prefix)).collect();
-        let stand = Stand::start(via);
-        let started = Instant::now();
-        let text = run_unit(plan.source, &unit, &ports, &stand, &not_run)?;
-        if started.elapsed() > LONG {
-            println!("suite redis: {unit} took {} s, {via:?}", started.elapsed().as_secs());
+    let waiting = Mutex::new(plan.parts(units(plan)?).into_iter());
+    let outcomes = Mutex::new(Outcomes::default());
+    let run = || -> Result<(), String> {
+        let ports = Ports::take()?;
+        loop {
+            let unit = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(unit) = unit else { return Ok(()) };
+            let (text, problem) = on_stand(plan, via, &unit, &ports)?;
+            let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            read(&unit, &text, &mut outcomes);
+            outcomes.problems.extend(problem.map(|problem| format!("{unit}: {problem}")));
         }
-        read(&unit, &text, &mut outcomes);
-        if let Err(problem) = stand.finish() {
-            outcomes.problems.push(format!("{unit}: {problem}"));
-        }
+    };
+    thread::scope(|scope| {
+        let started: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(run)).collect();
+        started.into_iter().try_for_each(|side| side.join().map_err(|_| "a unit panicked; see above".to_owned())?)
+    })?;
+    Ok(outcomes.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// One unit on servers of its own: what it prints, and what does not hold at their end.
+fn on_stand(plan: &Plan<'_>, via: Via, unit: &str, ports: &Ports) -> Result<(String, Option<String>), String> {
+    let prefix = format!("{unit}: ");
+    let not_run = plan.list.tests_not_run(via);
+    let not_run: Vec<&str> = not_run.into_iter().filter_map(|name| name.strip_prefix(&prefix)).collect();
+    let stand = Stand::start(via);
+    let started = Instant::now();
+    let text = run_unit(plan.source, unit, ports, &stand, &not_run)?;
+    if started.elapsed() > LONG {
+        println!("suite redis: {unit} took {} s, {via:?}", started.elapsed().as_secs());
     }
-    Ok(outcomes)
+    Ok((text, stand.finish().err()))
 }
 
 /// All units, as the suite lists them; that they and those left out are the same set is part of the check.
