@@ -33,6 +33,16 @@ const HTTP_PARTS: &[Part] = &[Part::Servers, Part::Peers, Part::Http2, Part::Bro
 /// What puts all protocols together: every test of the product stands on it.
 const PRODUCT: &[&str] = &["weir", "weir-config", "weir-admin"];
 
+/// What Redis's protocol means is in these. Suites of others take long and ask for nothing else, and what lies below is tested
+/// by all other lanes.
+const REDIS: &[&str] = &["weir-redis", "weir-resp", "weir-analysis"];
+
+/// The lab's own rooms, for the same reason.
+const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
+
+/// Whatever tests start, and which of them the other driver runs.
+const POLLING: &[&str] = &["tests/src/", "xtask/src/lanes/drivers.rs"];
+
 const fn covers(
     stacks: &'static [&'static str],
     packages: &'static [&'static str],
@@ -130,16 +140,30 @@ const LANES: &[Lane] = &[
         ..CODE
     },
     Lane {
-        name: "polling",
-        about: "the tests of all protocols that the other I/O driver can make a difference to",
+        name: "polling:e2e",
+        about: "the tests of e2e that the other I/O driver can make a difference to",
+        needs: &[Part::Servers],
+        when: covers(&["weir-redis"], &["weir"], POLLING),
+        minutes: 4,
+        body: |run| drivers::polling(run, "e2e"),
+        ..CODE
+    },
+    Lane {
+        name: "polling:hostile",
+        about: "the tests of hostile that the other I/O driver can make a difference to",
+        needs: &[Part::Servers],
+        when: covers(&["weir-redis"], &["weir"], POLLING),
+        minutes: 2,
+        body: |run| drivers::polling(run, "hostile"),
+        ..CODE
+    },
+    Lane {
+        name: "polling:http",
+        about: "the tests of http that the other I/O driver can make a difference to",
         needs: HTTP_PARTS,
-        when: covers(
-            &[],
-            &["weir", "weir-engine", "weir-listener", "weir-upstream", "weir-redis", "weir-http", "weir-tcp"],
-            &["tests/src/", "xtask/src/lanes/"],
-        ),
-        minutes: 6,
-        body: drivers::polling,
+        when: covers(&["weir-http", "weir-tcp"], &["weir"], POLLING),
+        minutes: 3,
+        body: |run| drivers::polling(run, "http"),
         ..CODE
     },
     Lane {
@@ -186,7 +210,7 @@ const LANES: &[Lane] = &[
         name: "suites:redis",
         about: "Redis's own test suite: direct and through Weir, differences as listed",
         needs: &[Part::Servers, Part::RedisSuite],
-        when: covers(&["weir-redis"], &[], &["tests/suites/", "tests/src/"]),
+        when: covers(&[], REDIS, &["tests/suites/", "tests/src/"]),
         minutes: 7,
         beside: true,
         body: suites::redis,
@@ -196,7 +220,7 @@ const LANES: &[Lane] = &[
         name: "suites:redis-py",
         about: "redis-py's own tests: direct and through Weir, differences as listed",
         needs: &[Part::Servers, Part::RedisPySuite],
-        when: covers(&["weir-redis"], &[], &["tests/suites/", "tests/src/"]),
+        when: covers(&[], REDIS, &["tests/suites/", "tests/src/"]),
         minutes: 7,
         beside: true,
         body: suites::redis_py,
@@ -206,7 +230,7 @@ const LANES: &[Lane] = &[
         name: "suites:go-redis",
         about: "go-redis's own specs: direct and through Weir, differences as listed",
         needs: &[Part::Servers, Part::GoRedisSuite],
-        when: covers(&["weir-redis"], &[], &["tests/suites/", "tests/src/"]),
+        when: covers(&[], REDIS, &["tests/suites/", "tests/src/"]),
         minutes: 7,
         beside: true,
         body: suites::go_redis,
@@ -230,7 +254,7 @@ const LANES: &[Lane] = &[
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
         needs: &[Part::Servers, Part::Peers],
-        when: covers(&["weir-trials", "weir-origin"], &[], &["weir/src/lab", "tests/tests/lab", "tests/Cargo.toml"]),
+        when: covers(&[], LAB, &["weir/src/lab", "tests/tests/lab", "tests/Cargo.toml"]),
         core: cores::LAB,
         minutes: 12,
         body: |run| products::alone(run, "lab", 1),
@@ -245,12 +269,13 @@ pub fn print_list() {
     }
 }
 
-/// Runs what `words` of the command line want and prints the summary.
+/// Runs what `words` of the command line want and prints the summary. With `--plan` before them it only says what that is.
 ///
 /// # Errors
 /// A word is none of the command's, or the change cannot be read.
 pub fn run(workspace: &Workspace, words: &[&str]) -> Result<ExitCode> {
     let started = Instant::now();
+    let (only_plan, words) = words.strip_prefix(&["--plan"]).map_or((false, words), |rest| (true, rest));
     let (wanted, since) = Wanted::parse(LANES, words)?;
     let change = if wanted == Wanted::Change { change::read(&workspace.root, since)? } else { None };
     let graph = Graph::of(workspace);
@@ -258,6 +283,10 @@ pub fn run(workspace: &Workspace, words: &[&str]) -> Result<ExitCode> {
     let reached = change.as_ref().and_then(|change| Reach::new(&graph, change).packages());
     let form = plan::describe(&wanted, change.as_ref());
     println!("{form}");
+    if only_plan {
+        plan.iter().for_each(|one| println!("{:<20} {:<5} {}", one.lane.name, one.form.word(), one.why));
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut runner = Runner { workspace, build: Build::default(), reached, installation: Installation::default() };
     let outcomes = runner.all(plan);
     let held = summary::print(&outcomes, &form, started.elapsed());

@@ -16,6 +16,7 @@ Developer commands of Weir.
   cargo xtask test --full                  every lane in full
   cargo xtask test [--list] lane ...       the named lanes in full (a prefix names a family:
                                            `clients` is clients:python, clients:node ...)
+  cargo xtask test --plan [...]            what each of these would run, and why
   cargo xtask setup [part ...]             install what the tests need; an unknown part lists them
   cargo xtask tidy                         the rules of the tree: crate arrows, file length, unsafe, ...
   cargo xtask bench redis|http [...]       gateways side by side, CPU per request (--help lists options)

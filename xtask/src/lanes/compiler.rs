@@ -32,8 +32,18 @@ pub fn build(run: &Run<'_>) -> Result<Report> {
     Ok(Report::default())
 }
 
+/// The packages that the change reaches, as words of cargo: what no change reaches has no new warning. None: nothing to look at.
+fn reached<'a>(run: &Run<'a>) -> Option<Vec<&'a str>> {
+    match run.reached {
+        None => Some(vec!["--workspace"]),
+        Some(packages) if packages.is_empty() => None,
+        Some(packages) => Some(packages.iter().flat_map(|package| ["--package", package]).collect()),
+    }
+}
+
 pub fn clippy(run: &Run<'_>) -> Result<Report> {
-    let words = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    let Some(packages) = reached(run) else { return Ok(Report::default()) };
+    let words = [&["clippy"], &*packages, &["--all-targets", "--locked", "--", "-D", "warnings"]].concat();
     plain("clippy", &mut cargo(run.workspace, &words))
 }
 
@@ -47,7 +57,8 @@ pub fn tidy(run: &Run<'_>) -> Result<Report> {
 }
 
 pub fn docs(run: &Run<'_>) -> Result<Report> {
-    let words = ["doc", "--workspace", "--no-deps", "--locked", "--quiet"];
+    let Some(packages) = reached(run) else { return Ok(Report::default()) };
+    let words = [&["doc"], &*packages, &["--no-deps", "--locked", "--quiet"]].concat();
     let mut command = cargo(run.workspace, &words);
     command.env("RUSTDOCFLAGS", "-D warnings");
     let mut report = plain("docs", &mut command)?;
