@@ -1,7 +1,7 @@
 //! Fuzz targets as plain functions: each takes any bytes and panics if an invariant does not hold.
 //!
 //! The committed corpus runs through them in `cargo test`; libFuzzer finds new inputs (see `README.md`).
-//! A new target is a function, a row in [`TARGETS`], a file in `targets/` with its `[[bin]]`, and a corpus folder.
+//! A new target is a function, a row in [`TARGETS`], a file in `targets/` with its `[[test]]`, and a corpus folder.
 #![forbid(unsafe_code)]
 
 mod differential;
@@ -21,7 +21,7 @@ pub use websocket::{websocket, websocket_header};
 /// A target: any bytes, panics on a broken invariant.
 pub type Target = fn(&[u8]);
 
-/// Every target by the name of its binary and of its corpus folder.
+/// Every target by the name of its program and of its corpus folder.
 pub const TARGETS: &[(&str, Target)] = &[
     ("request_parser", request_parser),
     ("reply_framer", reply_framer),

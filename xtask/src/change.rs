@@ -30,7 +30,7 @@ pub struct Change {
 /// `since` is given and is no revision, or `git` fails.
 pub fn read(root: &Path, since: Option<&str>) -> Result<Option<Change>> {
     let Some(revision) = since else {
-        let base = git(root, &["rev-list", "-1", &format!("--before={AGE}"), "HEAD"]);
+        let base = git(root, &["rev-list", "-1", "--first-parent", &format!("--before={AGE}"), "HEAD"]);
         let change = base.and_then(|base| match base.trim() {
             "" => Ok(None),
             base => since_commit(root, base).map(Some),

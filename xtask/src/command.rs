@@ -83,10 +83,28 @@ pub fn run_counted(command: &mut Command, runner: Runner, deadline: Duration) ->
     Ok(Finished { success, timed_out, totals, evidence })
 }
 
+/// A command that installs or builds ends within this time, or is stopped.
+const RUN_DEADLINE: Duration = Duration::from_secs(20 * 60);
+/// How often its end is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Runs with the terminal as output; an error names the command and its status.
 pub fn run(command: &mut Command) -> Result<()> {
     println!("$ {}", shown(command));
-    let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot start `{}`", shown(command)))?;
+    let started = Instant::now();
+    let mut child =
+        command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot start `{}`", shown(command)))?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if started.elapsed() > RUN_DEADLINE {
+            stop_tree(child.id())?;
+            child.wait()?;
+            bail!("`{}` was stopped after {} minutes", shown(command), RUN_DEADLINE.as_secs() / 60);
+        }
+        thread::sleep(LOOK);
+    };
     if !status.success() {
         bail!("`{}` ended with {status}", shown(command));
     }

@@ -3,11 +3,10 @@
 //! * `redis-commands` asks running servers, so it has no `--check`: see `generate_commands`.
 //! * `reference` is what the program says about itself: `docs/METRICS.md` and `docs/CONFIG.md`.
 
-use std::process::Command;
-
 use anyhow::{Result, bail};
 
 use crate::generate_commands;
+use crate::programs::cargo;
 use crate::workspace::Workspace;
 
 /// Runs one generator. `words` stand behind `generate`.
@@ -25,13 +24,11 @@ pub fn run(words: &[&str]) -> Result<()> {
 /// Writes or checks `docs/METRICS.md` and `docs/CONFIG.md`: tests of the crates they describe compare them, and write
 /// them when asked to.
 pub fn reference(workspace: &Workspace, check: bool) -> Result<()> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     for words in [
         ["--package", "weir-telemetry", "--lib", "the_committed_document_is_the_catalog"],
-        ["--package", "weir-config", "--test=reference", "the_committed_reference_is_up_to_date"],
+        ["--package", "weir-config", "--test=it", "reference::the_committed_reference_is_up_to_date"],
     ] {
-        let mut command = Command::new(&cargo);
-        command.args(["test", "--quiet", "--locked"]).args(words).current_dir(&workspace.root);
+        let mut command = cargo(workspace, &[&["test", "--quiet", "--locked"], &words[..]].concat());
         if !check {
             command.envs([("WEIR_BLESS", "1"), ("WEIR_WRITE_REFERENCE", "1")]);
         }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Servers are named oldest first: when two describe a command differently the later one wins, and the table remembers
-//! which of them know it. The same run refreshes the answers in `tests/golden/*.txt`; the requests there are written
+//! which of them know it. The same run refreshes the answers in `tests/it/golden/*.txt`; the requests there are written
 //! by hand, the answers never are.
 
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ pub fn run(args: &[String]) -> Result<()> {
         }
         write_table(&options.out.join("src/redis"), &options, &merged)?;
     }
-    for file in fs::read_dir(options.out.join("tests/golden"))? {
+    for file in fs::read_dir(options.out.join("tests/it/golden"))? {
         refresh_golden(&file?.path(), &mut servers)?;
     }
     Ok(())

@@ -1,6 +1,5 @@
 //! One lane: a name, what it needs installed, and how it runs.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -8,7 +7,7 @@ use anyhow::Result;
 use crate::command::Finished;
 use crate::plan::Form;
 use crate::programs::{Build, Programs};
-use crate::reach::Covers;
+use crate::reach::{Covers, Reached};
 use crate::setup::Part;
 use crate::totals::Totals;
 use crate::workspace::Workspace;
@@ -71,12 +70,19 @@ impl Report {
     }
 }
 
+/// The core of a lane takes 90 seconds on two cores; it fails beyond twice of it.
+const CORE_MINUTES: u64 = 3;
+
+/// Variables that make lanes run for longer, by hand: budgets are for runs without them.
+const PROLONGING: [&str; 4] =
+    ["WEIR_FUZZ_SECONDS", "WEIR_SOAK_SECONDS", "WEIR_HOSTILITY_ROUNDS", "WEIR_ISOLATION_SECONDS"];
+
 /// When a lane runs, and how much of it.
 #[derive(Clone, Copy, Debug)]
 pub enum When {
     /// In full, whatever has changed.
     Always,
-    /// In full, unless nothing but documents has changed.
+    /// Of what the change reaches, unless nothing but documents has changed.
     Code,
     /// In full when the change reaches what the lane covers, else its core.
     Reached(Covers),
@@ -94,10 +100,12 @@ pub struct Lane {
     pub when: When,
     /// Names of the tests that run when the change does not reach it. None: nothing runs then.
     pub core: &'static [&'static str],
-    /// How long it takes in full on two cores, at most. It fails beyond twice of it.
+    /// How long it takes in full on two cores, at most. It fails beyond twice of it; its core beyond [`CORE_MINUTES`].
     pub minutes: u64,
     /// It runs beside the others of its family: it waits more than it computes.
     pub beside: bool,
+    /// It runs programs of the one build, and its time begins when they are there.
+    pub programs: bool,
     /// The body.
     pub body: fn(&Run<'_>) -> Result<Report>,
 }
@@ -110,8 +118,8 @@ pub struct Run<'a> {
     pub form: Form,
     /// The lane's core.
     pub core: &'static [&'static str],
-    /// Packages that the change reaches; `None`: all of them.
-    pub reached: Option<&'a BTreeSet<String>>,
+    /// Packages that the change reaches.
+    pub reached: &'a Reached,
     /// The built programs.
     pub build: &'a Build,
 }
@@ -122,7 +130,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// They do not build.
     pub fn programs(&self) -> Result<&'a Programs> {
-        self.build.programs(self.workspace)
+        self.build.programs(self.workspace, self.reached)
     }
 }
 
@@ -165,19 +173,27 @@ impl Lane {
     }
 
     /// How long it may take.
-    fn limit(&self) -> Duration {
-        Duration::from_secs(2 * 60 * self.minutes)
+    fn limit(&self, form: Form) -> Duration {
+        let minutes = if form == Form::Core { CORE_MINUTES } else { 2 * self.minutes };
+        Duration::from_secs(60 * minutes)
     }
 
     /// Runs the body; an error of the body is a problem of the lane, not of the whole run.
     pub fn run(&self, run: &Run<'_>) -> (Report, Duration) {
         println!("\n━━ {} ━━ {}", self.name, self.about);
+        if self.programs
+            && let Err(error) = run.programs()
+        {
+            return (Report::of_error(self.name, &error), Duration::ZERO);
+        }
         let started = Instant::now();
         let mut report = (self.body)(run).unwrap_or_else(|error| Report::of_error(self.name, &error));
         let elapsed = started.elapsed();
-        if elapsed > self.limit() {
-            let (took, budget) = (elapsed.as_secs().div_ceil(60), self.minutes);
-            report.problems.push(format!("{}: took {took} minutes; its budget is {budget}", self.name));
+        let is_prolonged = PROLONGING.iter().any(|variable| std::env::var_os(variable).is_some());
+        let limit = self.limit(run.form);
+        if elapsed > limit && !is_prolonged {
+            let (took, limit) = (elapsed.as_secs().div_ceil(60), limit.as_secs() / 60);
+            report.problems.push(format!("{}: took {took} minutes; {limit} are the most", self.name));
         }
         (report, elapsed)
     }

@@ -1,6 +1,5 @@
 //! The lanes of `cargo xtask test`, in the order they run: the cheap ones first, those that measure last.
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use crate::change;
 use crate::lane::{Lane, Outcome, Report, Run, When};
 use crate::plan::{self, Form, Planned, Wanted};
 use crate::programs::Build;
-use crate::reach::{Covers, Graph, Reach};
+use crate::reach::{Covers, Graph, Reached};
 use crate::setup::{Installation, Part};
 use crate::summary;
 use crate::workspace::Workspace;
@@ -35,13 +34,21 @@ const PRODUCT: &[&str] = &["weir", "weir-config", "weir-admin"];
 
 /// What Redis's protocol means is in these. Suites of others take long and ask for nothing else, and what lies below is tested
 /// by all other lanes.
-const REDIS: &[&str] = &["weir-redis", "weir-resp", "weir-analysis"];
+const REDIS: &[&str] = &["weir-redis", "weir-resp", "weir-analysis", "weir-policy", "weir-upstream"];
+
+/// What the fuzzer's targets are for.
+const FUZZED: &[&str] =
+    &["weir-fuzz", "weir-resp", "weir-http-codec", "weir-websocket-codec", "weir-redis", "weir-analysis"];
 
 /// The lab's own rooms, for the same reason.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
 
-/// Whatever tests start, and which of them the other driver runs.
-const POLLING: &[&str] = &["tests/src/", "xtask/src/lanes/drivers.rs"];
+const E2E_PATHS: &[&str] =
+    &["tests/src/", "tests/tests/e2e/", "tests/parity/", "tests/Cargo.toml", "lab/trials/src/testdata/knee.json"];
+const HOSTILE_PATHS: &[&str] = &["tests/src/", "tests/tests/hostile/", "tests/Cargo.toml"];
+const HTTP_PATHS: &[&str] = &["tests/src/", "tests/tests/http/", "tests/clients/", "tests/Cargo.toml"];
+const LAB_PATHS: &[&str] =
+    &["weir/src/lab", "weir/src/plan", "weir/src/origin", "weir/src/demo", "tests/tests/lab", "tests/Cargo.toml"];
 
 const fn covers(
     stacks: &'static [&'static str],
@@ -60,6 +67,7 @@ const CODE: Lane = Lane {
     core: &[],
     minutes: 1,
     beside: false,
+    programs: false,
     body: |_| unreachable!("each lane has its own"),
 };
 
@@ -74,7 +82,7 @@ const LANES: &[Lane] = &[
     },
     Lane {
         name: "build",
-        about: "every program of the tests, in one call of cargo",
+        about: "the programs of the tests, in one call of cargo",
         minutes: 12,
         body: compiler::build,
         ..CODE
@@ -91,7 +99,7 @@ const LANES: &[Lane] = &[
         name: "fuzz",
         about: "a short fuzz run of each target, from its committed corpus",
         needs: &[Part::Compiler],
-        when: covers(&[], &["weir-fuzz", "weir-resp", "weir-http-codec", "weir-websocket-codec", "weir-redis"], &[]),
+        when: covers(&[], FUZZED, &[]),
         minutes: 6,
         body: fuzz::run,
         ..CODE
@@ -102,6 +110,7 @@ const LANES: &[Lane] = &[
         // The synthetic server is compared with the real one.
         needs: &[Part::Servers],
         minutes: 6,
+        programs: true,
         body: products::unit,
         ..CODE
     },
@@ -109,9 +118,10 @@ const LANES: &[Lane] = &[
         name: "e2e",
         about: "Redis end to end against real servers",
         needs: &[Part::Servers],
-        when: covers(&["weir-redis"], PRODUCT, &["tests/src/", "tests/tests/e2e/", "tests/Cargo.toml"]),
+        when: covers(&["weir-redis"], PRODUCT, E2E_PATHS),
         core: cores::E2E,
         minutes: 7,
+        programs: true,
         body: |run| products::all(run, "e2e"),
         ..CODE
     },
@@ -119,9 +129,10 @@ const LANES: &[Lane] = &[
         name: "hostile",
         about: "hostile clients and servers of Redis",
         needs: &[Part::Servers],
-        when: covers(&["weir-redis"], PRODUCT, &["tests/src/", "tests/tests/hostile/", "tests/Cargo.toml"]),
+        when: covers(&["weir-redis"], PRODUCT, HOSTILE_PATHS),
         core: cores::HOSTILE,
         minutes: 3,
+        programs: true,
         body: |run| products::all(run, "hostile"),
         ..CODE
     },
@@ -129,13 +140,10 @@ const LANES: &[Lane] = &[
         name: "http",
         about: "HTTP and TCP against scripted and real origins",
         needs: HTTP_PARTS,
-        when: covers(
-            &["weir-http", "weir-tcp"],
-            PRODUCT,
-            &["tests/src/", "tests/tests/http/", "tests/clients/", "tests/Cargo.toml"],
-        ),
+        when: covers(&["weir-http", "weir-tcp", "weir-origin"], PRODUCT, HTTP_PATHS),
         core: cores::HTTP,
         minutes: 6,
+        programs: true,
         body: |run| products::all(run, "http"),
         ..CODE
     },
@@ -143,8 +151,9 @@ const LANES: &[Lane] = &[
         name: "polling:e2e",
         about: "the tests of e2e that the other I/O driver can make a difference to",
         needs: &[Part::Servers],
-        when: covers(&["weir-redis"], &["weir"], POLLING),
+        when: covers(&["weir-redis"], &["weir"], E2E_PATHS),
         minutes: 4,
+        programs: true,
         body: |run| drivers::polling(run, "e2e"),
         ..CODE
     },
@@ -152,8 +161,9 @@ const LANES: &[Lane] = &[
         name: "polling:hostile",
         about: "the tests of hostile that the other I/O driver can make a difference to",
         needs: &[Part::Servers],
-        when: covers(&["weir-redis"], &["weir"], POLLING),
+        when: covers(&["weir-redis"], &["weir"], HOSTILE_PATHS),
         minutes: 2,
+        programs: true,
         body: |run| drivers::polling(run, "hostile"),
         ..CODE
     },
@@ -161,8 +171,9 @@ const LANES: &[Lane] = &[
         name: "polling:http",
         about: "the tests of http that the other I/O driver can make a difference to",
         needs: HTTP_PARTS,
-        when: covers(&["weir-http", "weir-tcp"], &["weir"], POLLING),
+        when: covers(&["weir-http", "weir-tcp"], &["weir"], HTTP_PATHS),
         minutes: 3,
+        programs: true,
         body: |run| drivers::polling(run, "http"),
         ..CODE
     },
@@ -170,9 +181,10 @@ const LANES: &[Lane] = &[
         name: "clients:python",
         about: "redis-py: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Python],
-        when: covers(&["weir-redis"], &[], &["tests/clients/python/", "tests/src/"]),
+        when: covers(&["weir-redis"], PRODUCT, &["tests/clients/python/", "tests/src/"]),
         minutes: 3,
         beside: true,
+        programs: true,
         body: clients::python,
         ..CODE
     },
@@ -180,9 +192,10 @@ const LANES: &[Lane] = &[
         name: "clients:node",
         about: "ioredis: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Node],
-        when: covers(&["weir-redis"], &[], &["tests/clients/node/", "tests/src/"]),
+        when: covers(&["weir-redis"], PRODUCT, &["tests/clients/node/", "tests/src/"]),
         minutes: 3,
         beside: true,
+        programs: true,
         body: clients::node,
         ..CODE
     },
@@ -190,9 +203,10 @@ const LANES: &[Lane] = &[
         name: "clients:go",
         about: "go-redis: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Go],
-        when: covers(&["weir-redis"], &[], &["tests/clients/go/", "tests/src/"]),
+        when: covers(&["weir-redis"], PRODUCT, &["tests/clients/go/", "tests/src/"]),
         minutes: 3,
         beside: true,
+        programs: true,
         body: clients::go,
         ..CODE
     },
@@ -200,9 +214,10 @@ const LANES: &[Lane] = &[
         name: "clients:java",
         about: "Jedis and Lettuce: direct, and through Weir to Redis and Valkey",
         needs: &[Part::Servers, Part::Java],
-        when: covers(&["weir-redis"], &[], &["tests/clients/java/", "tests/src/"]),
+        when: covers(&["weir-redis"], PRODUCT, &["tests/clients/java/", "tests/src/"]),
         minutes: 3,
         beside: true,
+        programs: true,
         body: clients::java,
         ..CODE
     },
@@ -213,6 +228,7 @@ const LANES: &[Lane] = &[
         when: covers(&[], REDIS, &["tests/suites/", "tests/src/"]),
         minutes: 7,
         beside: true,
+        programs: true,
         body: suites::redis,
         ..CODE
     },
@@ -223,6 +239,7 @@ const LANES: &[Lane] = &[
         when: covers(&[], REDIS, &["tests/suites/", "tests/src/"]),
         minutes: 7,
         beside: true,
+        programs: true,
         body: suites::redis_py,
         ..CODE
     },
@@ -230,9 +247,10 @@ const LANES: &[Lane] = &[
         name: "suites:go-redis",
         about: "go-redis's own specs: direct and through Weir, differences as listed",
         needs: &[Part::Servers, Part::GoRedisSuite],
-        when: covers(&[], REDIS, &["tests/suites/", "tests/src/"]),
+        when: covers(&[], REDIS, &["tests/suites/", "tests/src/", "tests/clients/go/"]),
         minutes: 7,
         beside: true,
+        programs: true,
         body: suites::go_redis,
         ..CODE
     },
@@ -247,6 +265,7 @@ const LANES: &[Lane] = &[
         ),
         core: cores::ISOLATION,
         minutes: 3,
+        programs: true,
         body: |run| products::alone(run, "isolation", 2),
         ..CODE
     },
@@ -254,9 +273,10 @@ const LANES: &[Lane] = &[
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
         needs: &[Part::Servers, Part::Peers],
-        when: covers(&[], LAB, &["weir/src/lab", "tests/tests/lab", "tests/Cargo.toml"]),
+        when: covers(&[], LAB, LAB_PATHS),
         core: cores::LAB,
         minutes: 12,
+        programs: true,
         body: |run| products::alone(run, "lab", 1),
         ..CODE
     },
@@ -277,18 +297,17 @@ pub fn run(workspace: &Workspace, words: &[&str]) -> Result<ExitCode> {
     let started = Instant::now();
     let (only_plan, words) = words.strip_prefix(&["--plan"]).map_or((false, words), |rest| (true, rest));
     let (wanted, since) = Wanted::parse(LANES, words)?;
-    let change = if wanted == Wanted::Change { change::read(&workspace.root, since)? } else { None };
+    let change = if matches!(wanted, Wanted::Change(_)) { change::read(&workspace.root, since)? } else { None };
     let graph = Graph::of(workspace);
-    let plan = plan::make(LANES, &wanted, change.as_ref(), &graph);
-    let reached = change.as_ref().and_then(|change| Reach::new(&graph, change).packages());
+    let plan::Plan { lanes, reached } = plan::make(LANES, &wanted, change.as_ref(), &graph);
     let form = plan::describe(&wanted, change.as_ref());
     println!("{form}");
     if only_plan {
-        plan.iter().for_each(|one| println!("{:<20} {:<5} {}", one.lane.name, one.form.word(), one.why));
+        lanes.iter().for_each(|one| println!("{:<20} {:<5} {}", one.lane.name, one.form.word(), one.why));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut runner = Runner { workspace, build: Build::default(), reached, installation: Installation::default() };
-    let outcomes = runner.all(plan);
+    let runner = Runner { workspace, build: Build::default(), reached, installation: Installation::default() };
+    let outcomes = runner.all(&lanes);
     let held = summary::print(&outcomes, &form, started.elapsed());
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -297,24 +316,25 @@ pub fn run(workspace: &Workspace, words: &[&str]) -> Result<ExitCode> {
 struct Runner<'a> {
     workspace: &'a Workspace,
     build: Build,
-    reached: Option<BTreeSet<String>>,
+    reached: Reached,
     installation: Installation,
 }
 
 impl Runner<'_> {
     /// Runs them in order, while what they need is being installed.
-    fn all(&mut self, plan: Vec<Planned>) -> Vec<Outcome> {
+    fn all(&self, plan: &[Planned]) -> Vec<Outcome> {
         let needs: Vec<Part> =
             plan.iter().filter(|one| one.form != Form::Out).flat_map(|one| one.lane.needs).copied().collect();
-        let runner = &*self;
         thread::scope(|scope| {
-            scope.spawn(move || runner.installation.run(runner.workspace, &needs));
+            let installing = scope.spawn(move || self.installation.run(self.workspace, &needs));
             let mut outcomes = Vec::new();
             for group in plan
                 .chunk_by(|one, next| one.lane.beside && next.lane.beside && one.lane.family() == next.lane.family())
             {
-                outcomes.extend(runner.beside_each_other(group));
+                outcomes.extend(self.beside_each_other(group));
             }
+            // Whatever became of it, the lanes have reported it.
+            let _ = installing.join();
             outcomes
         })
     }
@@ -328,13 +348,8 @@ impl Runner<'_> {
 
     fn one(&self, planned: &Planned) -> Outcome {
         let Planned { lane, form, why } = planned;
-        let run = Run {
-            workspace: self.workspace,
-            form: *form,
-            core: lane.core,
-            reached: self.reached.as_ref(),
-            build: &self.build,
-        };
+        let run =
+            Run { workspace: self.workspace, form: *form, core: lane.core, reached: &self.reached, build: &self.build };
         let (report, elapsed) = match form {
             Form::Out => (Report::default(), Duration::ZERO),
             Form::Full | Form::Core => match self.installation.wait(lane.needs) {

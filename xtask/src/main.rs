@@ -12,10 +12,11 @@ Developer commands of Weir.
 
   cargo xtask test                         in full what the change can reach, and a core of the rest; the change is
                                            what came since the newest commit that is over 24 hours old
-  cargo xtask test --since REVISION        the same for what came since that revision
+  cargo xtask test --since REVISION [lane] the same for what came since that revision (of it only the named lanes)
   cargo xtask test --full                  every lane in full
-  cargo xtask test [--list] lane ...       the named lanes in full (a prefix names a family:
+  cargo xtask test lane ...                the named lanes in full (a prefix names a family:
                                            `clients` is clients:python, clients:node ...)
+  cargo xtask test --list                  the lanes, a line each
   cargo xtask test --plan [...]            what each of these would run, and why
   cargo xtask setup [part ...]             install what the tests need; an unknown part lists them
   cargo xtask tidy                         the rules of the tree: crate arrows, file length, unsafe, ...

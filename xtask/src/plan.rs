@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::change::Change;
 use crate::lane::{Lane, When};
-use crate::reach::{Graph, Reach};
+use crate::reach::{Graph, Reach, Reached};
 
 /// How much of a lane runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,14 @@ impl Form {
     }
 }
 
+/// What runs.
+pub struct Plan {
+    /// The lanes, in their order.
+    pub lanes: Vec<Planned>,
+    /// What is built of the tests of packages, and looked at by the lanes of single packages.
+    pub reached: Reached,
+}
+
 /// One lane in a plan.
 pub struct Planned {
     /// The lane.
@@ -45,34 +53,37 @@ pub enum Wanted<'a> {
     Named(Vec<&'a str>),
     /// Every lane in full.
     Everything,
-    /// What the change can reach in full, and the core of the rest.
-    Change,
+    /// What the change can reach in full, and the core of the rest: of these lanes or families, or of all if there are none.
+    Change(Vec<&'a str>),
 }
 
 impl<'a> Wanted<'a> {
-    /// Reads `--full`, `--since REVISION`, or names of lanes and families. With it: the revision.
+    /// Reads `--full`, `--since REVISION` with or without names, or names of lanes and families. With it: the revision.
     ///
     /// # Errors
     /// A word is none of these, or they do not go together.
     pub fn parse(lanes: &[Lane], words: &[&'a str]) -> Result<(Self, Option<&'a str>)> {
         match words {
-            [] => Ok((Self::Change, None)),
+            [] => Ok((Self::Change(Vec::new()), None)),
             ["--full"] => Ok((Self::Everything, None)),
-            ["--since", revision] => Ok((Self::Change, Some(revision))),
             ["--since"] => bail!("--since needs a revision, e.g. `--since origin/main`"),
-            names => {
-                for name in names {
-                    if name.starts_with("--") {
-                        bail!("`{name}` goes with nothing else, or is no option; `cargo xtask help` shows them");
-                    }
-                    if !lanes.iter().any(|lane| lane.is_named(name)) {
-                        bail!("unknown lane `{name}`; `cargo xtask test --list` shows them");
-                    }
-                }
-                Ok((Self::Named(names.to_vec()), None))
-            }
+            ["--since", revision, names @ ..] => Ok((Self::Change(named(lanes, names)?), Some(revision))),
+            names => Ok((Self::Named(named(lanes, names)?), None)),
         }
     }
+}
+
+/// The words, if each is the name of a lane or a family.
+fn named<'a>(lanes: &[Lane], names: &[&'a str]) -> Result<Vec<&'a str>> {
+    for name in names {
+        if name.starts_with("--") {
+            bail!("`{name}` does not go with the other words, or is no option; `cargo xtask help` shows them");
+        }
+        if !lanes.iter().any(|lane| lane.is_named(name)) {
+            bail!("unknown lane `{name}`; `cargo xtask test --list` shows them");
+        }
+    }
+    Ok(names.to_vec())
 }
 
 /// Which form of the tests that is, for the first and the last lines of a run.
@@ -80,40 +91,51 @@ pub fn describe(wanted: &Wanted<'_>, change: Option<&Change>) -> String {
     match (wanted, change) {
         (Wanted::Named(names), _) => format!("form: the lanes {}", names.join(", ")),
         (Wanted::Everything, _) => "form: full".to_owned(),
-        (Wanted::Change, None) => "form: full, because no commit is old enough to compare with".to_owned(),
-        (Wanted::Change, Some(change)) => {
-            format!("form: change of {} files since {}", change.files.len(), change.base)
+        (Wanted::Change(_), None) => "form: full, because there is no commit to compare with".to_owned(),
+        (Wanted::Change(only), Some(change)) => {
+            let lanes = if only.is_empty() { String::new() } else { format!(", of it the lanes {}", only.join(", ")) };
+            format!("form: change of {} files since {}{lanes}", change.files.len(), change.base)
         }
     }
 }
 
-/// A lane has its turn in one of so many runs, whatever has changed.
-pub const TURNS: u64 = 10;
+/// A lane has its turn in one of so many commits on average, whatever has changed. The first turn is that of all packages, for the
+/// lanes that look at those that the change reaches.
+const TURNS: usize = 10;
 
 /// The plan for `lanes`. `change`: what differs, if anything says so.
-pub fn make(lanes: &'static [Lane], wanted: &Wanted<'_>, change: Option<&Change>, graph: &Graph) -> Vec<Planned> {
+pub fn make(lanes: &'static [Lane], wanted: &Wanted<'_>, change: Option<&Change>, graph: &Graph) -> Plan {
     let full = |lane, why: &str| Planned { lane, form: Form::Full, why: why.to_owned() };
-    let is_named = |lane: &&Lane, names: &[&str]| names.iter().any(|name| lane.is_named(name));
+    let is_named = |lane: &Lane, names: &[&str]| names.iter().any(|name| lane.is_named(name));
+    let all = |why| Plan { lanes: lanes.iter().map(|lane| full(lane, why)).collect(), reached: Reached::All };
     match (wanted, change) {
         (Wanted::Named(names), _) => {
-            lanes.iter().filter(|lane| is_named(lane, names)).map(|lane| full(lane, "named")).collect()
+            let lanes = lanes.iter().filter(|lane| is_named(lane, names)).map(|lane| full(lane, "named")).collect();
+            Plan { lanes, reached: Reached::All }
         }
-        (Wanted::Everything, _) => lanes.iter().map(|lane| full(lane, "--full")).collect(),
-        (Wanted::Change, None) => lanes.iter().map(|lane| full(lane, "no commit to compare with")).collect(),
-        (Wanted::Change, Some(change)) => {
+        (Wanted::Everything, _) => all("--full"),
+        (Wanted::Change(_), None) => all("no commit to compare with"),
+        (Wanted::Change(only), Some(change)) => {
             let reach = Reach::new(graph, change);
             let turn = turn_of(&change.head);
-            lanes.iter().enumerate().map(|(place, lane)| one(lane, place as u64 % TURNS == turn, &reach)).collect()
+            let reached = if turn == 0 { Reached::All } else { reach.packages() };
+            let mut place = 0;
+            let mut lanes: Vec<Planned> = Vec::from_iter(lanes.iter().map(|lane| {
+                place += usize::from(matches!(lane.when, When::Reached(_)));
+                one(lane, place % TURNS == turn, &reach, &reached)
+            }));
+            lanes.retain(|planned| only.is_empty() || is_named(planned.lane, only));
+            Plan { lanes, reached }
         }
     }
 }
 
-fn one(lane: &'static Lane, has_turn: bool, reach: &Reach<'_>) -> Planned {
+fn one(lane: &'static Lane, has_turn: bool, reach: &Reach<'_>, reached: &Reached) -> Planned {
     let unreached = || "the change does not reach it".to_owned();
     let (form, why) = match lane.when {
         When::Always => (Form::Full, "always".to_owned()),
         _ if reach.is_documents() => (Form::Out, "only documents changed".to_owned()),
-        When::Code => (Form::Full, "always".to_owned()),
+        When::Code => (Form::Full, reached.describe()),
         When::Reached(covers) => match reach.file_in(&covers) {
             Some(file) => (Form::Full, format!("{file} changed")),
             None if has_turn => (Form::Full, "its turn".to_owned()),
@@ -125,9 +147,9 @@ fn one(lane: &'static Lane, has_turn: bool, reach: &Reach<'_>) -> Planned {
 }
 
 /// Which of the [`TURNS`] a commit has: its hash decides, so that nobody does.
-fn turn_of(head: &str) -> u64 {
+fn turn_of(head: &str) -> usize {
     let digits = head.get(..15).unwrap_or(head);
-    u64::from_str_radix(digits, 16).unwrap_or(0) % TURNS
+    usize::from_str_radix(digits, 16).unwrap_or(0) % TURNS
 }
 
 #[cfg(test)]
@@ -147,6 +169,7 @@ mod tests {
         core: &[],
         minutes: 1,
         beside: false,
+        programs: false,
         body: |_| Ok(Report::default()),
     };
     const RESP: When = When::Reached(Covers { stacks: &["weir-resp"], packages: &[], paths: &["tests/resp/"] });
@@ -162,8 +185,8 @@ mod tests {
         let files = files.iter().map(|file| (*file).to_owned()).collect::<BTreeSet<_>>();
         let change = Change { base: "base".into(), files, head: head.into() };
         let graph = Graph::of(&Workspace::load().expect("cargo describes the workspace"));
-        let plan = make(LANES, &Wanted::Change, Some(&change), &graph);
-        plan.into_iter().map(|one| (one.form, one.why)).collect()
+        let plan = make(LANES, &Wanted::Change(Vec::new()), Some(&change), &graph);
+        plan.lanes.into_iter().map(|one| (one.form, one.why)).collect()
     }
 
     #[test]
@@ -179,33 +202,36 @@ mod tests {
     }
 
     #[test]
-    fn each_lane_has_its_turn_in_one_of_ten_commits() {
+    fn each_lane_that_a_change_may_miss_has_its_turn() {
         let turns = |head: &str| {
             let plan = planned(head, &["proxy/http/src/lib.rs"]);
             plan.iter().position(|(_, why)| why == "its turn")
         };
-        assert_eq!(
-            (0..10).map(|digit| turns(&digit.to_string())).collect::<Vec<_>>()[..4],
-            [None, None, Some(2), Some(3)]
-        );
+        let turns: Vec<_> = (0..10).map(|digit| turns(&digit.to_string())).collect();
+        assert_eq!(turns, [&[None, Some(2), Some(3)], &[None; 7][..]].concat());
+        assert_eq!(planned("0", &["proxy/http/src/lib.rs"])[1].1, "all packages");
+        assert!(planned("9", &["proxy/http/src/lib.rs"])[1].1.ends_with(" packages are reached"));
     }
 
     #[test]
     fn without_a_change_to_compare_with_everything_runs() {
         let graph = Graph::of(&Workspace::load().expect("cargo describes the workspace"));
-        for (wanted, change) in [(Wanted::Change, None), (Wanted::Everything, None)] {
-            assert!(make(LANES, &wanted, change, &graph).iter().all(|one| one.form == Form::Full));
+        for (wanted, change) in [(Wanted::Change(Vec::new()), None), (Wanted::Everything, None)] {
+            assert!(make(LANES, &wanted, change, &graph).lanes.iter().all(|one| one.form == Form::Full));
         }
     }
 
     #[test]
     fn words_are_read_and_what_is_none_is_refused() {
         let parse = |words: &[&'static str]| Wanted::parse(LANES, words).map_err(|error| error.to_string());
-        assert_eq!(parse(&[]), Ok((Wanted::Change, None)));
+        assert_eq!(parse(&[]), Ok((Wanted::Change(Vec::new()), None)));
         assert_eq!(parse(&["--full"]), Ok((Wanted::Everything, None)));
-        assert_eq!(parse(&["--since", "HEAD~3"]), Ok((Wanted::Change, Some("HEAD~3"))));
+        assert_eq!(parse(&["--since", "HEAD~3"]), Ok((Wanted::Change(Vec::new()), Some("HEAD~3"))));
+        assert_eq!(parse(&["--since", "HEAD~3", "code"]), Ok((Wanted::Change(vec!["code"]), Some("HEAD~3"))));
         assert_eq!(parse(&["code", "family"]), Ok((Wanted::Named(vec!["code", "family"]), None)));
-        for refused in [&["--since"][..], &["--full", "code"], &["code", "--full"], &["none"], &["--fast"]] {
+        for refused in
+            [&["--since"][..], &["--full", "code"], &["code", "--full"], &["none"], &["--since", "HEAD", "none"]]
+        {
             assert!(parse(refused).is_err(), "{refused:?}");
         }
     }

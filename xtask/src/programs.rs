@@ -1,4 +1,4 @@
-//! Every program that the tests run, built by one call of cargo: one set of features, one profile. Lanes run them and build
+//! The programs that the tests run, built by one call of cargo: one set of features, one profile. Lanes run them and build
 //! nothing, so that no crate is compiled twice for two lanes.
 
 use std::collections::BTreeMap;
@@ -10,10 +10,15 @@ use std::sync::OnceLock;
 use anyhow::{Context, Error, Result, ensure};
 use cargo_metadata::{Message, PackageId};
 
+use crate::reach::Reached;
 use crate::workspace::Workspace;
 
-/// What the lanes run: all of it, so that a program is the same whichever of them run.
+/// What the lanes run.
 const ALL: [&str; 2] = ["--bins", "--tests"];
+
+/// What is built whatever a change reaches: the gateway, the tests that start it, and the fuzz targets, for they have features
+/// that the others must have too.
+pub const ALWAYS: [&str; 3] = ["weir", "weir-tests", "weir-fuzz"];
 
 /// One test program of libtest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +42,13 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds the targets that `words` select, with the features of the whole workspace: a program that is built with those of
-    /// one package alone shares no dependency with the others. `wrapper`: cargo's `RUSTC_WORKSPACE_WRAPPER`.
+    /// Builds the targets that `words` select of the packages that a change reaches. All calls of a run name the same packages:
+    /// they share a dependency only if its features are the same. `wrapper`: cargo's `RUSTC_WORKSPACE_WRAPPER`.
     ///
     /// # Errors
     /// Something does not compile; cargo has printed what.
-    pub fn build(workspace: &Workspace, words: &[&str], wrapper: Option<&Path>) -> Result<Self> {
-        let words = [&["build", "--workspace", "--locked"], words].concat();
+    pub fn build(workspace: &Workspace, reached: &Reached, words: &[&str], wrapper: Option<&Path>) -> Result<Self> {
+        let words = [&["build", "--locked"], &*reached.selection(&ALWAYS), words].concat();
         println!("$ cargo {}", words.join(" "));
         let mut command = cargo(workspace, &words);
         command.arg("--message-format=json-render-diagnostics");
@@ -112,8 +117,9 @@ impl Build {
     ///
     /// # Errors
     /// Something does not compile.
-    pub fn programs(&self, workspace: &Workspace) -> Result<&Programs> {
-        let built = self.0.get_or_init(|| Programs::build(workspace, &ALL, None).map_err(|error| format!("{error:#}")));
+    pub fn programs(&self, workspace: &Workspace, reached: &Reached) -> Result<&Programs> {
+        let build = || Programs::build(workspace, reached, &ALL, None).map_err(|error| format!("{error:#}"));
+        let built = self.0.get_or_init(build);
         built.as_ref().map_err(|error| Error::msg(error.clone()))
     }
 }

@@ -16,11 +16,25 @@ pub struct Covers {
     pub paths: &'static [&'static str],
 }
 
-/// Files that decide how everything is built.
-const ROOTS: [&str; 5] = ["Cargo.toml", "Cargo.lock", ".cargo/", ".ci/", "rust-toolchain"];
+/// Files that decide how everything is built, installed and run.
+const ROOTS: [&str; 12] = [
+    "Cargo.toml",
+    "Cargo.lock",
+    ".cargo/",
+    ".ci/",
+    "rust-toolchain",
+    "tests/clients/python/requirements.txt",
+    "xtask/src/command.rs",
+    "xtask/src/lane.rs",
+    "xtask/src/lanes",
+    "xtask/src/programs.rs",
+    "xtask/src/setup/",
+    "xtask/src/totals.rs",
+];
 
-/// Documents that a program writes: a test compares them with it.
-const GENERATED: [(&str, &str); 2] = [("docs/CONFIG.md", "weir-config"), ("docs/METRICS.md", "weir-telemetry")];
+/// Files that the tests of a package read although they are not its own: documents that it writes, and the fuzzer's seeds.
+const READ: [(&str, &str); 3] =
+    [("docs/CONFIG.md", "weir-config"), ("docs/METRICS.md", "weir-telemetry"), ("fuzz/corpus/", "weir-tests")];
 
 /// Packages of the workspace, and which are built on which.
 pub struct Graph {
@@ -46,13 +60,11 @@ impl Graph {
         graph
     }
 
-    /// The package that a file is of.
-    fn package_of(&self, file: &str) -> Option<&str> {
-        if let Some((_, package)) = GENERATED.iter().find(|(generated, _)| *generated == file) {
-            return Some(package);
-        }
+    /// The package that a file is of, and those that read it.
+    fn packages_of<'a>(&'a self, file: &'a str) -> impl Iterator<Item = &'a str> {
         let found = self.folders.iter().filter(|(folder, _)| file.starts_with(folder.as_str()));
-        found.max_by_key(|(folder, _)| folder.len()).map(|(_, package)| package.as_str())
+        let own = found.max_by_key(|(folder, _)| folder.len()).map(|(_, package)| package.as_str());
+        own.into_iter().chain(readers(file))
     }
 
     /// A package and all that it is built on.
@@ -75,10 +87,54 @@ impl Graph {
     }
 }
 
-/// A document: it is read by people, and by no test but those of `tidy`.
+fn readers(file: &str) -> impl Iterator<Item = &str> {
+    READ.into_iter().filter_map(move |(path, package)| file.starts_with(path).then_some(package))
+}
+
+/// A document: it is read by people, and by no test but those of `tidy`. What lies beside code may be what a test compares with.
 fn is_document(file: &str) -> bool {
     let is_prose = file.ends_with(".md") || file == "LICENSE";
-    is_prose && !GENERATED.iter().any(|(generated, _)| *generated == file)
+    is_prose && !file.contains("/src/") && !file.contains("/tests/") && readers(file).next().is_none()
+}
+
+/// Packages of the workspace that a change reaches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// Every one.
+    All,
+    /// These.
+    Some(BTreeSet<String>),
+}
+
+impl Reached {
+    /// Whether it reaches that one.
+    pub fn has(&self, package: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(packages) => packages.contains(package),
+        }
+    }
+
+    /// It reaches none.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Some(packages) if packages.is_empty())
+    }
+
+    /// For the closing table.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::All => "all packages".to_owned(),
+            Self::Some(packages) => format!("{} packages are reached", packages.len()),
+        }
+    }
+
+    /// They and `besides`, as words of cargo.
+    pub fn selection<'a>(&'a self, besides: &[&'a str]) -> Vec<&'a str> {
+        let Self::Some(packages) = self else { return vec!["--workspace"] };
+        let mut packages: BTreeSet<&str> = packages.iter().map(String::as_str).collect();
+        packages.extend(besides);
+        packages.into_iter().flat_map(|package| ["--package", package]).collect()
+    }
 }
 
 /// What one change reaches.
@@ -101,17 +157,21 @@ impl<'a> Reach<'a> {
     /// Packages with a changed file.
     fn changed(&self) -> BTreeSet<String> {
         let files = self.change.files.iter().filter(|file| !is_document(file));
-        files.filter_map(|file| self.graph.package_of(file)).map(str::to_owned).collect()
+        files.flat_map(|file| self.graph.packages_of(file)).map(str::to_owned).collect()
     }
 
-    /// Packages that the change reaches; `None`: all of them, because it changes how everything is built, or a file that is in no
-    /// package (an example, which tests of several read).
-    pub fn packages(&self) -> Option<BTreeSet<String>> {
+    /// Packages that the change reaches: all, if it changes how everything is built, or a file that is in no package (an example,
+    /// which tests of several read).
+    pub fn packages(&self) -> Reached {
         let decides_all = |file: &String| {
             ROOTS.iter().any(|root| file.starts_with(root))
-                || (!is_document(file) && self.graph.package_of(file).is_none())
+                || (!is_document(file) && self.graph.packages_of(file).next().is_none())
         };
-        if self.change.files.iter().any(decides_all) { None } else { Some(self.graph.reached(&self.changed())) }
+        if self.change.files.iter().any(decides_all) {
+            Reached::All
+        } else {
+            Reached::Some(self.graph.reached(&self.changed()))
+        }
     }
 
     /// The first changed file for which a lane runs in full, if there is one.
@@ -122,7 +182,7 @@ impl<'a> Reach<'a> {
         let is_covered = |file: &str| {
             ROOTS.iter().any(|root| file.starts_with(root))
                 || covers.paths.iter().any(|path| file.starts_with(path))
-                || self.graph.package_of(file).is_some_and(|package| packages.contains(package))
+                || self.graph.packages_of(file).any(|package| packages.contains(package))
         };
         let mut files = self.change.files.iter().map(String::as_str);
         files.find(|file| !is_document(file) && is_covered(file))
@@ -184,6 +244,10 @@ mod tests {
         assert_eq!(reach.changed(), BTreeSet::from(["weir-config".to_owned()]));
         let nothing = change(&[]);
         assert!(!Reach::new(&graph, &nothing).is_documents(), "nothing changed is no change of documents");
+        let compared = change(&["proxy/one/src/testdata/report.md"]);
+        assert!(!Reach::new(&graph, &compared).is_documents(), "a test compares with it");
+        let seeds = change(&["fuzz/corpus/session/a"]);
+        assert_eq!(Reach::new(&graph, &seeds).changed(), BTreeSet::from(["weir-tests".to_owned()]));
     }
 
     #[test]
@@ -191,13 +255,19 @@ mod tests {
         let graph = graph();
         let reached = |files: &[&str]| {
             let change = change(files);
-            Reach::new(&graph, &change).packages().map(|reached| reached.into_iter().collect::<Vec<_>>())
+            Reach::new(&graph, &change).packages()
         };
-        let two = ["two", "weir", "weir-config"].map(str::to_owned).to_vec();
-        assert_eq!(reached(&["proxy/two/src/lib.rs", "README.md"]), Some(two));
-        assert_eq!(reached(&["README.md"]), Some(Vec::new()));
-        for all in ["Cargo.lock", "examples/weir.toml"] {
-            assert_eq!(reached(&["proxy/two/src/lib.rs", all]), None, "{all}");
+        let two = reached(&["proxy/two/src/lib.rs", "README.md"]);
+        assert_eq!(two, Reached::Some(["two", "weir", "weir-config"].map(str::to_owned).into()));
+        assert!(two.has("weir") && !two.has("one") && !two.is_empty());
+        assert_eq!(
+            two.selection(&["one", "weir"]).join(" "),
+            "--package one --package two --package weir --package weir-config"
+        );
+        assert!(reached(&["README.md"]).is_empty());
+        for all in ["Cargo.lock", "examples/weir.toml", "xtask/src/lanes/suites.rs"] {
+            assert_eq!(reached(&["proxy/two/src/lib.rs", all]), Reached::All, "{all}");
         }
+        assert_eq!(Reached::All.selection(&["one"]), ["--workspace"]);
     }
 }

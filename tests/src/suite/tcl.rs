@@ -50,7 +50,7 @@ pub fn run(plan: &Plan<'_>, via: Via) -> Result<Outcomes, String> {
     };
     thread::scope(|scope| {
         let started: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(run)).collect();
-        started.into_iter().try_for_each(|side| side.join().map_err(|_| "a unit panicked; see above".to_owned())?)
+        started.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a unit panicked; see above".to_owned())?)
     })?;
     Ok(outcomes.into_inner().unwrap_or_else(PoisonError::into_inner))
 }

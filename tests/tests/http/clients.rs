@@ -82,17 +82,18 @@ fn h2load_has_every_answer_in_both_versions() {
     let body = folder.path().join("body");
     std::fs::write(&body, "some body").expect("written");
     // Many requests of a connection, one of each, and streams beside each other.
-    let ways: [(&[&str], u64); 3] = [
-        (&["--h1", "-n", "3000", "-c", "20"], 3_000),
-        (&["--h1", "-n", "100", "-c", "100"], 100),
-        (&["-n", "3000", "-c", "20", "-m", "10"], 3_000),
+    let ways: [(&[&str], u64, &str); 3] = [
+        (&["--h1", "-n", "3000", "-c", "20"], 3_000, "http/1.1"),
+        (&["--h1", "-n", "100", "-c", "100"], 100, "http/1.1"),
+        (&["-n", "3000", "-c", "20", "-m", "10"], 3_000, "h2"),
     ];
-    for (words, requests) in ways {
+    for (words, requests, protocol) in ways {
         let output = Command::new("h2load").args(words).arg("-d").arg(&body).arg(&url).output().expect("h2load runs");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains(&format!("{requests} succeeded, 0 failed, 0 errored, 0 timeout")), "{words:?}: {text}");
         assert!(text.contains(&format!("status codes: {requests} 2xx")), "{words:?}: {text}");
         assert!(text.contains(&format!("({}) data", requests * 9)), "{words:?}: {text}");
+        assert!(text.contains(&format!("Application protocol: {protocol}\n")), "{words:?}: {text}");
     }
     gateway.finish();
 }

@@ -4,10 +4,11 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::LANE_DEADLINE;
+use super::{LANE_DEADLINE, products};
 use crate::command::run_counted;
 use crate::lane::{Report, Run};
-use crate::programs::cargo;
+use crate::programs::{ALWAYS, cargo};
+use crate::reach::Reached;
 use crate::tidy as rules;
 use crate::totals::Runner;
 
@@ -29,21 +30,18 @@ pub fn fmt(run: &Run<'_>) -> Result<Report> {
 pub fn build(run: &Run<'_>) -> Result<Report> {
     let programs = run.programs()?;
     println!("build: {} test programs", programs.tests.len());
-    Ok(Report::default())
+    let forgotten = products::without_a_lane(programs);
+    let problems = forgotten.map(|one| format!("build: no lane runs {} of {}", one.target, one.package)).collect();
+    Ok(Report { problems, ..Report::default() })
 }
 
-/// The packages that the change reaches, as words of cargo: what no change reaches has no new warning. None: nothing to look at.
-fn reached<'a>(run: &Run<'a>) -> Option<Vec<&'a str>> {
-    match run.reached {
-        None => Some(vec!["--workspace"]),
-        Some(packages) if packages.is_empty() => None,
-        Some(packages) => Some(packages.iter().flat_map(|package| ["--package", package]).collect()),
-    }
-}
-
+/// Of what the change reaches: elsewhere no warning is new.
 pub fn clippy(run: &Run<'_>) -> Result<Report> {
-    let Some(packages) = reached(run) else { return Ok(Report::default()) };
-    let words = [&["clippy"], &*packages, &["--all-targets", "--locked", "--", "-D", "warnings"]].concat();
+    if run.reached.is_empty() {
+        return Ok(Report::default());
+    }
+    let words =
+        [&["clippy"], &*run.reached.selection(&[]), &["--all-targets", "--locked", "--", "-D", "warnings"]].concat();
     plain("clippy", &mut cargo(run.workspace, &words))
 }
 
@@ -56,15 +54,21 @@ pub fn tidy(run: &Run<'_>) -> Result<Report> {
     })
 }
 
+/// Of what the change reaches, with the few examples in it.
 pub fn docs(run: &Run<'_>) -> Result<Report> {
-    let Some(packages) = reached(run) else { return Ok(Report::default()) };
-    let words = [&["doc"], &*packages, &["--no-deps", "--locked", "--quiet"]].concat();
+    if run.reached.is_empty() {
+        return Ok(Report::default());
+    }
+    let words = [&["doc"], &*run.reached.selection(&[]), &["--no-deps", "--locked", "--quiet"]].concat();
     let mut command = cargo(run.workspace, &words);
     command.env("RUSTDOCFLAGS", "-D warnings");
     let mut report = plain("docs", &mut command)?;
-    // The whole workspace, so that its crates have the features that they were built with.
-    let mut examples = cargo(run.workspace, &["test", "--workspace", "--doc", "--locked", "--no-fail-fast"]);
-    let finished = run_counted(&mut examples, Runner::Cargo, LANE_DEADLINE)?;
-    report.join(Report::of_tests("docs", finished, true));
+    // The packages of the build, so that their crates have the features that they were built with.
+    let words = [&["test", "--doc", "--locked", "--no-fail-fast"], &*run.reached.selection(&ALWAYS)].concat();
+    let finished = run_counted(&mut cargo(run.workspace, &words), Runner::Cargo, LANE_DEADLINE)?;
+    report.join(Report::of_program("docs", finished, true));
+    if *run.reached == Reached::All {
+        report.expect_tests("docs");
+    }
     Ok(report)
 }

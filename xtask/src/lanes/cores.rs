@@ -1,4 +1,4 @@
-//! The core of each lane: what runs of it when the change does not reach it. At most 20 tests and 90 seconds of a protocol, one
+//! The core of each lane: what runs of it when the change does not reach it. At most 20 tests and 90 seconds of a lane, one
 //! for each thing that a change elsewhere could break by surprise.
 
 pub const E2E: &[&str] = &[

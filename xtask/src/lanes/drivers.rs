@@ -4,7 +4,6 @@
 use anyhow::Result;
 
 use super::products;
-use crate::command::{command, output};
 use crate::lane::{Report, Run};
 
 /// What the drivers do differently.
@@ -70,20 +69,24 @@ const TAGGED: [(&str, &str, Because); 29] = [
     ("http", "service::a_drain", Because::Drain),
 ];
 
+/// What is said of tests of a program that do not exist.
+pub fn stale(program: &str, names: &[String]) -> Vec<String> {
+    let tags =
+        TAGGED.iter().filter(|(of, tests, _)| *of == program && !names.iter().any(|name| name.starts_with(tests)));
+    tags.map(|(_, tests, _)| format!("{program}: no test begins with {tests}, of those for the polling driver"))
+        .collect()
+}
+
 /// All tagged tests of one program with the polling driver.
 pub fn polling(run: &Run<'_>, program: &str) -> Result<Report> {
-    let path = &run.programs()?.test("weir-tests", program)?.path;
-    let mut report = Report::default();
+    let names = products::names(run.programs()?.test("weir-tests", program)?)?;
     let mut filters = Vec::new();
     for (_, tests, because) in TAGGED.into_iter().filter(|(of, ..)| *of == program) {
-        let listed = output(&mut command(&run.workspace.root, &[&path.to_string_lossy(), "--list", tests]))?;
-        let count = listed.lines().filter(|line| line.starts_with(tests) && line.ends_with(": test")).count();
+        let count = names.iter().filter(|name| name.starts_with(tests)).count();
         println!("{program} {tests:<50} {count:>3}  {}", because.text());
-        if count == 0 {
-            report.problems.push(format!("polling: no test of {program} begins with {tests}"));
-        }
         filters.push(tests);
     }
-    report.join(products::some(run, program, &filters, "polling")?);
+    let mut report = products::some(run, program, &filters, "polling")?;
+    report.problems.extend(stale(program, &names));
     Ok(report)
 }

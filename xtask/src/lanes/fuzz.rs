@@ -5,6 +5,7 @@
 //! needed for crates that forbid `unsafe`.
 
 use std::num::NonZero;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 use crate::command::{Finished, command, run_counted};
 use crate::lane::{Report, Run};
 use crate::programs::{Programs, TestProgram};
+use crate::reach::Reached;
 use crate::totals::{Runner, Totals};
 use crate::workspace::Workspace;
 
@@ -24,6 +26,8 @@ const MEMORY_MIB_MAX: u32 = 1024;
 const INPUT_SECONDS_MAX: u32 = 10;
 /// Longest input that is tried: every rule of the wire fits, and small inputs run faster.
 const INPUT_BYTES_MAX: u32 = 4096;
+/// Counters of coverage that a target has at least.
+const COUNTERS_MIN: u32 = 1_000;
 /// The feature that the targets need.
 const FEATURE: &str = "libfuzzer";
 
@@ -34,7 +38,7 @@ pub fn run(run: &Run<'_>) -> Result<Report> {
         Ok(text) => text.parse().with_context(|| format!("WEIR_FUZZ_SECONDS=`{text}` is not a number"))?,
         Err(_) => SECONDS_DEFAULT,
     };
-    let targets = build(workspace)?;
+    let targets = build(workspace, run.reached)?;
     let mut report = Report::default();
     for (target, finished) in fuzz_all(workspace, &targets, seconds) {
         let finished = finished?;
@@ -52,7 +56,7 @@ pub fn run(run: &Run<'_>) -> Result<Report> {
 }
 
 /// The targets: tests of `weir-fuzz` that only its feature builds.
-fn build(workspace: &Workspace) -> Result<Vec<TestProgram>> {
+fn build(workspace: &Workspace, reached: &Reached) -> Result<Vec<TestProgram>> {
     let packages = workspace.metadata.workspace_packages();
     let fuzz = packages.into_iter().find(|package| package.name == "weir-fuzz").context("there is no weir-fuzz")?;
     let names = fuzz.targets.iter().filter(|target| target.required_features.iter().any(|one| one == FEATURE));
@@ -60,9 +64,21 @@ fn build(workspace: &Workspace) -> Result<Vec<TestProgram>> {
     words.extend(names.flat_map(|target| ["--test", &target.name]));
     // Its flags are for the crates of this workspace: all others are those of the other tests, and built already.
     let wrapper = workspace.root.join("fuzz/coverage.sh");
-    let targets = Programs::build(workspace, &words, Some(&wrapper))?.tests;
-    ensure!(!targets.is_empty(), "weir-fuzz has no target");
+    let targets = Programs::build(workspace, reached, &words, Some(&wrapper))?.tests;
+    let files = std::fs::read_dir(workspace.root.join("fuzz/targets"))?.count();
+    ensure!(targets.len() == files, "fuzz/targets has {files} files, and weir-fuzz {} targets", targets.len());
+    targets.iter().try_for_each(check_coverage)?;
     Ok(targets)
+}
+
+/// A target without coverage only guesses, and libFuzzer does not call that a failure. It says how many counters it has.
+fn check_coverage(target: &TestProgram) -> Result<()> {
+    let output = Command::new(&target.path).arg("-runs=0").output().context("a target does not start")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let counters = text.split_once(" inline 8-bit counters").and_then(|(before, _)| before.rsplit_once('('));
+    let count: u32 = counters.and_then(|(_, count)| count.parse().ok()).unwrap_or(0);
+    ensure!(count >= COUNTERS_MIN, "{} has {count} counters of coverage", target.target);
+    Ok(())
 }
 
 /// Each target keeps one CPU busy, so as many run at once as there are.

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 
-use super::LANE_DEADLINE;
-use crate::command::{command, run_counted};
+use super::{LANE_DEADLINE, drivers};
+use crate::command::{command, output, run_counted};
 use crate::lane::{Report, Run};
 use crate::plan::Form;
-use crate::programs::TestProgram;
+use crate::programs::{Programs, TestProgram};
 use crate::setup;
 use crate::totals::Runner;
 
@@ -19,18 +19,26 @@ const THREADS: u32 = 4;
 /// The package of the tests that start the gateway.
 const PRODUCT_TESTS: &str = "weir-tests";
 
-/// Its programs that do not: they need neither a gateway nor a server.
+/// Its programs that do not: they need no gateway.
 const OF_THE_HARNESS: [&str; 2] = ["weir_tests", "law"];
 
-/// Everything that needs neither the gateway as a process nor a server beside it, of the packages that the change reaches.
+/// Its programs that do, each with a lane of its own.
+const OF_THE_PRODUCT: [&str; 5] = ["e2e", "hostile", "http", "isolation", "lab"];
+
+/// Programs that no lane runs.
+pub fn without_a_lane(programs: &Programs) -> impl Iterator<Item = &TestProgram> {
+    let of_product = programs.tests.iter().filter(|one| one.package == PRODUCT_TESTS);
+    of_product.filter(|one| !OF_THE_HARNESS.contains(&&*one.target) && !OF_THE_PRODUCT.contains(&&*one.target))
+}
+
+/// Everything that does not need the gateway as a process, of the packages that the change reaches.
 pub fn unit(run: &Run<'_>) -> Result<Report> {
-    let is_reached = |package: &str| run.reached.is_none_or(|reached| reached.contains(package));
     let is_unit = |one: &TestProgram| one.package != PRODUCT_TESTS || OF_THE_HARNESS.contains(&&*one.target);
     let mut report = Report::default();
-    for program in run.programs()?.tests.iter().filter(|one| is_unit(one) && is_reached(&one.package)) {
+    for program in run.programs()?.tests.iter().filter(|one| is_unit(one) && run.reached.has(&one.package)) {
         report.join(tests(program, &[], &[])?);
     }
-    if run.reached.is_none_or(|reached| !reached.is_empty()) {
+    if !run.reached.is_empty() {
         report.expect_tests("unit");
     }
     Ok(report)
@@ -51,14 +59,21 @@ pub fn alone(run: &Run<'_>, program: &str, threads: u32) -> Result<Report> {
     }
     let mut report = tests(program, &words, &environment(run, "auto")?)?;
     report.expect_tests(&program.target);
-    let ran = report.totals.passed + report.totals.failed;
-    if run.form == Form::Core && ran != run.core.len() as u64 {
-        report.problems.push(format!("{}: {ran} tests of {} in its core exist", program.target, run.core.len()));
-    }
+    // In full as well: who renames a test is the one to see it, not who comes next.
+    let names = names(program)?;
+    let gone = run.core.iter().filter(|core| !names.iter().any(|name| name == *core));
+    report.problems.extend(gone.map(|core| format!("{}: no test is called {core}, of its core", program.target)));
+    report.problems.extend(drivers::stale(&program.target, &names));
     Ok(report)
 }
 
-/// The tests of one program that begin with one of `filters`.
+/// The names of a program's tests.
+pub fn names(program: &TestProgram) -> Result<Vec<String>> {
+    let listed = output(&mut command(&program.folder, &[&*program.path.to_string_lossy(), "--list"]))?;
+    Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// The tests of one program whose names contain one of `filters`.
 pub fn some(run: &Run<'_>, program: &str, filters: &[&str], driver: &str) -> Result<Report> {
     let program = run.programs()?.test(PRODUCT_TESTS, program)?;
     let words = filters.iter().map(|filter| (*filter).to_owned());

@@ -141,13 +141,16 @@ impl Installation {
     pub fn run(&self, workspace: &Workspace, parts: &[Part]) {
         let parts: BTreeSet<Part> = parts.iter().copied().collect();
         let all: Vec<Part> = parts.iter().copied().collect();
+        let _end = End { installation: self, parts: &all };
         let prepared = fs::create_dir_all(workspace.tools()).map_err(Error::from).and_then(|()| packages::ensure(&all));
-        if let Err(error) = prepared {
-            parts.into_iter().for_each(|part| self.finish(part, Err(format!("{error:#}"))));
-            return;
-        }
+        let missing = prepared.err().map(|error| format!("{error:#}"));
         thread::scope(|scope| {
             for part in parts {
+                // What has its packages is of use although another's are missing.
+                if let Some(error) = missing.as_ref().filter(|_| !packages::are_there(part)) {
+                    self.finish(part, Err(error.clone()));
+                    continue;
+                }
                 scope.spawn(move || {
                     let installed = install(workspace, part).map_err(|error| format!("{}: {error:#}", part.name()));
                     self.finish(part, installed);
@@ -174,6 +177,22 @@ impl Installation {
             done[part].clone().map_err(Error::msg)?;
         }
         Ok(())
+    }
+}
+
+/// The end of an installation, also by a panic: nobody waits for a part that does not come any more.
+struct End<'a> {
+    installation: &'a Installation,
+    parts: &'a [Part],
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let mut done = self.installation.done.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in self.parts {
+            done.entry(*part).or_insert_with(|| Err(format!("{}: its installation broke off", part.name())));
+        }
+        self.installation.changed.notify_all();
     }
 }
 

@@ -36,6 +36,16 @@ const POLICY_FILE: &str = "/usr/sbin/policy-rc.d";
 
 /// Installs what `parts` need of the system, in one step.
 pub fn ensure(parts: &[Part]) -> Result<()> {
+    let missing = missing(parts);
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
+/// Nothing of what that part needs of the system is missing.
+pub fn are_there(part: Part) -> bool {
+    missing(&[part]).is_empty()
+}
+
+fn missing(parts: &[Part]) -> Vec<&'static str> {
     let programs = parts.iter().flat_map(|part| programs(*part));
     let mut missing: Vec<&str> =
         programs.filter(|(program, _)| find_program(program).is_none()).map(|(_, package)| *package).collect();
@@ -44,7 +54,7 @@ pub fn ensure(parts: &[Part]) -> Result<()> {
     }
     missing.sort_unstable();
     missing.dedup();
-    if missing.is_empty() { Ok(()) } else { install(&missing) }
+    missing
 }
 
 /// Debian splits the support for virtual environments from Python.

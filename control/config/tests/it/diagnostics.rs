@@ -1,6 +1,6 @@
 //! Golden tests: each `broken/NAME.toml` gives exactly the report in `broken/NAME.txt`.
 //!
-//! `WEIR_WRITE_GOLDEN=1 cargo test -p weir-config --test diagnostics` writes the reports anew; read the difference.
+//! `WEIR_WRITE_GOLDEN=1 cargo test -p weir-config --test it diagnostics` writes the reports anew; read the difference.
 
 use std::fs;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //!
 //! The server's own flags decide first; the lists below hold what flags cannot say. A command that a regenerated table
 //! brings and no list names falls to the careful side: administrative, blocking or connection-bound, and only else
-//! shared. `tests/classes.rs` checks the lists against the flags.
+//! shared. `tests/it/classes.rs` checks the lists against the flags.
 
 use super::command::{Access, Categories, Flags};
 

@@ -1,5 +1,5 @@
 //! Error texts exactly as a server writes them, so that clients that match on them see no gateway. Appended without the
-//! leading `-` and the CRLF. Source: Redis 7.0.15 and Valkey 9.1 on the wire (`tests/golden/errors.txt`).
+//! leading `-` and the CRLF. Source: Redis 7.0.15 and Valkey 9.1 on the wire (`tests/it/golden/errors.txt`).
 
 use super::args::Args;
 use super::class::Class;
@@ -49,7 +49,7 @@ pub fn wrong_arity(out: &mut Vec<u8>, command: &Command) {
     out.extend_from_slice(b"' command");
 }
 
-/// What the server says of keys that [`keys`](super::keys()) could not find (`tests/golden/key_counts.txt`).
+/// What the server says of keys that [`keys`](super::keys()) could not find (`tests/it/golden/key_counts.txt`).
 /// [`KeyError::NotBuffered`] is the gateway's own refusal and says so.
 pub fn invalid_keys(out: &mut Vec<u8>, command: &Command, error: KeyError) {
     const NOT_AN_INTEGER: &str = "value is not an integer or out of range";
