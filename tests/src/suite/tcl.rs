@@ -234,7 +234,7 @@ mod tests {
         let text = "[ok]: one (1 ms)\n[TIMEOUT]: clients state report follows.\n\
             sock55d => (IN PROGRESS) waits for ever\n\n                   The End\n";
         let outcomes = read_text(text);
-        assert!(matches!(&outcomes.tests["unit/x: waits for ever"], Outcome::Failed(text) if text.contains("30 s")));
+        assert!(matches!(&outcomes.tests["unit/x: waits for ever"], Outcome::Failed(text) if text.contains("60 s")));
         assert!(matches!(outcomes.tests["unit/x: (runs to its end)"], Outcome::Failed(_)));
         assert_eq!(outcomes.tests["unit/x: one"], Outcome::Passed);
     }

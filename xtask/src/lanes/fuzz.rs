@@ -27,7 +27,7 @@ const INPUT_SECONDS_MAX: u32 = 10;
 /// Longest input that is tried: every rule of the wire fits, and small inputs run faster.
 const INPUT_BYTES_MAX: u32 = 4096;
 /// Counters of coverage that a target has at least.
-const COUNTERS_MIN: u32 = 1_000;
+const COUNTERS_MIN: u32 = 100;
 /// The feature that the targets need.
 const FEATURE: &str = "libfuzzer";
 
