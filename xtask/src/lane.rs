@@ -70,10 +70,10 @@ impl Report {
     }
 }
 
-/// The core of a lane takes 90 seconds on two cores; it fails beyond twice of it.
+/// The longest time of a core, in minutes: twice the 90 seconds that a core may take on two cores.
 const CORE_MINUTES: u64 = 3;
 
-/// Variables that make lanes run for longer, by hand: budgets are for runs without them.
+/// Environment variables that prolong a lane. No budget applies to a run that sets one of them.
 const PROLONGING: [&str; 4] =
     ["WEIR_FUZZ_SECONDS", "WEIR_SOAK_SECONDS", "WEIR_HOSTILITY_ROUNDS", "WEIR_ISOLATION_SECONDS"];
 
@@ -82,7 +82,7 @@ const PROLONGING: [&str; 4] =
 pub enum When {
     /// In full, whatever has changed.
     Always,
-    /// Of what the change reaches, unless nothing but documents has changed.
+    /// For the packages that the change reaches. A change of documents alone leaves the lane out.
     Code,
     /// In full when the change reaches what the lane covers, else its core.
     Reached(Covers),
@@ -98,13 +98,14 @@ pub struct Lane {
     pub needs: &'static [Part],
     /// When it runs in full.
     pub when: When,
-    /// Names of the tests that run when the change does not reach it. None: nothing runs then.
+    /// Names of the tests that run when the change does not reach the lane. If the list is empty, the lane does not run then.
     pub core: &'static [&'static str],
-    /// How long it takes in full on two cores, at most. It fails beyond twice of it; its core beyond [`CORE_MINUTES`].
+    /// The longest time of the full lane on two cores, in minutes. The lane fails after twice that time, and its core after
+    /// [`CORE_MINUTES`].
     pub minutes: u64,
     /// It runs beside the others of its family: it waits more than it computes.
     pub beside: bool,
-    /// It runs programs of the one build, and its time begins when they are there.
+    /// The lane runs programs of the build. Its time starts when the build has finished.
     pub programs: bool,
     /// The body.
     pub body: fn(&Run<'_>) -> Result<Report>,

@@ -32,15 +32,15 @@ const HTTP_PARTS: &[Part] = &[Part::Servers, Part::Peers, Part::Http2, Part::Bro
 /// What puts all protocols together: every test of the product stands on it.
 const PRODUCT: &[&str] = &["weir", "weir-config", "weir-admin"];
 
-/// What Redis's protocol means is in these. Suites of others take long and ask for nothing else, and what lies below is tested
-/// by all other lanes.
+/// The packages that decide the meaning of Redis commands. The foreign suites test this meaning and take minutes. The other lanes
+/// test the layers below.
 const REDIS: &[&str] = &["weir-redis", "weir-resp", "weir-analysis", "weir-policy", "weir-upstream"];
 
-/// What the fuzzer's targets are for.
+/// The packages that the fuzz targets test.
 const FUZZED: &[&str] =
     &["weir-fuzz", "weir-resp", "weir-http-codec", "weir-websocket-codec", "weir-redis", "weir-analysis"];
 
-/// The lab's own rooms, for the same reason.
+/// The packages of the lab. Its lane takes ten minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
 
 const E2E_PATHS: &[&str] =
@@ -333,7 +333,7 @@ impl Runner<'_> {
             {
                 outcomes.extend(self.beside_each_other(group));
             }
-            // Whatever became of it, the lanes have reported it.
+            // A panic of the installation is already a problem of each lane that waited for it.
             let _ = installing.join();
             outcomes
         })

@@ -32,7 +32,7 @@ impl Form {
 pub struct Plan {
     /// The lanes, in their order.
     pub lanes: Vec<Planned>,
-    /// What is built of the tests of packages, and looked at by the lanes of single packages.
+    /// The packages whose tests are built and run, and which clippy and rustdoc check.
     pub reached: Reached,
 }
 
@@ -99,8 +99,8 @@ pub fn describe(wanted: &Wanted<'_>, change: Option<&Change>) -> String {
     }
 }
 
-/// A lane has its turn in one of so many commits on average, whatever has changed. The first turn is that of all packages, for the
-/// lanes that look at those that the change reaches.
+/// A lane runs in full in one of so many commits on average, whatever has changed. The first turn is for all packages: the lanes
+/// that check the reached packages check every package then.
 const TURNS: usize = 10;
 
 /// The plan for `lanes`. `change`: what differs, if anything says so.
@@ -146,7 +146,7 @@ fn one(lane: &'static Lane, has_turn: bool, reach: &Reach<'_>, reached: &Reached
     Planned { lane, form, why }
 }
 
-/// Which of the [`TURNS`] a commit has: its hash decides, so that nobody does.
+/// The turn of a commit, below [`TURNS`]. Its hash decides.
 fn turn_of(head: &str) -> usize {
     let digits = head.get(..15).unwrap_or(head);
     usize::from_str_radix(digits, 16).unwrap_or(0) % TURNS

@@ -23,7 +23,7 @@ pub const ALWAYS: [&str; 3] = ["weir", "weir-tests", "weir-fuzz"];
 /// One test program of libtest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestProgram {
-    /// The package it is of, e.g. `weir-tests`.
+    /// Its package, e.g. `weir-tests`.
     pub package: String,
     /// Its target, e.g. `e2e`; of unit tests the name of the library or the binary.
     pub target: String,

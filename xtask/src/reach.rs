@@ -144,7 +144,7 @@ pub struct Reach<'a> {
 }
 
 impl<'a> Reach<'a> {
-    /// Of that change.
+    /// The reach of `change` in the workspace that `graph` describes.
     pub fn new(graph: &'a Graph, change: &'a Change) -> Self {
         Self { graph, change }
     }

@@ -35,7 +35,7 @@ pub fn build(run: &Run<'_>) -> Result<Report> {
     Ok(Report { problems, ..Report::default() })
 }
 
-/// Of what the change reaches: elsewhere no warning is new.
+/// Checks the packages that the change reaches. No other package can have a new warning.
 pub fn clippy(run: &Run<'_>) -> Result<Report> {
     if run.reached.is_empty() {
         return Ok(Report::default());
@@ -54,7 +54,7 @@ pub fn tidy(run: &Run<'_>) -> Result<Report> {
     })
 }
 
-/// Of what the change reaches, with the few examples in it.
+/// Documents the packages that the change reaches, and runs the examples in their documentation.
 pub fn docs(run: &Run<'_>) -> Result<Report> {
     if run.reached.is_empty() {
         return Ok(Report::default());

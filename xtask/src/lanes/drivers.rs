@@ -69,7 +69,7 @@ const TAGGED: [(&str, &str, Because); 29] = [
     ("http", "service::a_drain", Because::Drain),
 ];
 
-/// What is said of tests of a program that do not exist.
+/// One problem for each tag of `program` that no test has.
 pub fn stale(program: &str, names: &[String]) -> Vec<String> {
     let tags =
         TAGGED.iter().filter(|(of, tests, _)| *of == program && !names.iter().any(|name| name.starts_with(tests)));

@@ -59,7 +59,7 @@ pub fn alone(run: &Run<'_>, program: &str, threads: u32) -> Result<Report> {
     }
     let mut report = tests(program, &words, &environment(run, "auto")?)?;
     report.expect_tests(&program.target);
-    // In full as well: who renames a test is the one to see it, not who comes next.
+    // The full form checks the names too, so that the commit that renames a test fails and not a later one.
     let names = names(program)?;
     let gone = run.core.iter().filter(|core| !names.iter().any(|name| name == *core));
     report.problems.extend(gone.map(|core| format!("{}: no test is called {core}, of its core", program.target)));
