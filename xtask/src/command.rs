@@ -120,6 +120,15 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// Gives the calling thread, and every program that it starts from now on, only what others leave of the CPUs (`SCHED_IDLE`).
+///
+/// # Errors
+/// `chrt` of util-linux is missing or fails.
+pub fn set_idle_priority() -> Result<()> {
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    output(Command::new("chrt").args(["--idle", "--pid", "0", &thread])).map(drop)
+}
+
 /// Ends a child and all its descendants (cargo starts the test binary, which starts servers).
 fn stop_tree(root: u32) -> Result<()> {
     let mut doomed = vec![root];

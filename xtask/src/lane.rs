@@ -88,6 +88,19 @@ pub enum When {
     Reached(Covers),
 }
 
+/// What a lane does with the machine: it decides what runs beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// It computes and waits in turn. The next lane starts when it has ended.
+    Tests,
+    /// It mostly waits. The members of its family run beside each other.
+    Waits,
+    /// It keeps every CPU busy. It runs at idle priority beside the lanes that test.
+    Compiles,
+    /// It measures, or judges times. Nothing runs beside it.
+    Measures,
+}
+
 /// A lane of `cargo xtask test`.
 pub struct Lane {
     /// `family` or `family:member`, e.g. `clients:go`.
@@ -103,8 +116,8 @@ pub struct Lane {
     /// The longest time of the full lane on two cores, in minutes. The lane fails after twice that time, and its core after
     /// [`CORE_MINUTES`].
     pub minutes: u64,
-    /// It runs beside the others of its family: it waits more than it computes.
-    pub beside: bool,
+    /// What it does with the machine.
+    pub work: Work,
     /// The lane runs programs of the build. Its time starts when the build has finished.
     pub programs: bool,
     /// The body.

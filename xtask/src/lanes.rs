@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::change;
-use crate::lane::{Lane, Outcome, Report, Run, When};
+use crate::command;
+use crate::lane::{Lane, Outcome, Report, Run, When, Work};
 use crate::plan::{self, Form, Planned, Wanted};
 use crate::programs::Build;
 use crate::reach::{Covers, Graph, Reached};
@@ -66,7 +67,7 @@ const CODE: Lane = Lane {
     when: When::Code,
     core: &[],
     minutes: 1,
-    beside: false,
+    work: Work::Tests,
     programs: false,
     body: |_| unreachable!("each lane has its own"),
 };
@@ -90,17 +91,26 @@ const LANES: &[Lane] = &[
     Lane {
         name: "clippy",
         about: "clippy over all targets, warnings denied",
-        minutes: 6,
+        minutes: 12,
+        work: Work::Compiles,
         body: compiler::clippy,
         ..CODE
     },
-    Lane { name: "docs", about: "rustdoc without warnings", minutes: 3, body: compiler::docs, ..CODE },
+    Lane {
+        name: "docs",
+        about: "rustdoc without warnings",
+        minutes: 6,
+        work: Work::Compiles,
+        body: compiler::docs,
+        ..CODE
+    },
     Lane {
         name: "fuzz",
         about: "a short fuzz run of each target, from its committed corpus",
         needs: &[Part::Compiler],
         when: covers(&[], FUZZED, &[]),
-        minutes: 6,
+        minutes: 12,
+        work: Work::Compiles,
         body: fuzz::run,
         ..CODE
     },
@@ -183,7 +193,7 @@ const LANES: &[Lane] = &[
         needs: &[Part::Servers, Part::Python],
         when: covers(&["weir-redis"], PRODUCT, &["tests/clients/python/", "tests/src/"]),
         minutes: 3,
-        beside: true,
+        work: Work::Waits,
         programs: true,
         body: clients::python,
         ..CODE
@@ -194,7 +204,7 @@ const LANES: &[Lane] = &[
         needs: &[Part::Servers, Part::Node],
         when: covers(&["weir-redis"], PRODUCT, &["tests/clients/node/", "tests/src/"]),
         minutes: 3,
-        beside: true,
+        work: Work::Waits,
         programs: true,
         body: clients::node,
         ..CODE
@@ -205,7 +215,7 @@ const LANES: &[Lane] = &[
         needs: &[Part::Servers, Part::Go],
         when: covers(&["weir-redis"], PRODUCT, &["tests/clients/go/", "tests/src/"]),
         minutes: 3,
-        beside: true,
+        work: Work::Waits,
         programs: true,
         body: clients::go,
         ..CODE
@@ -216,7 +226,7 @@ const LANES: &[Lane] = &[
         needs: &[Part::Servers, Part::Java],
         when: covers(&["weir-redis"], PRODUCT, &["tests/clients/java/", "tests/src/"]),
         minutes: 3,
-        beside: true,
+        work: Work::Waits,
         programs: true,
         body: clients::java,
         ..CODE
@@ -227,7 +237,7 @@ const LANES: &[Lane] = &[
         needs: &[Part::Servers, Part::RedisSuite],
         when: covers(&[], REDIS, &["tests/suites/", "tests/src/"]),
         minutes: 7,
-        beside: true,
+        work: Work::Waits,
         programs: true,
         body: suites::redis,
         ..CODE
@@ -238,7 +248,7 @@ const LANES: &[Lane] = &[
         needs: &[Part::Servers, Part::RedisPySuite],
         when: covers(&[], REDIS, &["tests/suites/", "tests/src/"]),
         minutes: 7,
-        beside: true,
+        work: Work::Waits,
         programs: true,
         body: suites::redis_py,
         ..CODE
@@ -249,7 +259,7 @@ const LANES: &[Lane] = &[
         needs: &[Part::Servers, Part::GoRedisSuite],
         when: covers(&[], REDIS, &["tests/suites/", "tests/src/", "tests/clients/go/"]),
         minutes: 7,
-        beside: true,
+        work: Work::Waits,
         programs: true,
         body: suites::go_redis,
         ..CODE
@@ -265,6 +275,7 @@ const LANES: &[Lane] = &[
         ),
         core: cores::ISOLATION,
         minutes: 3,
+        work: Work::Measures,
         programs: true,
         body: |run| products::alone(run, "isolation", 2),
         ..CODE
@@ -276,6 +287,7 @@ const LANES: &[Lane] = &[
         when: covers(&[], LAB, LAB_PATHS),
         core: cores::LAB,
         minutes: 12,
+        work: Work::Measures,
         programs: true,
         body: |run| products::alone(run, "lab", 1),
         ..CODE
@@ -321,28 +333,45 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs them in order, while what they need is being installed.
+    /// Runs them in order, while what they need is being installed. Those that compile run beside those that test.
     fn all(&self, plan: &[Planned]) -> Vec<Outcome> {
         let needs: Vec<Part> =
             plan.iter().filter(|one| one.form != Form::Out).flat_map(|one| one.lane.needs).copied().collect();
-        thread::scope(|scope| {
+        let mut outcomes = thread::scope(|scope| {
             let installing = scope.spawn(move || self.installation.run(self.workspace, &needs));
             let mut outcomes = Vec::new();
-            for group in plan
-                .chunk_by(|one, next| one.lane.beside && next.lane.beside && one.lane.family() == next.lane.family())
-            {
-                outcomes.extend(self.beside_each_other(group));
+            let mut compiling = None;
+            for group in plan.chunk_by(|one, next| are_together(one.lane, next.lane)) {
+                match group[0].lane.work {
+                    Work::Compiles => compiling = Some(scope.spawn(|| self.at_idle_priority(group))),
+                    Work::Measures => outcomes.extend(compiling.take().into_iter().flat_map(joined)),
+                    Work::Tests | Work::Waits => {}
+                }
+                if group[0].lane.work != Work::Compiles {
+                    outcomes.extend(self.beside_each_other(group));
+                }
             }
+            outcomes.extend(compiling.into_iter().flat_map(joined));
             // A panic of the installation is already a problem of each lane that waited for it.
             let _ = installing.join();
             outcomes
-        })
+        });
+        outcomes.sort_by_key(|outcome| plan.iter().position(|one| one.lane.name == outcome.name));
+        outcomes
+    }
+
+    /// Runs them one after the other. The thread of the caller, and all that it starts, gets what other programs leave.
+    fn at_idle_priority(&self, group: &[Planned]) -> Vec<Outcome> {
+        if let Err(error) = command::set_idle_priority() {
+            eprintln!("xtask: the lanes that compile run at normal priority: {error:#}");
+        }
+        group.iter().map(|planned| self.one(planned)).collect()
     }
 
     fn beside_each_other(&self, group: &[Planned]) -> Vec<Outcome> {
         thread::scope(|scope| {
             let started: Vec<_> = group.iter().map(|planned| scope.spawn(|| self.one(planned))).collect();
-            started.into_iter().map(|lane| lane.join().expect("a lane reports, it does not panic")).collect()
+            started.into_iter().map(joined).collect()
         })
     }
 
@@ -359,4 +388,14 @@ impl Runner<'_> {
         };
         Outcome { name: lane.name, form: *form, why: why.clone(), report, elapsed }
     }
+}
+
+/// Whether both are of a group that starts together.
+fn are_together(one: &Lane, next: &Lane) -> bool {
+    let is_family = one.family() == next.family();
+    one.work == next.work && (one.work == Work::Compiles || (one.work == Work::Waits && is_family))
+}
+
+fn joined<T>(lanes: thread::ScopedJoinHandle<'_, T>) -> T {
+    lanes.join().expect("a lane reports, it does not panic")
 }

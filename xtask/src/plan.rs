@@ -157,7 +157,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::lane::Report;
+    use crate::lane::{Report, Work};
     use crate::reach::Covers;
     use crate::workspace::Workspace;
 
@@ -168,7 +168,7 @@ mod tests {
         when: When::Always,
         core: &[],
         minutes: 1,
-        beside: false,
+        work: Work::Tests,
         programs: false,
         body: |_| Ok(Report::default()),
     };

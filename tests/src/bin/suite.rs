@@ -1,9 +1,9 @@
-//! `suite <redis|redis-py|go-redis> <source> [--python PROGRAM] [--details] [--only PART ...]`: runs a test suite that others
-//! wrote, directly and through Weir, and holds what differs against `tests/suites/<suite>.toml`.
+//! `suite <redis|redis-py|go-redis> <source> [--python PROGRAM] [--details] [--weir-only] [--only PART ...]`: runs a test suite
+//! that others wrote, directly and through Weir, and holds what differs against `tests/suites/<suite>.toml`.
 //!
-//! `source` is the suite's source tree. `--only` runs single units (redis) or files, and then says nothing about listed
-//! tests elsewhere. `--details` prints the message of each test that differs, listed or not. The last line is for
-//! `cargo xtask test`.
+//! `source` is the suite's source tree. With `--weir-only` it runs directly only where something is not as the list says.
+//! `--only` runs single units (redis) or files, and then says nothing about listed tests elsewhere. `--details` prints the
+//! message of each test that differs, listed or not. The last line is for `cargo xtask test`.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -13,15 +13,17 @@ use std::process::ExitCode;
 use weir_tests::suite::list::{Kind, List};
 use weir_tests::suite::outcome::{Outcome, Outcomes};
 use weir_tests::suite::verdict::{Verdict, judge};
-use weir_tests::suite::{Plan, Suite, run_both};
+use weir_tests::suite::{Direct, Plan, Suite, run_both};
 
-const USAGE: &str = "usage: suite <redis|redis-py|go-redis> <source> [--python PROGRAM] [--details] [--only PART ...]";
+const USAGE: &str =
+    "usage: suite <redis|redis-py|go-redis> <source> [--python PROGRAM] [--details] [--weir-only] [--only PART ...]";
 
 struct Options {
     suite: Suite,
     source: PathBuf,
     python: PathBuf,
     details: bool,
+    direct: Direct,
     only: Vec<String>,
 }
 
@@ -46,13 +48,20 @@ fn main() -> ExitCode {
 fn parse(words: &[String]) -> Option<Options> {
     let [name, source, rest @ ..] = words else { return None };
     let suite = Suite::ALL.into_iter().find(|suite| suite.name() == name)?;
-    let mut options =
-        Options { suite, source: source.into(), python: "python3".into(), details: false, only: Vec::new() };
+    let mut options = Options {
+        suite,
+        source: source.into(),
+        python: "python3".into(),
+        details: false,
+        direct: Direct::Run,
+        only: Vec::new(),
+    };
     let mut rest = rest.iter();
     while let Some(word) = rest.next() {
         match word.as_str() {
             "--python" => options.python = rest.next()?.into(),
             "--details" => options.details = true,
+            "--weir-only" => options.direct = Direct::Listed,
             "--only" => options.only = rest.by_ref().cloned().collect(),
             _ => return None,
         }
@@ -66,15 +75,15 @@ fn run(options: &Options) -> Result<Verdict, String> {
     let list = List::parse(&text).map_err(|error| format!("{}: {error}", file.display()))?;
     let source = std::fs::canonicalize(&options.source)
         .map_err(|error| format!("no source tree at {}: {error}", options.source.display()))?;
-    let run = |only: &[String]| {
-        let plan = Plan { suite: options.suite, source: &source, python: &options.python, list: &list, only };
+    let run = |only: &[String], direct: Direct| {
+        let plan = Plan { suite: options.suite, source: &source, python: &options.python, list: &list, only, direct };
         let (direct, weir) = run_both(&plan)?;
         if options.details {
             print_details(&list, &direct, &weir);
         }
         Ok::<Verdict, String>(judge(&list, &direct, &weir, !only.is_empty()))
     };
-    let mut verdict = run(&options.only)?;
+    let mut verdict = run(&options.only, options.direct)?;
     let parts: BTreeSet<String> = verdict.tests().map(|test| options.suite.part_of(test).to_owned()).collect();
     if !parts.is_empty() {
         for problem in &verdict.problems {
@@ -82,7 +91,7 @@ fn run(options: &Options) -> Result<Verdict, String> {
         }
         // Where a name does not tell its part, all that ran runs again.
         let parts: Vec<String> = if parts.contains("") { options.only.clone() } else { parts.into_iter().collect() };
-        let once = verdict.confirm(run(&parts)?);
+        let once = verdict.confirm(run(&parts, Direct::Run)?);
         for (what, problems) in [("not repeated by a second run", once.first), ("only in the second run", once.second)]
         {
             for problem in problems {
@@ -91,7 +100,7 @@ fn run(options: &Options) -> Result<Verdict, String> {
         }
     }
     if options.only.is_empty() {
-        verdict.check_count(&list);
+        verdict.check_counts(&list);
     }
     Ok(verdict)
 }

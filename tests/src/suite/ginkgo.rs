@@ -137,16 +137,23 @@ fn name(spec: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::Suite;
     use crate::suite::list::List;
+    use crate::suite::{Direct, Suite};
 
     #[test]
     fn a_report_becomes_outcomes() {
         let list = List::parse(
-            "passed_min = 0\n[[left_out]]\nreason = \"r\"\nparts = [\"ring_test.go\"]\ntests = [\"Commands hangs\"]\n",
+            "passed_min = 0\nskipped_max = 0\n[[left_out]]\nreason = \"r\"\nparts = [\"ring_test.go\"]\ntests = [\"Commands hangs\"]\n",
         )
         .expect("a good list");
-        let plan = Plan { suite: Suite::GoRedis, source: Path::new(""), python: Path::new(""), list: &list, only: &[] };
+        let plan = Plan {
+            suite: Suite::GoRedis,
+            source: Path::new(""),
+            python: Path::new(""),
+            list: &list,
+            only: &[],
+            direct: Direct::Run,
+        };
         let spec = |file: &str, leaf: &str, state: &str, message: &str| {
             serde_json::json!({
                 "ContainerHierarchyTexts": ["Commands"], "LeafNodeText": leaf, "LeafNodeType": "It", "State": state,

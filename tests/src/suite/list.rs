@@ -87,6 +87,8 @@ pub struct LeftOut {
 pub struct List {
     /// At least so many tests pass on both sides. A suite that skips itself passes nothing.
     pub passed_min: usize,
+    /// At most so many are skipped by the suite itself on both sides: a gateway that hides a feature makes a suite skip its tests.
+    pub skipped_max: usize,
     /// What differs.
     #[serde(default)]
     pub differs: Vec<Difference>,
@@ -170,7 +172,7 @@ impl List {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "passed_min = 3\n\
+    const GOOD: &str = "passed_min = 3\nskipped_max = 0\n\
         [[differs]]\nkind = \"by design\"\nreason = \"its own\"\ntests = [\"a\", \"b\"]\n\
         [[fails_directly]]\nreason = \"root\"\ntests = [\"c\"]\n\
         [[left_out]]\nreason = \"slow\"\nparts = [\"unit/x\"]\ntests = [\"d\"]\n";

@@ -72,12 +72,20 @@ impl Verdict {
         Unconfirmed { first, second }
     }
 
-    /// A problem if fewer tests pass on both sides than when the list was made: a suite that runs half of itself finds nothing.
-    pub fn check_count(&mut self, list: &List) {
+    /// A problem if fewer tests pass on both sides than when the list was made, or more are skipped: a suite that runs half of
+    /// itself finds nothing.
+    pub fn check_counts(&mut self, list: &List) {
         if self.passed < list.passed_min {
             let (passed, min) = (self.passed, list.passed_min);
             let text = format!("only {passed} tests pass on both sides; at least {min} did when the list was made");
             self.problem(None, text);
+        }
+        if self.skipped > list.skipped_max {
+            let (skipped, max) = (self.skipped, list.skipped_max);
+            self.problem(
+                None,
+                format!("the suite skips {skipped} tests by itself; at most {max} when the list was made"),
+            );
         }
     }
 
@@ -208,13 +216,14 @@ mod tests {
         verdict.problems.iter().map(|problem| problem.text.as_str()).collect()
     }
 
-    const ONE_LISTED: &str = "passed_min = 0\n[[differs]]\nkind = \"known limit\"\nreason = \"r\"\ntests = [\"a\"]\n";
+    const ONE_LISTED: &str =
+        "passed_min = 0\nskipped_max = 0\n[[differs]]\nkind = \"known limit\"\nreason = \"r\"\ntests = [\"a\"]\n";
 
     #[test]
     fn an_unlisted_failure_a_skip_and_an_absence_through_weir_are_new() {
         let direct = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed), ("c", Outcome::Passed)]);
         let weir = outcomes(&[("a", failed()), ("b", skipped())]);
-        let verdict = judge(&list("passed_min = 0\n"), &direct, &weir, false);
+        let verdict = judge(&list("passed_min = 0\nskipped_max = 0\n"), &direct, &weir, false);
         assert_eq!(
             texts(&verdict),
             [
@@ -248,8 +257,8 @@ mod tests {
 
     #[test]
     fn a_direct_failure_must_be_listed_as_such_and_go_when_it_passes() {
-        let bare = list("passed_min = 0\n");
-        let known = list("passed_min = 0\n[[fails_directly]]\nreason = \"r\"\ntests = [\"a\"]\n");
+        let bare = list("passed_min = 0\nskipped_max = 0\n");
+        let known = list("passed_min = 0\nskipped_max = 0\n[[fails_directly]]\nreason = \"r\"\ntests = [\"a\"]\n");
         let broken = outcomes(&[("a", failed())]);
         let good = outcomes(&[("a", Outcome::Passed)]);
         assert_eq!(judge(&bare, &broken, &broken, false).problems.len(), 1);
@@ -262,17 +271,17 @@ mod tests {
     #[test]
     fn a_suite_in_which_hardly_anything_runs_does_not_pass() {
         let all_skipped = outcomes(&[("a", skipped()), ("b", skipped())]);
-        let list = list("passed_min = 1\n");
+        let list = list("passed_min = 1\nskipped_max = 1\n");
         let mut verdict = judge(&list, &all_skipped, &all_skipped, false);
-        verdict.check_count(&list);
+        verdict.check_counts(&list);
         assert_eq!(verdict.skipped, 2);
-        assert_eq!(verdict.problems.len(), 1);
+        assert_eq!(verdict.problems.len(), 2);
     }
 
     #[test]
     fn a_failure_that_exists_only_through_weir_is_new_unless_it_is_listed() {
         let weir = outcomes(&[("a", failed())]);
-        assert_eq!(judge(&list("passed_min = 0\n"), &outcomes(&[]), &weir, false).problems.len(), 1);
+        assert_eq!(judge(&list("passed_min = 0\nskipped_max = 0\n"), &outcomes(&[]), &weir, false).problems.len(), 1);
         let known = judge(&list(ONE_LISTED), &outcomes(&[]), &weir, false);
         assert!(known.problems.is_empty(), "{:?}", known.problems);
         assert_eq!(known.listed[&Kind::KnownLimit], 1);
@@ -282,13 +291,14 @@ mod tests {
     fn problems_of_the_gateway_itself_count() {
         let mut weir = outcomes(&[("a", Outcome::Passed)]);
         weir.problems.push("unit/x: a permit is held".into());
-        let verdict = judge(&list("passed_min = 0\n"), &outcomes(&[("a", Outcome::Passed)]), &weir, false);
+        let verdict =
+            judge(&list("passed_min = 0\nskipped_max = 0\n"), &outcomes(&[("a", Outcome::Passed)]), &weir, false);
         assert_eq!(texts(&verdict), ["through Weir: unit/x: a permit is held"]);
     }
 
     #[test]
     fn a_difference_that_a_second_run_does_not_repeat_is_told_and_is_no_problem() {
-        let list = list("passed_min = 0\n");
+        let list = list("passed_min = 0\nskipped_max = 0\n");
         let direct = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed)]);
         let mut weir = outcomes(&[("a", failed()), ("b", failed())]);
         weir.problems.push("a permit is held".into());
@@ -308,7 +318,7 @@ mod tests {
 
     #[test]
     fn two_runs_with_a_difference_each_fail_though_of_other_tests() {
-        let list = list("passed_min = 0\n");
+        let list = list("passed_min = 0\nskipped_max = 0\n");
         let all = ["a", "b"].map(|name| (name, Outcome::Passed));
         let run = |broken: &str| {
             let through = all.clone().map(|(name, outcome)| (name, if name == broken { failed() } else { outcome }));
@@ -326,7 +336,7 @@ mod tests {
     /// A test that fails directly says nothing of Weir, also in the second run; it is told.
     #[test]
     fn what_only_the_second_run_has_is_told() {
-        let list = list("passed_min = 0\n");
+        let list = list("passed_min = 0\nskipped_max = 0\n");
         let good = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed)]);
         let mut verdict = judge(&list, &good, &outcomes(&[("a", failed()), ("b", Outcome::Passed)]), true);
         let direct = outcomes(&[("a", Outcome::Passed), ("b", failed())]);

@@ -17,7 +17,7 @@ const LANE_SEED: &str = "1";
 const THREADS: u32 = 4;
 
 /// The package of the tests that start the gateway.
-const PRODUCT_TESTS: &str = "weir-tests";
+pub const PRODUCT_TESTS: &str = "weir-tests";
 
 /// Its programs that do not: they need no gateway.
 const OF_THE_HARNESS: [&str; 2] = ["weir_tests", "law"];

@@ -1,10 +1,11 @@
 //! The suites that others wrote. `suite` (a program of `weir-tests`) runs each directly and through Weir and holds what
-//! differs against `tests/suites/*.toml`.
+//! differs against `tests/suites/*.toml`. The direct side runs if the change reaches the tests themselves: a change of the
+//! gateway alone makes no difference there.
 
 use anyhow::Result;
 
 use super::LANE_DEADLINE;
-use super::products::environment;
+use super::products::{PRODUCT_TESTS, environment};
 use crate::command::{command, run_counted};
 use crate::lane::{Report, Run};
 use crate::setup::suites::{redis_py_environment, source};
@@ -27,7 +28,8 @@ fn on_suite(run: &Run<'_>, suite: &str, words: &[&str]) -> Result<Report> {
     let program = run.programs()?.binary("suite")?.to_string_lossy();
     let folder = source(run.workspace, suite);
     let folder = folder.to_string_lossy();
-    let words: Vec<&str> = [&*program, suite, &*folder].into_iter().chain(words.iter().copied()).collect();
+    let sides: &[&str] = if run.reached.has(PRODUCT_TESTS) { &[] } else { &["--weir-only"] };
+    let words = [&[&*program, suite, &*folder], words, sides].concat();
     let mut command = command(&run.workspace.root, &words);
     command.envs(environment(run, "auto")?);
     let finished = run_counted(&mut command, Runner::Suite, LANE_DEADLINE)?;
