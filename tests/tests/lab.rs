@@ -52,6 +52,15 @@ impl Bench {
         command.output().expect("weir starts")
     }
 
+    /// `weir lab compare`, again if the host of this machine took the CPUs away in each of its attempts: that says nothing of
+    /// the lab.
+    fn compare(&self, words: &[&str]) -> Output {
+        let all = [&["lab", "compare", "scenario.toml"], words].concat();
+        let is_stolen = |output: &Output| String::from_utf8_lossy(&output.stderr).contains("attempts: steal");
+        let first = self.weir(&[], &all);
+        (0..4).fold(first, |last, _| if is_stolen(&last) { self.weir(&[], &all) } else { last })
+    }
+
     /// A quick search. Its output, and its result if there is one.
     fn knee(&self, wrapper: &[&str], words: &[&str]) -> (String, Option<Value>) {
         let fixed = ["lab", "knee", "scenario.toml", "--quick", "--json", "found.json"];
@@ -272,8 +281,7 @@ fn peers_are_compared_and_who_is_missing_or_dies_does_not_end_it() {
     }
     let peers = "envoy,haproxy,twemproxy,./mine.toml,./brief.toml,./absent.toml,direct";
     let behind = server.address.tcp().to_string();
-    let words = ["lab", "compare", "scenario.toml", "--peers", peers, "--behind", &behind, "--blocks", "2"];
-    let output = bench.weir(&[], &[&words[..], &["--json", "found.json"]].concat());
+    let output = bench.compare(&["--peers", peers, "--behind", &behind, "--blocks", "2", "--json", "found.json"]);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(bench.path("found.json")).expect("a result");
@@ -308,7 +316,7 @@ fn peers_are_compared_and_who_is_missing_or_dies_does_not_end_it() {
 fn a_comparison_without_a_gateway_tells_what_the_gateway_costs() {
     let phase = "rate = 2000, warmup = \"0s\", duration = \"1s\"";
     let bench = Bench::new(&SCENARIO.replace("rate = 1000, duration = \"1s\"", phase));
-    let output = bench.weir(&[], &["lab", "compare", "scenario.toml", "--peers", "direct", "--json", "found.json"]);
+    let output = bench.compare(&["--peers", "direct", "--json", "found.json"]);
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(bench.path("found.json")).expect("a result");

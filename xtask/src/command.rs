@@ -84,7 +84,7 @@ pub fn run_counted(command: &mut Command, runner: Runner, deadline: Duration) ->
 }
 
 /// A command that installs or builds ends within this time, or is stopped.
-const RUN_DEADLINE: Duration = Duration::from_secs(20 * 60);
+pub const RUN_DEADLINE: Duration = Duration::from_secs(20 * 60);
 /// How often its end is looked for.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -120,13 +120,20 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Gives the calling thread, and every program that it starts from now on, only what others leave of the CPUs (`SCHED_IDLE`).
-///
-/// # Errors
-/// `chrt` of util-linux is missing or fails.
-pub fn set_idle_priority() -> Result<()> {
-    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-    output(Command::new("chrt").args(["--idle", "--pid", "0", &thread])).map(drop)
+/// The same command at idle priority (`SCHED_IDLE`, by `chrt` of util-linux): the CPUs run it while no other program wants them.
+pub fn at_idle_priority(command: &Command) -> Command {
+    let mut idle = Command::new("chrt");
+    idle.args(["--idle", "0"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => idle.env(name, value),
+            None => idle.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        idle.current_dir(folder);
+    }
+    idle
 }
 
 /// Ends a child and all its descendants (cargo starts the test binary, which starts servers).
@@ -189,4 +196,17 @@ fn forward(source: impl Read + Send + 'static, lines: mpsc::Sender<String>) -> t
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_at_idle_priority_keeps_its_folder_and_its_environment() {
+        let mut shell = command(Path::new("/"), &["sh", "-c", "echo $WEIR_WORD; pwd; chrt --pid $$"]);
+        shell.env("WEIR_WORD", "kept");
+        let text = output(&mut at_idle_priority(&shell)).expect("a shell, and util-linux");
+        assert!(text.starts_with("kept\n/\n") && text.contains("SCHED_IDLE"), "{text}");
+    }
 }

@@ -1,8 +1,9 @@
 //! One lane: a name, what it needs installed, and how it runs.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::command::Finished;
 use crate::plan::Form;
@@ -21,6 +22,8 @@ pub struct Report {
     pub problems: Vec<String>,
     /// What the lane's programs said of a failure.
     pub evidence: Vec<String>,
+    /// What the closing table adds to the reason, if there is anything.
+    pub note: &'static str,
 }
 
 impl Report {
@@ -47,7 +50,7 @@ impl Report {
         if totals.ignored > 0 && !may_ignore {
             problems.push(format!("{name}: {} tests were skipped; nothing may be skipped here", totals.ignored));
         }
-        Self { totals, problems, evidence }
+        Self { totals, problems, evidence, note: "" }
     }
 
     /// No test ran: a problem.
@@ -88,16 +91,16 @@ pub enum When {
     Reached(Covers),
 }
 
-/// What a lane does with the machine: it decides what runs beside it.
+/// The load of a lane on the machine. It decides which lanes run beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// It computes and waits in turn. The next lane starts when it has ended.
+    /// The lane computes and waits in turn. The next lane starts when it has ended.
     Tests,
-    /// It mostly waits. The members of its family run beside each other.
+    /// The lane mostly waits. The members of its family run beside each other.
     Waits,
-    /// It keeps every CPU busy. It runs at idle priority beside the lanes that test.
+    /// The lane keeps every CPU busy. Its programs run at idle priority beside the lanes that test.
     Compiles,
-    /// It measures, or judges times. Nothing runs beside it.
+    /// The lane measures, or judges times. Nothing runs beside it.
     Measures,
 }
 
@@ -130,6 +133,8 @@ pub struct Run<'a> {
     pub workspace: &'a Workspace,
     /// How much of the lane runs: [`Form::Full`] or [`Form::Core`].
     pub form: Form,
+    /// The lane has its turn, whatever has changed.
+    pub has_turn: bool,
     /// The lane's core.
     pub core: &'static [&'static str],
     /// Packages that the change reaches.
@@ -201,7 +206,10 @@ impl Lane {
             return (Report::of_error(self.name, &error), Duration::ZERO);
         }
         let started = Instant::now();
-        let mut report = (self.body)(run).unwrap_or_else(|error| Report::of_error(self.name, &error));
+        let body = AssertUnwindSafe(|| (self.body)(run));
+        // A panic must not cost the results of the other lanes.
+        let ended = catch_unwind(body).unwrap_or_else(|_| Err(anyhow!("the lane panicked; its output says where")));
+        let mut report = ended.unwrap_or_else(|error| Report::of_error(self.name, &error));
         let elapsed = started.elapsed();
         let is_prolonged = PROLONGING.iter().any(|variable| std::env::var_os(variable).is_some());
         let limit = self.limit(run.form);

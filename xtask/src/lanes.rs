@@ -1,4 +1,4 @@
-//! The lanes of `cargo xtask test`, in the order they run: the cheap ones first, those that measure last.
+//! The lanes of `cargo xtask test`, in the order they start: the cheap ones first, those that measure last.
 
 use std::process::ExitCode;
 use std::thread;
@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::change;
-use crate::command;
 use crate::lane::{Lane, Outcome, Report, Run, When, Work};
 use crate::plan::{self, Form, Planned, Wanted};
 use crate::programs::Build;
@@ -233,7 +232,7 @@ const LANES: &[Lane] = &[
     },
     Lane {
         name: "suites:redis",
-        about: "Redis's own test suite: direct and through Weir, differences as listed",
+        about: "Redis's own test suite through Weir: it differs from a direct connection as listed",
         needs: &[Part::Servers, Part::RedisSuite],
         when: covers(&[], REDIS, &["tests/suites/", "tests/src/"]),
         minutes: 7,
@@ -244,7 +243,7 @@ const LANES: &[Lane] = &[
     },
     Lane {
         name: "suites:redis-py",
-        about: "redis-py's own tests: direct and through Weir, differences as listed",
+        about: "redis-py's own tests through Weir: they differ from a direct connection as listed",
         needs: &[Part::Servers, Part::RedisPySuite],
         when: covers(&[], REDIS, &["tests/suites/", "tests/src/"]),
         minutes: 7,
@@ -255,7 +254,7 @@ const LANES: &[Lane] = &[
     },
     Lane {
         name: "suites:go-redis",
-        about: "go-redis's own specs: direct and through Weir, differences as listed",
+        about: "go-redis's own specs through Weir: they differ from a direct connection as listed",
         needs: &[Part::Servers, Part::GoRedisSuite],
         when: covers(&[], REDIS, &["tests/suites/", "tests/src/", "tests/clients/go/"]),
         minutes: 7,
@@ -333,23 +332,24 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Runs them in order, while what they need is being installed. Those that compile run beside those that test.
+    /// Runs them in order, while what they need is being installed. Lanes that compile run beside lanes that test.
     fn all(&self, plan: &[Planned]) -> Vec<Outcome> {
         let needs: Vec<Part> =
             plan.iter().filter(|one| one.form != Form::Out).flat_map(|one| one.lane.needs).copied().collect();
         let mut outcomes = thread::scope(|scope| {
             let installing = scope.spawn(move || self.installation.run(self.workspace, &needs));
             let mut outcomes = Vec::new();
-            let mut compiling = None;
+            let mut compiling = Vec::new();
             for group in plan.chunk_by(|one, next| are_together(one.lane, next.lane)) {
                 match group[0].lane.work {
-                    Work::Compiles => compiling = Some(scope.spawn(|| self.at_idle_priority(group))),
-                    Work::Measures => outcomes.extend(compiling.take().into_iter().flat_map(joined)),
+                    Work::Compiles => {
+                        compiling.push(scope.spawn(|| group.iter().map(|one| self.one(one)).collect::<Vec<_>>()));
+                        continue;
+                    }
+                    Work::Measures => outcomes.extend(compiling.drain(..).flat_map(joined)),
                     Work::Tests | Work::Waits => {}
                 }
-                if group[0].lane.work != Work::Compiles {
-                    outcomes.extend(self.beside_each_other(group));
-                }
+                outcomes.extend(self.beside_each_other(group));
             }
             outcomes.extend(compiling.into_iter().flat_map(joined));
             // A panic of the installation is already a problem of each lane that waited for it.
@@ -360,14 +360,6 @@ impl Runner<'_> {
         outcomes
     }
 
-    /// Runs them one after the other. The thread of the caller, and all that it starts, gets what other programs leave.
-    fn at_idle_priority(&self, group: &[Planned]) -> Vec<Outcome> {
-        if let Err(error) = command::set_idle_priority() {
-            eprintln!("xtask: the lanes that compile run at normal priority: {error:#}");
-        }
-        group.iter().map(|planned| self.one(planned)).collect()
-    }
-
     fn beside_each_other(&self, group: &[Planned]) -> Vec<Outcome> {
         thread::scope(|scope| {
             let started: Vec<_> = group.iter().map(|planned| scope.spawn(|| self.one(planned))).collect();
@@ -376,9 +368,15 @@ impl Runner<'_> {
     }
 
     fn one(&self, planned: &Planned) -> Outcome {
-        let Planned { lane, form, why } = planned;
-        let run =
-            Run { workspace: self.workspace, form: *form, core: lane.core, reached: &self.reached, build: &self.build };
+        let Planned { lane, form, has_turn, why } = planned;
+        let run = Run {
+            workspace: self.workspace,
+            form: *form,
+            has_turn: *has_turn,
+            core: lane.core,
+            reached: &self.reached,
+            build: &self.build,
+        };
         let (report, elapsed) = match form {
             Form::Out => (Report::default(), Duration::ZERO),
             Form::Full | Form::Core => match self.installation.wait(lane.needs) {
@@ -390,7 +388,7 @@ impl Runner<'_> {
     }
 }
 
-/// Whether both are of a group that starts together.
+/// Tells whether both lanes belong to one group, which starts as a whole.
 fn are_together(one: &Lane, next: &Lane) -> bool {
     let is_family = one.family() == next.family();
     one.work == next.work && (one.work == Work::Compiles || (one.work == Work::Waits && is_family))
@@ -398,4 +396,54 @@ fn are_together(one: &Lane, next: &Lane) -> bool {
 
 fn joined<T>(lanes: thread::ScopedJoinHandle<'_, T>) -> T {
     lanes.join().expect("a lane reports, it does not panic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reach::{READ, ROOTS};
+
+    /// A name with a mistake, or a renamed crate, would leave a lane out in silence.
+    #[test]
+    fn what_lanes_cover_exists_and_every_package_is_covered() {
+        let workspace = Workspace::load().expect("cargo describes the workspace");
+        let graph = Graph::of(&workspace);
+        let is_there = |path: &str| {
+            let (folder, beginning) = path.rsplit_once('/').unwrap_or(("", path));
+            let mut entries = std::fs::read_dir(workspace.root.join(folder)).into_iter().flatten().flatten();
+            entries.any(|entry| entry.file_name().to_string_lossy().starts_with(beginning))
+        };
+        let mut covered = std::collections::BTreeSet::from(["xtask".to_owned()]);
+        for lane in LANES {
+            let When::Reached(covers) = lane.when else { continue };
+            for package in covers.stacks.iter().chain(covers.packages) {
+                assert!(graph.has(package), "{}: no package {package}", lane.name);
+            }
+            for path in covers.paths {
+                assert!(is_there(path), "{}: nothing begins with {path}", lane.name);
+            }
+            covered.extend(graph.covered(&covers));
+        }
+        for path in READ.iter().map(|(path, _)| *path).chain(ROOTS.into_iter().filter(|path| *path != "rust-toolchain"))
+        {
+            assert!(is_there(path), "nothing begins with {path}");
+        }
+        let forgotten: Vec<&str> = graph.packages().filter(|package| !covered.contains(*package)).collect();
+        assert!(forgotten.is_empty(), "no lane covers {forgotten:?}");
+    }
+
+    /// Only then does the direct side run again whatever has changed.
+    #[test]
+    fn every_suite_has_its_turn() {
+        let graph = Graph::of(&Workspace::load().expect("cargo describes the workspace"));
+        let mut with_turn = std::collections::BTreeSet::new();
+        for digit in 0..10 {
+            let files = ["proxy/redis/src/lib.rs".to_owned()].into();
+            let change = change::Change { base: "base".into(), files, head: digit.to_string() };
+            let plan = plan::make(LANES, &Wanted::Change(Vec::new()), Some(&change), &graph);
+            with_turn.extend(plan.lanes.iter().filter(|one| one.has_turn).map(|one| one.lane.name));
+        }
+        let reachable = LANES.iter().filter(|lane| matches!(lane.when, When::Reached(_)));
+        assert_eq!(with_turn, reachable.map(|lane| lane.name).collect());
+    }
 }

@@ -1,9 +1,9 @@
 //! Developer commands: test, setup, tidy, generate. `cargo xtask help` lists them.
 //!
-//! A *lane* is one kind of check (formatting, unit tests, end-to-end tests with one I/O driver, the
-//! client suite of one language …). `cargo xtask test` runs in full the lanes that the change can reach and a core of the
-//! others, one after the other (those of clients beside each other, and those of suites), repeats what failed at the end,
-//! prints a table with the time of each and the reason for it, and ends with one machine-readable line, `N passed, N failed`.
+//! A *lane* is one kind of check (formatting, unit tests, end-to-end tests, the client suite of one language …). `cargo xtask
+//! test` runs in full the lanes that the change can reach and a core of the others. At the end it shows again what failing lanes
+//! said, prints a table with the time of each lane and the reason for it, and closes with one machine-readable line,
+//! `N passed, N failed`.
 #![forbid(unsafe_code)]
 // A tool for developers: its pages link to private items on purpose.
 #![allow(rustdoc::private_intra_doc_links)]

@@ -42,6 +42,8 @@ pub struct Planned {
     pub lane: &'static Lane,
     /// How much of it.
     pub form: Form,
+    /// It has its turn, whatever has changed.
+    pub has_turn: bool,
     /// Why so much, in a few words.
     pub why: String,
 }
@@ -105,7 +107,7 @@ const TURNS: usize = 10;
 
 /// The plan for `lanes`. `change`: what differs, if anything says so.
 pub fn make(lanes: &'static [Lane], wanted: &Wanted<'_>, change: Option<&Change>, graph: &Graph) -> Plan {
-    let full = |lane, why: &str| Planned { lane, form: Form::Full, why: why.to_owned() };
+    let full = |lane, why: &str| Planned { lane, form: Form::Full, has_turn: false, why: why.to_owned() };
     let is_named = |lane: &Lane, names: &[&str]| names.iter().any(|name| lane.is_named(name));
     let all = |why| Plan { lanes: lanes.iter().map(|lane| full(lane, why)).collect(), reached: Reached::All };
     match (wanted, change) {
@@ -121,8 +123,9 @@ pub fn make(lanes: &'static [Lane], wanted: &Wanted<'_>, change: Option<&Change>
             let reached = if turn == 0 { Reached::All } else { reach.packages() };
             let mut place = 0;
             let mut lanes: Vec<Planned> = Vec::from_iter(lanes.iter().map(|lane| {
-                place += usize::from(matches!(lane.when, When::Reached(_)));
-                one(lane, place % TURNS == turn, &reach, &reached)
+                let may_be_missed = matches!(lane.when, When::Reached(_));
+                place += usize::from(may_be_missed);
+                one(lane, may_be_missed && place % TURNS == turn, &reach, &reached)
             }));
             lanes.retain(|planned| only.is_empty() || is_named(planned.lane, only));
             Plan { lanes, reached }
@@ -143,7 +146,7 @@ fn one(lane: &'static Lane, has_turn: bool, reach: &Reach<'_>, reached: &Reached
             None => (Form::Core, unreached()),
         },
     };
-    Planned { lane, form, why }
+    Planned { lane, form, has_turn: has_turn && form == Form::Full, why }
 }
 
 /// The turn of a commit, below [`TURNS`]. Its hash decides.

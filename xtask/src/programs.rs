@@ -1,5 +1,5 @@
-//! The programs that the tests run, built by one call of cargo: one set of features, one profile. Lanes run them and build
-//! nothing, so that no crate is compiled twice for two lanes.
+//! The programs that the tests run, built by one call of cargo: one set of features, one profile. The lanes that test run them
+//! and build nothing, so that no crate is compiled twice for two lanes.
 
 use std::collections::BTreeMap;
 use std::io::BufReader;
@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Error, Result, ensure};
 use cargo_metadata::{Message, PackageId};
 
+use crate::command::at_idle_priority;
 use crate::reach::Reached;
 use crate::workspace::Workspace;
 
@@ -43,7 +44,8 @@ pub struct Programs {
 
 impl Programs {
     /// Builds the targets that `words` select of the packages that a change reaches. All calls of a run name the same packages:
-    /// they share a dependency only if its features are the same. `wrapper`: cargo's `RUSTC_WORKSPACE_WRAPPER`.
+    /// they share a dependency only if its features are the same. With a `wrapper` (cargo's `RUSTC_WORKSPACE_WRAPPER`) the
+    /// build runs at idle priority.
     ///
     /// # Errors
     /// Something does not compile; cargo has printed what.
@@ -52,7 +54,9 @@ impl Programs {
         println!("$ cargo {}", words.join(" "));
         let mut command = cargo(workspace, &words);
         command.arg("--message-format=json-render-diagnostics");
-        command.envs(wrapper.map(|program| ("RUSTC_WORKSPACE_WRAPPER", program)));
+        if let Some(program) = wrapper {
+            command = at_idle_priority(command.env("RUSTC_WORKSPACE_WRAPPER", program));
+        }
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cargo does not start")?;
         let messages = BufReader::new(child.stdout.take().context("the output was piped")?);
         let packages: BTreeMap<&PackageId, (&str, &Path)> = workspace

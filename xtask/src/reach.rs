@@ -17,23 +17,28 @@ pub struct Covers {
 }
 
 /// Files that decide how everything is built, installed and run.
-const ROOTS: [&str; 12] = [
+pub const ROOTS: [&str; 17] = [
     "Cargo.toml",
     "Cargo.lock",
     ".cargo/",
     ".ci/",
     "rust-toolchain",
     "tests/clients/python/requirements.txt",
+    "xtask/src/change.rs",
     "xtask/src/command.rs",
     "xtask/src/lane.rs",
     "xtask/src/lanes",
+    "xtask/src/main.rs",
+    "xtask/src/plan.rs",
     "xtask/src/programs.rs",
+    "xtask/src/reach.rs",
     "xtask/src/setup/",
     "xtask/src/totals.rs",
+    "xtask/src/workspace.rs",
 ];
 
 /// Files that the tests of a package read although they are not its own: documents that it writes, and the fuzzer's seeds.
-const READ: [(&str, &str); 3] =
+pub const READ: [(&str, &str); 3] =
     [("docs/CONFIG.md", "weir-config"), ("docs/METRICS.md", "weir-telemetry"), ("fuzz/corpus/", "weir-tests")];
 
 /// Packages of the workspace, and which are built on which.
@@ -58,6 +63,25 @@ impl Graph {
             graph.uses.insert(package.name.to_string(), used.collect());
         }
         graph
+    }
+
+    /// The names of all packages.
+    pub fn packages(&self) -> impl Iterator<Item = &str> {
+        self.uses.keys().map(String::as_str)
+    }
+
+    /// The workspace has that package.
+    pub fn has(&self, package: &str) -> bool {
+        self.uses.contains_key(package)
+    }
+
+    /// The packages that a lane with these covers proves.
+    pub fn covered(&self, covers: &Covers) -> BTreeSet<String> {
+        let stacks = covers.stacks.iter().flat_map(|package| self.stack(package));
+        let packages = covers.packages.iter().map(|package| (*package).to_owned());
+        let folders =
+            self.folders.iter().filter(|(folder, _)| covers.paths.iter().any(|path| path.starts_with(*folder)));
+        stacks.chain(packages).chain(folders.map(|(_, package)| package.clone())).collect()
     }
 
     /// The package that a file is of, and those that read it.

@@ -41,7 +41,9 @@ fn table(outcomes: &[Outcome], total: Duration) -> String {
             (_, true) => "ok",
             (_, false) => "FAILED",
         };
-        text += &row([outcome.name, outcome.form.word(), result, &outcome.why], counts, outcome.elapsed);
+        let note = outcome.report.note;
+        let why = if note.is_empty() { outcome.why.clone() } else { format!("{}; {note}", outcome.why) };
+        text += &row([outcome.name, outcome.form.word(), result, &why], counts, outcome.elapsed);
     }
     let result = if outcomes.iter().all(Outcome::held) { "ok" } else { "FAILED" };
     text + &row(["all, with set-up", "", result, ""], sum, total)
@@ -77,7 +79,7 @@ mod tests {
             name: "unit",
             form: Form::Full,
             why: "always".into(),
-            report: Report { totals, problems, evidence: Vec::new() },
+            report: Report { totals, problems, ..Report::default() },
             elapsed: Duration::from_secs(1),
         }
     }

@@ -36,6 +36,8 @@ pub enum Runner {
     Maven,
     /// `suite` of `weir-tests`: one `suite result:` line.
     Suite,
+    /// libFuzzer with `-print_final_stats=1`: an input that it tried and that held counts as a test.
+    LibFuzzer,
     /// Not a test runner; nothing is counted.
     None,
 }
@@ -50,8 +52,14 @@ pub fn count_line(runner: Runner, line: &str) -> Totals {
         Runner::Node => node(line),
         Runner::Maven => maven(line),
         Runner::Suite => suite(line),
+        Runner::LibFuzzer => lib_fuzzer(line),
         Runner::None => Totals::default(),
     }
+}
+
+fn lib_fuzzer(line: &str) -> Totals {
+    let count = line.strip_prefix("stat::number_of_executed_units:").and_then(|count| count.trim().parse().ok());
+    Totals { passed: count.unwrap_or(0), ..Totals::default() }
 }
 
 fn cargo(line: &str) -> Totals {

@@ -1,7 +1,8 @@
 //! `suite <redis|redis-py|go-redis> <source> [--python PROGRAM] [--details] [--weir-only] [--only PART ...]`: runs a test suite
 //! that others wrote, directly and through Weir, and holds what differs against `tests/suites/<suite>.toml`.
 //!
-//! `source` is the suite's source tree. With `--weir-only` it runs directly only where something is not as the list says.
+//! `source` is the suite's source tree. With `--weir-only` the suite runs through Weir first, and directly only if something is
+//! not as the list says.
 //! `--only` runs single units (redis) or files, and then says nothing about listed tests elsewhere. `--details` prints the
 //! message of each test that differs, listed or not. The last line is for `cargo xtask test`.
 #![forbid(unsafe_code)]
@@ -84,6 +85,14 @@ fn run(options: &Options) -> Result<Verdict, String> {
         Ok::<Verdict, String>(judge(&list, &direct, &weir, !only.is_empty()))
     };
     let mut verdict = run(&options.only, options.direct)?;
+    if options.direct == Direct::Listed && options.only.is_empty() && !verdict.has_counts_of(&list) {
+        let (name, tests, skipped) = (options.suite.name(), verdict.tests, verdict.skipped);
+        println!(
+            "suite {name}: {tests} tests, {skipped} skipped by the suite; the list has {} and {}",
+            list.tests, list.skipped
+        );
+        verdict = run(&options.only, Direct::Run)?;
+    }
     let parts: BTreeSet<String> = verdict.tests().map(|test| options.suite.part_of(test).to_owned()).collect();
     if !parts.is_empty() {
         for problem in &verdict.problems {
@@ -100,7 +109,7 @@ fn run(options: &Options) -> Result<Verdict, String> {
         }
     }
     if options.only.is_empty() {
-        verdict.check_counts(&list);
+        verdict.check_count(&list);
     }
     Ok(verdict)
 }

@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_report_becomes_outcomes() {
         let list = List::parse(
-            "passed_min = 0\nskipped_max = 0\n[[left_out]]\nreason = \"r\"\nparts = [\"ring_test.go\"]\ntests = [\"Commands hangs\"]\n",
+            "passed_min = 0\ntests = 0\nskipped = 0\n[[left_out]]\nreason = \"r\"\nparts = [\"ring_test.go\"]\ntests = [\"Commands hangs\"]\n",
         )
         .expect("a good list");
         let plan = Plan {

@@ -1,7 +1,7 @@
-//! Test suites that others wrote: Redis's own, redis-py's, go-redis's. Each runs twice at the same time, directly against
-//! a server and through Weir, and what differs is held against a committed list (`tests/suites/*.toml`) with a reason for
-//! each test. A change of the gateway cannot reach the direct side: it may be taken from the list. TESTING.md says what the
-//! lists hold and how a line gets in and out.
+//! Test suites that others wrote: Redis's own, redis-py's, go-redis's. Each runs directly against a server and through Weir at
+//! the same time, and what differs is held against a committed list (`tests/suites/*.toml`) with a reason for each test. A change
+//! of the gateway cannot reach the direct side: the list may stand for it. TESTING.md says what the lists hold and how a line
+//! gets in and out.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -66,14 +66,14 @@ pub struct Plan<'a> {
     pub list: &'a List,
     /// Units or files to run; empty: all.
     pub only: &'a [String],
-    /// Where the outcomes of the direct side come from.
+    /// The source of the outcomes of the direct side.
     pub direct: Direct,
 }
 
-/// Where the outcomes of the direct side come from.
+/// The source of the outcomes of the direct side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direct {
-    /// It runs.
+    /// The suite runs directly.
     Run,
     /// The list says how each test ends.
     Listed,

@@ -39,7 +39,7 @@ pub struct Outcomes {
 
 impl Outcomes {
     /// The direct side of a run through Weir, as the list has it: a test passes there, unless the list says that it fails or is
-    /// left out, or the suite skips it. How many the suite may skip stands in the list too.
+    /// left out, or the suite skips it.
     pub fn listed(list: &List, weir: &Self) -> Self {
         let mut direct = Self::default();
         for (name, through) in &weir.tests {
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn the_direct_side_is_what_the_list_says_of_it() {
         let list = List::parse(
-            "passed_min = 0\nskipped_max = 0\n\
+            "passed_min = 0\ntests = 0\nskipped = 0\n\
              [[differs]]\nkind = \"by design\"\nreason = \"r\"\ntests = [\"differs\", \"does not run\"]\n\
              [[fails_directly]]\nreason = \"r\"\ntests = [\"fails\"]\n\
              [[left_out]]\nreason = \"r\"\ntests = [\"hangs\"]\n",

@@ -28,6 +28,8 @@ pub struct Unconfirmed {
 /// The judgement.
 #[derive(Debug, Default)]
 pub struct Verdict {
+    /// Tests that the run through Weir reported.
+    pub tests: usize,
     /// Tests that pass on both sides.
     pub passed: usize,
     /// Tests that differ and are listed, by kind.
@@ -54,11 +56,14 @@ impl Verdict {
     pub fn confirm(&mut self, again: Self) -> Unconfirmed {
         let is_of = |tests: &[String], problem: &Problem| problem.test.as_ref().is_none_or(|test| tests.contains(test));
         let [before, after] = [&*self, &again].map(|verdict| verdict.tests().map(str::to_owned).collect::<Vec<_>>());
-        let (kept, first): (Vec<_>, Vec<_>) =
+        let (mut kept, first): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.problems).into_iter().partition(|problem| is_of(&after, problem));
-        let (known, second): (Vec<_>, Vec<_>) = again.problems.into_iter().partition(|problem| is_of(&before, problem));
-        self.problems = kept;
-        self.problems.extend(known.into_iter().filter(|problem| problem.test.is_none()));
+        let (mut known, second): (Vec<_>, Vec<_>) =
+            again.problems.into_iter().partition(|problem| is_of(&before, problem));
+        // The second run saw both sides: it says which of them a test fails on.
+        kept.retain(|problem| problem.test.is_none());
+        self.problems = known.extract_if(.., |problem| problem.test.is_some()).collect();
+        self.problems.extend(kept.into_iter().chain(known));
         let has_difference = |problems: &[Problem]| problems.iter().any(|problem| problem.is_difference);
         if has_difference(&first) && has_difference(&second) {
             let (differences, rest): (Vec<_>, Vec<_>) = second.into_iter().partition(|problem| problem.is_difference);
@@ -72,20 +77,18 @@ impl Verdict {
         Unconfirmed { first, second }
     }
 
-    /// A problem if fewer tests pass on both sides than when the list was made, or more are skipped: a suite that runs half of
-    /// itself finds nothing.
-    pub fn check_counts(&mut self, list: &List) {
+    /// Whether a run through Weir alone had as many tests, and skipped as many, as the list says. Otherwise only a run of both
+    /// sides tells which tests are missing.
+    pub fn has_counts_of(&self, list: &List) -> bool {
+        (self.tests, self.skipped) == (list.tests, list.skipped)
+    }
+
+    /// A problem if fewer tests pass on both sides than when the list was made: a suite that runs half of itself finds nothing.
+    pub fn check_count(&mut self, list: &List) {
         if self.passed < list.passed_min {
             let (passed, min) = (self.passed, list.passed_min);
             let text = format!("only {passed} tests pass on both sides; at least {min} did when the list was made");
             self.problem(None, text);
-        }
-        if self.skipped > list.skipped_max {
-            let (skipped, max) = (self.skipped, list.skipped_max);
-            self.problem(
-                None,
-                format!("the suite skips {skipped} tests by itself; at most {max} when the list was made"),
-            );
         }
     }
 
@@ -100,7 +103,7 @@ impl Verdict {
 
 /// Judges. A part of a suite (`is_partial`) says nothing about the listed tests that are not in it.
 pub fn judge(list: &List, direct: &Outcomes, weir: &Outcomes, is_partial: bool) -> Verdict {
-    let mut verdict = Verdict::default();
+    let mut verdict = Verdict { tests: weir.tests.len(), ..Verdict::default() };
     for (name, outcome) in &direct.tests {
         judge_test(list, name, outcome, weir.tests.get(name), &mut verdict);
     }
@@ -216,14 +219,13 @@ mod tests {
         verdict.problems.iter().map(|problem| problem.text.as_str()).collect()
     }
 
-    const ONE_LISTED: &str =
-        "passed_min = 0\nskipped_max = 0\n[[differs]]\nkind = \"known limit\"\nreason = \"r\"\ntests = [\"a\"]\n";
+    const ONE_LISTED: &str = "passed_min = 0\ntests = 0\nskipped = 0\n[[differs]]\nkind = \"known limit\"\nreason = \"r\"\ntests = [\"a\"]\n";
 
     #[test]
     fn an_unlisted_failure_a_skip_and_an_absence_through_weir_are_new() {
         let direct = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed), ("c", Outcome::Passed)]);
         let weir = outcomes(&[("a", failed()), ("b", skipped())]);
-        let verdict = judge(&list("passed_min = 0\nskipped_max = 0\n"), &direct, &weir, false);
+        let verdict = judge(&list("passed_min = 0\ntests = 0\nskipped = 0\n"), &direct, &weir, false);
         assert_eq!(
             texts(&verdict),
             [
@@ -257,8 +259,9 @@ mod tests {
 
     #[test]
     fn a_direct_failure_must_be_listed_as_such_and_go_when_it_passes() {
-        let bare = list("passed_min = 0\nskipped_max = 0\n");
-        let known = list("passed_min = 0\nskipped_max = 0\n[[fails_directly]]\nreason = \"r\"\ntests = [\"a\"]\n");
+        let bare = list("passed_min = 0\ntests = 0\nskipped = 0\n");
+        let known =
+            list("passed_min = 0\ntests = 0\nskipped = 0\n[[fails_directly]]\nreason = \"r\"\ntests = [\"a\"]\n");
         let broken = outcomes(&[("a", failed())]);
         let good = outcomes(&[("a", Outcome::Passed)]);
         assert_eq!(judge(&bare, &broken, &broken, false).problems.len(), 1);
@@ -271,17 +274,21 @@ mod tests {
     #[test]
     fn a_suite_in_which_hardly_anything_runs_does_not_pass() {
         let all_skipped = outcomes(&[("a", skipped()), ("b", skipped())]);
-        let list = list("passed_min = 1\nskipped_max = 1\n");
+        let list = list("passed_min = 1\ntests = 2\nskipped = 2\n");
         let mut verdict = judge(&list, &all_skipped, &all_skipped, false);
-        verdict.check_counts(&list);
-        assert_eq!(verdict.skipped, 2);
-        assert_eq!(verdict.problems.len(), 2);
+        verdict.check_count(&list);
+        assert!(verdict.has_counts_of(&list));
+        assert!(!judge(&list, &all_skipped, &outcomes(&[("a", skipped())]), true).has_counts_of(&list));
+        assert_eq!(verdict.problems.len(), 1);
     }
 
     #[test]
     fn a_failure_that_exists_only_through_weir_is_new_unless_it_is_listed() {
         let weir = outcomes(&[("a", failed())]);
-        assert_eq!(judge(&list("passed_min = 0\nskipped_max = 0\n"), &outcomes(&[]), &weir, false).problems.len(), 1);
+        assert_eq!(
+            judge(&list("passed_min = 0\ntests = 0\nskipped = 0\n"), &outcomes(&[]), &weir, false).problems.len(),
+            1
+        );
         let known = judge(&list(ONE_LISTED), &outcomes(&[]), &weir, false);
         assert!(known.problems.is_empty(), "{:?}", known.problems);
         assert_eq!(known.listed[&Kind::KnownLimit], 1);
@@ -291,14 +298,18 @@ mod tests {
     fn problems_of_the_gateway_itself_count() {
         let mut weir = outcomes(&[("a", Outcome::Passed)]);
         weir.problems.push("unit/x: a permit is held".into());
-        let verdict =
-            judge(&list("passed_min = 0\nskipped_max = 0\n"), &outcomes(&[("a", Outcome::Passed)]), &weir, false);
+        let verdict = judge(
+            &list("passed_min = 0\ntests = 0\nskipped = 0\n"),
+            &outcomes(&[("a", Outcome::Passed)]),
+            &weir,
+            false,
+        );
         assert_eq!(texts(&verdict), ["through Weir: unit/x: a permit is held"]);
     }
 
     #[test]
     fn a_difference_that_a_second_run_does_not_repeat_is_told_and_is_no_problem() {
-        let list = list("passed_min = 0\nskipped_max = 0\n");
+        let list = list("passed_min = 0\ntests = 0\nskipped = 0\n");
         let direct = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed)]);
         let mut weir = outcomes(&[("a", failed()), ("b", failed())]);
         weir.problems.push("a permit is held".into());
@@ -318,7 +329,7 @@ mod tests {
 
     #[test]
     fn two_runs_with_a_difference_each_fail_though_of_other_tests() {
-        let list = list("passed_min = 0\nskipped_max = 0\n");
+        let list = list("passed_min = 0\ntests = 0\nskipped = 0\n");
         let all = ["a", "b"].map(|name| (name, Outcome::Passed));
         let run = |broken: &str| {
             let through = all.clone().map(|(name, outcome)| (name, if name == broken { failed() } else { outcome }));
@@ -333,10 +344,22 @@ mod tests {
         );
     }
 
+    /// A run through Weir alone cannot know that a test fails directly too.
+    #[test]
+    fn the_second_run_says_which_side_a_test_fails_on() {
+        let list = list("passed_min = 0\ntests = 0\nskipped = 0\n");
+        let weir = outcomes(&[("a", failed())]);
+        let mut verdict = judge(&list, &Outcomes::listed(&list, &weir), &weir, true);
+        assert_eq!(texts(&verdict), ["new: `a` fails through Weir: Expected 1"]);
+        let once = verdict.confirm(judge(&list, &weir, &weir, true));
+        assert_eq!((once.first.len(), once.second.len()), (0, 0));
+        assert_eq!(texts(&verdict), ["`a` fails without Weir too, and is not listed so: Expected 1"]);
+    }
+
     /// A test that fails directly says nothing of Weir, also in the second run; it is told.
     #[test]
     fn what_only_the_second_run_has_is_told() {
-        let list = list("passed_min = 0\nskipped_max = 0\n");
+        let list = list("passed_min = 0\ntests = 0\nskipped = 0\n");
         let good = outcomes(&[("a", Outcome::Passed), ("b", Outcome::Passed)]);
         let mut verdict = judge(&list, &good, &outcomes(&[("a", failed()), ("b", Outcome::Passed)]), true);
         let direct = outcomes(&[("a", Outcome::Passed), ("b", failed())]);

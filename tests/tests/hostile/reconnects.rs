@@ -147,6 +147,13 @@ fn what_a_reset_client_has_not_had_sent_is_taken_back() {
         filler.stream().set_write_timeout(Duration::from_millis(300)).expect("a write timeout");
         let _ = filler.try_send(&filling);
     }
+    // The gateway reads no more than it gets rid of: then the way to the server is full.
+    let mut read = 0.0;
+    weir_tests::deadline::until_true("the gateway to read no more", || {
+        std::thread::sleep(Duration::from_millis(300));
+        let before = std::mem::replace(&mut read, gateway.metric("weir_client_read_bytes_total"));
+        read == before && read > 0.0
+    });
     let mut gone = gateway.connect();
     let before = gateway.metric("weir_requests_total");
     gone.send(&encode_all(&[&["PING"], &["SET", "key", "old"]]));

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::{LANE_DEADLINE, products};
-use crate::command::run_counted;
+use crate::command::{at_idle_priority, run_counted};
 use crate::lane::{Report, Run};
 use crate::programs::{ALWAYS, cargo};
 use crate::reach::Reached;
@@ -42,7 +42,7 @@ pub fn clippy(run: &Run<'_>) -> Result<Report> {
     }
     let words =
         [&["clippy"], &*run.reached.selection(&[]), &["--all-targets", "--locked", "--", "-D", "warnings"]].concat();
-    plain("clippy", &mut cargo(run.workspace, &words))
+    plain("clippy", &mut at_idle_priority(&cargo(run.workspace, &words)))
 }
 
 pub fn tidy(run: &Run<'_>) -> Result<Report> {
@@ -62,10 +62,10 @@ pub fn docs(run: &Run<'_>) -> Result<Report> {
     let words = [&["doc"], &*run.reached.selection(&[]), &["--no-deps", "--locked", "--quiet"]].concat();
     let mut command = cargo(run.workspace, &words);
     command.env("RUSTDOCFLAGS", "-D warnings");
-    let mut report = plain("docs", &mut command)?;
+    let mut report = plain("docs", &mut at_idle_priority(&command))?;
     // The packages of the build, so that their crates have the features that they were built with.
     let words = [&["test", "--doc", "--locked", "--no-fail-fast"], &*run.reached.selection(&ALWAYS)].concat();
-    let finished = run_counted(&mut cargo(run.workspace, &words), Runner::Cargo, LANE_DEADLINE)?;
+    let finished = run_counted(&mut at_idle_priority(&cargo(run.workspace, &words)), Runner::Cargo, LANE_DEADLINE)?;
     report.join(Report::of_program("docs", finished, true));
     if *run.reached == Reached::All {
         report.expect_tests("docs");

@@ -87,6 +87,7 @@ pub fn polling(run: &Run<'_>, program: &str) -> Result<Report> {
         filters.push(tests);
     }
     let mut report = products::some(run, program, &filters, "polling")?;
+    report.expect_tests(&format!("polling:{program}"));
     report.problems.extend(stale(program, &names));
     Ok(report)
 }

@@ -59,6 +59,10 @@ pub fn alone(run: &Run<'_>, program: &str, threads: u32) -> Result<Report> {
     }
     let mut report = tests(program, &words, &environment(run, "auto")?)?;
     report.expect_tests(&program.target);
+    let ran = report.totals.passed + report.totals.failed;
+    if run.form == Form::Core && ran < run.core.len() as u64 {
+        report.problems.push(format!("{}: {ran} tests of {} in its core ran", program.target, run.core.len()));
+    }
     // The full form checks the names too, so that the commit that renames a test fails and not a later one.
     let names = names(program)?;
     let gone = run.core.iter().filter(|core| !names.iter().any(|name| name == *core));

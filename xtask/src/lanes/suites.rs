@@ -1,6 +1,6 @@
 //! The suites that others wrote. `suite` (a program of `weir-tests`) runs each directly and through Weir and holds what
-//! differs against `tests/suites/*.toml`. The direct side runs if the change reaches the tests themselves: a change of the
-//! gateway alone makes no difference there.
+//! differs against `tests/suites/*.toml`. The direct side runs if the change reaches the tests themselves, and in the lane's
+//! turn: a change of the gateway alone makes no difference there.
 
 use anyhow::Result;
 
@@ -28,12 +28,14 @@ fn on_suite(run: &Run<'_>, suite: &str, words: &[&str]) -> Result<Report> {
     let program = run.programs()?.binary("suite")?.to_string_lossy();
     let folder = source(run.workspace, suite);
     let folder = folder.to_string_lossy();
-    let sides: &[&str] = if run.reached.has(PRODUCT_TESTS) { &[] } else { &["--weir-only"] };
+    let runs_direct = run.has_turn || run.reached.has(PRODUCT_TESTS);
+    let sides: &[&str] = if runs_direct { &[] } else { &["--weir-only"] };
     let words = [&[&*program, suite, &*folder], words, sides].concat();
     let mut command = command(&run.workspace.root, &words);
     command.envs(environment(run, "auto")?);
     let finished = run_counted(&mut command, Runner::Suite, LANE_DEADLINE)?;
     // What the suite leaves out stands in the list with its reason.
     let name = format!("suites:{suite}");
-    Ok(Report::of_tests(&name, finished, true))
+    let note = if runs_direct { "directly and through Weir" } else { "through Weir, the direct side as listed" };
+    Ok(Report { note, ..Report::of_tests(&name, finished, true) })
 }

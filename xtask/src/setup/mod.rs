@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, bail};
 
@@ -143,12 +143,14 @@ impl Installation {
         let all: Vec<Part> = parts.iter().copied().collect();
         let _end = End { installation: self, parts: &all };
         let prepared = fs::create_dir_all(workspace.tools()).map_err(Error::from).and_then(|()| packages::ensure(&all));
-        let missing = prepared.err().map(|error| format!("{error:#}"));
+        if let Err(error) = prepared {
+            eprintln!("setup: {error:#}; each part tries for itself");
+        }
         thread::scope(|scope| {
             for part in parts {
-                // What has its packages is of use although another's are missing.
-                if let Some(error) = missing.as_ref().filter(|_| !packages::are_there(part)) {
-                    self.finish(part, Err(error.clone()));
+                // One package that cannot be installed keeps all others from it: a part needs its own alone.
+                if let Err(error) = packages::ensure(&[part]) {
+                    self.finish(part, Err(format!("{}: {error:#}", part.name())));
                     continue;
                 }
                 scope.spawn(move || {
@@ -244,13 +246,14 @@ fn go_programs(workspace: &Workspace) -> Result<()> {
 
 /// Runs a command that uses the network, again after a failure.
 fn run_with_retries(folder: &Path, words: &[&str], environment: &[(&str, &str)]) -> Result<()> {
-    let mut wait = FIRST_WAIT;
+    let (mut wait, begun) = (FIRST_WAIT, Instant::now());
     for attempt in 1..=ATTEMPTS {
         let mut command: Command = command::command(folder, words);
         command.envs(environment.iter().copied());
         match command::run(&mut command) {
             Ok(()) => return Ok(()),
-            Err(error) if attempt == ATTEMPTS => return Err(error),
+            // What took so long once is not tried again.
+            Err(error) if attempt == ATTEMPTS || begun.elapsed() > command::RUN_DEADLINE => return Err(error),
             Err(error) => {
                 eprintln!("setup: attempt {attempt} of {ATTEMPTS}: {error}; again in {} s", wait.as_secs());
                 std::thread::sleep(wait);

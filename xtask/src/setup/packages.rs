@@ -40,11 +40,6 @@ pub fn ensure(parts: &[Part]) -> Result<()> {
     if missing.is_empty() { Ok(()) } else { install(&missing) }
 }
 
-/// Nothing of what that part needs of the system is missing.
-pub fn are_there(part: Part) -> bool {
-    missing(&[part]).is_empty()
-}
-
 fn missing(parts: &[Part]) -> Vec<&'static str> {
     let programs = parts.iter().flat_map(|part| programs(*part));
     let mut missing: Vec<&str> =
