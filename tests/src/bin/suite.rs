@@ -139,5 +139,5 @@ fn print(suite: Suite, verdict: &Verdict) {
     println!("suite {name}: {:>5} left out by the suite itself", verdict.skipped);
     let listed: usize = verdict.listed.values().sum();
     let ignored = listed + verdict.failing_directly + verdict.left_out;
-    println!("suite result: {} passed; {} failed; {ignored} listed", verdict.passed, verdict.problems.len());
+    println!("suite result: {} passed; {} failed; {ignored} listed", verdict.passed.len(), verdict.problems.len());
 }

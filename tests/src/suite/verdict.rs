@@ -1,6 +1,6 @@
 //! Two runs of a suite against its list: what is new, what is stale, and the counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::suite::list::{Kind, List};
 use crate::suite::outcome::{Outcome, Outcomes};
@@ -31,7 +31,7 @@ pub struct Verdict {
     /// Tests that the run through Weir reported.
     pub tests: usize,
     /// Tests that pass on both sides.
-    pub passed: usize,
+    pub passed: BTreeSet<String>,
     /// Tests that differ and are listed, by kind.
     pub listed: BTreeMap<Kind, usize>,
     /// Tests that fail directly and are listed.
@@ -72,8 +72,8 @@ impl Verdict {
             self.problems.extend(differences);
             return Unconfirmed { first, second: rest };
         }
-        // The second run had nothing to say of them.
-        self.passed += first.iter().filter(|problem| problem.is_difference).count();
+        let once = first.iter().filter_map(|problem| problem.test.as_ref());
+        self.passed.extend(once.filter(|test| again.passed.contains(*test)).cloned());
         Unconfirmed { first, second }
     }
 
@@ -85,8 +85,8 @@ impl Verdict {
 
     /// A problem if fewer tests pass on both sides than when the list was made: a suite that runs half of itself finds nothing.
     pub fn check_count(&mut self, list: &List) {
-        if self.passed < list.passed_min {
-            let (passed, min) = (self.passed, list.passed_min);
+        if self.passed.len() < list.passed_min {
+            let (passed, min) = (self.passed.len(), list.passed_min);
             let text = format!("only {passed} tests pass on both sides; at least {min} did when the list was made");
             self.problem(None, text);
         }
@@ -153,7 +153,9 @@ fn judge_test(list: &List, name: &str, direct: &Outcome, weir: Option<&Outcome>,
             Some(_) => {
                 verdict.problem(Some(name), format!("stale: `{name}` passes through Weir; take it off the list"))
             }
-            None => verdict.passed += 1,
+            None => {
+                verdict.passed.insert(name.to_owned());
+            }
         },
         (Outcome::Skipped(_), Some(Outcome::Skipped(_) | Outcome::Passed)) => match listed {
             Some(_) => verdict.problem(Some(name), format!("stale: `{name}` is skipped by the suite itself")),
@@ -234,7 +236,7 @@ mod tests {
                 "new: `c` passes directly and does not run through Weir",
             ]
         );
-        assert_eq!(verdict.passed, 0);
+        assert!(verdict.passed.is_empty());
     }
 
     #[test]
@@ -320,7 +322,7 @@ mod tests {
         let once = verdict.confirm(judge(&list, &direct, &again, true));
         assert_eq!((once.first.len(), once.second.len()), (1, 0));
         assert_eq!(once.first[0].test.as_deref(), Some("a"));
-        assert_eq!(verdict.passed, 1, "as the second run had it");
+        assert_eq!(verdict.passed, BTreeSet::from(["a".to_owned()]), "as the second run had it");
         assert_eq!(
             texts(&verdict),
             ["new: `b` fails through Weir: Expected 1", "through Weir: a permit is held", "through Weir: a panic"]
@@ -366,5 +368,10 @@ mod tests {
         let once = verdict.confirm(judge(&list, &direct, &good, true));
         assert!(verdict.problems.is_empty(), "{:?}", verdict.problems);
         assert_eq!((once.first.len(), once.second.len()), (1, 1));
+        // A server that dies once takes all tests of its unit with it.
+        let mut verdict = judge(&list, &direct, &good, true);
+        assert_eq!(verdict.passed.len(), 1);
+        let _ = verdict.confirm(judge(&list, &good, &good, true));
+        assert_eq!(verdict.passed.len(), 2, "as the second run had it");
     }
 }
