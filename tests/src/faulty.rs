@@ -2,11 +2,13 @@
 //! and stay healthy, then does what the test's script says.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 use crate::stream::Address;
 
@@ -78,7 +80,7 @@ impl Faulty {
     }
 
     fn speaking(dialect: Dialect, script: impl Fn(&[Vec<u8>]) -> Act + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", crate::port::free())).expect("the scripted server binds");
+        let listener = listening().expect("the scripted server binds");
         let address = listener.local_addr().expect("a bound socket has an address");
         let shared = Arc::new(Shared {
             dialect,
@@ -118,6 +120,20 @@ impl Drop for Faulty {
             let _ = acceptor.join();
         }
     }
+}
+
+/// Connections that may wait to be accepted. With the 128 of the standard library a gateway that opens 200 at once, on a busy
+/// machine, loses some for the second until they are tried again.
+const BACKLOG: i32 = 1_024;
+
+fn listening() -> std::io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    // A child of another test that has not come to its `exec` yet holds the look at a port for a moment.
+    let bound = |_| socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, crate::port::free())).into());
+    (0..5).map(bound).find(Result::is_ok).unwrap_or_else(|| bound(5))?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {

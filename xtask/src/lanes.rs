@@ -277,7 +277,6 @@ const LANES: &[Lane] = &[
         work: Work::Measures,
         programs: true,
         body: |run| products::alone(run, "isolation", 2),
-        ..CODE
     },
     Lane {
         name: "lab",
@@ -289,7 +288,6 @@ const LANES: &[Lane] = &[
         work: Work::Measures,
         programs: true,
         body: |run| products::alone(run, "lab", 1),
-        ..CODE
     },
 ];
 
