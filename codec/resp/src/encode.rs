@@ -11,6 +11,14 @@ pub enum Version {
 }
 
 impl Version {
+    /// `RESP2` or `RESP3`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Resp2 => "RESP2",
+            Self::Resp3 => "RESP3",
+        }
+    }
+
     /// The number in HELLO.
     pub fn number(self) -> u8 {
         match self {

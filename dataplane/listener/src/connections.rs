@@ -21,10 +21,12 @@ pub struct ConnectionDetails {
     pub library: String,
     /// The version of the client library.
     pub library_version: String,
-    /// The selected database.
-    pub db: u32,
-    /// The protocol version it speaks.
-    pub version: u8,
+    /// The selected database. `None`: the protocol has none.
+    pub db: Option<u32>,
+    /// The version of the protocol that it speaks, e.g. `RESP3` or `HTTP/2`.
+    pub version: &'static str,
+    /// The protocol has users: a client without one has not logged in yet.
+    pub has_users: bool,
     /// Why it has an upstream connection of its own; empty if it has none.
     pub pinned: String,
 }

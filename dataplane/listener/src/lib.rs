@@ -4,6 +4,11 @@
 //! |---|---|
 //! | `settings` | what an operator may choose |
 //! | `admission` | the permits of a connection: process, listener, source address, handshake |
+//! | `close` | why a connection ended |
+//! | `handle` | the part of a connection that is the same for every protocol |
+//! | `service` | a listener of any protocol, as the gateway holds it |
+//! | `departure` | a connection that leaves for another process |
+//! | `sessions` | what a listener owes each of its connections |
 //! | `connections` | the table of open connections, readable from any thread |
 //! | `reports` | what its peers do wrong, counted and told |
 //! | `roster` | the open connections of one listener on one worker |
@@ -14,17 +19,27 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod close;
 mod connections;
+mod departure;
+mod handle;
 pub mod proxy_protocol;
 mod reports;
 mod roster;
+mod service;
+mod sessions;
 pub mod settings;
 mod share;
 mod succession;
 
 pub use admission::{Admission, ConnectionPermit, ListenerAdmission, NotAdmitted};
+pub use close::CloseReason;
 pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, ConnectionTable};
+pub use departure::{Departure, Mover};
+pub use handle::ConnectionHandle;
 pub use reports::Reports;
 pub use roster::{Listed, Roster};
+pub use service::{Arrival, Life, Service};
+pub use sessions::{Opened, Session, Sessions};
 pub use share::{CoreShare, DRAIN_GAP, Drain};
 pub use succession::{Place, Source, Succession};

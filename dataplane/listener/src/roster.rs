@@ -8,17 +8,17 @@ use std::{
 use slab::Slab;
 
 /// A list from which connections take themselves when they end.
-pub struct Roster<T> {
+pub struct Roster<T: ?Sized> {
     open: Rc<RefCell<Slab<Weak<T>>>>,
 }
 
-impl<T> Default for Roster<T> {
+impl<T: ?Sized> Default for Roster<T> {
     fn default() -> Self {
         Self { open: Rc::default() }
     }
 }
 
-impl<T> Roster<T> {
+impl<T: ?Sized> Roster<T> {
     /// Lists a connection until the result is dropped.
     pub fn enter(&self, connection: &Rc<T>) -> Listed<T> {
         let key = self.open.borrow_mut().insert(Rc::downgrade(connection));
@@ -42,12 +42,12 @@ impl<T> Roster<T> {
 }
 
 /// A place in a [`Roster`].
-pub struct Listed<T> {
+pub struct Listed<T: ?Sized> {
     open: Rc<RefCell<Slab<Weak<T>>>>,
     key: usize,
 }
 
-impl<T> Drop for Listed<T> {
+impl<T: ?Sized> Drop for Listed<T> {
     fn drop(&mut self) {
         self.open.borrow_mut().remove(self.key);
     }

@@ -97,7 +97,7 @@ impl Notes {
         head: &RequestHead,
         sent: impl FnOnce() -> SentBytes,
     ) -> Option<Box<Self>> {
-        if !connection.service.samples_access() {
+        if !connection.service.sessions.samples_access() {
             return None;
         }
         let mut texts = Texts { all: String::with_capacity(Texts::BYTES), ..Texts::default() };
@@ -173,10 +173,10 @@ impl Connection {
         let texts = notes.texts.borrow();
         let tls = self.tls.as_deref();
         let noted = |what| texts.get(what);
-        self.service.log_access(&AccessRecord {
-            listener: self.service.name(),
-            peer: self.peer,
-            connection: self.id(),
+        self.service.sessions.log_access(&AccessRecord {
+            listener: self.service.sessions.name(),
+            peer: self.handle.peer(),
+            connection: self.handle.id(),
             command: asked.method,
             upstream: Some(outcome.upstream).filter(|name| !name.is_empty()),
             duration_nanos: flushed.nanos_since(timing.arrived),
@@ -208,14 +208,14 @@ impl Connection {
 
     /// Writes a request to the access log of which there is no head that could be trusted.
     pub(crate) fn log_unread(&self, protocol: &'static str, refusal: &Refusal, reply_bytes: u64) {
-        if !self.service.samples_access() {
+        if !self.service.sessions.samples_access() {
             return;
         }
         let tls = self.tls.as_deref();
-        self.service.log_access(&AccessRecord {
-            listener: self.service.name(),
-            peer: self.peer,
-            connection: self.id(),
+        self.service.sessions.log_access(&AccessRecord {
+            listener: self.service.sessions.name(),
+            peer: self.handle.peer(),
+            connection: self.handle.id(),
             command: "unknown",
             upstream: None,
             duration_nanos: 0,

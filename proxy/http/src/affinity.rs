@@ -19,7 +19,7 @@ pub(crate) fn of(connection: &Connection, affinity: &Affinity, head: &RequestHea
             if let Some(value) = known.filter(|value| !value.is_empty()) {
                 return Some(affinity_hash(value));
             }
-            let value = format!("{:016x}", connection.service.chance());
+            let value = format!("{:016x}", connection.service.sessions.chance());
             let mut cookie = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax");
             if connection.is_tls() {
                 cookie.push_str("; Secure");

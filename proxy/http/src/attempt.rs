@@ -9,8 +9,12 @@ use std::{
     time::Duration,
 };
 
-use weir_base::time::{Time, turn};
+use weir_base::{
+    error::Culprit,
+    time::{Time, turn},
+};
 use weir_http_codec::BodyLength;
+use weir_listener::CloseReason;
 use weir_upstream::{LossCause, Outcome, Remains};
 
 use crate::{
@@ -35,7 +39,7 @@ use crate::{
 pub(crate) const STALLED: &str = "client_stalled";
 pub(crate) const STALLED_TEXT: &str = "the client does not read what it is sent";
 /// An exchange took longer than it may.
-const EXPIRED: &str = "call_expired";
+const EXPIRED: CloseReason = CloseReason::Broken { reason: "call_expired", culprit: Culprit::Gateway };
 
 /// How an attempt to have a request answered ended.
 pub(crate) enum Ended {
@@ -50,7 +54,7 @@ pub(crate) enum Ended {
     /// The client has nothing of an answer yet.
     Failed(Failure),
     /// The client has a part of the answer: all that is left is to break it off.
-    BrokenOff(&'static str),
+    BrokenOff(CloseReason),
 }
 
 /// Why there is no answer.
@@ -266,7 +270,7 @@ impl<'a> Attempt<'a> {
                 }
             }
         };
-        self.connection.service.metrics.read_bytes.add(body.received());
+        self.connection.service.sessions.read(body.received());
         self.received = answer.origin.received();
         self.switched = answer.switched.take();
         match ended {
@@ -363,7 +367,7 @@ impl<'a> Attempt<'a> {
                     None => lane.ends(),
                 }
                 self.connection.answered(self.asked, status, Some(self.sent), upstream, "ok");
-                Ok(if keeps_client { After::Another } else { After::Close("answered") })
+                Ok(if keeps_client { After::Another } else { After::Close(CloseReason::Ended("answered")) })
             }
             Ended::Failed(Failure::Silent | Failure::Unseen | Failure::Status(_)) => {
                 lane.failed(LossCause::Closed);
@@ -396,10 +400,11 @@ impl<'a> Attempt<'a> {
             Ended::Failed(Failure::ClientGone | Failure::ClientStalled) => {
                 lane.ends();
                 self.connection.abandoned(self.asked, Some(self.sent), upstream);
-                Ok(After::Close("client_reset"))
+                Ok(After::Close(CloseReason::ClientReset))
             }
             Ended::BrokenOff(reason) => {
-                if reason.starts_with("origin") {
+                let is_origins = reason.culprit() == Some(Culprit::Upstream);
+                if is_origins {
                     lane.failed(LossCause::Closed);
                 } else {
                     lane.answered();
@@ -409,15 +414,15 @@ impl<'a> Attempt<'a> {
                     // As the client learns it: by trailers, by the reset, or by its own.
                     self.asked.grpc_status.set(Some(match reason {
                         EXPIRED => grpc::DEADLINE_EXCEEDED,
-                        reason if reason.starts_with("origin") => grpc::INTERNAL,
+                        _ if is_origins => grpc::INTERNAL,
                         _ => grpc::CANCELLED,
                     }));
                 }
-                if reason == STALLED {
-                    self.connection.report(STALLED, STALLED_TEXT);
+                if reason.name() == STALLED {
+                    self.connection.violated(STALLED, STALLED_TEXT);
                 }
                 let status = self.begun.get().map_or(0, |begun| begun.status);
-                self.connection.broke_off(self.asked, status, self.sent, upstream, reason);
+                self.connection.broke_off(self.asked, status, self.sent, upstream, reason.name());
                 // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
                 Ok(After::Broken(if self.is_grpc.get() && reason == EXPIRED { grpc::EXPIRED } else { reason }))
             }
@@ -473,14 +478,19 @@ impl Failure {
         }
     }
 
-    const fn reason(self) -> &'static str {
+    /// Why a response that had begun broke off. A deadline is the gateway's own: it says nothing of the origin.
+    const fn reason(self) -> CloseReason {
         match self {
-            Self::Connection => Refusal::ORIGIN_MALFORMED.reason,
-            Self::Silent | Self::Unseen | Self::Status(_) => "origin_closed",
+            Self::Connection => CloseReason::of_upstream(Refusal::ORIGIN_MALFORMED.reason),
+            Self::Silent | Self::Unseen | Self::Status(_) => CloseReason::of_upstream("origin_closed"),
             Self::Expired => EXPIRED,
-            Self::Origin(refusal, _) | Self::Unwilling(refusal) | Self::Client(refusal) => refusal.reason,
-            Self::ClientStalled => STALLED,
-            Self::ClientGone => "client_reset",
+            Self::Origin(refusal, LossCause::Timeout) | Self::Unwilling(refusal) => {
+                CloseReason::Broken { reason: refusal.reason, culprit: Culprit::Gateway }
+            }
+            Self::Origin(refusal, _) => CloseReason::of_upstream(refusal.reason),
+            Self::Client(refusal) => CloseReason::of_client(refusal.reason),
+            Self::ClientStalled => CloseReason::of_client(STALLED),
+            Self::ClientGone => CloseReason::ClientReset,
         }
     }
 }

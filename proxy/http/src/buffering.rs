@@ -51,7 +51,7 @@ pub(crate) fn kept(
         false if asked.is_idempotent => (0, most.max(buffer)),
         false => (0, most),
     };
-    let lease = &client.connection().service.core.bytes;
+    let lease = &client.connection().service.sessions.core().bytes;
     (buffer > 0 || most > 0).then(|| RefCell::new(Kept::new(lease, buffer, most)))
 }
 
@@ -110,7 +110,7 @@ pub(crate) async fn run<C: Client>(
             })
             .await
         };
-        connection.service.metrics.read_bytes.add(body.received());
+        connection.service.sessions.read(body.received());
         if let Some(notes) = &asked.notes {
             notes.body_bytes.set(room - sink.room);
         }

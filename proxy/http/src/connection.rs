@@ -1,18 +1,15 @@
 //! One client connection: what it is, how it is told to end, and its end.
 
 use std::{
-    cell::{Cell, OnceCell, RefCell},
+    cell::{OnceCell, RefCell},
     net::SocketAddr,
-    panic::AssertUnwindSafe,
     rc::Rc,
-    sync::atomic::Ordering::Relaxed,
     task::{Context, Waker},
 };
 
 use weir_base::{error::Culprit, limits, time::turn, violation::Violation};
 use weir_engine::{Cutter, Deadline, Stream, tls::PeerIdentity};
-use weir_listener::{ConnectionGuard, DRAIN_GAP, Drain, Listed, Roster};
-use weir_telemetry::log::Peer;
+use weir_listener::{Arrival, CloseReason, ConnectionHandle, DRAIN_GAP, Drain, Listed, Roster, Session};
 
 use crate::{
     forward::{self, Forwarded},
@@ -22,26 +19,12 @@ use crate::{
     settings::{DISCARD_BYTES_MAX, LINGER_TIMEOUT},
 };
 
-/// What is known of a connection when it is handed over.
-#[derive(Clone, Debug)]
-pub struct Arrived {
-    /// The client.
-    pub peer: Peer,
-    /// Where it has connected to, if a PROXY header says so.
-    pub local: Option<SocketAddr>,
-    /// What was agreed on, if it came through TLS.
-    pub tls: Option<Box<Tls>>,
-    /// The client has chosen HTTP/2 in the TLS handshake.
-    pub is_http2: bool,
-}
-
 /// What a handshake of TLS has agreed on.
-#[derive(Clone, Debug, Default)]
-pub struct Tls {
+pub(crate) struct Tls {
     /// Version and cipher suite, as [`Stream::tls_facts`] has them.
-    pub facts: Option<(&'static str, &'static str)>,
+    facts: Option<(&'static str, &'static str)>,
     /// Who the client is by its certificate, if it has shown one.
-    pub identity: Option<PeerIdentity>,
+    pub(crate) identity: Option<PeerIdentity>,
 }
 
 impl Tls {
@@ -59,20 +42,30 @@ impl Tls {
 /// One client connection, as its listener sees it.
 pub(crate) struct Connection {
     pub(crate) service: Rc<Service>,
-    pub(crate) peer: Peer,
-    /// See [`Arrived::local`].
+    pub(crate) handle: ConnectionHandle,
+    /// The address that the client connected to, if a PROXY header says so.
     local: Option<SocketAddr>,
     pub(crate) tls: Option<Box<Tls>>,
     /// As origins are told of it.
     pub(crate) peer_name: Box<str>,
     /// What origins are told of its certificate.
     pub(crate) client_cert: Option<Box<str>>,
-    guard: ConnectionGuard,
     cutter: Cutter,
-    waker: RefCell<Option<Waker>>,
     /// Its tasks that hear of its end: tunnels, and what policies wait for.
     listening: OnceCell<Roster<Listening>>,
-    ending: Cell<Option<&'static str>>,
+}
+
+impl Session for Connection {
+    fn handle(&self) -> &ConnectionHandle {
+        &self.handle
+    }
+
+    fn wake(&self) {
+        self.handle.wake();
+        if let Some(listening) = self.listening.get() {
+            listening.all().iter().filter_map(|one| one.0.borrow_mut().take()).for_each(Waker::wake);
+        }
+    }
 }
 
 /// Who is to be woken of one task.
@@ -80,73 +73,57 @@ pub(crate) struct Connection {
 pub(crate) struct Listening(RefCell<Option<Waker>>);
 
 impl Listening {
-    /// As [`Connection::poll_ended`], for one of several tasks of a connection.
+    /// As [`ConnectionHandle::poll_ending`], for one of several tasks of a connection.
     pub(crate) fn poll_ended(&self, connection: &Connection, context: &mut Context<'_>) -> bool {
         *self.0.borrow_mut() = Some(context.waker().clone());
-        connection.ending.get().is_some()
+        connection.handle.ending().is_some()
     }
 }
 
 /// Serves one admitted connection until it ends.
 ///
 /// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
-pub async fn serve(service: Rc<Service>, stream: Box<Stream>, guard: ConnectionGuard, arrived: Arrived) {
-    let Arrived { peer, local, tls, is_http2 } = arrived;
+pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
+    let Arrival { stream, guard, peer, local, .. } = arrival;
+    let is_http2 = stream.has_agreed_on(b"h2");
+    let (facts, identity) = (stream.tls_facts(), stream.peer_identity());
+    let tls = (!stream.is_plain()).then(|| Box::new(Tls { facts, identity }));
     let identity = tls.as_ref().and_then(|tls| tls.identity.as_ref());
     let client_cert = identity.filter(|_| service.http().forwarded_client_cert).map(forward::client_cert);
     let cutter = stream.cutter();
     let connection = Rc::new(Connection {
         service,
-        peer,
+        handle: ConnectionHandle::new(guard, peer, Some(cutter.clone())),
         local,
         tls,
         peer_name: forward::peer_name(peer),
         client_cert,
-        guard,
         cutter,
-        waker: RefCell::default(),
         listening: OnceCell::new(),
-        ending: Cell::new(None),
     });
-    let metrics = &connection.service.metrics;
-    let _listed = connection.service.connections.enter(&connection);
-    let accepted = turn::now();
-    let open = metrics.open.guard();
-    metrics.total.inc();
-    let run = AssertUnwindSafe(run(&connection, stream, is_http2));
-    let (reason, stream) = match futures_util::FutureExt::catch_unwind(run).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            let broken =
-                Violation::rule("internal_invariant", Culprit::Gateway, "the session of a connection panicked");
-            connection.service.reports.report(&broken, peer, connection.id(), true);
-            ("internal_invariant", None)
-        }
-    };
-    metrics.closed(reason);
-    metrics.duration.record(turn::now().nanos_since(accepted));
-    if let Some(stream) = stream {
-        metrics.written_bytes.add(stream.output.appended());
-        if connection.ending.get().is_none() && reason != "client_reset" {
+    let opened = connection.service.sessions.open(connection.clone());
+    let (reason, stream) = opened.run(run(&connection, stream, is_http2)).await;
+    if let Some(stream) = stream.flatten() {
+        connection.service.sessions.written(stream.output.appended());
+        if connection.handle.ending().is_none() && reason != CloseReason::ClientReset {
             Box::pin(linger(stream)).await;
         }
     }
-    drop(open);
 }
 
 /// Serves the connection in the version that the client speaks; why it ended, and what is left of it.
-async fn run(connection: &Rc<Connection>, mut stream: Box<Stream>, is_http2: bool) -> (&'static str, Option<Stream>) {
+async fn run(connection: &Rc<Connection>, mut stream: Box<Stream>, is_http2: bool) -> (CloseReason, Option<Stream>) {
     let received = match is_http2 {
         true => Vec::new(),
         false => match http1::run(connection, &mut stream).await {
             End::Http2(received) => received,
             End::Quiet(reason) => return (reason, Some(*stream)),
             End::Torn(reason) => {
-                connection.service.metrics.written_bytes.add(stream.output.appended());
+                connection.service.sessions.written(stream.output.appended());
                 stream.reset();
                 return (reason, None);
             }
-            End::Refused(refusal) => return (refusal.reason, Some(*stream)),
+            End::Refused(refusal) => return (CloseReason::of_client(refusal.reason), Some(*stream)),
         },
     };
     Box::pin(http2::run(connection, *stream, &received)).await
@@ -173,11 +150,6 @@ async fn linger(mut stream: Stream) {
 }
 
 impl Connection {
-    /// Its number.
-    pub(crate) fn id(&self) -> u64 {
-        self.guard.entry().id
-    }
-
     /// What origins are told of the client.
     pub(crate) fn forwarded(&self) -> Forwarded<'_> {
         Forwarded { peer: &self.peer_name, is_tls: self.is_tls(), client_cert: self.client_cert.as_deref(), via: None }
@@ -193,36 +165,9 @@ impl Connection {
         self.local.or_else(|| self.cutter.local_address())
     }
 
-    /// A request is under way.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.guard.entry().in_flight.load(Relaxed) > 0
-    }
-
-    pub(crate) fn is_killed(&self) -> bool {
-        self.guard.entry().is_killed()
-    }
-
     /// No further request is taken on it.
     pub(crate) fn is_draining(&self) -> bool {
-        self.service.drain_state() != Drain::Off
-    }
-
-    /// Ends it now.
-    pub(crate) fn end(&self, reason: &'static str) {
-        if self.ending.get().is_none() {
-            self.ending.set(Some(reason));
-            self.cutter.cut();
-        }
-        self.wake();
-    }
-
-    pub(crate) fn wake(&self) {
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
-        }
-        if let Some(listening) = self.listening.get() {
-            listening.all().iter().filter_map(|one| one.0.borrow_mut().take()).for_each(Waker::wake);
-        }
+        self.service.sessions.drain_state() != Drain::Off
     }
 
     /// A task is to hear of the connection's end and of a drain, until the result is dropped.
@@ -232,37 +177,9 @@ impl Connection {
         (listening, listed)
     }
 
-    /// Counts and logs what the client did, and gives the reason back.
-    pub(crate) fn report(&self, reason: &'static str, text: &'static str) -> &'static str {
-        let violation = Violation::rule(reason, Culprit::Client, text);
-        self.service.reports.report(&violation, self.peer, self.id(), true);
-        reason
-    }
-
-    /// An exchange begins.
-    pub(crate) fn begins(&self) {
-        let entry = self.guard.entry();
-        entry.in_flight.fetch_add(1, Relaxed);
-        entry.active_at.store(turn::now().as_nanos(), Relaxed);
-    }
-
-    /// An exchange is over.
-    pub(crate) fn ends(&self) {
-        self.guard.entry().in_flight.fetch_sub(1, Relaxed);
-    }
-
-    /// Why it was told to end at once, if it was.
-    pub(crate) fn ending(&self) -> Option<&'static str> {
-        self.ending.get()
-    }
-
-    /// It was told to end at once; the task is woken if it is.
-    pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> bool {
-        let mut waker = self.waker.borrow_mut();
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            *waker = Some(context.waker().clone());
-        }
-        self.ending.get().is_some()
+    /// Counts and logs what the client did. The connection ends for it.
+    pub(crate) fn violated(&self, reason: &'static str, text: &'static str) -> CloseReason {
+        self.service.sessions.violated(&self.handle, &Violation::rule(reason, Culprit::Client, text))
     }
 
     /// Why the connection is to end before its next request, if it is. Between requests a gentle drain waits a moment: one may
@@ -272,12 +189,12 @@ impl Connection {
         context: &mut Context<'_>,
         is_between: bool,
         deadline: &Deadline,
-    ) -> Option<&'static str> {
-        if self.poll_ended(context) {
-            return self.ending.get();
+    ) -> Option<CloseReason> {
+        if let Some(reason) = self.handle.poll_ending(context) {
+            return Some(reason);
         }
-        match self.service.drain_state() {
-            Drain::Firm if is_between => Some("drained"),
+        match self.service.sessions.drain_state() {
+            Drain::Firm if is_between => Some(CloseReason::Drained),
             Drain::Gentle if is_between => {
                 let soon = turn::now().saturating_add(DRAIN_GAP);
                 if deadline.at().is_none_or(|at| at > soon) {

@@ -13,6 +13,7 @@ use std::{
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Known, RequestHead, Version, encode, token};
+use weir_listener::CloseReason;
 use weir_upstream::{Link, LossCause, Refusal as LaneRefusal, Wanted};
 
 use crate::{
@@ -42,9 +43,9 @@ pub(crate) enum After {
     /// It may bring another request.
     Another,
     /// It ends, for this reason.
-    Close(&'static str),
+    Close(CloseReason),
     /// So it does, with an answer that must not look complete.
-    Broken(&'static str),
+    Broken(CloseReason),
 }
 
 /// What of a request decides on how it is answered, once its head has been made ready to go on.
@@ -138,7 +139,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     let (settings, routing) = (service.http(), service.routing());
     let mut asked = Asked::of(head, client.wish(head), &settings);
     asked.notes = Notes::of_sampled(&connection, head, || client.sent_bytes());
-    let Some(_permit) = service.core.flight.try_acquire() else {
+    let Some(_permit) = service.sessions.core().flight.try_acquire() else {
         service.metrics.shed(Refusal::IN_FLIGHT.reason);
         return refuse(client, &asked, Refusal::IN_FLIGHT);
     };
@@ -228,7 +229,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             Err(Failure::Unwilling(refusal)) => return refuse(client, &asked, refusal),
             Err(_) => {
                 connection.abandoned(&asked, None, &routed.upstream.settings().name);
-                return After::Close("client_reset");
+                return After::Close(CloseReason::ClientReset);
             }
         }
     }
@@ -360,7 +361,7 @@ fn without_lane(client: &mut impl Client, asked: &Asked, routed: &Routed<'_>, no
         NoLane::Failed(Failure::Unwilling(refusal)) => (refusal, None),
         NoLane::Failed(_) | NoLane::Unwanted => {
             connection.abandoned(asked, None, &settings.name);
-            return After::Close("client_reset");
+            return After::Close(CloseReason::ClientReset);
         }
         NoLane::Expired(number) => (expired(asked), number),
         NoLane::Refused(refusal, number) => {
@@ -392,7 +393,7 @@ fn cut_short(client: &mut impl Client, asked: &Asked, cut: Cut) -> After {
         Cut::Gone | Cut::Late => {}
     }
     connection.abandoned(asked, None, "");
-    After::Close("client_reset")
+    After::Close(CloseReason::ClientReset)
 }
 
 /// Why a wait was cut short.
@@ -453,7 +454,7 @@ fn refuse(client: &mut impl Client, asked: &Asked, refusal: Refusal) -> After {
 fn refuse_for(client: &mut impl Client, asked: &Asked, refusal: Refusal, sent: Option<Time>, upstream: &str) -> After {
     let connection = client.connection().clone();
     let own = asked.answer_fields.get().map(|answer| answer.own());
-    let answer = refusal.answer(own, connection.service.chance());
+    let answer = refusal.answer(own, connection.service.sessions.chance());
     let after = client.reply(asked, &answer, refusal.closes, refusal.reason);
     connection.answered(asked, refusal.status, sent, upstream, refusal.reason);
     after
@@ -504,12 +505,17 @@ impl Connection {
         if refusal.reason == Refusal::BODY_TOO_LONG.reason {
             self.service.metrics.denied(refusal.reason);
         }
-        self.report(refusal.reason, refusal.text);
+        self.violated(refusal.reason, refusal.text);
     }
 
     /// Nobody waits for the answer any more, and there was nothing of it yet.
     pub(crate) fn abandoned(&self, asked: &Asked, sent: Option<Time>, upstream: &str) {
         let timing = Timing { arrived: asked.arrived, sent, replied: turn::now() };
-        self.log_request(asked, &timing, Time::now(), &Outcome { status: 0, upstream, reason: "client_reset" });
+        self.log_request(
+            asked,
+            &timing,
+            Time::now(),
+            &Outcome { status: 0, upstream, reason: CloseReason::ClientReset.name() },
+        );
     }
 }

@@ -26,7 +26,7 @@ impl Fault {
             return None;
         }
         let service = &connection.service;
-        let befalls = |share: f64| (service.chance() as f64 / u64::MAX as f64) < share;
+        let befalls = |share: f64| (service.sessions.chance() as f64 / u64::MAX as f64) < share;
         if let Some((delay, share)) = self.delay
             && befalls(share)
         {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, Version};
+use weir_listener::CloseReason;
 
 use crate::client::OwnAnswer;
 
@@ -52,7 +53,7 @@ pub(crate) const INTERNAL: u8 = 13;
 pub(crate) const DEADLINE_EXCEEDED: u8 = 4;
 
 /// Why an answer of which the client has a part breaks off: its call took longer than the client would wait.
-pub(crate) const EXPIRED: &str = "deadline_exceeded";
+pub(crate) const EXPIRED: CloseReason = CloseReason::Ended("deadline_exceeded");
 
 /// The trailers of such an answer: a reset would say INTERNAL, or CANCELLED.
 pub(crate) fn deadline_exceeded() -> Fields {

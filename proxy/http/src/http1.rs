@@ -17,6 +17,7 @@ use weir_http_codec::{
     BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, Known, RequestHead, RequestParser, ResponseHead,
     ResponseParser, Version, encode,
 };
+use weir_listener::CloseReason;
 
 use crate::{
     attempt::{STALLED, STALLED_TEXT},
@@ -53,9 +54,9 @@ struct Front<'a> {
 /// Why no further request comes.
 pub(crate) enum End {
     /// There is nobody to tell.
-    Quiet(&'static str),
+    Quiet(CloseReason),
     /// An answer broke off whose end nothing but the connection's would tell.
-    Torn(&'static str),
+    Torn(CloseReason),
     /// The client is told.
     Refused(Refusal),
     /// The client speaks HTTP/2, and this is what it has sent.
@@ -75,14 +76,15 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
         answers: ResponseParser::new(),
         is_open_ended: Cell::new(false),
     };
+    connection.handle.entry().details().version = "HTTP/1.1";
     // In TLS only who has chosen it there may speak it (RFC 9113 section 3.3).
     let mut may_be_http2 = !connection.is_tls();
     loop {
         let mut head = match next_head(&mut front, &mut parser, may_be_http2).await {
             Ok(head) => head,
             Err(End::Refused(refusal)) => {
-                connection.report(refusal.reason, refusal.text);
-                let answer = refusal.answer(None, connection.service.chance());
+                connection.violated(refusal.reason, refusal.text);
+                let answer = refusal.answer(None, connection.service.sessions.chance());
                 let before = front.stream.output.appended();
                 front.stream.output.with(|into| write(&answer, false, true, into));
                 connection.log_unread("HTTP/1.1", &refusal, front.stream.output.appended() - before);
@@ -92,9 +94,9 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
         };
         may_be_http2 = false;
         front.body = BodyDecoder::new(head.body());
-        connection.begins();
+        connection.handle.begins();
         let after = exchange::run(&mut front, &mut head).await;
-        connection.ends();
+        connection.handle.ends();
         let after = match after {
             After::Another => after_body(&mut front).await,
             after => after,
@@ -104,17 +106,21 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
             After::Broken(reason) if front.is_open_ended.get() => {
                 // What was sent goes out first: a reset drops what waits.
                 let _ = front.stream.output.drained(LINGER_TIMEOUT).await;
-                return End::Torn(connection.ending().unwrap_or(reason));
+                return End::Torn(connection.handle.ending().unwrap_or(reason));
             }
-            After::Close(reason) | After::Broken(reason) => return End::Quiet(connection.ending().unwrap_or(reason)),
+            After::Close(reason) | After::Broken(reason) => {
+                return End::Quiet(connection.handle.ending().unwrap_or(reason));
+            }
         }
         // Who sends requests and does not read the answers is not read from.
         match relieved(&front.stream.output, &front.deadline).await {
             Ok(()) => {}
             Err(Broken::Stalled) => {
-                return End::Quiet(connection.ending().unwrap_or_else(|| connection.report(STALLED, STALLED_TEXT)));
+                return End::Quiet(
+                    connection.handle.ending().unwrap_or_else(|| connection.violated(STALLED, STALLED_TEXT)),
+                );
             }
-            Err(_) => return End::Quiet(connection.ending().unwrap_or("client_reset")),
+            Err(_) => return End::Quiet(connection.handle.ending().unwrap_or(CloseReason::ClientReset)),
         }
     }
 }
@@ -124,7 +130,7 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
 async fn next_head(front: &mut Front<'_>, parser: &mut RequestParser, may_be_http2: bool) -> Result<RequestHead, End> {
     let Front { connection, stream, input, deadline, .. } = front;
     let limits = HeadLimits::default();
-    let listener = connection.service.listener();
+    let listener = connection.service.sessions.settings();
     let mut begun: Option<Time> = None;
     loop {
         let preface = if may_be_http2 { Preface::of(input.bytes()) } else { Preface::No };
@@ -160,14 +166,14 @@ async fn next_head(front: &mut Front<'_>, parser: &mut RequestParser, may_be_htt
             match deadline.poll_expired(context) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(()) if !is_between => Poll::Ready(Err(End::Refused(Refusal::HEAD_TIMEOUT))),
-                Poll::Ready(()) if connection.is_draining() => Poll::Ready(Err(End::Quiet("drained"))),
-                Poll::Ready(()) => Poll::Ready(Err(End::Quiet("idle_timeout"))),
+                Poll::Ready(()) if connection.is_draining() => Poll::Ready(Err(End::Quiet(CloseReason::Drained))),
+                Poll::Ready(()) => Poll::Ready(Err(End::Quiet(CloseReason::IdleTimeout))),
             }
         });
         match received.await? {
-            Ok(0) => return Err(End::Quiet("client_closed")),
-            Ok(count) => connection.service.metrics.read_bytes.add(count as u64),
-            Err(_) => return Err(End::Quiet("client_reset")),
+            Ok(0) => return Err(End::Quiet(CloseReason::ClientClosed)),
+            Ok(count) => connection.service.sessions.read(count as u64),
+            Err(_) => return Err(End::Quiet(CloseReason::ClientReset)),
         }
     }
 }
@@ -183,12 +189,12 @@ async fn after_body(front: &mut Front<'_>) -> After {
         if input.bytes().is_empty() {
             match receive(&mut stream.reader, input, deadline).await {
                 Some(Ok(count)) if count > 0 && count as u64 <= left => {
-                    connection.service.metrics.read_bytes.add(count as u64);
+                    connection.service.sessions.read(count as u64);
                     left -= count as u64;
                 }
-                Some(Ok(0)) => return After::Close("client_closed"),
-                Some(Err(_)) => return After::Close("client_reset"),
-                Some(Ok(_)) | None => return After::Close("early_answer"),
+                Some(Ok(0)) => return After::Close(CloseReason::ClientClosed),
+                Some(Err(_)) => return After::Close(CloseReason::ClientReset),
+                Some(Ok(_)) | None => return After::Close(CloseReason::Ended("early_answer")),
             }
         }
         match body.decode(input.bytes(), &limits) {
@@ -196,11 +202,11 @@ async fn after_body(front: &mut Front<'_>) -> After {
                 let taken = piece.taken;
                 input.spend(taken);
             }
-            Err(error) => return After::Close(error.reason()),
+            Err(error) => return After::Close(CloseReason::of_client(error.reason())),
         }
     }
     match stream.output.is_closed() {
-        true => After::Close("client_reset"),
+        true => After::Close(CloseReason::ClientReset),
         false => After::Another,
     }
 }
@@ -245,7 +251,7 @@ impl Client for Front<'_> {
     }
 
     fn poll_ended(connection: &Connection, context: &mut Context<'_>) -> bool {
-        connection.poll_ended(context)
+        connection.handle.poll_ending(context).is_some()
     }
 
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
@@ -255,7 +261,7 @@ impl Client for Front<'_> {
         }
         let mut received = 0;
         let end = read_ahead(&mut self.stream.reader, &mut self.input, &mut received, context);
-        self.connection.service.metrics.read_bytes.add(received);
+        self.connection.service.sessions.read(received);
         match end {
             Some(Ahead::Ended) if watch.serves_half_closed => Poll::Pending,
             Some(_) => Poll::Ready(()),
@@ -303,7 +309,7 @@ impl Client for Front<'_> {
     fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After {
         let closes = closes || self.closes_after(asked);
         self.stream.output.with(|into| write(answer, asked.is_head, closes, into));
-        if closes { After::Close(reason) } else { After::Another }
+        if closes { After::Close(CloseReason::Ended(reason)) } else { After::Another }
     }
 }
 
@@ -403,7 +409,7 @@ impl RequestBody for Body<'_> {
         }
         match read_ahead(reader, input, received, context) {
             Some(Ahead::Ended) if self.watch.serves_half_closed => {
-                let timeout = self.connection.service.listener().half_close_timeout;
+                let timeout = self.connection.service.sessions.settings().half_close_timeout;
                 self.half_closed = Some((timeout, self.output.progress()));
                 deadline.set(turn::now().saturating_add(timeout));
                 deadline.poll_expired(context)

@@ -31,6 +31,7 @@ use weir_http_codec::{
     HeadLimits,
     frames::{Flood, FrameBudget, PREFACE},
 };
+use weir_listener::CloseReason;
 
 use self::{
     flow::{Account, Control},
@@ -84,11 +85,8 @@ impl Preface {
 type Server = h2::server::Connection<PollStream, Bytes>;
 
 /// Serves a connection of which `received` has been read; why it ended, and what is left of it.
-pub(crate) async fn run(
-    connection: &Rc<Connection>,
-    stream: Stream,
-    received: &[u8],
-) -> (&'static str, Option<Stream>) {
+pub(crate) async fn run(connection: &Rc<Connection>, stream: Stream, received: &[u8]) -> (CloseReason, Option<Stream>) {
+    connection.handle.entry().details().version = "HTTP/2";
     let flood = Rc::new(Cell::new(None));
     let account = Rc::<Account>::default();
     let io = {
@@ -96,7 +94,7 @@ pub(crate) async fn run(
         let account = account.clone();
         let watch = move |bytes: &[u8]| {
             account.received(bytes.len());
-            connection.service.metrics.read_bytes.add(bytes.len() as u64);
+            connection.service.sessions.read(bytes.len() as u64);
             budget.observe(bytes, turn::now()).map_err(|found| flood.set(Some(found))).is_ok()
         };
         PollStream::new(stream, received, watch)
@@ -128,7 +126,7 @@ async fn begin<'a>(
     io: PollStream,
     flood: &'a Cell<Option<Flood>>,
     account: Rc<Account>,
-) -> Result<Driver<'a>, &'static str> {
+) -> Result<Driver<'a>, CloseReason> {
     let service = &connection.service;
     let http = service.http();
     let mut builder = builder(&http);
@@ -137,9 +135,9 @@ async fn begin<'a>(
     }
     let mut handshake = pin!(builder.handshake::<_, Bytes>(io));
     let deadline = weir_engine::deadline();
-    deadline.set(turn::now().saturating_add(service.listener().head_timeout));
+    deadline.set(turn::now().saturating_add(service.sessions.settings().head_timeout));
     let begun = poll_fn(|context| {
-        if connection.poll_ended(context) || flood.get().is_some() {
+        if connection.handle.poll_ending(context).is_some() || flood.get().is_some() {
             return Poll::Ready(None);
         }
         match handshake.as_mut().poll(context) {
@@ -148,14 +146,15 @@ async fn begin<'a>(
         }
     });
     match (begun.await, flood.get()) {
-        (None, Some(flood)) => Err(connection.report(flood.reason(), FLOOD)),
+        (None, Some(flood)) => Err(connection.violated(flood.reason(), FLOOD)),
         (Some(Ok(mut server)), _) => {
-            let control = Control::new(&mut server, account.clone(), http.http2_windows, service.core.bytes.clone());
+            let control =
+                Control::new(&mut server, account.clone(), http.http2_windows, service.sessions.core().bytes.clone());
             Ok(Driver { connection, server, account, control, flood, open: Rc::default(), is_told: false, deadline })
         }
         (Some(Err(error)), _) => Err(reason_of(connection, &error)),
         (None, None) => {
-            Err(connection.ending().unwrap_or_else(|| connection.report("head_timeout", "no preface in time")))
+            Err(connection.handle.ending().unwrap_or_else(|| connection.violated("head_timeout", "no preface in time")))
         }
     }
 }
@@ -192,9 +191,9 @@ struct Driver<'a> {
 
 impl Driver<'_> {
     /// Takes one stream after the other, until there is none any more; gives why.
-    async fn run(&mut self) -> &'static str {
+    async fn run(&mut self) -> CloseReason {
         let mut was_busy = true;
-        let mut reason = "client_closed";
+        let mut reason = CloseReason::ClientClosed;
         loop {
             let event = poll_fn(|context| {
                 let is_busy = self.open.get() > 0;
@@ -217,7 +216,7 @@ impl Driver<'_> {
                 }
                 Event::Flood(flood) => {
                     self.server.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-                    return self.connection.report(flood.reason(), FLOOD);
+                    return self.connection.violated(flood.reason(), FLOOD);
                 }
             }
         }
@@ -229,14 +228,14 @@ impl Driver<'_> {
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
-        if self.connection.poll_ended(context) {
-            return Poll::Ready(Event::Cut(self.connection.ending().unwrap_or("killed")));
+        if let Some(reason) = self.connection.handle.poll_ending(context) {
+            return Poll::Ready(Event::Cut(reason));
         }
         if let Some(flood) = self.flood.get() {
             return Poll::Ready(Event::Flood(flood));
         }
         if !self.is_told && self.connection.is_draining() {
-            return Poll::Ready(Event::Enough("drained"));
+            return Poll::Ready(Event::Enough(CloseReason::Drained));
         }
         self.control.poll(&mut self.server, context);
         let mut accepted = self.server.poll_accept(context);
@@ -254,7 +253,7 @@ impl Driver<'_> {
         }
         match self.deadline.poll_expired(context) {
             Poll::Ready(()) if self.is_told => Poll::Ready(Event::Over),
-            Poll::Ready(()) => Poll::Ready(Event::Enough("idle_timeout")),
+            Poll::Ready(()) => Poll::Ready(Event::Enough(CloseReason::IdleTimeout)),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -273,7 +272,7 @@ impl Driver<'_> {
 
     /// Sends what is left to be said, within a moment.
     async fn closed(&mut self) {
-        if self.connection.ending().is_none() {
+        if self.connection.handle.ending().is_none() {
             // Whoever does not take it in time has had its chance.
             let _ = weir_engine::timeout(LINGER_TIMEOUT, poll_fn(|context| self.server.poll_closed(context))).await;
         }
@@ -290,10 +289,10 @@ enum Event {
     /// The client closed it, or both sides have said all.
     Over,
     /// It ends now.
-    Cut(&'static str),
+    Cut(CloseReason),
     Failed(h2::Error),
     /// No further stream is taken.
-    Enough(&'static str),
+    Enough(CloseReason),
     Flood(Flood),
 }
 
@@ -306,7 +305,7 @@ struct Open {
 impl Open {
     fn new(count: &Rc<Cell<usize>>, connection: &Rc<Connection>) -> Self {
         count.set(count.get() + 1);
-        connection.begins();
+        connection.handle.begins();
         Self { count: count.clone(), connection: connection.clone() }
     }
 }
@@ -314,32 +313,34 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.count.set(self.count.get() - 1);
-        self.connection.ends();
+        self.connection.handle.ends();
         if self.count.get() == 0 {
             // Its time without a stream begins.
-            self.connection.wake();
+            self.connection.handle.wake();
         }
     }
 }
 
 /// Why a connection failed, counted if the client broke a rule.
-fn reason_of(connection: &Connection, error: &h2::Error) -> &'static str {
-    if let Some(reason) = connection.ending() {
+fn reason_of(connection: &Connection, error: &h2::Error) -> CloseReason {
+    if let Some(reason) = connection.handle.ending() {
         return reason;
     }
     if error.is_io() {
         let is_end = error.get_io().is_some_and(|error| error.kind() == io::ErrorKind::UnexpectedEof);
-        return if is_end { "client_closed" } else { "client_reset" };
+        return if is_end { CloseReason::ClientClosed } else { CloseReason::ClientReset };
     }
     if error.is_remote() {
-        return "client_closed";
+        return CloseReason::ClientClosed;
     }
     match error.reason() {
-        Some(Reason::ENHANCE_YOUR_CALM) => connection.report("http2_flood", "more streams or frames than are bearable"),
-        Some(Reason::COMPRESSION_ERROR) => connection.report("http2_compression", "malformed header compression"),
-        Some(Reason::FLOW_CONTROL_ERROR) => connection.report("http2_flow_control", "more bytes than were allowed"),
-        Some(Reason::FRAME_SIZE_ERROR) => connection.report("http2_frame_size", "a frame of the wrong size"),
-        _ => connection.report("http2_protocol", "a rule of HTTP/2 was broken"),
+        Some(Reason::ENHANCE_YOUR_CALM) => {
+            connection.violated("http2_flood", "more streams or frames than are bearable")
+        }
+        Some(Reason::COMPRESSION_ERROR) => connection.violated("http2_compression", "malformed header compression"),
+        Some(Reason::FLOW_CONTROL_ERROR) => connection.violated("http2_flow_control", "more bytes than were allowed"),
+        Some(Reason::FRAME_SIZE_ERROR) => connection.violated("http2_frame_size", "a frame of the wrong size"),
+        _ => connection.violated("http2_protocol", "a rule of HTTP/2 was broken"),
     }
 }
 

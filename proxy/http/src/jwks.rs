@@ -170,7 +170,7 @@ fn start(service: &Rc<Service>, keys: &Arc<RemoteKeys>) {
             Err(why) => {
                 service.metrics.keys_fetched("failed");
                 // One fetch a second at most, so that no further sampling is needed.
-                service.core.log.push(LogEvent::Upstream(UpstreamEvent {
+                service.sessions.core().log.push(LogEvent::Upstream(UpstreamEvent {
                     at: turn::now(),
                     upstream: keys.upstream.clone(),
                     endpoint: Arc::from(&*keys.path),

@@ -81,7 +81,6 @@ mod tunnel;
 mod variables;
 mod wire;
 
-pub use connection::{Arrived, Tls, serve};
 pub use http2::origin::{Http2Connection, Http2OriginSettings, Http2Origins};
 pub use probe::{HttpProbe, Question};
 pub use service::{HttpUpstream, Service};

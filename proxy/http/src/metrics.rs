@@ -24,12 +24,7 @@ pub(crate) struct Timing {
 pub(crate) struct ListenerMetrics {
     core: CoreMetrics,
     listener: String,
-    pub(crate) open: Gauge,
-    pub(crate) total: Counter,
-    pub(crate) duration: Histogram,
     pub(crate) in_flight: Gauge,
-    pub(crate) read_bytes: Counter,
-    pub(crate) written_bytes: Counter,
     requests: [Counter; METHODS.len() + 1],
     /// By status, as they are met.
     responses: ByNumber,
@@ -69,12 +64,7 @@ impl ListenerMetrics {
         let of_method = |method| core.counter(&catalog::REQUESTS_TOTAL, &[listener, method]);
         let [get, head, post, put, delete, patch, options] = METHODS.map(of_method);
         Self {
-            open: core.gauge(&catalog::CONNECTIONS_OPEN, &[listener]),
-            total: core.counter(&catalog::CONNECTIONS_TOTAL, &[listener]),
-            duration: core.histogram(&catalog::CONNECTION_DURATION, &[listener]),
             in_flight: core.gauge(&catalog::REQUESTS_IN_FLIGHT, &[listener]),
-            read_bytes: core.counter(&catalog::CLIENT_READ_BYTES, &[listener]),
-            written_bytes: core.counter(&catalog::CLIENT_WRITTEN_BYTES, &[listener]),
             requests: [get, head, post, put, delete, patch, options, of_method("other")],
             responses: ByNumber::default(),
             calls: ByNumber::default(),
@@ -113,10 +103,6 @@ impl ListenerMetrics {
             let label = if status < u16::from(GRPC_STATUSES) { code } else { "other" };
             self.core.counter(&catalog::GRPC_RESPONSES, &[&self.listener, label])
         });
-    }
-
-    pub(crate) fn closed(&self, reason: &str) {
-        self.core.counter(&catalog::CONNECTIONS_CLOSED, &[&self.listener, reason]).inc();
     }
 
     /// A tunnel, until the result is dropped.

@@ -42,7 +42,7 @@ impl Copying {
         host: &[u8],
     ) -> Option<Rc<Self>> {
         let service = &connection.service;
-        if (service.chance() as f64 / u64::MAX as f64) >= mirror.share {
+        if (service.sessions.chance() as f64 / u64::MAX as f64) >= mirror.share {
             return None;
         }
         if service.mirrors.get() >= MIRRORS_MAX {

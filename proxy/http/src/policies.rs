@@ -227,7 +227,7 @@ impl Policies {
             if !taken.is_allowed {
                 // Who shares a bucket with everybody should not come back with everybody.
                 let is_shared = rate.settings().key == RateKey::All;
-                let jitter = if is_shared { connection.service.chance() % 1_000 } else { 0 };
+                let jitter = if is_shared { connection.service.sessions.chance() % 1_000 } else { 0 };
                 return Err(rate.refusal(&taken, Duration::from_millis(jitter)).into());
             }
             if nearest.as_ref().is_none_or(|(_, known)| taken.remaining < known.remaining) {
@@ -319,7 +319,7 @@ impl Connection {
     /// Of the other end, and of the client as trusted proxies tell it. A Unix socket has no address: its peer is 0.0.0.0,
     /// which no list of networks has unless it has all.
     pub(crate) fn addresses(&self, fields: &Fields) -> (IpAddr, IpAddr) {
-        let peer = match self.peer {
+        let peer = match self.handle.peer() {
             Peer::Ip(address) => address.ip(),
             Peer::Unix => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         };

@@ -78,7 +78,7 @@ impl<'a> Retries<'a> {
     ) -> Self {
         let (made, avoided, under_way) = (Cell::new(0), Cell::new(None), RefCell::new(None));
         let (tried, has_moved) = (RefCell::default(), Cell::new(false));
-        let chance = service.chance();
+        let chance = service.sessions.chance();
         Self { settings, upstream, asked, chance, made, avoided, tried, has_moved, under_way, kept }
     }
 

@@ -174,7 +174,7 @@ fn choose<'a>(
     }
     let upstream = match &action.target {
         Target::Upstream(split) if split.targets().len() == 1 => &routing.upstreams[*split.choose(0)],
-        Target::Upstream(split) => &routing.upstreams[*split.choose(connection.service.chance())],
+        Target::Upstream(split) => &routing.upstreams[*split.choose(connection.service.sessions.chance())],
         Target::Invalid => return Err(Local::Refused(Refusal::ROUTE_INVALID)),
         Target::Response(response) => {
             let mut fields = own_fields(asked);
@@ -214,9 +214,9 @@ fn choose<'a>(
     let client = Forwarded { via: settings.via.as_deref(), ..connection.forwarded() };
     forward::request(head, settings.forwarded, &client);
     if settings.request_id {
-        trace::request_id(&mut head.fields, settings.forwarded, || connection.service.chance());
+        trace::request_id(&mut head.fields, settings.forwarded, || connection.service.sessions.chance());
     }
-    trace::trace(&mut head.fields, settings.trace_context, || connection.service.chance());
+    trace::trace(&mut head.fields, settings.trace_context, || connection.service.sessions.chance());
     if let Some(notes) = &asked.notes {
         notes.note_fields(&head.fields);
     }

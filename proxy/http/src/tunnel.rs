@@ -13,7 +13,7 @@ use weir_base::{
 };
 use weir_engine::{Deadline, Stream, timeout};
 use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version, strip_hop_by_hop, token};
-use weir_listener::Drain;
+use weir_listener::{CloseReason, Drain};
 use weir_upstream::{Link, LossCause};
 use weir_websocket_codec::{CloseCode, Reserved, Sender, Watch, WireError, close_frame, handshake};
 
@@ -244,7 +244,7 @@ pub(crate) async fn run<I: Inlet, O: Outlet>(
     let shared = Shared { settings, active: Cell::new(turn::now()), blocked: Cell::new(0) };
     let (client_is_between, origin_is_between) = (Cell::new(true), Cell::new(true));
     // A stream of HTTP/2 is asked for no upgrade.
-    let Link::Connection(origin) = lane.link() else { return After::Broken("internal_invariant") };
+    let Link::Connection(origin) = lane.link() else { return After::Broken(CloseReason::InternalInvariant) };
     let (origin_output, to_client) = (origin.output.clone(), client.outlet);
     let (to_origin, written) = (WireOutlet(&origin_output), origin_output.appended());
     let mut up = Direction {
@@ -273,7 +273,7 @@ pub(crate) async fn run<I: Inlet, O: Outlet>(
     // Nothing may follow a close frame (RFC 6455 section 5.5.1).
     let (client_may_hear, origin_may_hear) =
         (origin_is_between.get() && !down.watch.is_closed(), client_is_between.get() && !up.watch.is_closed());
-    service.metrics.read_bytes.add(up.inlet.received());
+    service.sessions.read(up.inlet.received());
     // Who is at fault hears of it; the other only that there is no more.
     if client_may_hear {
         tell(&to_client, Sender::Server, stop.told(sender == Sender::Client));
@@ -293,10 +293,10 @@ pub(crate) async fn run<I: Inlet, O: Outlet>(
     lane.count_bytes(received as usize, (origin_output.appended() - written) as usize);
     match (stop, sender) {
         (Stop::Broken(error), Sender::Client) => {
-            connection.report(reason, error.text());
+            connection.violated(reason, error.text());
         }
         (Stop::Unfinished, Sender::Client) | (Stop::Untaken, Sender::Server) => {
-            connection.report(reason, "the client of a WebSocket stood still");
+            connection.violated(reason, "the client of a WebSocket stood still");
         }
         (Stop::Broken(error), Sender::Server) => service.metrics.violation(&error.violation(Culprit::Upstream)),
         _ => {}
@@ -306,7 +306,7 @@ pub(crate) async fn run<I: Inlet, O: Outlet>(
         _ => lane.ends(),
     }
     service.metrics.tunnel_closed(reason);
-    After::Close(connection.ending().unwrap_or(reason))
+    After::Close(connection.handle.ending().unwrap_or(stop.close_reason(sender)))
 }
 
 /// Both directions until the tunnel is over; whose doing that was, and what.
@@ -341,12 +341,12 @@ async fn both(
         }
         match (up_closed, down_closed) {
             (true, true) => return Poll::Ready((Sender::Client, Stop::Closed)),
-            (false, false) => match connection.service.drain_state() {
+            (false, false) => match connection.service.sessions.drain_state() {
                 Drain::Off => return Poll::Pending,
                 Drain::Firm => return Poll::Ready((Sender::Client, Stop::Drained)),
                 Drain::Gentle if !is_leaving => {
                     is_leaving = true;
-                    let chance = connection.service.chance() % DRAIN_SPREAD.as_nanos() as u64;
+                    let chance = connection.service.sessions.chance() % DRAIN_SPREAD.as_nanos() as u64;
                     ending.set(turn::now().saturating_add(Duration::from_nanos(chance)));
                 }
                 Drain::Gentle => {}
@@ -397,6 +397,16 @@ impl Stop {
             // Without a close frame of the one, the other sees what it would see without a gateway: an end without a word.
             Self::Closed | Self::Gone | Self::Untaken | Self::Unanswered | Self::Cut => return None,
         })
+    }
+
+    /// What it is for the connection of a client that has no other stream.
+    const fn close_reason(self, sender: Sender) -> CloseReason {
+        match (self, sender) {
+            (Self::Gone, Sender::Client) => CloseReason::ClientClosed,
+            (Self::Drained, _) => CloseReason::Drained,
+            (Self::Cut, _) => CloseReason::ClientReset,
+            _ => CloseReason::Ended(self.reason(sender)),
+        }
     }
 
     /// The word for counters and logs.

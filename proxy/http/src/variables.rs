@@ -83,7 +83,7 @@ impl<'a> Variables<'a> {
     }
 
     fn text(&self, variable: &Variable) -> Option<String> {
-        let client = || match self.connection.peer {
+        let client = || match self.connection.handle.peer() {
             Peer::Ip(address) => Some(canonical(address)),
             Peer::Unix => None,
         };

@@ -3,7 +3,7 @@
 use weir_analysis::redis::{self, Args, ClientCommand, Command, CommandId};
 use weir_base::time::Time;
 use weir_listener::ConnectionEntry;
-use weir_resp::encode;
+use weir_resp::{Version, encode};
 
 use crate::{
     client_filter::{ClientFilter, Purpose},
@@ -248,11 +248,11 @@ pub(crate) fn write_line(out: &mut Vec<u8>, entry: &ConnectionEntry, now: Time) 
         now.since(entry.accepted_at).as_secs(),
         idle,
         if details.pinned.is_empty() && entry.subscriptions.load(Relaxed) == 0 { "N" } else { "P" },
-        details.db,
+        details.db.unwrap_or_default(),
         entry.buffered.load(Relaxed),
         command,
         details.user,
-        details.version,
+        if details.version == Version::Resp3.name() { 3 } else { 2 },
         details.library,
         details.library_version,
     );

@@ -111,7 +111,7 @@ impl ClientFilter {
             && is(&self.name, &details.name)
             && is(&self.library, &details.library)
             && is(&self.library_version, &details.library_version)
-            && self.db.is_none_or(|db| db == u64::from(details.db))
+            && self.db.is_none_or(|db| Some(db) == details.db.map(u64::from))
             && self.age.is_none_or(|age| now.since(entry.accepted_at).as_secs() >= age)
             && self.idle.is_none_or(|idle| now.since(active).as_secs() >= idle)
             && !(self.skips_own && entry.id == own)

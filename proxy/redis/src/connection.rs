@@ -12,20 +12,21 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     io,
-    panic::AssertUnwindSafe,
     rc::{Rc, Weak},
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use weir_base::{
-    error::Culprit,
     permit::BytesPermit,
     time::{Time, turn},
     violation::Violation,
 };
 use weir_engine::{Chunk, Cutter, Deadline, Output, Stream, deadline};
-use weir_listener::{ConnectionGuard, Drain, Place};
+use weir_listener::{
+    Arrival, CloseReason, ConnectionDetails, ConnectionGuard, ConnectionHandle, Drain, Place, Session as ListedSession,
+};
+use weir_resp::Version;
 use weir_telemetry::log::Peer;
 use weir_upstream::{Lane, SharedLane};
 
@@ -46,8 +47,8 @@ const CHARGED_BYTES_MIN: usize = 4 * 1024;
 /// What a refused client may still say before the socket closes, and for how long: a reset would destroy the reply.
 const LINGER_BYTES_MAX: usize = 256 * 1024;
 
-/// The end of a connection here that goes on in another process.
-const MOVED: &str = "moved";
+/// The end of a client whose unread output must not hold up others.
+const EVICTED: CloseReason = CloseReason::of_client("evicted");
 
 /// The lane of the client's own, and where it came from.
 struct Pinned {
@@ -104,8 +105,7 @@ pub struct Connection {
     session: RefCell<Session>,
     output: Output,
     cutter: Cutter,
-    guard: ConnectionGuard,
-    peer: Peer,
+    handle: ConnectionHandle,
     /// Kept until nothing that the client sent can take effect any more; its next connection may wait for that.
     place: RefCell<Option<Place>>,
     upstream: RefCell<Rc<RedisUpstream>>,
@@ -126,8 +126,6 @@ pub struct Connection {
     stages: Cell<Option<(u64, Time, Time)>>,
     charge: RefCell<BytesPermit>,
     is_over_budget: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
-    is_woken: Cell<bool>,
     is_over: Cell<bool>,
     /// No TLS lies between, so another process could go on with it.
     is_plain: bool,
@@ -141,13 +139,26 @@ pub struct Connection {
     is_queued: Cell<bool>,
     /// When the last reply was complete.
     replied_at: Cell<Time>,
-    ending: Cell<Option<&'static str>>,
     flushed_bytes: Cell<u64>,
     noted: insight::Noted,
     subscriber: subscriber::Subscriber,
     tracker: tracker::Place,
     is_tracking: Cell<bool>,
     me: Weak<Connection>,
+}
+
+impl ListedSession for Connection {
+    fn handle(&self) -> &ConnectionHandle {
+        &self.handle
+    }
+
+    fn outstanding(&self) -> u64 {
+        self.session.try_borrow().map_or(0, |session| session.outstanding())
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
 }
 
 /// A request on its way into the access log.
@@ -169,60 +180,49 @@ enum Event {
 /// Serves one admitted connection until it ends. One that has `moved` here from another process goes on where it was.
 ///
 /// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
-pub async fn serve(
-    service: Rc<Service>,
-    mut stream: Box<Stream>,
-    guard: ConnectionGuard,
-    peer: Peer,
-    place: Option<Place>,
-    moved: Option<Box<MovedSession>>,
-) {
+pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
+    let Arrival { mut stream, guard, peer, place, moved, .. } = arrival;
+    let moved = moved.and_then(|session| session.downcast::<MovedSession>().ok());
+    if let (Some(place), None) = (&place, &moved) {
+        Box::pin(place.predecessors_over()).await;
+    }
     let connection = Connection::new(service, &stream, guard, peer, moved.as_deref());
     if let Some(moved) = moved {
         // Cannot fail: a connection with TLS does not move.
         let _ = stream.reader.unread(&moved.input);
     }
     *connection.place.borrow_mut() = place;
-    let _listed = connection.service.enter(&connection);
-    let accepted = turn::now();
-    let open = connection.service.metrics.open.guard();
-    connection.service.metrics.total.inc();
-    let run = AssertUnwindSafe(run(&connection, &mut stream));
-    let reason = match futures_util::FutureExt::catch_unwind(run).await {
-        Ok(reason) => reason,
-        Err(_) => connection.panicked(),
-    };
+    let opened = connection.service.sessions.open(connection.clone());
+    let (reason, _) = opened.run(async { (run(&connection, &mut stream).await, ()) }).await;
     connection.leave();
-    connection.service.metrics.closed(reason);
-    connection.service.metrics.duration.record(turn::now().nanos_since(accepted));
-    if reason == MOVED {
-        return connection.depart(*stream);
+    match reason {
+        CloseReason::Moved => connection.depart(*stream),
+        CloseReason::InternalInvariant => {
+            connection.cutter.cut();
+            connection.drop_output();
+        }
+        CloseReason::ClientReset | CloseReason::DrainCut | EVICTED => connection.drop_output(),
+        _ => Box::pin(linger(&connection, stream)).await,
     }
-    if matches!(reason, "client_reset" | "internal_invariant" | "evicted" | "drain_cut") {
-        connection.drop_output();
-    } else {
-        Box::pin(linger(&connection, stream)).await;
-    }
-    drop(open);
 }
 
 /// The life of a connection: what arrives is handed to the session, then the session says what it wants next.
-async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> &'static str {
-    let mut patience = Patience::new(connection.service.listener());
+async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> CloseReason {
+    let mut patience = Patience::new(connection.service.sessions.settings());
     let due = deadline();
     loop {
-        if let Some(reason) = connection.ending.get() {
+        if let Some(reason) = connection.handle.ending() {
             return reason;
         }
         if connection.output.is_closed() {
-            return "client_reset";
+            return CloseReason::ClientReset;
         }
         let next = connection.session.borrow().next(&**connection);
         if next == Next::Close {
             return connection.farewell();
         }
         if connection.moves_now(stream) {
-            return MOVED;
+            return CloseReason::Moved;
         }
         // What the client sends from now on is for the process that goes on with it.
         let next = if connection.is_moving() { Next::Wait } else { next };
@@ -237,7 +237,7 @@ async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> &'static str {
                 Some(reason) => return reason,
                 None => Ok(()),
             },
-            Event::Received(Err(_)) => return "client_reset",
+            Event::Received(Err(_)) => return CloseReason::ClientReset,
             Event::Woken => connection.on_wake(),
             Event::Overdue => match patience.overdue(connection) {
                 Overdue::Nothing => Ok(()),
@@ -257,7 +257,7 @@ async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> &'static str {
 /// Sends what is left, then waits for the client to close: data that it still sends would turn our close into a reset.
 async fn linger(connection: &Connection, mut stream: Box<Stream>) {
     stream.finish();
-    let limit = connection.service.listener().half_close_timeout.min(std::time::Duration::from_secs(1));
+    let limit = connection.service.sessions.settings().half_close_timeout.min(std::time::Duration::from_secs(1));
     let drain = async {
         let mut left = LINGER_BYTES_MAX;
         while let Ok(Some(chunk)) = stream.reader.receive().await {
@@ -288,7 +288,7 @@ impl Connection {
             is_plain: stream.is_plain(),
             output: stream.output.clone(),
             cutter: stream.cutter(),
-            peer,
+            handle: ConnectionHandle::new(guard, peer, None),
             place: RefCell::new(None),
             upstream: RefCell::new(service.upstream()),
             shared: RefCell::default(),
@@ -300,32 +300,30 @@ impl Connection {
             is_logged: Cell::new(false),
             parsed_at: Cell::new(None),
             stages: Cell::new(None),
-            charge: RefCell::new(service.core.bytes.empty()),
+            charge: RefCell::new(service.sessions.core().bytes.empty()),
             is_over_budget: Cell::new(false),
-            waker: RefCell::new(None),
-            is_woken: Cell::new(false),
             is_over: Cell::new(false),
             on_their_way: Cell::new(0),
             is_waiting: Cell::new(false),
             streak: Cell::new(0),
             is_queued: Cell::new(false),
             replied_at: Cell::new(Time::ZERO),
-            ending: Cell::new(None),
             flushed_bytes: Cell::new(0),
             noted: insight::Noted::default(),
             subscriber: subscriber::Subscriber::default(),
             tracker: tracker::Place::default(),
             is_tracking: Cell::new(false),
             me: me.clone(),
-            guard,
             service,
         });
-        connection.guard.entry().details().version = 2;
+        let details = moved.map(|moved| moved.details.clone()).unwrap_or_default();
+        let version = moved.and_then(|moved| Version::from_number(moved.version.into())).unwrap_or(Version::Resp2);
+        let (db, version) = (Some(details.db.unwrap_or_default()), version.name());
+        *connection.handle.entry().details() = ConnectionDetails { db, version, has_users: true, ..details };
         match moved {
             Some(moved) => {
-                *connection.guard.entry().details() = moved.details.clone();
                 if !connection.session.borrow_mut().settle_user(moved, &*connection) {
-                    connection.end("user_removed");
+                    connection.end(CloseReason::Ended("user_removed"));
                 }
                 connection.check_database();
             }
@@ -341,7 +339,7 @@ impl Connection {
     }
 
     fn poll_event(&self, context: &mut Context<'_>, stream: &mut Stream, due: &Deadline, next: Next) -> Poll<Event> {
-        if self.is_woken.take() {
+        if self.handle.take_woken() {
             return Poll::Ready(Event::Woken);
         }
         if self.streak.get() >= CHUNKS_PER_TURN_MAX {
@@ -365,10 +363,7 @@ impl Connection {
         if due.poll_expired(context).is_ready() {
             return Poll::Ready(Event::Overdue);
         }
-        let mut waker = self.waker.borrow_mut();
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            *waker = Some(context.waker().clone());
-        }
+        self.handle.register(context);
         Poll::Pending
     }
 
@@ -377,7 +372,7 @@ impl Connection {
     }
 
     fn on_chunk(&self, chunk: &[u8]) -> Result<(), Violation> {
-        self.service.metrics.read_bytes.add(chunk.len() as u64);
+        self.service.sessions.read(chunk.len() as u64);
         // Before the chunk is forwarded: a client with a request always under way would never move.
         self.follow_upstream();
         let result = self.session.borrow_mut().on_client(chunk, self);
@@ -401,10 +396,10 @@ impl Connection {
     }
 
     /// The client sends no more; a reason if that ends the connection at once.
-    fn on_client_end(&self) -> Option<&'static str> {
+    fn on_client_end(&self) -> Option<CloseReason> {
         let mut session = self.session.borrow_mut();
         if !session.on_client_end() || session.is_quiet() {
-            return Some("client_closed");
+            return Some(CloseReason::ClientClosed);
         }
         drop(session);
         self.note_left();
@@ -414,21 +409,22 @@ impl Connection {
     }
 
     /// The reason of an end that the session asked for.
-    fn farewell(&self) -> &'static str {
-        if self.service.drain_state() == Drain::Off { "session_end" } else { "drained" }
+    fn farewell(&self) -> CloseReason {
+        match self.service.sessions.drain_state() {
+            Drain::Off => CloseReason::Ended("session_end"),
+            Drain::Gentle | Drain::Firm => CloseReason::Drained,
+        }
     }
 
-    fn violated(&self, violation: &Violation) -> &'static str {
-        self.service.report(violation, self.peer, self.guard.entry().id, true);
-        violation.reason
+    fn violated(&self, violation: &Violation) -> CloseReason {
+        self.service.sessions.violated(&self.handle, violation)
     }
 
-    fn panicked(&self) -> &'static str {
-        let text = "a panic in the session";
-        let violation = Violation::rule("internal_invariant", Culprit::Gateway, text);
+    /// Code of the session has panicked: nothing of its state may go on.
+    fn panicked(&self) {
         self.is_over.set(true);
         self.cutter.cut();
-        self.violated(&violation)
+        self.service.sessions.panicked(&self.handle);
     }
 
     /// Gives everything back; replies that still come are dropped.
@@ -437,7 +433,7 @@ impl Connection {
         if self.on_their_way.get() > 0 {
             self.note_left();
         }
-        self.guard.entry().leave();
+        self.handle.entry().leave();
         self.leave_subscriptions();
         self.leave_tracking();
         if let Some(pinned) = self.pinned.borrow_mut().take() {
@@ -481,22 +477,6 @@ impl Connection {
         pinned.upstream.unpin(pinned.key, pinned.lane, is_clean);
     }
 
-    /// Ends the connection for a reason outside the session.
-    pub(crate) fn end(&self, reason: &'static str) {
-        if self.ending.get().is_none() {
-            self.ending.set(Some(reason));
-            self.wake();
-        }
-    }
-
-    /// Lets the connection's task look at its session.
-    pub(crate) fn wake(&self) {
-        self.is_woken.set(true);
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
-        }
-    }
-
     /// It is its turn in the queue for room: true if it still wants any.
     pub(crate) fn take_room(&self) -> bool {
         self.is_queued.set(false);
@@ -513,19 +493,7 @@ impl Connection {
 
     /// The number by which others name it.
     pub(crate) fn id(&self) -> u64 {
-        self.guard.entry().id
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.is_over.get()
-    }
-
-    pub(crate) fn outstanding(&self) -> u64 {
-        self.session.try_borrow().map_or(0, |session| session.outstanding())
-    }
-
-    pub(crate) fn entry_is_killed(&self) -> bool {
-        self.guard.entry().is_killed()
+        self.handle.entry().id
     }
 
     /// The listener has other users now; true if the connection has to end for it.
@@ -535,10 +503,11 @@ impl Connection {
         ends.unwrap_or(true)
     }
 
-    pub(crate) fn uses(&self, upstream: &Rc<RedisUpstream>) -> bool {
-        Rc::ptr_eq(&self.upstream.borrow(), upstream)
-            || self.pinned.borrow().as_ref().is_some_and(|pinned| Rc::ptr_eq(&pinned.upstream, upstream))
-            || self.parked.borrow().as_ref().is_some_and(|parked| Rc::ptr_eq(&parked.upstream, upstream))
+    pub(crate) fn uses(&self, upstream: &RedisUpstream) -> bool {
+        let is_it = |own: &Rc<RedisUpstream>| std::ptr::eq(&**own, upstream);
+        is_it(&self.upstream.borrow())
+            || self.pinned.borrow().as_ref().is_some_and(|pinned| is_it(&pinned.upstream))
+            || self.parked.borrow().as_ref().is_some_and(|parked| is_it(&parked.upstream))
     }
 
     pub(crate) fn with_session<R>(&self, look: impl FnOnce(&Session) -> R) -> R {
@@ -555,7 +524,7 @@ impl Connection {
     fn charge(&self, coming: usize) {
         let held = self.session.try_borrow().map_or(0, |session| session.held_bytes());
         let buffered = self.output.buffered() + held + coming;
-        let entry = self.guard.entry();
+        let entry = self.handle.entry();
         entry.buffered.store(buffered as u64, Relaxed);
         let charged = if buffered < CHARGED_BYTES_MIN { 0 } else { buffered as u64 };
         let mut charge = self.charge.borrow_mut();
@@ -579,11 +548,11 @@ impl Connection {
         if self.charge.borrow().bytes() > 0 || self.is_over_budget.get() {
             self.account();
         }
-        let is_leaving = self.service.is_moving_away() || self.service.drain_state() != Drain::Off;
+        let is_leaving = self.service.is_moving_away() || self.service.sessions.drain_state() != Drain::Off;
         if is_leaving && self.output.buffered() == 0 {
             self.wake();
         }
         let sent = self.output.appended();
-        self.service.metrics.written_bytes.add(sent - self.flushed_bytes.replace(sent));
+        self.service.sessions.written(sent - self.flushed_bytes.replace(sent));
     }
 }

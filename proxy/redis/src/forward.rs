@@ -335,7 +335,7 @@ impl State {
         let Some(change) = self.changes_db.take_if(|change| change.exchange() == exchange) else { return };
         if let Some(db) = change.outcome(kind == FrameKind::Error) {
             self.db = db;
-            io.entry().details().db = db;
+            io.entry().details().db = Some(db);
         }
         if let Some((_, pins)) = &mut self.pins {
             pins.soil();

@@ -100,7 +100,7 @@ impl State {
             io.entry().details().name = String::from_utf8_lossy(name).into_owned();
         }
         self.version = version;
-        io.entry().details().version = version.number();
+        io.entry().details().version = version.name();
         let id = io.entry().id;
         self.local(io, |out| write_greeting(out, &info, version, id));
         Taken::Yes

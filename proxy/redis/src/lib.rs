@@ -97,11 +97,11 @@ mod unblock;
 mod users;
 
 pub use cache::Cache;
-pub use connection::{Connection, serve};
+pub use connection::Connection;
 pub use insight::{Insight, InsightReport, InsightShare};
 pub use io::{Full, Io, NoSubscription, Pinning, Sample, Ticket, Track};
 pub use lane::{LaneKey, RespLane, ServerInfo};
-pub use moving::{Departure, MOVED_INPUT_BYTES_MAX, MovedSession, Mover};
+pub use moving::{MOVED_INPUT_BYTES_MAX, MovedSession};
 pub use pin::PinReason;
 pub use pubsub::{Kind, Name};
 pub use service::{Post, RedisShare, RedisUpstream, Service};

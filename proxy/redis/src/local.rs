@@ -97,7 +97,7 @@ impl State {
             Err(text) => self.error(io, text),
             Ok(db) => {
                 self.db = db;
-                io.entry().details().db = db;
+                io.entry().details().db = Some(db);
                 self.ok(io)
             }
         }
@@ -140,8 +140,8 @@ impl State {
         {
             let mut details = io.entry().details();
             details.name.clear();
-            details.db = 0;
-            details.version = 2;
+            details.db = Some(0);
+            details.version = Version::Resp2.name();
         }
         self.local(io, |out| out.extend_from_slice(b"+RESET\r\n"));
         Taken::Yes

@@ -56,12 +56,7 @@ pub(crate) struct Stages {
 pub(crate) struct ListenerMetrics {
     core: CoreMetrics,
     listener: String,
-    pub(crate) open: Gauge,
-    pub(crate) total: Counter,
-    pub(crate) duration: Histogram,
     pub(crate) in_flight: Gauge,
-    pub(crate) read_bytes: Counter,
-    pub(crate) written_bytes: Counter,
     pub(crate) subscribers: Gauge,
     pub(crate) subscriptions: Gauge,
     pub(crate) messages: Counter,
@@ -84,12 +79,7 @@ impl ListenerMetrics {
     pub(crate) fn new(core: &CoreMetrics, listener: &str) -> Self {
         let stage = |name| core.histogram(&catalog::REQUEST_STAGE_DURATION, &[listener, name]);
         Self {
-            open: core.gauge(&catalog::CONNECTIONS_OPEN, &[listener]),
-            total: core.counter(&catalog::CONNECTIONS_TOTAL, &[listener]),
-            duration: core.histogram(&catalog::CONNECTION_DURATION, &[listener]),
             in_flight: core.gauge(&catalog::REQUESTS_IN_FLIGHT, &[listener]),
-            read_bytes: core.counter(&catalog::CLIENT_READ_BYTES, &[listener]),
-            written_bytes: core.counter(&catalog::CLIENT_WRITTEN_BYTES, &[listener]),
             subscribers: core.gauge(&catalog::SUBSCRIBERS, &[listener]),
             subscriptions: core.gauge(&catalog::SUBSCRIPTIONS, &[listener]),
             messages: core.counter(&catalog::MESSAGES_DELIVERED, &[listener]),
@@ -157,10 +147,6 @@ impl ListenerMetrics {
         for (histogram, (begin, end)) in self.stages.iter().zip(instants) {
             histogram.record(end.nanos_since(begin));
         }
-    }
-
-    pub(crate) fn closed(&self, reason: &str) {
-        self.core.counter(&catalog::CONNECTIONS_CLOSED, &[&self.listener, reason]).inc();
     }
 
     pub(crate) fn shed(&self, reason: &'static str) {

@@ -3,7 +3,7 @@
 //! It moves in a moment in which everything it asked for has been answered and sent. What the client sends meanwhile waits
 //! in the kernel, which knows nothing of processes, so nothing is lost and nobody has to connect again.
 
-use std::{os::fd::OwnedFd, rc::Rc};
+use std::rc::Rc;
 
 use weir_listener::ConnectionDetails;
 use weir_resp::Version;
@@ -29,26 +29,13 @@ pub struct MovedSession {
     pub wants_replies: bool,
     /// The reply to the next command is not.
     pub skips_next_reply: bool,
-    /// What CLIENT LIST shows; database and protocol version hold.
+    /// The number of the protocol version: 2 or 3.
+    pub version: u8,
+    /// What CLIENT LIST shows. The database holds.
     pub details: ConnectionDetails,
     /// The beginning of a command whose end has not come.
     pub input: Vec<u8>,
 }
-
-/// A connection on its way out.
-pub struct Departure {
-    /// Its socket.
-    pub socket: OwnedFd,
-    /// Number of the connection, which its client may know.
-    pub id: u64,
-    /// Address of the client, as the PROXY header or the socket has it.
-    pub peer: String,
-    /// Its session.
-    pub session: MovedSession,
-}
-
-/// Takes connections away.
-pub type Mover = Rc<dyn Fn(Departure)>;
 
 impl Session {
     /// Nothing binds the session to this process but replies that are due: it can move when they are out.
@@ -76,13 +63,14 @@ impl Session {
     pub(crate) fn depart(&mut self, details: ConnectionDetails) -> MovedSession {
         let input = self.take_input();
         let state = &self.state;
-        let details = ConnectionDetails { db: state.db, version: state.version.number(), ..details };
+        let details = ConnectionDetails { db: Some(state.db), version: state.version.name(), ..details };
         MovedSession {
             is_authenticated: state.is_authenticated,
             is_restricted: state.is_watched,
             auth_failures: state.auth_failures,
             wants_replies: state.order.mode != ReplyMode::Off,
             skips_next_reply: state.order.mode == ReplyMode::SkipNext,
+            version: state.version.number(),
             details,
             input,
         }
@@ -97,8 +85,8 @@ impl Session {
         state.is_authenticated = moved.is_authenticated;
         state.limits.authenticated = moved.is_authenticated;
         state.auth_failures = moved.auth_failures;
-        state.version = Version::from_number(i64::from(moved.details.version)).unwrap_or(Version::Resp2);
-        state.db = moved.details.db;
+        state.version = Version::from_number(i64::from(moved.version)).unwrap_or(Version::Resp2);
+        state.db = moved.details.db.unwrap_or_default();
         state.order.mode = match (moved.wants_replies, moved.skips_next_reply) {
             (_, true) => ReplyMode::SkipNext,
             (true, false) => ReplyMode::On,

@@ -9,7 +9,7 @@ use weir_base::{
     violation::Violation,
 };
 use weir_engine::Deadline;
-use weir_listener::settings::ListenerSettings;
+use weir_listener::{CloseReason, settings::ListenerSettings};
 
 use crate::{connection::Connection, session::Next};
 
@@ -23,7 +23,7 @@ pub(crate) enum Overdue {
     Wake,
     /// The held command has waited for room long enough.
     RefuseHeld,
-    End(&'static str),
+    End(CloseReason),
     Violation(Violation),
 }
 
@@ -118,7 +118,7 @@ impl Patience {
             return Overdue::Violation(slow("slow_reader", "the client takes no replies"));
         }
         if is_past(self.closing, self.settings.half_close_timeout) {
-            return Overdue::End("half_close_timeout");
+            return Overdue::End(CloseReason::HalfCloseTimeout);
         }
         if let Some((_, received)) = self.streaming.filter(|(since, _)| is_past(Some(*since), RATE_WINDOW)) {
             if received < RATE_BYTES_MIN {
@@ -128,7 +128,7 @@ impl Patience {
         }
         let active = self.active.max(connection.replied_at());
         if connection.drains_after().is_some_and(|gap| now >= active.saturating_add(gap)) {
-            return Overdue::End("drained");
+            return Overdue::End(CloseReason::Drained);
         }
         connection.with_session(|session| {
             if is_past(session.partial_since(), self.settings.head_timeout) {
@@ -139,7 +139,7 @@ impl Patience {
             }
             match self.settings.idle_timeout {
                 Some(idle) if session.is_quiet() && !session.is_waiting_for_data() && is_past(Some(active), idle) => {
-                    Overdue::End("idle_timeout")
+                    Overdue::End(CloseReason::IdleTimeout)
                 }
                 _ => Overdue::Nothing,
             }

@@ -1,34 +1,30 @@
 //! One Redis listener on one worker: what its sessions share.
 
 use std::{
+    any::Any,
     cell::{Cell, RefCell},
     collections::{HashMap, VecDeque},
     rc::{Rc, Weak},
     sync::Arc,
 };
 
-use slab::Slab;
-use weir_base::{
-    rate::LocalRate,
-    rng::Rng,
-    time::{Time, turn},
-    violation::Violation,
+use weir_base::{rate::LocalRate, time::turn};
+use weir_listener::{
+    Arrival, CloseReason, ConnectionHandle, CoreShare, Drain, Life, Mover, Session as _, Sessions,
+    settings::ListenerSettings,
 };
-use weir_listener::{CoreShare, Drain, Reports, settings::ListenerSettings};
 use weir_telemetry::{
-    access::AccessRecord,
-    log::{Denial, LogEvent, Peer},
-    sample::{OncePerSecond, Share, Verdict},
+    log::{Denial, LogEvent},
+    sample::{OncePerSecond, Verdict},
 };
 use weir_upstream::Upstream;
 
 use crate::{
     cache::Cache,
-    connection::Connection,
+    connection::{self, Connection},
     insight::Insight,
     lane::RespLane,
     metrics::ListenerMetrics,
-    moving::Mover,
     settings::RedisListenerSettings,
     tracking::{Notice, Tracker},
     users::{ListenerShare, OWN_LOGIN},
@@ -53,18 +49,17 @@ pub type Post = Rc<dyn Fn(usize, Notice) -> bool>;
 
 /// One listener on one worker.
 pub struct Service {
-    pub(crate) core: CoreShare,
+    pub(crate) sessions: Sessions,
     pub(crate) own: RedisShare,
     pub(crate) metrics: Rc<ListenerMetrics>,
     /// What this worker may send to the server per second.
     pub(crate) rate: LocalRate,
     /// What it counts of its users together with the other workers.
     pub(crate) share: Arc<ListenerShare>,
-    name: Arc<str>,
-    listener: RefCell<Rc<ListenerSettings>>,
     redis: RefCell<Rc<RedisListenerSettings>>,
     upstream: RefCell<Rc<RedisUpstream>>,
-    connections: RefCell<Slab<Weak<Connection>>>,
+    /// The primary of the upstream was known at the last look.
+    has_primary: Cell<bool>,
     /// The reply cache in front of the upstream, if there is one.
     cache: RefCell<Option<Rc<Cache>>>,
     /// Those that are told of changed keys in place of others.
@@ -72,12 +67,9 @@ pub struct Service {
     /// See [`Cache::new`].
     cache_moment: Rc<Cell<u64>>,
     blocked: Cell<u32>,
-    drain: Cell<Drain>,
     /// Takes connections to the process that serves in place of this one.
     mover: RefCell<Option<Mover>>,
     sampler: RefCell<OncePerSecond>,
-    reports: Reports,
-    access: RefCell<Share>,
     stage_countdown: Cell<u32>,
     /// One request of this many is timed in detail; 0: none.
     stage_every: u32,
@@ -92,31 +84,24 @@ impl Service {
         upstream: Rc<RedisUpstream>,
         share: Arc<ListenerShare>,
     ) -> Rc<Self> {
-        let rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
-        let reports = Reports::new(&core, listener.name.clone());
         let cache_moment = Rc::<Cell<u64>>::default();
         let cache = make_cache(&core, &listener.name, &redis, &upstream, &cache_moment);
         Rc::new(Self {
             metrics: Rc::new(ListenerMetrics::new(&core.metrics, &listener.name)),
-            name: listener.name.clone(),
             share,
             rate: LocalRate::new(listener.requests_per_second_per_core, turn::now()),
-            access: RefCell::new(Share::new(listener.access_log_sample, rng)),
-            listener: RefCell::new(Rc::new(listener)),
             redis: RefCell::new(Rc::new(redis)),
+            has_primary: Cell::new(upstream.primary().is_some()),
             upstream: RefCell::new(upstream),
-            connections: RefCell::default(),
             cache: RefCell::new(cache),
             noticed: RefCell::default(),
             cache_moment,
             blocked: Cell::new(0),
-            drain: Cell::new(Drain::Off),
             mover: RefCell::new(None),
             sampler: RefCell::new(OncePerSecond::new()),
-            reports,
             stage_countdown: Cell::new(0),
             stage_every: if core.stage_sample > 0.0 { (1.0 / core.stage_sample).round() as u32 } else { 0 },
-            core,
+            sessions: Sessions::new(core, listener),
             own,
         })
     }
@@ -124,29 +109,18 @@ impl Service {
     /// New settings. Open sessions keep their limits and move to the new upstream in their first quiet moment; the limit on
     /// the rate is the listener's and holds at once, and so do the rules of users.
     pub fn update(&self, listener: ListenerSettings, redis: RedisListenerSettings, upstream: Rc<RedisUpstream>) {
-        let rng = Rng::new(Time::now().as_nanos());
         self.rate.set(listener.requests_per_second_per_core, turn::now());
-        *self.access.borrow_mut() = Share::new(listener.access_log_sample, rng);
         let is_other = self.cache().as_ref().map(|cache| cache.settings()) != redis.cache.as_ref();
         if is_other || !Rc::ptr_eq(&self.upstream(), &upstream) {
-            *self.cache.borrow_mut() = make_cache(&self.core, &self.name, &redis, &upstream, &self.cache_moment);
+            *self.cache.borrow_mut() =
+                make_cache(self.sessions.core(), self.sessions.name(), &redis, &upstream, &self.cache_moment);
         }
-        *self.listener.borrow_mut() = Rc::new(listener);
+        self.sessions.update(listener);
         *self.redis.borrow_mut() = Rc::new(redis);
+        self.has_primary.set(upstream.primary().is_some());
         *self.upstream.borrow_mut() = upstream;
         self.update_users();
-        self.wake_all();
-    }
-
-    /// Lets the sessions look again: which server is the primary was not known, and is now.
-    pub fn primary_found(&self) {
-        self.wake_all();
-    }
-
-    /// Begins a drain in which connections do not end but move, each in its first quiet moment.
-    pub fn move_away(&self, mover: Mover) {
-        *self.mover.borrow_mut() = Some(mover);
-        self.drain(Drain::Gentle);
+        self.sessions.wake_all();
     }
 
     pub(crate) fn mover(&self) -> Option<Mover> {
@@ -155,61 +129,24 @@ impl Service {
 
     #[inline]
     pub(crate) fn is_moving_away(&self) -> bool {
-        self.drain.get() != Drain::Off && self.mover.borrow().is_some()
+        self.sessions.drain_state() != Drain::Off && self.mover.borrow().is_some()
     }
 
     /// The users are those of the settings from now on, for open sessions too.
     fn update_users(&self) {
         let redis = self.redis();
         self.share.forget_others(redis.users.as_deref());
-        for connection in self.open() {
+        for connection in self.connections() {
             if connection.follow_users(redis.users.as_ref()) {
-                connection.end("user_removed");
+                connection.end(CloseReason::Ended("user_removed"));
             }
         }
     }
 
-    /// Begins or hardens a drain.
-    pub fn drain(&self, drain: Drain) {
-        self.drain.set(drain);
-        self.wake_all();
-    }
-
-    /// Ends every session now; how many connections and requests were cut.
-    pub fn cut(&self) -> (usize, u64) {
-        let connections = self.open();
-        let requests = connections.iter().map(|connection| connection.outstanding()).sum();
-        connections.iter().for_each(|connection| connection.end("drain_cut"));
-        (connections.len(), requests)
-    }
-
-    /// Ends the sessions that CLIENT KILL named.
-    pub fn end_killed(&self) {
-        for connection in self.open() {
-            if connection.entry_is_killed() {
-                connection.end("killed");
-            }
-        }
-    }
-
-    /// Sessions that still use `upstream`.
-    pub fn uses(&self, upstream: &Rc<RedisUpstream>) -> bool {
-        let is_current = Rc::ptr_eq(&self.upstream.borrow(), upstream);
-        is_current || self.open().iter().any(|connection| connection.uses(upstream))
-    }
-
-    /// Sessions open on this worker.
-    pub fn open_count(&self) -> usize {
-        self.open().len()
-    }
-
-    /// The name in the configuration.
-    pub fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
-    pub(crate) fn listener(&self) -> Rc<ListenerSettings> {
-        self.listener.borrow().clone()
+    /// The connections that are open and not over.
+    fn connections(&self) -> impl Iterator<Item = Rc<Connection>> {
+        let all = self.sessions.all().into_iter();
+        all.filter_map(|session| (session as Rc<dyn Any>).downcast::<Connection>().ok())
     }
 
     pub(crate) fn redis(&self) -> Rc<RedisListenerSettings> {
@@ -226,42 +163,9 @@ impl Service {
         self.cache.borrow().clone()
     }
 
-    pub(crate) fn drain_state(&self) -> Drain {
-        self.drain.get()
-    }
-
-    /// Lists a connection until the result is dropped. A connection that has ended must not stay: the list would keep the
-    /// memory of thousands after a peak.
-    pub(crate) fn enter(self: &Rc<Self>, connection: &Rc<Connection>) -> Listed {
-        let key = self.connections.borrow_mut().insert(Rc::downgrade(connection));
-        Listed { service: self.clone(), key }
-    }
-
-    fn open(&self) -> Vec<Rc<Connection>> {
-        self.connections
-            .borrow()
-            .iter()
-            .filter_map(|(_, connection)| connection.upgrade())
-            .filter(|c| !c.is_over())
-            .collect()
-    }
-
-    fn wake_all(&self) {
-        self.open().iter().for_each(|connection| connection.wake());
-    }
-
-    /// Tells one of the clients what has changed.
-    pub fn notify(&self, notice: &Notice) {
-        let known = self.noticed.borrow().get(&notice.client).and_then(Weak::upgrade);
-        let client = known.or_else(|| self.find_noticed(notice.client));
-        if let Some(client) = client.filter(|client| !client.is_over()) {
-            client.on_notice(notice);
-        }
-    }
-
     #[cold]
     fn find_noticed(&self, id: u64) -> Option<Rc<Connection>> {
-        let found = self.open().into_iter().find(|connection| connection.id() == id);
+        let found = self.connections().find(|connection| connection.id() == id);
         let mut noticed = self.noticed.borrow_mut();
         noticed.retain(|_, connection| connection.strong_count() > 0);
         if let Some(found) = &found {
@@ -313,35 +217,68 @@ impl Service {
         self.stage_every != 0
     }
 
-    /// Whether the next request is written to the access log.
-    #[inline]
-    pub(crate) fn samples_access(&self) -> bool {
-        self.core.log.has_access_log() && self.access.borrow_mut().check()
-    }
-
-    pub(crate) fn log_access(&self, record: &AccessRecord<'_>) {
-        self.core.log.access(record);
-    }
-
     /// Logs that a user was denied something, once a second per reason.
-    pub(crate) fn note_denied(&self, user: &str, reason: &'static str, peer: Peer, connection: u64) {
-        let verdict = self.sampler.borrow_mut().check(&self.name, reason, turn::now());
+    pub(crate) fn note_denied(&self, user: &str, reason: &'static str, client: &ConnectionHandle) {
+        let verdict = self.sampler.borrow_mut().check(self.sessions.name(), reason, turn::now());
         if let Verdict::Log { suppressed } = verdict {
-            self.core.log.push(LogEvent::Denial(Denial {
+            self.sessions.core().log.push(LogEvent::Denial(Denial {
                 at: turn::now(),
-                listener: self.name.clone(),
-                peer,
-                connection,
+                listener: self.sessions.name().clone(),
+                peer: client.peer(),
+                connection: client.id(),
                 user: user.to_owned(),
                 reason,
                 suppressed,
             }));
         }
     }
+}
 
-    /// Counts a violation and logs it, once a second per reason.
-    pub(crate) fn report(&self, violation: &Violation, peer: Peer, connection: u64, is_close: bool) {
-        self.reports.report(violation, peer, connection, is_close);
+impl weir_listener::Service for Service {
+    fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    fn serve(self: Rc<Self>, arrival: Arrival) -> Life {
+        Box::pin(connection::serve(self, arrival))
+    }
+
+    fn refusal(&self) -> &'static [u8] {
+        b"-ERR max number of clients reached\r\n"
+    }
+
+    fn uses(&self, upstream: &dyn Any) -> bool {
+        let Some(upstream) = upstream.downcast_ref::<RedisUpstream>() else { return false };
+        let is_current = std::ptr::eq(&**self.upstream.borrow(), upstream);
+        is_current || self.connections().any(|connection| connection.uses(upstream))
+    }
+
+    /// What the last connection of a client wrote takes effect before its next one reads.
+    fn keeps_order(&self) -> bool {
+        true
+    }
+
+    /// Tells one of the clients which keys have changed.
+    fn deliver(&self, message: &dyn Any) {
+        let Some(notice) = message.downcast_ref::<Notice>() else { return };
+        let known = self.noticed.borrow().get(&notice.client).and_then(Weak::upgrade);
+        let client = known.or_else(|| self.find_noticed(notice.client));
+        if let Some(client) = client.filter(|client| !client.is_over()) {
+            client.on_notice(notice);
+        }
+    }
+
+    /// Lets the sessions look again once the primary is known.
+    fn tick(&self) {
+        let is_known = self.upstream.borrow().primary().is_some();
+        if self.has_primary.replace(is_known) != is_known && is_known {
+            self.sessions.wake_all();
+        }
+    }
+
+    fn move_away(&self, mover: Mover) {
+        *self.mover.borrow_mut() = Some(mover);
+        self.sessions.drain(Drain::Gentle);
     }
 }
 
@@ -365,16 +302,4 @@ fn make_cache(
     let cache = Cache::new(settings, &core.metrics, listener, moment.clone(), want);
     tracker.add_cache(&cache);
     Some(cache)
-}
-
-/// A place in the list of a service's connections.
-pub(crate) struct Listed {
-    service: Rc<Service>,
-    key: usize,
-}
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        self.service.connections.borrow_mut().remove(self.key);
-    }
 }

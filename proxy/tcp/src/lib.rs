@@ -13,4 +13,3 @@ mod session;
 pub mod settings;
 
 pub use service::{Service, TcpUpstream};
-pub use session::serve;

@@ -1,16 +1,6 @@
 //! One connection: the hello, the upstream, and bytes both ways.
 
-use std::{
-    cell::{Cell, RefCell},
-    future::poll_fn,
-    net::SocketAddr,
-    panic::AssertUnwindSafe,
-    pin::pin,
-    rc::Rc,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    task::{Poll, Waker},
-    time::Duration,
-};
+use std::{cell::Cell, future::poll_fn, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, task::Poll, time::Duration};
 
 use weir_base::{
     error::Culprit,
@@ -18,9 +8,9 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
-use weir_engine::{Cutter, Deadline, Output, Reader, Stream, timeout, tls::ClientHello};
+use weir_engine::{Deadline, Output, Reader, Stream, timeout, tls::ClientHello};
 use weir_listener::{
-    ConnectionGuard,
+    Arrival, CloseReason, ConnectionHandle, Session as ListedSession,
     proxy_protocol::{ProxyHeader, ProxyVersion},
 };
 use weir_telemetry::{access::AccessRecord, log::Peer};
@@ -40,37 +30,29 @@ const HELLO_BYTES_MAX: usize = 16 * 1024;
 /// How long a closed connection may take to let the peer read the last bytes.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Both directions have ended.
+const DONE: CloseReason = CloseReason::Ended("ok");
+/// The origin broke the connection.
+const ORIGIN_CLOSED: CloseReason = CloseReason::of_upstream("origin_closed");
+
 /// One client connection, as its listener sees it.
 pub(crate) struct Connection {
     service: Rc<Service>,
-    peer: Peer,
+    handle: ConnectionHandle,
     /// What the client connected to, if that has an address.
     local: Option<SocketAddr>,
-    guard: ConnectionGuard,
-    cutter: Cutter,
-    waker: RefCell<Option<Waker>>,
-    ending: Cell<Option<&'static str>>,
+}
+
+impl ListedSession for Connection {
+    fn handle(&self) -> &ConnectionHandle {
+        &self.handle
+    }
 }
 
 impl Connection {
-    pub(crate) fn is_killed(&self) -> bool {
-        self.guard.entry().is_killed()
-    }
-
-    /// Ends it now.
-    pub(crate) fn end(&self, reason: &'static str) {
-        if self.ending.get().is_none() {
-            self.ending.set(Some(reason));
-            self.cutter.cut();
-        }
-        if let Some(waker) = self.waker.borrow_mut().take() {
-            waker.wake();
-        }
-    }
-
     /// Who the client is, for an endpoint that trusts us.
     fn proxy_header(&self, version: ProxyVersion) -> Vec<u8> {
-        let header = match (self.peer, self.local) {
+        let header = match (self.handle.peer(), self.local) {
             (Peer::Ip(client), Some(local)) => ProxyHeader::tcp(version, client, local),
             // Nothing is known of it but that it is somebody's.
             _ => ProxyHeader::unknown(version),
@@ -80,71 +62,52 @@ impl Connection {
         bytes
     }
 
-    fn report(&self, reason: &'static str, text: &'static str) -> &'static str {
-        let violation = Violation::rule(reason, Culprit::Client, text);
-        self.service.reports.report(&violation, self.peer, self.guard.entry().id, true);
-        reason
+    fn violated(&self, reason: &'static str, text: &'static str) -> CloseReason {
+        self.service.sessions.violated(&self.handle, &Violation::rule(reason, Culprit::Client, text))
     }
 }
 
 /// Serves one admitted connection until it ends.
-///
-/// `local` is what the client connected to, if that has an address.
-pub async fn serve(
-    service: Rc<Service>,
-    mut stream: Box<Stream>,
-    guard: ConnectionGuard,
-    peer: Peer,
-    local: Option<SocketAddr>,
-) {
+pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
+    let Arrival { mut stream, guard, peer, local, .. } = arrival;
     let cutter = stream.cutter();
-    let (waker, ending) = (RefCell::default(), Cell::new(None));
-    let connection = Rc::new(Connection { service, peer, local, guard, cutter, waker, ending });
-    let service = &connection.service;
-    let _listed = service.connections.enter(&connection);
-    let entry = connection.guard.entry();
-    entry.in_flight.fetch_add(1, Relaxed);
-    let _open = service.metrics.open.guard();
-    service.metrics.total.inc();
-    let mut session = Session { connection: &connection, begun: turn::now(), read: 0, upstream: None, connected: None };
-    let run = AssertUnwindSafe(session.run(&mut stream));
-    let reason = match futures_util::FutureExt::catch_unwind(run).await {
-        Ok(reason) => connection.ending.get().unwrap_or(reason),
-        Err(_) => {
-            let broken =
-                Violation::rule("internal_invariant", Culprit::Gateway, "the session of a connection panicked");
-            service.reports.report(&broken, peer, entry.id, true);
-            "internal_invariant"
-        }
-    };
-    entry.in_flight.fetch_sub(1, Relaxed);
+    let local = local.or_else(|| cutter.local_address());
+    let handle = ConnectionHandle::new(guard, peer, Some(cutter));
+    let connection = Rc::new(Connection { service, handle, local });
+    let sessions = &connection.service.sessions;
+    let opened = sessions.open(connection.clone());
+    let is_named = connection.service.routing().settings.names.is_some();
+    connection.handle.entry().details().version = if is_named { "TLS" } else { "TCP" };
+    connection.handle.begins();
+    let mut session = Session { connection: &connection, read: 0, upstream: None, connected: None };
+    let (reason, _) = opened.run(async { (session.run(&mut stream).await, ()) }).await;
+    connection.handle.ends();
     let written = stream.output.appended();
-    service.closed(reason);
-    service.metrics.read_bytes.add(session.read);
-    service.metrics.written_bytes.add(written);
-    let now = turn::now();
-    service.metrics.duration.record(now.nanos_since(session.begun));
-    service.log(&AccessRecord {
-        listener: service.name(),
-        peer,
-        connection: entry.id,
-        command: "connection",
-        upstream: session.upstream.as_deref(),
-        duration_nanos: now.nanos_since(session.begun),
-        upstream_nanos: session.connected.map_or(0, |connected| now.nanos_since(connected)),
-        request_bytes: session.read,
-        reply_bytes: written,
-        outcome: reason,
-        http: None,
-    });
-    if connection.ending.get().is_none() && reason == "ok" {
+    sessions.read(session.read);
+    sessions.written(written);
+    if sessions.samples_access() {
+        let now = turn::now();
+        sessions.log_access(&AccessRecord {
+            listener: sessions.name(),
+            peer,
+            connection: connection.handle.id(),
+            command: "connection",
+            upstream: session.upstream.as_deref(),
+            duration_nanos: now.nanos_since(opened.begun()),
+            upstream_nanos: session.connected.map_or(0, |connected| now.nanos_since(connected)),
+            request_bytes: session.read,
+            reply_bytes: written,
+            outcome: reason.name(),
+            http: None,
+        });
+    }
+    if reason == DONE {
         stream.close(LINGER_TIMEOUT).await;
     }
 }
 
 struct Session<'a> {
     connection: &'a Connection,
-    begun: Time,
     /// Bytes of the client.
     read: u64,
     upstream: Option<Arc<str>>,
@@ -152,7 +115,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    async fn run(&mut self, stream: &mut Stream) -> &'static str {
+    async fn run(&mut self, stream: &mut Stream) -> CloseReason {
         let (service, routing) = (&self.connection.service, self.connection.service.routing());
         let (number, first) = match &routing.settings.names {
             None => (routing.settings.default_upstream, Vec::new()),
@@ -165,12 +128,15 @@ impl Session<'_> {
         self.upstream = Some(upstream.settings().name.clone());
         let mut lane = match self.connect(upstream).await {
             Ok(lane) => lane,
-            Err(refusal) => return refusal.name(),
+            Err(refusal) => return CloseReason::of_upstream(refusal.name()),
         };
         self.connected = Some(turn::now());
-        let idle = service.listener().idle_timeout.unwrap_or(IDLE_TIMEOUT);
-        let half_close = service.listener().half_close_timeout;
-        let Link::Connection(origin) = lane.link() else { return "internal_invariant" };
+        let listener = service.sessions.settings();
+        let idle = listener.idle_timeout.unwrap_or(IDLE_TIMEOUT);
+        let half_close = listener.half_close_timeout;
+        let Link::Connection(origin) = lane.link() else {
+            return CloseReason::Broken { reason: "internal_invariant", culprit: Culprit::Gateway };
+        };
         if let Some(version) = routing.settings.proxy_headers.get(number).copied().flatten() {
             origin.output.append(&self.connection.proxy_header(version));
         }
@@ -185,61 +151,59 @@ impl Session<'_> {
                 let mut download = pin!(pass(&mut origin.reader, &stream.output, &active, &down));
                 let (mut is_uploaded, mut is_downloaded) = (false, false);
                 poll_fn(|context| {
-                    if !self.connection.waker.borrow().as_ref().is_some_and(|one| one.will_wake(context.waker())) {
-                        *self.connection.waker.borrow_mut() = Some(context.waker().clone());
-                    }
-                    if let Some(reason) = self.connection.ending.get() {
+                    if let Some(reason) = self.connection.handle.poll_ending(context) {
                         return Poll::Ready(reason);
                     }
                     if !is_uploaded && let Poll::Ready(ended) = upload.as_mut().poll(context) {
                         match ended {
                             Ok(()) => is_uploaded = true,
-                            Err(Broken::Source) => return Poll::Ready("client_reset"),
-                            Err(Broken::Sink) => return Poll::Ready("origin_closed"),
+                            Err(Broken::Source) => return Poll::Ready(CloseReason::ClientReset),
+                            Err(Broken::Sink) => return Poll::Ready(ORIGIN_CLOSED),
                         }
                     }
                     if !is_downloaded && let Poll::Ready(ended) = download.as_mut().poll(context) {
                         match ended {
                             Ok(()) => is_downloaded = true,
-                            Err(Broken::Source) => return Poll::Ready("origin_closed"),
-                            Err(Broken::Sink) => return Poll::Ready("client_reset"),
+                            Err(Broken::Source) => return Poll::Ready(ORIGIN_CLOSED),
+                            Err(Broken::Sink) => return Poll::Ready(CloseReason::ClientReset),
                         }
                     }
                     if is_uploaded && is_downloaded {
-                        return Poll::Ready("ok");
+                        return Poll::Ready(DONE);
                     }
                     // Who does not read, because nobody takes it, does not see a reset. Both directions closed look like one.
                     if !is_downloaded && client.poll_broken(context).is_ready() {
-                        return Poll::Ready("client_reset");
+                        return Poll::Ready(CloseReason::ClientReset);
                     }
                     let is_half = is_uploaded || is_downloaded;
                     let limit = if is_half { half_close.min(idle) } else { idle };
                     deadline.set(active.get().saturating_add(limit));
-                    deadline.poll_expired(context).map(|()| if is_half { "half_close_timeout" } else { "idle_timeout" })
+                    let late = if is_half { CloseReason::HalfCloseTimeout } else { CloseReason::IdleTimeout };
+                    deadline.poll_expired(context).map(|()| late)
                 })
                 .await
             };
             ((down.get(), up.get()), ended)
         };
         self.read += sent;
-        let reason = self.connection.ending.get().unwrap_or(ended);
-        if reason == "ok" {
+        let reason = self.connection.handle.ending().unwrap_or(ended);
+        if reason == DONE {
             // The last bytes are on their way.
             origin.output.drained(limits::WRITE_IDLE_TIMEOUT).await;
             stream.output.drained(limits::WRITE_IDLE_TIMEOUT).await;
         }
         lane.count_bytes(received as usize, (sent as usize) + first.len());
         match reason {
-            "origin_closed" => lane.failed(LossCause::Closed),
+            ORIGIN_CLOSED => lane.failed(LossCause::Closed),
             _ => lane.ends(),
         }
         reason
     }
 
     /// Reads the client hello, which is not ours to answer; the upstream of its name, and what was read.
-    async fn hello(&mut self, stream: &mut Stream, routing: &Routing) -> Result<(usize, Vec<u8>), &'static str> {
-        let names = routing.settings.names.as_ref().ok_or("internal_invariant")?;
-        let limit = self.connection.service.listener().head_timeout;
+    async fn hello(&mut self, stream: &mut Stream, routing: &Routing) -> Result<(usize, Vec<u8>), CloseReason> {
+        let names = routing.settings.names.as_ref().ok_or(CloseReason::InternalInvariant)?;
+        let limit = self.connection.service.sessions.settings().head_timeout;
         let mut received = Vec::new();
         let read = async {
             let mut hello = ClientHello::default();
@@ -250,21 +214,21 @@ impl Session<'_> {
                         match hello.read(&chunk) {
                             Ok(Some(name)) => return Ok(name),
                             Ok(None) if received.len() < HELLO_BYTES_MAX => {}
-                            Ok(None) | Err(_) => return Err("tls_hello"),
+                            Ok(None) | Err(_) => return Err(None),
                         }
                     }
-                    Ok(None) => return Err("client_closed"),
-                    Err(_) => return Err("client_reset"),
+                    Ok(None) => return Err(Some(CloseReason::ClientClosed)),
+                    Err(_) => return Err(Some(CloseReason::ClientReset)),
                 }
             }
         };
         let name = match timeout(limit, read).await {
             Ok(Ok(name)) => name,
-            Ok(Err("tls_hello")) => {
-                return Err(self.connection.report("tls_hello", "the connection does not begin with a TLS hello"));
+            Ok(Err(Some(reason))) => return Err(reason),
+            Ok(Err(None)) => {
+                return Err(self.connection.violated("tls_hello", "the connection does not begin with a TLS hello"));
             }
-            Ok(Err(reason)) => return Err(reason),
-            Err(_) => return Err(self.connection.report("head_timeout", "the TLS hello took too long to arrive")),
+            Err(_) => return Err(self.connection.violated("head_timeout", "the TLS hello took too long to arrive")),
         };
         self.read += received.len() as u64;
         let named = name.as_deref().and_then(|name| names.find(name)).copied();
@@ -273,7 +237,7 @@ impl Session<'_> {
 
     /// A connection to one of the endpoints.
     async fn connect(&self, upstream: &Rc<TcpUpstream>) -> Result<ExclusiveLane<NoMultiplexer>, Refusal> {
-        let hash = match (upstream.affinity(), self.connection.peer) {
+        let hash = match (upstream.affinity(), self.connection.handle.peer()) {
             (Affinity::Address, Peer::Ip(address)) => {
                 Some(affinity_hash(address.ip().to_canonical().to_string().as_bytes()))
             }

@@ -79,6 +79,17 @@ fn while_open(stand: &Stand, faults: &mut Vec<String>) {
     claim("connections of the API", connections.len() as f64, 3.0);
     let sum: f64 = connections.iter().map(|connection| number(&connection["in_flight"])).sum();
     claim("in_flight of the connections", sum, in_flight);
+    let version = match name {
+        "Redis" => "RESP2",
+        "WebSocket" => "HTTP/1.1",
+        name => name,
+    };
+    for connection in &connections {
+        let (speaks, state) = (&connection["protocol_version"], &connection["state"]);
+        if speaks != version || state == "unauthenticated" || connection["db"].is_null() == (name == "Redis") {
+            faults.push(format!("a connection speaks {speaks}, {version} would be true: {connection}"));
+        }
+    }
     if matches!(name, "Redis" | "HTTP/1.1" | "HTTP/2") && requests < SMALL as f64 {
         faults.push(format!("weir_requests_total: {requests} after {SMALL} answers"));
     }

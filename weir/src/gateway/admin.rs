@@ -371,9 +371,9 @@ fn connection_status(entry: &ConnectionEntry, now: Time) -> ConnectionStatus {
         idle_seconds: now.since(Time::from_nanos(entry.active_at.load(Relaxed))).as_secs_f64(),
         name: some(&details.name),
         user: some(&details.user),
-        db: Some(details.db),
-        protocol_version: format!("RESP{}", details.version),
-        state: match (details.user.is_empty(), pinned_by.is_empty(), in_flight) {
+        db: details.db,
+        protocol_version: details.version.to_owned(),
+        state: match (details.has_users && details.user.is_empty(), pinned_by.is_empty(), in_flight) {
             (true, ..) => ConnectionState::Unauthenticated,
             (_, false, _) => ConnectionState::Pinned,
             (.., 0) => ConnectionState::Idle,

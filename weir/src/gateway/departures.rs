@@ -16,7 +16,8 @@ use std::{
 };
 
 use weir_engine::handover::Channel;
-use weir_redis::Departure;
+use weir_listener::Departure;
+use weir_redis::MovedSession;
 use weir_telemetry::{Registry, catalog};
 
 use crate::upgrade::{connection::MovedConnection, successor::send_connection};
@@ -126,6 +127,8 @@ fn send(
     is_over: &AtomicBool,
 ) -> io::Result<()> {
     let Departure { socket, id, peer, session } = departure;
+    let session =
+        *session.downcast::<MovedSession>().map_err(|_| io::Error::other("its protocol has no form of it"))?;
     let bind = binds.get(listener).cloned().unwrap_or_default();
     send_connection(channel, MovedConnection::new(bind, id, peer, session), &socket, is_over)
 }
@@ -135,7 +138,6 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     use weir_engine::handover::Received;
-    use weir_redis::MovedSession;
     use weir_telemetry::Level;
 
     use super::*;
@@ -155,7 +157,9 @@ mod tests {
         for id in 0..connections {
             let socket = OwnedFd::from(std::fs::File::open("/dev/null").expect("there"));
             let session = MovedSession { input: vec![7; INPUT], ..MovedSession::default() };
-            departures.queue().push("test".into(), Departure { socket, id, peer: String::new(), session });
+            departures
+                .queue()
+                .push("test".into(), Departure { socket, id, peer: String::new(), session: Box::new(session) });
         }
         (departures, registry, Channel::from(theirs))
     }
@@ -199,7 +203,7 @@ mod tests {
         let (departures, registry, successor) = start(0);
         drop(successor);
         let socket = OwnedFd::from(std::fs::File::open("/dev/null").expect("there"));
-        let departure = Departure { socket, id: 1, peer: String::new(), session: MovedSession::default() };
+        let departure = Departure { socket, id: 1, peer: String::new(), session: Box::new(MovedSession::default()) };
         departures.queue().push("test".into(), departure);
         departures.finish(Instant::now() + LATER);
         assert_eq!(cut(&registry), 1);

@@ -19,7 +19,7 @@ use weir_engine::{
     tls::TlsSession,
 };
 use weir_listener::{
-    ConnectionPermit, ListenerAdmission, Place, Source, Succession,
+    Arrival, ConnectionPermit, ListenerAdmission, Place, Service, Source, Succession,
     proxy_protocol::{ProxyAddresses, ProxyHeader, decode},
     settings::{ListenerSettings, ProxyProtocol},
 };
@@ -28,8 +28,7 @@ use weir_telemetry::{catalog, log::Peer};
 use super::{
     core::Core,
     listening::Queues,
-    plan::{Admitted, Arrival, ListenerPlan, Mail},
-    serving::Serving,
+    plan::{Admitted, ListenerPlan, Mail, Moved},
 };
 
 /// A refused client is told so; the socket closes after this, even if it does not listen.
@@ -40,10 +39,6 @@ const REFUSALS_MAX: u32 = 256;
 const HANDSHAKE_RETRY: Duration = Duration::from_millis(2);
 /// Connections taken in at a time, from the queues of all workers. In a storm of more their order is not known.
 const TAKEN_MAX: usize = 32;
-const REDIS_REFUSAL: &[u8] = b"-ERR max number of clients reached\r\n";
-const HTTP_REFUSAL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-
 /// The accept loop of one socket.
 struct Acceptor {
     task: JoinHandle<()>,
@@ -53,7 +48,7 @@ struct Acceptor {
 
 /// One listener on one worker.
 pub struct Door {
-    pub service: Serving,
+    pub service: Rc<dyn Service>,
     admission: RefCell<ListenerAdmission>,
     /// Of its connections on all workers; `None`: there is one worker, or the protocol has no order between connections.
     succession: Option<Arc<Succession>>,
@@ -66,8 +61,8 @@ pub struct Door {
 }
 
 impl Door {
-    pub fn new(service: Serving, plan: &ListenerPlan, settings: Arc<ListenerSettings>, workers: usize) -> Self {
-        let has_order = workers > 1 && service.redis().is_some();
+    pub fn new(service: Rc<dyn Service>, plan: &ListenerPlan, settings: Arc<ListenerSettings>, workers: usize) -> Self {
+        let has_order = workers > 1 && service.keeps_order();
         Self {
             service,
             admission: RefCell::new(plan.admission.clone()),
@@ -78,6 +73,11 @@ impl Door {
             acceptors: RefCell::default(),
             refusals: Cell::new(0),
         }
+    }
+
+    /// The name of the listener.
+    pub fn name(&self) -> &Arc<str> {
+        self.service.sessions().name()
     }
 
     /// New settings; open connections keep theirs.
@@ -99,7 +99,7 @@ impl Door {
         let handed_over = HandedOver::default();
         let (door, core, listener, handed) = (self.clone(), core.clone(), socket.clone(), handed_over.clone());
         let task = weir_engine::spawn(async move {
-            let name = door.service.name().clone();
+            let name = door.name().clone();
             let fail = |class: weir_engine::accept::AcceptError, error: &io::Error| {
                 core.share.metrics.counter(&catalog::ACCEPT_ERRORS, &[&name, class.name()]).inc();
                 tracing::debug!(listener = %name, %error, "accept failed");
@@ -188,7 +188,7 @@ impl Door {
 
     /// Admits a connection and gives it to the least-loaded worker.
     fn accepted(self: &Rc<Self>, core: &Rc<Core>, accepted: Accepted) {
-        let name = self.service.name();
+        let name = self.name();
         let admitted = self.admission.borrow().admit(accepted.source);
         let permit = match admitted {
             Ok(permit) => permit,
@@ -222,12 +222,7 @@ impl Door {
         }
         self.refusals.set(self.refusals.get() + 1);
         let door = self.clone();
-        let words = match &self.service {
-            Serving::Redis(_) => REDIS_REFUSAL,
-            Serving::Http(_) => HTTP_REFUSAL,
-            // Nobody knows which words they would understand.
-            Serving::Tcp(_) => b"",
-        };
+        let words = self.service.refusal();
         weir_engine::spawn(async move {
             if let Ok(stream) = Stream::new(socket, StreamOptions { marks: Watermarks { high: 1024, low: 0 } }) {
                 stream.output.append(words);
@@ -252,15 +247,13 @@ impl Door {
     }
 
     /// Goes on with a connection of the process before on this worker, which has been charged with it.
-    pub fn adopt(self: &Rc<Self>, core: &Rc<Core>, arrival: Arrival, permit: ConnectionPermit) {
-        // Only connections to Redis listeners move.
-        let Some(service) = self.service.redis().cloned() else { return core.connection_left() };
+    pub fn adopt(self: &Rc<Self>, core: &Rc<Core>, moved: Moved, permit: ConnectionPermit) {
         let (door, core) = (self.clone(), core.clone());
-        core.share.metrics.counter(&catalog::CONNECTIONS_MOVED, &[self.service.name()]).inc();
+        core.share.metrics.counter(&catalog::CONNECTIONS_MOVED, &[self.name()]).inc();
         weir_engine::spawn(async move {
             let _left = Leave(core.clone());
             let _permit = permit;
-            let Arrival { socket, id, peer, session } = arrival;
+            let Moved { socket, id, peer, session } = moved;
             let settings = door.settings.borrow().clone();
             let marks = marks(&settings);
             let socket = Socket::from(socket);
@@ -271,9 +264,10 @@ impl Door {
             // Whoever was there before it has been served by the other process.
             let place = door.succession.as_ref().map(|succession| succession.enter(source, &socket));
             let Ok(stream) = Stream::new(socket, StreamOptions { marks }) else { return };
-            let address = address_of(&peer);
+            let (stream, address) = (Box::new(stream), address_of(&peer));
             let guard = core.share.table.enter_as(id, settings.name.clone(), core.share.worker, peer, turn::now());
-            weir_redis::serve(service, Box::new(stream), guard, address, place, Some(Box::new(session))).await;
+            let arrival = Arrival { stream, guard, peer: address, local: None, place, moved: Some(session) };
+            door.service.clone().serve(arrival).await;
         })
         .detach();
     }
@@ -281,10 +275,7 @@ impl Door {
     async fn serve(&self, core: &Rc<Core>, accepted: Accepted, mut place: Option<Place>) {
         let settings = self.settings.borrow().clone();
         let marks = marks(&settings);
-        let mut local = match &self.service {
-            Serving::Tcp(_) => accepted.socket.local_addr().ok().and_then(|address| address.as_socket()),
-            Serving::Redis(_) | Serving::Http(_) => None,
-        };
+        let mut local = None;
         let Ok(stream) = Stream::new(accepted.socket, StreamOptions { marks }) else { return };
         let mut stream = Box::new(stream);
         let mut peer = accepted.peer;
@@ -306,7 +297,6 @@ impl Door {
             Box::pin(place.identify(client.map(|client| Source::Address(client.ip())))).await;
         }
         let tls = self.tls.borrow().clone();
-        let is_tls = tls.is_some();
         match tls {
             Some(config) => {
                 if !Box::pin(self.handshake(core, &settings, &mut stream, &config, &header.1)).await {
@@ -322,23 +312,8 @@ impl Door {
         }
         let address = address_of(&peer);
         let guard = core.share.table.enter(settings.name.clone(), core.share.worker, peer, turn::now());
-        match &self.service {
-            Serving::Redis(service) => {
-                if let Some(place) = &place {
-                    Box::pin(place.predecessors_over()).await;
-                }
-                weir_redis::serve(service.clone(), stream, guard, address, place, None).await;
-            }
-            Serving::Http(service) => {
-                let is_http2 = stream.has_agreed_on(b"h2");
-                let (facts, identity) = (stream.tls_facts(), stream.peer_identity());
-                let tls = is_tls.then(|| Box::new(weir_http::Tls { facts, identity }));
-                let arrived = weir_http::Arrived { peer: address, local, tls, is_http2 };
-                // In a box: it is larger than a Redis connection's, which would pay for it.
-                Box::pin(weir_http::serve(service.clone(), stream, guard, arrived)).await;
-            }
-            Serving::Tcp(service) => Box::pin(weir_tcp::serve(service.clone(), stream, guard, address, local)).await,
-        }
+        let arrival = Arrival { stream, guard, peer: address, local, place, moved: None };
+        self.service.clone().serve(arrival).await;
     }
 
     /// The PROXY header, if this listener has one in front, and the bytes behind it.
@@ -374,7 +349,7 @@ impl Door {
     }
 
     fn count_proxy_header(&self, core: &Core, outcome: &str) {
-        core.share.metrics.counter(&catalog::PROXY_HEADERS, &[self.service.name(), outcome]).inc();
+        core.share.metrics.counter(&catalog::PROXY_HEADERS, &[self.name(), outcome]).inc();
     }
 
     async fn handshake(
@@ -386,7 +361,7 @@ impl Door {
         received: &[u8],
     ) -> bool {
         let metrics = &core.share.metrics;
-        let name = self.service.name();
+        let name = self.name();
         let failed = |reason: &str| {
             metrics.counter(&catalog::TLS_HANDSHAKE_FAILURES, &[name, reason]).inc();
             false

@@ -11,7 +11,7 @@ mod knee;
 mod listening;
 mod log;
 mod plan;
-mod serving;
+mod protocols;
 mod upgrading;
 mod watch;
 
@@ -155,11 +155,11 @@ impl Gateway {
             let main_state = state.clone();
             let main = move || {
                 let others = mailboxes.clone();
-                let post = move |worker: usize, notice| {
+                let post = move |worker: usize, notice: weir_redis::Notice| {
                     let Some(mailbox) = others.get(worker).filter(|mailbox| mailbox.depth() < NOTICES_MAX) else {
                         return false;
                     };
-                    mailbox.send(Mail::Notice(notice));
+                    mailbox.send(Mail::Deliver { listener: notice.listener.clone(), message: Box::new(notice) });
                     true
                 };
                 let redis = RedisShare {

@@ -1,11 +1,11 @@
 //! What the control thread hands to the workers: a snapshot with everything that only the control thread can make.
 
-use std::{collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
+use std::{any::Any, collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, settings::Address, tls};
 use weir_listener::{Admission, ConnectionPermit, Drain, ListenerAdmission, Place, Succession};
-use weir_redis::{InsightReport, ListenerShare, MovedSession, Notice};
+use weir_redis::{InsightReport, ListenerShare};
 use weir_upstream::Health;
 
 use super::{departures::DepartureQueue, listening::OwnSockets};
@@ -47,7 +47,7 @@ pub enum Mail {
     /// Accept what waits in the queues, then no more.
     StopAccepting,
     /// A connection that another process began, numbered and admitted.
-    Adopt { listener: Arc<str>, arrival: Box<Arrival>, permit: ConnectionPermit },
+    Adopt { listener: Arc<str>, moved: Box<Moved>, permit: ConnectionPermit },
     /// Accept no more, for another process does; on the `untaken` listeners as after [`Mail::StopAccepting`]. Connections of
     /// the `movable` ones go to that process.
     HandOver { untaken: Arc<[Arc<str>]>, movable: Arc<[Arc<str>]>, departures: DepartureQueue },
@@ -55,8 +55,8 @@ pub enum Mail {
     Tell(tokio::sync::mpsc::UnboundedSender<InsightReport>),
     /// Empty the slow log, and say how many entries it had.
     ResetSlowLog(tokio::sync::mpsc::UnboundedSender<(usize, usize)>),
-    /// Keys have changed that a client of this worker is told of in place of another one.
-    Notice(Notice),
+    /// A message from a session of a listener to one on another worker.
+    Deliver { listener: Arc<str>, message: Box<dyn Any + Send> },
     /// Nothing to do: dropped, it tells that all mail before has been done.
     Reached(Arc<()>),
     /// End the sessions.
@@ -66,15 +66,15 @@ pub enum Mail {
 }
 
 /// A client's connection that comes from the process before.
-pub struct Arrival {
+pub struct Moved {
     /// Its socket.
     pub socket: OwnedFd,
     /// Its number.
     pub id: u64,
     /// Address of the client.
     pub peer: String,
-    /// Where its session stands.
-    pub session: MovedSession,
+    /// Where its session stands, in the form of its protocol.
+    pub session: Box<dyn Any + Send>,
 }
 
 /// What the TLS files of the listeners hold, in the order of the listeners.

@@ -21,7 +21,7 @@ use super::{
     departures::{DepartureQueue, Departures},
     listening::ListenerSockets,
     lock,
-    plan::{Arrival, Mail},
+    plan::{Mail, Moved},
 };
 use crate::{
     systemd,
@@ -305,9 +305,9 @@ impl Gateway {
         let Some(session) = connection.session() else {
             return tracing::error!(connection = id, "a moved connection cannot be understood and ends");
         };
-        let arrival = Box::new(Arrival { socket: copy.into(), id, peer, session });
+        let moved = Box::new(Moved { socket: copy.into(), id, peer, session: Box::new(session) });
         let worker = self.balancer.choose(0);
-        self.mailboxes[worker].send(Mail::Adopt { listener: name, arrival, permit });
+        self.mailboxes[worker].send(Mail::Adopt { listener: name, moved, permit });
     }
 
     /// Copies, so that a reload cannot close one on its way.

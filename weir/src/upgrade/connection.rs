@@ -41,8 +41,8 @@ impl MovedConnection {
             user: details.user,
             library: details.library,
             library_version: details.library_version,
-            db: details.db,
-            version: details.version,
+            db: details.db.unwrap_or_default(),
+            version: session.version,
             is_authenticated: session.is_authenticated,
             is_restricted: session.is_restricted,
             auth_failures: session.auth_failures,
@@ -62,9 +62,8 @@ impl MovedConnection {
             user: self.user,
             library: self.library,
             library_version: self.library_version,
-            db: self.db,
-            version: self.version,
-            pinned: String::new(),
+            db: Some(self.db),
+            ..ConnectionDetails::default()
         };
         Some(MovedSession {
             is_authenticated: self.is_authenticated,
@@ -72,6 +71,7 @@ impl MovedConnection {
             auth_failures: self.auth_failures,
             wants_replies: self.wants_replies,
             skips_next_reply: self.skips_next_reply,
+            version: self.version,
             details,
             input: digits.map(byte).collect::<Option<_>>()?,
         })
@@ -98,10 +98,10 @@ mod tests {
                 user: "default".to_owned(),
                 library: "jedis".to_owned(),
                 library_version: "5.1".to_owned(),
-                db: 3,
-                version: 3,
-                pinned: String::new(),
+                db: Some(3),
+                ..ConnectionDetails::default()
             },
+            version: 3,
             input: (0..=255).collect(),
         }
     }

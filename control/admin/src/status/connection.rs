@@ -77,7 +77,7 @@ pub struct ConnectionStatus {
     pub user: Option<String>,
     /// Database it selected.
     pub db: Option<u32>,
-    /// Version of the protocol it speaks, such as `RESP3`.
+    /// Version of the protocol it speaks, such as `RESP3` or `HTTP/2`.
     pub protocol_version: String,
     /// What it is doing.
     pub state: ConnectionState,

@@ -11,7 +11,6 @@ use std::{
 use bytes::Bytes;
 use h2::{Reason, RecvStream, server::SendResponse};
 use http::Request;
-use weir_base::{error::Culprit, violation::Violation};
 use weir_engine::Deadline;
 use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead, ResponseParser};
 
@@ -56,8 +55,7 @@ pub(super) async fn serve(
         // What is not over when it is dropped is cancelled.
         Ok(After::Another | After::Close(_)) => drop(flush(&out, &weir_engine::deadline()).await),
         Err(_) => {
-            let broken = Violation::rule("internal_invariant", Culprit::Gateway, "the exchange of a stream panicked");
-            connection.service.reports.report(&broken, connection.peer, connection.id(), true);
+            connection.service.sessions.panicked(&connection.handle);
             out.borrow_mut().reset(Reason::INTERNAL_ERROR);
         }
     }
@@ -83,7 +81,7 @@ async fn exchange(
     out: &RefCell<Out>,
 ) -> After {
     let (parts, body) = request.into_parts();
-    let wish = tunnel::wish(&parts, || connection.service.chance());
+    let wish = tunnel::wish(&parts, || connection.service.sessions.chance());
     let head = message::request(&parts, body.is_end_stream(), &wish);
     drop(parts);
     match head {
@@ -106,8 +104,8 @@ async fn exchange(
         }
         Err(error) => {
             let refusal = Refusal::malformed(error);
-            connection.report(refusal.reason, refusal.text);
-            let answer = refusal.answer(None, connection.service.chance());
+            connection.violated(refusal.reason, refusal.text);
+            let answer = refusal.answer(None, connection.service.sessions.chance());
             out.borrow_mut().whole(&answer.head, answer.length(), answer.body(false));
             connection.log_unread("HTTP/2", &refusal, out.borrow().sent.get());
             After::Another
@@ -180,7 +178,7 @@ impl Client for Front<'_> {
 
     fn poll_ended(connection: &Connection, _: &mut Context<'_>) -> bool {
         // A stream is woken by the end of its connection anyway.
-        connection.ending().is_some()
+        connection.handle.ending().is_some()
     }
 
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {

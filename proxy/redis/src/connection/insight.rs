@@ -58,14 +58,14 @@ impl Connection {
     pub(super) fn note_sent(&self, ticket: Ticket, key: LaneKey, wire: &[u8]) {
         let insight = &self.service.own.insight;
         self.noted.is_own_choice.set(!ticket.has_deadline);
-        insight.sent(self.guard.entry().id, ticket, key, wire, turn::now(), || self.upstream_name());
+        insight.sent(self.handle.entry().id, ticket, key, wire, turn::now(), || self.upstream_name());
     }
 
     /// Nothing is on its way: who was blocked is so no longer.
     #[inline]
     pub(super) fn note_unblocked(&self) {
         if self.noted.is_own_choice.get() {
-            self.guard.entry().set_blocked_as(0, 0);
+            self.handle.entry().set_blocked_as(0, 0);
         }
     }
 
@@ -102,7 +102,7 @@ impl Connection {
     }
 
     fn note_big_reply(&self, reply: &Reply<'_>, exchange: u64, bytes: u64) {
-        let id = (self.guard.entry().id, exchange);
+        let id = (self.handle.entry().id, exchange);
         let insight = &self.service.own.insight;
         insight.note_big_reply(id, reply.timing.arrived, bytes, turn::now(), self.upstream_name());
     }
@@ -143,7 +143,7 @@ impl Connection {
         if !insight.has_room_for_slow(slow.ended) {
             return self.service.metrics.slow.add(slow.requests);
         }
-        let entry = self.guard.entry();
+        let entry = self.handle.entry();
         let details = entry.details().clone();
         let client = SlowClient {
             id: entry.id,
@@ -161,8 +161,8 @@ impl Connection {
 
     /// What INFO tells of the gateway. Counts are those of all workers; hot keys are those of the worker that is asked.
     pub(super) fn tell_info(&self, out: &mut String, with_keys: bool) {
-        let (core, name) = (&self.service.core, &**self.service.name());
-        let entries = self.guard.table().entries();
+        let (core, name) = (self.service.sessions.core(), &**self.service.sessions.name());
+        let entries = self.handle.table().entries();
         let own = || entries.iter().filter(|entry| *entry.listener == *name);
         let in_flight: u64 = own().map(|entry| u64::from(entry.in_flight.load(Relaxed))).sum();
         let blocked = own().filter(|entry| entry.details().pinned.contains(PinReason::Blocking.name())).count();

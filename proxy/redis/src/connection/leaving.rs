@@ -3,10 +3,9 @@
 use std::{rc::Rc, time::Duration};
 
 use weir_engine::Stream;
-use weir_listener::{DRAIN_GAP, Drain};
+use weir_listener::{CloseReason, DRAIN_GAP, Departure, Drain, Session as _};
 
 use super::Connection;
-use crate::moving::Departure;
 
 /// Bytes of names that a connection may take along: they travel in one message with the rest.
 const MOVED_TEXT_BYTES_MAX: usize = 4 * 1024;
@@ -16,7 +15,7 @@ impl Connection {
     pub(super) fn is_moving(&self) -> bool {
         self.may_move()
             && self.session.borrow().may_move()
-            && self.guard.entry().details().text_bytes() <= MOVED_TEXT_BYTES_MAX
+            && self.handle.entry().details().text_bytes() <= MOVED_TEXT_BYTES_MAX
     }
 
     fn may_move(&self) -> bool {
@@ -37,10 +36,10 @@ impl Connection {
     /// Gives the connection to the process that serves in place of this one.
     pub(super) fn depart(&self, stream: Stream) {
         let Some(mover) = self.service.mover() else { return };
-        let entry = self.guard.entry();
+        let entry = self.handle.entry();
         let session = self.session.borrow_mut().depart(entry.details().clone());
         if let Ok(socket) = stream.release() {
-            mover(Departure { socket, id: entry.id, peer: entry.peer.clone(), session });
+            mover(Departure { socket, id: entry.id, peer: entry.peer.clone(), session: Box::new(session) });
         }
     }
 
@@ -50,7 +49,7 @@ impl Connection {
         let is_quiet = session.is_quiet() && session.unanswered_bytes() == 0 && self.output.buffered() == 0;
         // Who waits for data or messages has nothing on its way: it may ask the next instance.
         let is_quiet = is_quiet || session.is_only_waiting_for_data();
-        match self.service.drain_state() {
+        match self.service.sessions.drain_state() {
             // It may still get into a state in which it can move.
             Drain::Gentle if self.may_move() => None,
             Drain::Gentle if is_quiet => Some(DRAIN_GAP),
@@ -85,7 +84,7 @@ impl Connection {
     /// Who is in a database that is not there any more cannot be served: every lane would be refused its SELECT.
     pub(super) fn check_database(&self) {
         if self.session.try_borrow().is_ok_and(|session| !session.has_database(self)) {
-            self.end("database_removed");
+            self.end(CloseReason::Ended("database_removed"));
         }
     }
 }

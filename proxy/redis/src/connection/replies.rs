@@ -12,11 +12,11 @@ use weir_base::{
     violation::Violation,
 };
 use weir_engine::Output;
-use weir_listener::Drain;
+use weir_listener::{CloseReason, Drain, Session as _};
 use weir_telemetry::access::AccessRecord;
 use weir_upstream::{Frame, FrameKind, Lane, LossCause, Refusal, Reply, Waiter};
 
-use super::{AccessSample, CHARGED_BYTES_MIN, Connection, Pinned, subscriber::OUTPUT_MAX};
+use super::{AccessSample, CHARGED_BYTES_MIN, Connection, EVICTED, Pinned, subscriber::OUTPUT_MAX};
 use crate::{
     lane::RespLane,
     metrics::{Done, Stages},
@@ -32,7 +32,7 @@ impl Connection {
         }
         if catch_unwind(AssertUnwindSafe(callback)).is_err() {
             self.panicked();
-            self.end("internal_invariant");
+            self.end(CloseReason::InternalInvariant);
         }
     }
 
@@ -44,14 +44,14 @@ impl Connection {
         if has_deadline && !self.is_waiting.replace(true) {
             weir_engine::note_waiting_clients(1);
         }
-        self.guard.entry().in_flight.store(self.on_their_way.get(), Relaxed);
+        self.handle.entry().in_flight.store(self.on_their_way.get(), Relaxed);
     }
 
     #[inline]
     pub(super) fn exchanges_over(&self, count: u64) {
         self.service.metrics.in_flight.add(-(count as i64));
         self.on_their_way.set(self.on_their_way.get().saturating_sub(count as u32));
-        self.guard.entry().in_flight.store(self.on_their_way.get(), Relaxed);
+        self.handle.entry().in_flight.store(self.on_their_way.get(), Relaxed);
         if self.on_their_way.get() == 0 {
             self.give_up_place();
             self.note_unblocked();
@@ -91,10 +91,10 @@ impl Connection {
         is_error: bool,
         upstream: Option<&str>,
     ) {
-        self.service.log_access(&AccessRecord {
-            listener: self.service.name(),
-            peer: self.peer,
-            connection: self.guard.entry().id,
+        self.service.sessions.log_access(&AccessRecord {
+            listener: self.service.sessions.name(),
+            peer: self.handle.peer(),
+            connection: self.handle.entry().id,
             command: sample.command,
             upstream,
             duration_nanos: took,
@@ -118,14 +118,14 @@ impl Connection {
     /// Some shards may have answered far more than the one whose reply is due.
     #[cold]
     fn check_kept(&self, kept: u64) {
-        let listener = self.service.listener();
+        let listener = self.service.sessions.settings();
         let limit = if self.is_over_budget.get() { listener.output_high_water } else { listener.output_hard_cap };
         if kept <= limit {
             return;
         }
         let text = "replies wait for that of a slower shard";
         self.violated(&Violation::limit("slow_shard", Culprit::Upstream, text, kept, limit));
-        self.end("evicted");
+        self.end(EVICTED);
     }
 
     fn note_done(&self, reply: &Reply<'_>) {
@@ -174,7 +174,7 @@ impl Waiter<RespLane> for Connection {
             } else if self.place.borrow().is_some() {
                 self.give_up_place();
             }
-            if wake || self.service.drain_state() != Drain::Off {
+            if wake || self.service.sessions.drain_state() != Drain::Off {
                 self.wake();
             }
             if self.output.buffered() + kept >= CHARGED_BYTES_MIN {
@@ -213,7 +213,7 @@ impl Waiter<RespLane> for Connection {
             if wake {
                 self.wake();
             }
-            let limit = self.service.listener().output_hard_cap.min(OUTPUT_MAX);
+            let limit = self.service.sessions.settings().output_hard_cap.min(OUTPUT_MAX);
             let count = self.output.buffered() as u64;
             if count > limit {
                 self.evict_subscriber("what MONITOR tells is not read", count, limit);
@@ -267,18 +267,18 @@ impl Waiter<RespLane> for Connection {
     }
 
     fn has_spare_memory(&self) -> bool {
-        self.service.core.bytes.is_half_free()
+        self.service.sessions.core().bytes.is_half_free()
     }
 
     fn evict(&self) {
         let count = self.output.buffered() as u64;
-        let limit = self.service.listener().output_hard_cap;
+        let limit = self.service.sessions.settings().output_hard_cap;
         let text = "the client reads too slowly for the others on its lane";
         let violation = Violation::limit("slow_reader", Culprit::Client, text, count, limit);
         self.violated(&violation);
         self.is_over.set(true);
         self.cutter.cut();
         self.drop_output();
-        self.end("evicted");
+        self.end(EVICTED);
     }
 }

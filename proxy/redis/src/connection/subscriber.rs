@@ -11,8 +11,9 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
+use weir_listener::Session as _;
 
-use super::{CHARGED_BYTES_MIN, Connection};
+use super::{CHARGED_BYTES_MIN, Connection, EVICTED};
 use crate::pubsub::Hub;
 
 /// Output of a subscriber, in bytes, past which it is evicted (Redis `client-output-buffer-limit pubsub`, hard limit).
@@ -72,7 +73,7 @@ impl Connection {
         let metrics = &self.service.metrics;
         metrics.subscriptions.add(count as i64 - before as i64);
         metrics.subscribers.add(i64::from(count > 0) - i64::from(before > 0));
-        self.guard.entry().subscriptions.store(count as u32, std::sync::atomic::Ordering::Relaxed);
+        self.handle.entry().subscriptions.store(count as u32, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// The listener has another upstream: what the client is subscribed to is subscribed there.
@@ -104,7 +105,7 @@ impl Connection {
     /// Tells the client what it has not asked for, about `coming` bytes, and looks whether it reads such things.
     #[inline]
     pub(super) fn push(&self, coming: usize, tell: impl FnOnce(&mut crate::session::Session)) {
-        if self.ending.get().is_some() {
+        if self.handle.ending().is_some() {
             return;
         }
         self.guarded(|| {
@@ -113,7 +114,7 @@ impl Connection {
                 // Before it is copied: thousands of subscribers get the same large message in one turn.
                 self.charge(coming);
                 self.check_unread(unread as u64);
-                if self.ending.get().is_some() {
+                if self.handle.ending().is_some() {
                     return;
                 }
             }
@@ -131,7 +132,7 @@ impl Connection {
 
     /// Evicts a subscriber that does not read: its neighbours and their lane go on.
     fn check_unread(&self, unread: u64) {
-        let listener = self.service.listener();
+        let listener = self.service.sessions.settings();
         // While memory is short nobody may have more unread than what stops a client from being read.
         let cap = if self.is_over_budget.get() { listener.output_high_water } else { listener.output_hard_cap };
         let limit = cap.min(OUTPUT_MAX);
@@ -149,9 +150,9 @@ impl Connection {
     }
 
     pub(super) fn evict_subscriber(&self, text: &'static str, unread: u64, limit: u64) {
-        if self.ending.get().is_none() {
+        if self.handle.ending().is_none() {
             self.violated(&Violation::limit("slow_subscriber", Culprit::Client, text, unread, limit));
-            self.end("evicted");
+            self.end(EVICTED);
         }
     }
 

@@ -64,10 +64,10 @@ impl Connection {
 
     /// The connections of this listener, on all workers.
     fn neighbours(&self) -> impl Iterator<Item = Arc<ConnectionEntry>> {
-        let listener = self.guard.entry().listener.clone();
+        let listener = self.handle.entry().listener.clone();
         let is_there =
             move |entry: &Arc<ConnectionEntry>| entry.listener == listener && !entry.is_killed() && !entry.has_left();
-        self.guard.table().entries().into_iter().filter(is_there)
+        self.handle.table().entries().into_iter().filter(is_there)
     }
 
     /// Chooses this command for the access log. What the gateway answers itself is logged at once.
@@ -118,7 +118,7 @@ impl Io for Connection {
 
     #[inline]
     fn full(&self) -> Option<Full> {
-        if !self.service.core.flight.has_room() {
+        if !self.service.sessions.core().flight.has_room() {
             Some(Full::InFlight)
         } else if self.is_over_budget.get() {
             Some(Full::Buffered)
@@ -130,12 +130,12 @@ impl Io for Connection {
     }
 
     fn room(&self) -> u64 {
-        self.service.core.flight.room()
+        self.service.sessions.core().flight.room()
     }
 
     #[inline]
     fn draw_sample(&self) -> Sample {
-        Sample { is_timed: self.service.samples_stages(), is_logged: self.service.samples_access() }
+        Sample { is_timed: self.service.samples_stages(), is_logged: self.service.sessions.samples_access() }
     }
 
     #[inline]
@@ -148,9 +148,14 @@ impl Io for Connection {
     #[inline]
     fn batch_room(&self, key: LaneKey) -> u64 {
         match self.shared.borrow().get(key) {
-            Some(shared) if self.full().is_none() && !self.must_settle(key) => {
-                self.service.core.flight.room().min(shared.lane.room(self)).min(self.service.rate.room(turn::now()))
-            }
+            Some(shared) if self.full().is_none() && !self.must_settle(key) => self
+                .service
+                .sessions
+                .core()
+                .flight
+                .room()
+                .min(shared.lane.room(self))
+                .min(self.service.rate.room(turn::now())),
             _ => 0,
         }
     }
@@ -179,7 +184,7 @@ impl Io for Connection {
     }
 
     fn read_from(&self, shard: u16) -> u16 {
-        self.upstream.borrow().read_from(shard, self.guard.entry().id)
+        self.upstream.borrow().read_from(shard, self.handle.entry().id)
     }
 
     #[inline]
@@ -243,7 +248,7 @@ impl Io for Connection {
     }
 
     fn advertised(&self) -> (String, u16) {
-        let bind = &self.service.listener().bind;
+        let bind = &self.service.sessions.settings().bind;
         let host = match bind {
             Address::Socket(address) if !address.ip().is_unspecified() => address.ip().to_string(),
             _ => String::new(),
@@ -253,7 +258,7 @@ impl Io for Connection {
 
     #[inline]
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
-        let permit = self.service.core.flight.try_acquire_many(ticket.count).ok_or(Refusal::QueueFull)?;
+        let permit = self.service.sessions.core().flight.try_acquire_many(ticket.count).ok_or(Refusal::QueueFull)?;
         let exchange = self.exchange(ticket, Some(permit), key, request).ok_or(Refusal::QueueFull)?;
         let send = |shared: &Shared| {
             let sent = shared.lane.send(request, exchange);
@@ -264,7 +269,7 @@ impl Io for Connection {
         if let Some(shared) = shared.get(key) {
             return send(shared);
         }
-        let lane = self.upstream.borrow().shared(key, self.guard.entry().id);
+        let lane = self.upstream.borrow().shared(key, self.handle.entry().id);
         send(shared.add(Shared { key, lane, serial: Cell::new(None) }))
     }
 
@@ -302,12 +307,12 @@ impl Io for Connection {
 
     fn forward_pinned(&self, request: &[u8], ticket: Ticket) {
         let lane = self.pinned.borrow().as_ref().map(|pinned| (pinned.lane.clone(), pinned.key));
-        let permit = self.service.core.flight.try_acquire();
+        let permit = self.service.sessions.core().flight.try_acquire();
         if let Some((lane, key)) = lane
             && let Some(exchange) = self.exchange(ticket, permit, key, request)
         {
             if !ticket.has_deadline {
-                self.guard.entry().set_blocked_as(key.shard, lane.greeting().id);
+                self.handle.entry().set_blocked_as(key.shard, lane.greeting().id);
             }
             lane.send(request, exchange);
         }
@@ -398,7 +403,7 @@ impl Io for Connection {
         let notice = Notice { listener: client.listener.clone(), client: client.id, keys };
         if !(self.service.own.post)(client.worker, notice) {
             // Its worker has fallen far behind. What it is not told it must not keep.
-            self.guard.table().kill(client);
+            self.handle.table().kill(client);
         }
     }
 
@@ -418,7 +423,7 @@ impl Io for Connection {
     }
 
     fn entry(&self) -> &ConnectionEntry {
-        self.guard.entry()
+        self.handle.entry()
     }
 
     fn list_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool, out: &mut Vec<u8>) {
@@ -428,7 +433,7 @@ impl Io for Connection {
 
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64 {
         let named = self.neighbours().filter(|entry| filter(entry));
-        named.map(|entry| self.guard.table().kill(&entry)).count() as u64
+        named.map(|entry| self.handle.table().kill(&entry)).count() as u64
     }
 
     fn blocked_as(&self, id: u64) -> Option<(u16, u64)> {
@@ -438,7 +443,7 @@ impl Io for Connection {
     #[inline]
     fn count(&self, command: Option<&'static Command>, times: u64) {
         self.service.metrics.command(command, times);
-        let entry = self.guard.entry();
+        let entry = self.handle.entry();
         entry.active_at.store(turn::now().as_nanos(), Relaxed);
         entry.last_command.store(command.map_or(0, |command| u32::from(command.id.0) + 1), Relaxed);
         if self.is_logged.take() {
@@ -476,7 +481,7 @@ impl Io for Connection {
     }
 
     fn source(&self) -> Option<IpAddr> {
-        match self.peer {
+        match self.handle.peer() {
             Peer::Ip(address) => Some(address.ip()),
             Peer::Unix => None,
         }
@@ -484,7 +489,7 @@ impl Io for Connection {
 
     fn count_denied(&self, user: &str, reason: &'static str) {
         self.service.metrics.denied(user, reason);
-        self.service.note_denied(user, reason, self.peer, self.guard.entry().id);
+        self.service.note_denied(user, reason, &self.handle);
     }
 
     fn count_login(&self, user: &str) {
@@ -492,6 +497,6 @@ impl Io for Connection {
     }
 
     fn report(&self, violation: &Violation) {
-        self.service.report(violation, self.peer, self.guard.entry().id, false);
+        self.service.sessions.report(&self.handle, violation);
     }
 }

@@ -1,0 +1,56 @@
+//! A listener on one worker, as the gateway holds it.
+
+use std::{any::Any, net::SocketAddr, pin::Pin, rc::Rc};
+
+use weir_engine::Stream;
+use weir_telemetry::log::Peer;
+
+use crate::{connections::ConnectionGuard, departure::Mover, sessions::Sessions, succession::Place};
+
+/// An admitted connection, with its PROXY header and its TLS handshake behind it.
+pub struct Arrival {
+    /// The stream. It comes in a box: an idle connection pays for the size of each future that it passes through.
+    pub stream: Box<Stream>,
+    /// The row of the connection in the table.
+    pub guard: ConnectionGuard,
+    /// The client.
+    pub peer: Peer,
+    /// The address that the client connected to, if a PROXY header says so.
+    pub local: Option<SocketAddr>,
+    /// The place of the connection among those of its client, where the protocol has an order of connections.
+    pub place: Option<Place>,
+    /// The session that another process began, as [`Departure::session`](crate::Departure::session) has it.
+    pub moved: Option<Box<dyn Any + Send>>,
+}
+
+/// The life of one connection.
+pub type Life = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The listener of one protocol on one worker.
+pub trait Service: Any {
+    /// The open sessions and the settings of the listener.
+    fn sessions(&self) -> &Sessions;
+
+    /// Serves a connection until it ends.
+    fn serve(self: Rc<Self>, arrival: Arrival) -> Life;
+
+    /// The bytes that a client without TLS gets when its connection is not admitted. Empty: the connection closes without a word.
+    fn refusal(&self) -> &'static [u8];
+
+    /// Tells whether a session may still use that upstream.
+    fn uses(&self, upstream: &dyn Any) -> bool;
+
+    /// A client's next connection is served after what its last one left behind.
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
+    /// Takes a message that a session on another worker has sent to this listener.
+    fn deliver(&self, _message: &dyn Any) {}
+
+    /// Looks after what no event tells. The worker calls it ten times a second.
+    fn tick(&self) {}
+
+    /// Sends the sessions to another process, each in its first quiet moment, by `mover`.
+    fn move_away(&self, _mover: Mover) {}
+}
