@@ -1,4 +1,4 @@
-//! Why a client connection ended.
+//! The reason of the end of a client connection.
 
 use weir_base::{error::Culprit, violation::Violation};
 
@@ -74,6 +74,9 @@ impl CloseReason {
 
 impl From<&Violation> for CloseReason {
     fn from(violation: &Violation) -> Self {
+        if violation.reason == Self::InternalInvariant.name() {
+            return Self::InternalInvariant;
+        }
         Self::Broken { reason: violation.reason, culprit: violation.culprit }
     }
 }

@@ -4,13 +4,13 @@ use std::{any::Any, os::fd::OwnedFd, rc::Rc};
 
 /// A connection on its way out.
 pub struct Departure {
-    /// Its socket.
+    /// The socket of the connection.
     pub socket: OwnedFd,
     /// The number of the connection, which its client may know.
     pub id: u64,
     /// The address of the client, as the PROXY header or the socket has it.
     pub peer: String,
-    /// What its session knows, in the protocol's own form.
+    /// The state of the session, in the form of its protocol.
     pub session: Box<dyn Any + Send>,
 }
 

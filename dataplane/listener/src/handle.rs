@@ -17,8 +17,8 @@ use crate::{
 
 /// The part of a connection that is the same for every protocol.
 ///
-/// The task of the session polls it ([`ConnectionHandle::poll_ending`]) wherever it waits; the listener calls
-/// [`ConnectionHandle::end`] and [`ConnectionHandle::wake`].
+/// The task of a session calls [`ConnectionHandle::register`] or [`ConnectionHandle::poll_ending`] before it waits. The listener
+/// ends and wakes a session by [`Session::end`](crate::Session::end) and [`Session::wake`](crate::Session::wake).
 pub struct ConnectionHandle {
     guard: ConnectionGuard,
     peer: Peer,
@@ -56,15 +56,14 @@ impl ConnectionHandle {
         self.guard.table()
     }
 
-    /// Ends the connection. The first reason counts.
-    pub fn end(&self, reason: CloseReason) {
+    /// Notes the reason of the end, if it is the first, and cuts the socket.
+    pub(crate) fn end(&self, reason: CloseReason) {
         if self.ending.get().is_none() {
             self.ending.set(Some(reason));
             if let Some(cutter) = &self.cutter {
                 cutter.cut();
             }
         }
-        self.wake();
     }
 
     /// Lets the task of the session look around.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `settings` | what an operator may choose |
 //! | `admission` | the permits of a connection: process, listener, source address, handshake |
-//! | `close` | why a connection ended |
+//! | `close` | the reason of the end of a connection |
 //! | `handle` | the part of a connection that is the same for every protocol |
 //! | `service` | a listener of any protocol, as the gateway holds it |
 //! | `departure` | a connection that leaves for another process |
@@ -37,7 +37,6 @@ pub use close::CloseReason;
 pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, ConnectionTable};
 pub use departure::{Departure, Mover};
 pub use handle::ConnectionHandle;
-pub use reports::Reports;
 pub use roster::{Listed, Roster};
 pub use service::{Arrival, Life, Service};
 pub use sessions::{Opened, Session, Sessions};

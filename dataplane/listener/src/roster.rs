@@ -29,16 +29,6 @@ impl<T: ?Sized> Roster<T> {
     pub fn all(&self) -> Vec<Rc<T>> {
         self.open.borrow().iter().filter_map(|(_, connection)| connection.upgrade()).collect()
     }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.open.borrow().len()
-    }
-
-    /// There is none.
-    pub fn is_empty(&self) -> bool {
-        self.open.borrow().is_empty()
-    }
 }
 
 /// A place in a [`Roster`].

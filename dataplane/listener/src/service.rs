@@ -51,6 +51,11 @@ pub trait Service: Any {
     /// Looks after what no event tells. The worker calls it ten times a second.
     fn tick(&self) {}
 
+    /// Tells whether the listener can go on with a session of that form, which another process began.
+    fn takes(&self, _session: &dyn Any) -> bool {
+        false
+    }
+
     /// Sends the sessions to another process, each in its first quiet moment, by `mover`.
     fn move_away(&self, _mover: Mover) {}
 }

@@ -4,12 +4,10 @@
 use std::{
     any::Any,
     cell::{Cell, RefCell},
-    panic::AssertUnwindSafe,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use futures_util::FutureExt as _;
 use weir_base::{
     error::Culprit,
     rng::Rng,
@@ -49,7 +47,7 @@ pub trait Session: Any {
         self.handle().wake();
     }
 
-    /// Ends the connection.
+    /// Ends the connection, and wakes its tasks. The first reason counts.
     fn end(&self, reason: CloseReason) {
         self.handle().end(reason);
         self.wake();
@@ -79,7 +77,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// No session yet.
+    /// A listener without a session yet.
     pub fn new(core: CoreShare, settings: ListenerSettings) -> Self {
         let name = settings.name.clone();
         let own = [&*name];
@@ -110,7 +108,7 @@ impl Sessions {
         *self.settings.borrow_mut() = Rc::new(settings);
     }
 
-    /// What the listeners of this worker share.
+    /// The parts that all listeners of this worker share.
     pub fn core(&self) -> &CoreShare {
         &self.core
     }
@@ -132,12 +130,12 @@ impl Sessions {
         all
     }
 
-    /// Their number.
+    /// The number of sessions that are open and not over.
     pub fn open_count(&self) -> usize {
         self.all().len()
     }
 
-    /// Wakes each of them.
+    /// Wakes every open session.
     pub fn wake_all(&self) {
         self.all().iter().for_each(|session| session.wake());
     }
@@ -169,13 +167,12 @@ impl Sessions {
         killed.for_each(|session| session.end(CloseReason::Killed));
     }
 
-    /// Lists and counts a session until the result is dropped. Its life runs by [`Opened::run`].
+    /// Lists and counts a session until the result is dropped. [`Opened::close`] counts its end.
     pub fn open(&self, session: Rc<dyn Session>) -> Opened<'_> {
         self.cells.total.inc();
         Opened {
             sessions: self,
             _listed: self.roster.enter(&session),
-            session,
             begun: turn::now(),
             _counted: self.cells.open.guard(),
         }
@@ -192,9 +189,8 @@ impl Sessions {
         CloseReason::from(violation)
     }
 
-    /// Counts and logs that code of a session has panicked.
-    pub fn panicked(&self, handle: &ConnectionHandle) -> CloseReason {
-        let text = "the session of a connection panicked";
+    /// Counts and logs that code of a session has panicked. `text` names the part that did.
+    pub fn panicked(&self, handle: &ConnectionHandle, text: &'static str) -> CloseReason {
         let violation = Violation::rule(CloseReason::InternalInvariant.name(), Culprit::Gateway, text);
         self.reports.report(&violation, handle.peer(), handle.id(), true);
         CloseReason::InternalInvariant
@@ -223,7 +219,7 @@ impl Sessions {
         self.core.log.access(record);
     }
 
-    /// A random number.
+    /// Draws a random number.
     pub fn chance(&self) -> u64 {
         self.rng.borrow_mut().next_u64()
     }
@@ -232,7 +228,6 @@ impl Sessions {
 /// A listed session. It counts as open until this is dropped.
 pub struct Opened<'a> {
     sessions: &'a Sessions,
-    session: Rc<dyn Session>,
     begun: Time,
     _listed: Listed<dyn Session>,
     _counted: GaugeGuard,
@@ -244,16 +239,10 @@ impl Opened<'_> {
         self.begun
     }
 
-    /// Runs the session to its end, and counts the end. A panic is one. The reason is that of the listener if it has ended the
-    /// connection; the second value is the result of `life`, unless that panicked.
-    pub async fn run<T>(&self, life: impl Future<Output = (CloseReason, T)>) -> (CloseReason, Option<T>) {
-        let Self { sessions, session, .. } = self;
-        let (reason, result) = match AssertUnwindSafe(life).catch_unwind().await {
-            Ok((reason, result)) => (session.handle().ending().unwrap_or(reason), Some(result)),
-            Err(_) => (sessions.panicked(session.handle()), None),
-        };
+    /// Counts the end of the session, and how long it was open. To be called once, when the session holds nothing any more.
+    pub fn close(&self, reason: CloseReason) {
+        let sessions = self.sessions;
         sessions.core.metrics.counter(&catalog::CONNECTIONS_CLOSED, &[&sessions.name, reason.name()]).inc();
         sessions.cells.duration.record(turn::now().nanos_since(self.begun));
-        (reason, result)
     }
 }

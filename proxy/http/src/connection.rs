@@ -3,10 +3,12 @@
 use std::{
     cell::{OnceCell, RefCell},
     net::SocketAddr,
+    panic::AssertUnwindSafe,
     rc::Rc,
     task::{Context, Waker},
 };
 
+use futures_util::FutureExt as _;
 use weir_base::{error::Culprit, limits, time::turn, violation::Violation};
 use weir_engine::{Cutter, Deadline, Stream, tls::PeerIdentity};
 use weir_listener::{Arrival, CloseReason, ConnectionHandle, DRAIN_GAP, Drain, Listed, Roster, Session};
@@ -102,8 +104,15 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
         listening: OnceCell::new(),
     });
     let opened = connection.service.sessions.open(connection.clone());
-    let (reason, stream) = opened.run(run(&connection, stream, is_http2)).await;
-    if let Some(stream) = stream.flatten() {
+    let life = AssertUnwindSafe(run(&connection, stream, is_http2)).catch_unwind();
+    let (reason, stream) = match life.await {
+        Ok(ended) => ended,
+        Err(_) => {
+            (connection.service.sessions.panicked(&connection.handle, "the session of a connection panicked"), None)
+        }
+    };
+    opened.close(reason);
+    if let Some(stream) = stream {
         connection.service.sessions.written(stream.output.appended());
         if connection.handle.ending().is_none() && reason != CloseReason::ClientReset {
             Box::pin(linger(stream)).await;
@@ -177,7 +186,7 @@ impl Connection {
         (listening, listed)
     }
 
-    /// Counts and logs what the client did. The connection ends for it.
+    /// Counts and logs a rule that the client broke. Returns it as the reason of an end.
     pub(crate) fn violated(&self, reason: &'static str, text: &'static str) -> CloseReason {
         self.service.sessions.violated(&self.handle, &Violation::rule(reason, Culprit::Client, text))
     }

@@ -399,7 +399,7 @@ impl Stop {
         })
     }
 
-    /// What it is for the connection of a client that has no other stream.
+    /// The reason of the end of an HTTP/1.1 connection that was this tunnel.
     const fn close_reason(self, sender: Sender) -> CloseReason {
         match (self, sender) {
             (Self::Gone, Sender::Client) => CloseReason::ClientClosed,

@@ -12,11 +12,13 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     io,
+    panic::AssertUnwindSafe,
     rc::{Rc, Weak},
     sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll},
 };
 
+use futures_util::FutureExt as _;
 use weir_base::{
     permit::BytesPermit,
     time::{Time, turn},
@@ -183,6 +185,7 @@ enum Event {
 pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
     let Arrival { mut stream, guard, peer, place, moved, .. } = arrival;
     let moved = moved.and_then(|session| session.downcast::<MovedSession>().ok());
+    *guard.entry().details() = details(moved.as_deref());
     if let (Some(place), None) = (&place, &moved) {
         Box::pin(place.predecessors_over()).await;
     }
@@ -193,17 +196,25 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
     }
     *connection.place.borrow_mut() = place;
     let opened = connection.service.sessions.open(connection.clone());
-    let (reason, _) = opened.run(async { (run(&connection, &mut stream).await, ()) }).await;
+    let life = AssertUnwindSafe(run(&connection, &mut stream)).catch_unwind();
+    let reason = life.await.unwrap_or_else(|_| connection.panicked());
     connection.leave();
+    opened.close(reason);
     match reason {
         CloseReason::Moved => connection.depart(*stream),
-        CloseReason::InternalInvariant => {
-            connection.cutter.cut();
+        CloseReason::InternalInvariant | CloseReason::ClientReset | CloseReason::DrainCut | EVICTED => {
             connection.drop_output();
         }
-        CloseReason::ClientReset | CloseReason::DrainCut | EVICTED => connection.drop_output(),
         _ => Box::pin(linger(&connection, stream)).await,
     }
+}
+
+/// What the table of connections says of a client that has come, from another process or anew.
+fn details(moved: Option<&MovedSession>) -> ConnectionDetails {
+    let details = moved.map(|moved| moved.details.clone()).unwrap_or_default();
+    let version = moved.and_then(|moved| Version::from_number(moved.version.into())).unwrap_or(Version::Resp2);
+    let (db, version) = (Some(details.db.unwrap_or_default()), version.name());
+    ConnectionDetails { db, version, has_users: true, ..details }
 }
 
 /// The life of a connection: what arrives is handed to the session, then the session says what it wants next.
@@ -316,10 +327,6 @@ impl Connection {
             me: me.clone(),
             service,
         });
-        let details = moved.map(|moved| moved.details.clone()).unwrap_or_default();
-        let version = moved.and_then(|moved| Version::from_number(moved.version.into())).unwrap_or(Version::Resp2);
-        let (db, version) = (Some(details.db.unwrap_or_default()), version.name());
-        *connection.handle.entry().details() = ConnectionDetails { db, version, has_users: true, ..details };
         match moved {
             Some(moved) => {
                 if !connection.session.borrow_mut().settle_user(moved, &*connection) {
@@ -421,10 +428,10 @@ impl Connection {
     }
 
     /// Code of the session has panicked: nothing of its state may go on.
-    fn panicked(&self) {
+    fn panicked(&self) -> CloseReason {
         self.is_over.set(true);
         self.cutter.cut();
-        self.service.sessions.panicked(&self.handle);
+        self.service.sessions.panicked(&self.handle, "the session of a connection panicked")
     }
 
     /// Gives everything back; replies that still come are dropped.

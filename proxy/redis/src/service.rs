@@ -25,6 +25,7 @@ use crate::{
     insight::Insight,
     lane::RespLane,
     metrics::ListenerMetrics,
+    moving::MovedSession,
     settings::RedisListenerSettings,
     tracking::{Notice, Tracker},
     users::{ListenerShare, OWN_LOGIN},
@@ -274,6 +275,10 @@ impl weir_listener::Service for Service {
         if self.has_primary.replace(is_known) != is_known && is_known {
             self.sessions.wake_all();
         }
+    }
+
+    fn takes(&self, session: &dyn Any) -> bool {
+        session.is::<MovedSession>()
     }
 
     fn move_away(&self, mover: Mover) {

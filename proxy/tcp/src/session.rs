@@ -1,7 +1,11 @@
 //! One connection: the hello, the upstream, and bytes both ways.
 
-use std::{cell::Cell, future::poll_fn, net::SocketAddr, pin::pin, rc::Rc, sync::Arc, task::Poll, time::Duration};
+use std::{
+    cell::Cell, future::poll_fn, net::SocketAddr, panic::AssertUnwindSafe, pin::pin, rc::Rc, sync::Arc, task::Poll,
+    time::Duration,
+};
 
+use futures_util::FutureExt as _;
 use weir_base::{
     error::Culprit,
     limits,
@@ -80,8 +84,13 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
     connection.handle.entry().details().version = if is_named { "TLS" } else { "TCP" };
     connection.handle.begins();
     let mut session = Session { connection: &connection, read: 0, upstream: None, connected: None };
-    let (reason, _) = opened.run(async { (session.run(&mut stream).await, ()) }).await;
+    let life = AssertUnwindSafe(session.run(&mut stream)).catch_unwind();
+    let reason = match life.await {
+        Ok(reason) => connection.handle.ending().unwrap_or(reason),
+        Err(_) => sessions.panicked(&connection.handle, "the session of a connection panicked"),
+    };
     connection.handle.ends();
+    opened.close(reason);
     let written = stream.output.appended();
     sessions.read(session.read);
     sessions.written(written);
@@ -135,7 +144,7 @@ impl Session<'_> {
         let idle = listener.idle_timeout.unwrap_or(IDLE_TIMEOUT);
         let half_close = listener.half_close_timeout;
         let Link::Connection(origin) = lane.link() else {
-            return CloseReason::Broken { reason: "internal_invariant", culprit: Culprit::Gateway };
+            return CloseReason::InternalInvariant;
         };
         if let Some(version) = routing.settings.proxy_headers.get(number).copied().flatten() {
             origin.output.append(&self.connection.proxy_header(version));

@@ -100,7 +100,7 @@ fn another_protocol_goes_through_and_endpoints_that_are_away_cost_nothing() {
 }
 
 #[test]
-fn silence_ends_a_connection_and_so_does_a_half_of_one() {
+fn silence_ends_a_connection() {
     let origin = echo();
     let lines = "idle_timeout = \"900ms\"\nhalf_close_timeout = \"200ms\"";
     let gateway = Gateway::start(before("tcp", [&origin]).listener(lines));
@@ -115,6 +115,22 @@ fn silence_ends_a_connection_and_so_does_a_half_of_one() {
     // An end or a reset: nobody speaks any more.
     assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
     gateway.wait_metric("weir_connections_closed_total", &[("reason", "idle_timeout")], 1.0);
+    gateway.finish();
+}
+
+/// One direction has ended, and the origin keeps the other open: the shorter of the two limits holds.
+#[test]
+fn half_of_a_connection_ends_sooner_than_a_whole_one() {
+    let listener = TcpListener::bind(("127.0.0.1", port::free())).expect("a free port");
+    let origin = Address::Tcp(listener.local_addr().expect("bound"));
+    std::thread::spawn(move || listener.incoming().collect::<Vec<_>>());
+    let lines = "idle_timeout = \"60s\"\nhalf_close_timeout = \"200ms\"";
+    let gateway = Gateway::start(before("tcp", [&origin]).listener(lines));
+    let mut stream = connect(&gateway);
+    stream.write_all(b"x").expect("open");
+    stream.shutdown(Shutdown::Write).expect("open");
+    assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
+    gateway.wait_metric("weir_connections_closed_total", &[("reason", "half_close_timeout")], 1.0);
     gateway.finish();
 }
 

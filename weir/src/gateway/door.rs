@@ -39,6 +39,7 @@ const REFUSALS_MAX: u32 = 256;
 const HANDSHAKE_RETRY: Duration = Duration::from_millis(2);
 /// Connections taken in at a time, from the queues of all workers. In a storm of more their order is not known.
 const TAKEN_MAX: usize = 32;
+
 /// The accept loop of one socket.
 struct Acceptor {
     task: JoinHandle<()>,
@@ -248,6 +249,10 @@ impl Door {
 
     /// Goes on with a connection of the process before on this worker, which has been charged with it.
     pub fn adopt(self: &Rc<Self>, core: &Rc<Core>, moved: Moved, permit: ConnectionPermit) {
+        if !self.service.takes(&*moved.session) {
+            tracing::error!(listener = %self.name(), connection = moved.id, "a moved connection is of another protocol and ends");
+            return core.connection_left();
+        }
         let (door, core) = (self.clone(), core.clone());
         core.share.metrics.counter(&catalog::CONNECTIONS_MOVED, &[self.name()]).inc();
         weir_engine::spawn(async move {

@@ -1,4 +1,4 @@
-//! The protocols of the gateway: how a worker makes their upstreams and their listeners. All else of the gateway names no protocol.
+//! The protocols of the gateway: how a worker makes their upstreams and their listeners.
 
 use std::{any::Any, collections::HashMap, io, rc::Rc, sync::Arc};
 
@@ -72,7 +72,7 @@ pub fn upstream(
     })
 }
 
-/// Makes a listener of one worker. `None`: an upstream is missing, of which the log has said why.
+/// Makes a listener of one worker. `None`: an upstream could not be made, and the log says why.
 pub fn service(
     core: &CoreShare,
     redis: &RedisShare,
@@ -121,6 +121,11 @@ pub fn update(service: &Rc<dyn Service>, config: &weir_config::Listener, upstrea
             }
         }
     }
+}
+
+/// Sessions of the protocol can go on in another process.
+pub fn moves_sessions(protocol: &ListenerProtocol) -> bool {
+    matches!(protocol, ListenerProtocol::Redis(_))
 }
 
 /// The upstream of that name, if it is of that protocol.

@@ -22,6 +22,7 @@ use super::{
     listening::ListenerSockets,
     lock,
     plan::{Mail, Moved},
+    protocols,
 };
 use crate::{
     systemd,
@@ -282,11 +283,13 @@ impl Gateway {
     }
 
     /// The addresses of listeners at which connections of the process before can go on: what they began without TLS must
-    /// not go on where the configuration asks for it.
+    /// not go on where the configuration asks for it, and nothing may go on in another protocol.
     pub fn movable(&self) -> Vec<String> {
         let snapshot = self.snapshot();
-        let plain = snapshot.listeners.iter().filter(|listener| listener.settings.tls.is_none());
-        plain.map(|listener| listener.settings.bind.to_string()).collect()
+        let fits = |listener: &&weir_config::Listener| {
+            listener.settings.tls.is_none() && protocols::moves_sessions(&listener.protocol)
+        };
+        snapshot.listeners.iter().filter(fits).map(|listener| listener.settings.bind.to_string()).collect()
     }
 
     /// Takes in a connection of the process before.

@@ -55,7 +55,7 @@ pub(super) async fn serve(
         // What is not over when it is dropped is cancelled.
         Ok(After::Another | After::Close(_)) => drop(flush(&out, &weir_engine::deadline()).await),
         Err(_) => {
-            connection.service.sessions.panicked(&connection.handle);
+            connection.service.sessions.panicked(&connection.handle, "the exchange of a stream panicked");
             out.borrow_mut().reset(Reason::INTERNAL_ERROR);
         }
     }

@@ -12,7 +12,7 @@ use weir_base::{
     violation::Violation,
 };
 use weir_engine::Output;
-use weir_listener::{CloseReason, Drain, Session as _};
+use weir_listener::{Drain, Session as _};
 use weir_telemetry::access::AccessRecord;
 use weir_upstream::{Frame, FrameKind, Lane, LossCause, Refusal, Reply, Waiter};
 
@@ -31,8 +31,7 @@ impl Connection {
             return;
         }
         if catch_unwind(AssertUnwindSafe(callback)).is_err() {
-            self.panicked();
-            self.end(CloseReason::InternalInvariant);
+            self.end(self.panicked());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Connections that go on in the new process, and what keeps one in the old process for a while.
 
-use weir_tests::client::Client;
+use weir_tests::client::{Client, End};
 use weir_tests::deadline;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
@@ -129,6 +129,26 @@ fn nobody_is_left_out_of_a_new_process_that_has_less_room() {
         client.try_send(&encode(&["PING"])).is_ok()
             && client.try_reply(deadline::WAIT).is_ok_and(|reply| reply == b"+PONG\r\n")
     });
+}
+
+/// What a session had been allowed in one protocol means nothing in another: the client ends with the old process.
+#[test]
+fn nothing_moves_to_a_listener_of_another_protocol() {
+    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let mut gateway = start(&place, &server, |config| config.tables("[drain]\nsettle = \"0s\"\ntimeout = \"2s\""));
+    let mut client = gateway.connect();
+    client.expect(&["PING"], b"+PONG\r\n");
+    let text = std::fs::read_to_string(&gateway.file).expect("the configuration");
+    let tcp = text.replacen("protocol = \"redis\"", "protocol = \"tcp\"", 1);
+    assert_ne!(tcp, text);
+    std::fs::write(&gateway.file, tcp).expect("the configuration");
+    let old = gateway.upgrade();
+    ends(old, END_WAIT);
+    assert_eq!(moved(&gateway), 0.0);
+    let (rest, end) = client.read_to_end(deadline::WAIT);
+    assert!(rest.is_empty() && matches!(end, End::Closed | End::Reset), "{rest:?} {end:?}");
+    // A newcomer is served by the new protocol: the server itself answers.
+    gateway.connect().expect(&["PING"], b"+PONG\r\n");
 }
 
 /// Names may be longer than what a move carries; such a client is served in the old process until it must go.
