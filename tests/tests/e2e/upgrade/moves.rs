@@ -135,7 +135,8 @@ fn nobody_is_left_out_of_a_new_process_that_has_less_room() {
 #[test]
 fn nothing_moves_to_a_listener_of_another_protocol() {
     let (server, place) = (Server::start(Kind::Redis), Place::new());
-    let mut gateway = start(&place, &server, |config| config.tables("[drain]\nsettle = \"0s\"\ntimeout = \"2s\""));
+    let drain = "settle = \"0s\"\ntimeout = \"2s\"\n".to_owned();
+    let mut gateway = start(&place, &server, |config| Config { drain: drain.clone(), ..config });
     let mut client = gateway.connect();
     client.expect(&["PING"], b"+PONG\r\n");
     let text = std::fs::read_to_string(&gateway.file).expect("the configuration");
