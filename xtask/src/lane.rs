@@ -98,7 +98,7 @@ pub enum Work {
     Tests,
     /// The lane mostly waits. The members of its family run beside each other.
     Waits,
-    /// The lane keeps every CPU busy. Its programs run at idle priority beside the lanes that test.
+    /// The lane keeps every CPU busy. Its programs run at idle priority beside the lanes that follow.
     Compiles,
     /// The lane measures, or judges times. Nothing runs beside it.
     Measures,
