@@ -52,8 +52,8 @@ impl Bench {
         command.output().expect("weir starts")
     }
 
-    /// `weir lab compare`, again if the host of this machine took the CPUs away in each of its attempts: that says nothing of
-    /// the lab.
+    /// Runs `weir lab compare`. It runs again if the host of this virtual machine withheld the CPUs during every attempt, because
+    /// that is no fault of the lab.
     fn compare(&self, words: &[&str]) -> Output {
         let all = [&["lab", "compare", "scenario.toml"], words].concat();
         let is_stolen = |output: &Output| String::from_utf8_lossy(&output.stderr).contains("attempts: steal");

@@ -38,7 +38,7 @@ pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, Conne
 pub use departure::{Departure, Mover};
 pub use handle::ConnectionHandle;
 pub use roster::{Listed, Roster};
-pub use service::{Arrival, Life, Service};
+pub use service::{Arrival, Life, Service, is_among};
 pub use sessions::{Opened, Session, Sessions};
 pub use share::{CoreShare, DRAIN_GAP, Drain};
 pub use succession::{Place, Source, Succession};

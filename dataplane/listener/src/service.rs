@@ -59,3 +59,8 @@ pub trait Service: Any {
     /// Sends the sessions to another process, each in its first quiet moment, by `mover`.
     fn move_away(&self, _mover: Mover) {}
 }
+
+/// Tells whether `upstream` is one of `own`: the same object, not one that is configured alike.
+pub fn is_among<T: 'static>(upstream: &dyn Any, own: &[Rc<T>]) -> bool {
+    upstream.downcast_ref::<T>().is_some_and(|upstream| own.iter().any(|own| std::ptr::eq(&**own, upstream)))
+}

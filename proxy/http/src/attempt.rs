@@ -478,7 +478,8 @@ impl Failure {
         }
     }
 
-    /// Why a response that had begun broke off. A deadline is the gateway's own: it says nothing of the origin.
+    /// The reason why a response broke off after it had begun. The gateway sets the deadlines, so the origin is not at fault when one
+    /// passes.
     const fn reason(self) -> CloseReason {
         match self {
             Self::Connection => CloseReason::of_upstream(Refusal::ORIGIN_MALFORMED.reason),

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use weir_listener::{Arrival, CoreShare, Life, Sessions, settings::ListenerSettings};
+use weir_listener::{Arrival, CoreShare, Life, Sessions, is_among, settings::ListenerSettings};
 use weir_policy::http::{SeenCredentials, TokenCache};
 use weir_upstream::{ExclusiveLane, ExclusiveUpstream};
 
@@ -113,8 +113,7 @@ impl weir_listener::Service for Service {
     }
 
     fn uses(&self, upstream: &dyn Any) -> bool {
-        let Some(upstream) = upstream.downcast_ref::<HttpUpstream>() else { return false };
-        self.routing.borrow().upstreams.iter().any(|own| std::ptr::eq(&**own, upstream))
+        is_among(upstream, &self.routing.borrow().upstreams)
     }
 }
 

@@ -500,7 +500,7 @@ impl Connection {
 
     /// The number by which others name it.
     pub(crate) fn id(&self) -> u64 {
-        self.handle.entry().id
+        self.handle.id()
     }
 
     /// The listener has other users now; true if the connection has to end for it.

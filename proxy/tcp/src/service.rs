@@ -2,7 +2,7 @@
 
 use std::{any::Any, cell::RefCell, rc::Rc};
 
-use weir_listener::{Arrival, CoreShare, Life, Sessions, settings::ListenerSettings};
+use weir_listener::{Arrival, CoreShare, Life, Sessions, is_among, settings::ListenerSettings};
 use weir_upstream::{ExclusiveUpstream, NoMultiplexer};
 
 use crate::{session, settings::TcpListenerSettings};
@@ -63,7 +63,6 @@ impl weir_listener::Service for Service {
     }
 
     fn uses(&self, upstream: &dyn Any) -> bool {
-        let Some(upstream) = upstream.downcast_ref::<TcpUpstream>() else { return false };
-        self.routing.borrow().upstreams.iter().any(|own| std::ptr::eq(&**own, upstream))
+        is_among(upstream, &self.routing.borrow().upstreams)
     }
 }

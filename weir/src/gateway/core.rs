@@ -19,7 +19,7 @@ use super::{
     door::Door,
     listening::OwnSockets,
     plan::{Admitted, Mail, Moved, Plan},
-    protocols::{self, AnyUpstream, Upstreams},
+    protocols::{self, AnyUpstream, Made, Upstreams},
 };
 
 /// How often a worker tidies: gauges, killed clients, upstreams that nobody uses any more.
@@ -33,12 +33,6 @@ pub struct CoreSetup {
     pub mailboxes: Arc<Vec<Mailbox<Mail>>>,
     pub balancer: Arc<Balancer>,
     pub state: Arc<WorkerState>,
-}
-
-/// The settings that an upstream was made from.
-struct MadeFrom {
-    config: weir_config::Upstream,
-    hard_cap: usize,
 }
 
 /// One worker's doors and upstreams.
@@ -56,8 +50,6 @@ pub struct Core {
     /// Removed by a reload; their sessions are finishing.
     closing: RefCell<Vec<Rc<Door>>>,
     upstreams: RefCell<Upstreams>,
-    /// By the name of the upstream.
-    made_from: RefCell<HashMap<Arc<str>, MadeFrom>>,
     /// Replaced by a reload, and still used by sessions in the middle of something.
     old: RefCell<Vec<Rc<dyn AnyUpstream>>>,
     buffered: Gauge,
@@ -81,7 +73,6 @@ pub async fn run(setup: CoreSetup) {
         is_leaving: Cell::new(false),
         closing: RefCell::default(),
         upstreams: RefCell::default(),
-        made_from: RefCell::default(),
         old: RefCell::default(),
         buffered: metrics.gauge(&catalog::BUFFERED_BYTES, &[]),
         leased: metrics.gauge(&catalog::BUFFERED_LEASED_BYTES, &[]),
@@ -223,31 +214,28 @@ impl Core {
 
     /// Makes the upstreams that are new or changed; what they replace is kept until nobody uses it.
     fn update_upstreams(&self, plan: &Plan) {
-        let (mut upstreams, mut made_from) = (self.upstreams.borrow_mut(), self.made_from.borrow_mut());
+        let mut upstreams = self.upstreams.borrow_mut();
         let mut before = std::mem::take(&mut *upstreams);
         for config in &plan.snapshot.upstreams {
             let name = config.settings.name.clone();
             let hard_cap = hard_cap(&plan.snapshot, &name);
-            let is_same = made_from.get(&name).is_some_and(|made| made.config == *config && made.hard_cap == hard_cap);
             if let Some(kept) = before.remove(&name) {
-                if is_same {
+                if kept.config == *config && kept.hard_cap == hard_cap {
                     upstreams.insert(name, kept);
                     continue;
                 }
-                kept.retire();
-                self.old.borrow_mut().push(kept);
+                kept.upstream.retire();
+                self.old.borrow_mut().push(kept.upstream);
             }
             let health = plan.health.get(&name).cloned().unwrap_or_default();
             match protocols::upstream(&self.share, config, hard_cap, &health) {
                 Ok(upstream) => {
-                    upstreams.insert(name.clone(), upstream);
-                    made_from.insert(name, MadeFrom { config: config.clone(), hard_cap });
+                    upstreams.insert(name, Made { config: config.clone(), hard_cap, upstream });
                 }
                 Err(error) => tracing::error!(upstream = %name, %error, "cannot make the upstream"),
             }
         }
-        self.old.borrow_mut().extend(before.into_values());
-        made_from.retain(|name, _| upstreams.contains_key(name));
+        self.old.borrow_mut().extend(before.into_values().map(|gone| gone.upstream));
     }
 
     fn tidy(&self) {
@@ -287,7 +275,7 @@ impl Core {
         while self.state.connections.load(Ordering::Relaxed) > 0 && turn::now() < deadline {
             weir_engine::sleep(Duration::from_millis(5)).await;
         }
-        self.upstreams.borrow().values().for_each(|upstream| upstream.end());
+        self.upstreams.borrow().values().for_each(|made| made.upstream.end());
     }
 }
 

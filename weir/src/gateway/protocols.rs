@@ -42,8 +42,15 @@ impl AnyUpstream for TcpUpstream {
     }
 }
 
+/// An upstream, and the settings that it was made from.
+pub struct Made {
+    pub config: weir_config::Upstream,
+    pub hard_cap: usize,
+    pub upstream: Rc<dyn AnyUpstream>,
+}
+
 /// The upstreams of a worker by their names.
-pub type Upstreams = HashMap<Arc<str>, Rc<dyn AnyUpstream>>;
+pub type Upstreams = HashMap<Arc<str>, Made>;
 
 /// Makes an upstream of one worker. `hard_cap`: the most output in bytes that a client may hold before it must not hold up others.
 pub fn upstream(
@@ -130,7 +137,7 @@ pub fn moves_sessions(protocol: &ListenerProtocol) -> bool {
 
 /// The upstream of that name, if it is of that protocol.
 fn named<T: AnyUpstream>(upstreams: &Upstreams, name: &str) -> Option<Rc<T>> {
-    let upstream: Rc<dyn Any> = upstreams.get(name)?.clone();
+    let upstream: Rc<dyn Any> = upstreams.get(name)?.upstream.clone();
     upstream.downcast().ok()
 }
 

@@ -58,7 +58,7 @@ impl Connection {
     pub(super) fn note_sent(&self, ticket: Ticket, key: LaneKey, wire: &[u8]) {
         let insight = &self.service.own.insight;
         self.noted.is_own_choice.set(!ticket.has_deadline);
-        insight.sent(self.handle.entry().id, ticket, key, wire, turn::now(), || self.upstream_name());
+        insight.sent(self.handle.id(), ticket, key, wire, turn::now(), || self.upstream_name());
     }
 
     /// Nothing is on its way: who was blocked is so no longer.
@@ -102,7 +102,7 @@ impl Connection {
     }
 
     fn note_big_reply(&self, reply: &Reply<'_>, exchange: u64, bytes: u64) {
-        let id = (self.handle.entry().id, exchange);
+        let id = (self.handle.id(), exchange);
         let insight = &self.service.own.insight;
         insight.note_big_reply(id, reply.timing.arrived, bytes, turn::now(), self.upstream_name());
     }

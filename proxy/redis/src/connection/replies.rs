@@ -93,7 +93,7 @@ impl Connection {
         self.service.sessions.log_access(&AccessRecord {
             listener: self.service.sessions.name(),
             peer: self.handle.peer(),
-            connection: self.handle.entry().id,
+            connection: self.handle.id(),
             command: sample.command,
             upstream,
             duration_nanos: took,

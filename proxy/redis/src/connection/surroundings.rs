@@ -184,7 +184,7 @@ impl Io for Connection {
     }
 
     fn read_from(&self, shard: u16) -> u16 {
-        self.upstream.borrow().read_from(shard, self.handle.entry().id)
+        self.upstream.borrow().read_from(shard, self.handle.id())
     }
 
     #[inline]
@@ -269,7 +269,7 @@ impl Io for Connection {
         if let Some(shared) = shared.get(key) {
             return send(shared);
         }
-        let lane = self.upstream.borrow().shared(key, self.handle.entry().id);
+        let lane = self.upstream.borrow().shared(key, self.handle.id());
         send(shared.add(Shared { key, lane, serial: Cell::new(None) }))
     }
 
