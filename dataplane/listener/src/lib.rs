@@ -40,5 +40,5 @@ pub use handle::ConnectionHandle;
 pub use roster::{Listed, Roster};
 pub use service::{Arrival, Life, Service, is_among};
 pub use sessions::{Opened, Session, Sessions};
-pub use share::{CoreShare, DRAIN_GAP, Drain};
+pub use share::{CoreShare, DRAIN_GAP, Drain, Post};
 pub use succession::{Place, Source, Succession};

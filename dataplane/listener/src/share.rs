@@ -1,11 +1,15 @@
 //! What the listeners of one worker share, whatever their protocol.
 
-use std::{sync::Arc, time::Duration};
+use std::{any::Any, rc::Rc, sync::Arc, time::Duration};
 
 use weir_base::permit::{ByteLease, LocalBudget};
 use weir_telemetry::{CoreMetrics, log::LogWriter};
 
 use crate::connections::ConnectionTable;
+
+/// Sends a message to the listener of that name on that worker, which gets it by [`Service::deliver`](crate::Service::deliver).
+/// False: that worker has too many messages to read already, and gets no more.
+pub type Post = Rc<dyn Fn(usize, &Arc<str>, Box<dyn Any + Send>) -> bool>;
 
 /// What the listeners of one worker share.
 #[derive(Clone)]
@@ -24,6 +28,8 @@ pub struct CoreShare {
     pub table: Arc<ConnectionTable>,
     /// Share of exchanges whose stages are timed one by one, 0 to 1; reading the clock at each costs 25 ns a time.
     pub stage_sample: f64,
+    /// Sends messages to other workers.
+    pub post: Post,
 }
 
 /// How far a drain has come.

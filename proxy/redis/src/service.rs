@@ -41,12 +41,7 @@ pub struct RedisShare {
     pub waiting: Rc<RefCell<VecDeque<Weak<Connection>>>>,
     /// What it remembers of its requests.
     pub insight: Rc<Insight>,
-    /// Brings a notice to another worker; false if that one has too much to do already.
-    pub post: Post,
 }
-
-/// See [`RedisShare::post`].
-pub type Post = Rc<dyn Fn(usize, Notice) -> bool>;
 
 /// One listener on one worker.
 pub struct Service {

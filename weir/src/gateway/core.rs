@@ -12,14 +12,13 @@ use weir_base::{permit::LocalBudget, time::turn};
 use weir_config::Snapshot;
 use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
 use weir_listener::{CoreShare, Drain};
-use weir_redis::RedisShare;
 use weir_telemetry::{Counter, Gauge, catalog};
 
 use super::{
     door::Door,
     listening::OwnSockets,
     plan::{Admitted, Mail, Moved, Plan},
-    protocols::{self, AnyUpstream, Made, Upstreams},
+    protocols::{self, AnyUpstream, Made, Upstreams, WorkerProtocols},
 };
 
 /// How often a worker tidies: gauges, killed clients, upstreams that nobody uses any more.
@@ -28,7 +27,7 @@ const HOUSEKEEPING: Duration = Duration::from_millis(100);
 /// What a worker is started with.
 pub struct CoreSetup {
     pub share: CoreShare,
-    pub redis: RedisShare,
+    pub protocols: WorkerProtocols,
     pub inbox: Inbox<Mail>,
     pub mailboxes: Arc<Vec<Mailbox<Mail>>>,
     pub balancer: Arc<Balancer>,
@@ -38,7 +37,7 @@ pub struct CoreSetup {
 /// One worker's doors and upstreams.
 pub struct Core {
     pub share: CoreShare,
-    redis: RedisShare,
+    protocols: WorkerProtocols,
     pub mailboxes: Arc<Vec<Mailbox<Mail>>>,
     pub balancer: Arc<Balancer>,
     pub state: Arc<WorkerState>,
@@ -64,7 +63,7 @@ pub async fn run(setup: CoreSetup) {
     let metrics = setup.share.metrics.clone();
     let core = Rc::new(Core {
         share: setup.share,
-        redis: setup.redis,
+        protocols: setup.protocols,
         mailboxes: setup.mailboxes,
         balancer: setup.balancer,
         state: setup.state,
@@ -107,9 +106,7 @@ pub async fn run(setup: CoreSetup) {
                         door.service.move_away(Rc::new(mover));
                     }
                 }),
-                // Who asked may have given up.
-                Mail::Tell(asker) => drop(asker.send(core.redis.insight.report(turn::now()))),
-                Mail::ResetSlowLog(asker) => drop(asker.send((core.share.worker, core.redis.insight.reset_slow()))),
+                Mail::Visit(visit) => visit(&core.protocols),
                 Mail::Deliver { listener, message } => core.each_door(|door| {
                     if *door.name() == listener {
                         door.service.deliver(&*message);
@@ -204,7 +201,7 @@ impl Core {
             }
             None => {
                 let share = &listener_plan.share;
-                let made = protocols::service(&self.share, &self.redis, listener, share, &upstreams);
+                let made = protocols::service(&self.share, &self.protocols, listener, share, &upstreams);
                 let Some(service) = made else { return };
                 let (settings, workers) = (listener.settings.clone(), self.mailboxes.len());
                 doors.insert(name.clone(), Rc::new(Door::new(service, listener_plan, settings, workers)));

@@ -17,9 +17,9 @@ use std::{
 
 use weir_engine::handover::Channel;
 use weir_listener::Departure;
-use weir_redis::MovedSession;
 use weir_telemetry::{Registry, catalog};
 
+use super::protocols;
 use crate::upgrade::{connection::MovedConnection, successor::send_connection};
 
 /// A connection of the listener of this name; `None` is the end.
@@ -128,9 +128,9 @@ fn send(
 ) -> io::Result<()> {
     let Departure { socket, id, peer, session } = departure;
     let session =
-        *session.downcast::<MovedSession>().map_err(|_| io::Error::other("its protocol has no form of it"))?;
+        protocols::encode_session(session).ok_or_else(|| io::Error::other("its protocol has no form of it"))?;
     let bind = binds.get(listener).cloned().unwrap_or_default();
-    send_connection(channel, MovedConnection::new(bind, id, peer, session), &socket, is_over)
+    send_connection(channel, MovedConnection { bind, id, peer, session }, &socket, is_over)
 }
 
 #[cfg(test)]
@@ -138,6 +138,7 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     use weir_engine::handover::Received;
+    use weir_redis::MovedSession;
     use weir_telemetry::Level;
 
     use super::*;

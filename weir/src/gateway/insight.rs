@@ -1,4 +1,4 @@
-//! What the workers remember of their requests, asked of them by mail and merged for the admin server.
+//! The memory of the workers of their Redis requests, merged for the admin server.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -7,18 +7,15 @@ use weir_admin::{
     BoxFuture,
     status::{BigKeyStatus, HotKeyStatus, InsightAnswer, KeyDirection, KeyNames, SlowLogReset, SlowRequestStatus},
 };
-use weir_base::time::Time;
+use weir_base::time::{Time, turn};
 use weir_config::Snapshot;
-use weir_redis::{
-    InsightReport,
-    insight::{
-        BigKey, Direction, HotKey, SlowRequest, merge_big_keys, merge_hot_keys, merge_slow_requests,
-        settings::{InsightSettings, KeyNames as Names},
-    },
+use weir_redis::insight::{
+    BigKey, Direction, HotKey, SlowRequest, merge_big_keys, merge_hot_keys, merge_slow_requests,
+    settings::{InsightSettings, KeyNames as Names},
 };
 use weir_telemetry::Level;
 
-use super::{Gateway, plan::Mail};
+use super::{Gateway, plan::Mail, protocols::WorkerProtocols};
 
 /// How long the workers may take to answer; one that does not is in a turn that has lasted as long.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
@@ -35,7 +32,7 @@ impl Gateway {
     /// What all workers remember.
     pub(super) fn ask_insight(&self) -> BoxFuture<'_, InsightAnswer> {
         Box::pin(async {
-            let (reports, workers_silent) = self.ask(Mail::Tell, |report: &InsightReport| report.worker).await;
+            let (reports, workers_silent) = self.visit(|protocols| protocols.redis.insight.report(turn::now())).await;
             // Settings of telemetry hold from the start of the process to its end.
             let settings = insight_settings(&self.first);
             let now = Time::now();
@@ -61,31 +58,30 @@ impl Gateway {
     /// Empties all slow logs.
     pub(super) fn ask_slow_log_reset(&self) -> BoxFuture<'_, SlowLogReset> {
         Box::pin(async {
-            let (answers, workers_silent) = self.ask(Mail::ResetSlowLog, |answer: &(usize, usize)| answer.0).await;
-            SlowLogReset { removed: answers.iter().map(|(_, removed)| *removed as u64).sum(), workers_silent }
+            let (removed, workers_silent) = self.visit(|protocols| protocols.redis.insight.reset_slow() as u64).await;
+            SlowLogReset { removed: removed.iter().sum(), workers_silent }
         })
     }
 
-    /// Asks every worker; the answers, and who gave none in time.
-    async fn ask<T>(
-        &self,
-        mail: fn(mpsc::UnboundedSender<T>) -> Mail,
-        worker_of: fn(&T) -> usize,
-    ) -> (Vec<T>, Vec<u32>) {
+    /// Runs `look` on every worker. Returns the results, and the workers that gave none in [`ANSWER_TIME`].
+    async fn visit<T: Send + 'static>(&self, look: fn(&WorkerProtocols) -> T) -> (Vec<T>, Vec<u32>) {
         let (sender, mut receiver) = mpsc::unbounded_channel();
-        self.tell(|| mail(sender.clone()));
-        // The channel ends when the last worker has answered, or thrown its mail away.
+        self.tell(|| {
+            let sender = sender.clone();
+            // Nobody may wait for the result any more.
+            Mail::Visit(Box::new(move |protocols| drop(sender.send((protocols.worker, look(protocols))))))
+        });
+        // The channel ends when the last worker has looked, or thrown its mail away.
         drop(sender);
-        let mut answers = Vec::new();
+        let (mut results, mut silent) = (Vec::new(), (0..self.states.len()).collect::<Vec<_>>());
         let all = async {
-            while let Some(answer) = receiver.recv().await {
-                answers.push(answer);
+            while let Some((worker, result)) = receiver.recv().await {
+                results.push(result);
+                silent.retain(|id| *id != worker);
             }
         };
         let _ = tokio::time::timeout(ANSWER_TIME, all).await;
-        let has_answered = |id: &usize| answers.iter().any(|answer| worker_of(answer) == *id);
-        let silent = (0..self.states.len()).filter(|id| !has_answered(id)).map(|id| id as u32).collect();
-        (answers, silent)
+        (results, silent.into_iter().map(|id| id as u32).collect())
     }
 }
 

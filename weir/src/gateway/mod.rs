@@ -18,6 +18,7 @@ mod watch;
 use std::{
     io,
     path::PathBuf,
+    rc::Rc,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU8, Ordering},
@@ -32,16 +33,15 @@ use weir_base::{
 };
 use weir_config::{Change, Diagnostics, Snapshot, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, net};
-use weir_listener::{Admission, ConnectionTable, CoreShare};
-use weir_redis::{Insight, InsightShare, RedisShare};
+use weir_listener::{Admission, ConnectionTable, CoreShare, Post};
 use weir_telemetry::{Registry, SharedGauge, catalog, log::log_ring};
 
 use self::{
     core::CoreSetup,
     departures::Departures,
-    insight::insight_settings,
     listening::{Sockets, bind_new},
     plan::{Mail, Plan, TlsContexts},
+    protocols::ProcessProtocols,
     upgrading::Upgrading,
 };
 use crate::{systemd, upgrade::Inheritance};
@@ -52,9 +52,8 @@ pub use self::{listening::Inherited, upgrading::Upgraded};
 /// taken for stuck.
 const APPLY_WAIT: Duration = watch::STALL;
 
-/// Mail of a worker past which no notices of changed keys are added: whom they are for is closed. Default 65,536; worst case
-/// as many names of keys, which are short.
-const NOTICES_MAX: usize = 65_536;
+/// Mail of a worker past which sessions of others can add none. Default 65,536; worst case as many names of keys, which are short.
+const POSTED_MAX: usize = 65_536;
 
 const ENDING: &str = "this process drains and ends";
 
@@ -140,7 +139,7 @@ impl Gateway {
         let mailboxes = Arc::new(mailboxes);
         let states: Vec<Arc<WorkerState>> = (0..count).map(|_| Arc::default()).collect();
         let balancer = Arc::new(Balancer::new(states.clone()));
-        let remembered: Arc<InsightShare> = Arc::default();
+        let protocols = ProcessProtocols::new(&snapshot);
         let (mut workers, mut rings) = (Vec::new(), Vec::new());
         for (id, inbox) in inboxes.into_iter().enumerate() {
             let access_log = &snapshot.telemetry.access_log;
@@ -151,22 +150,9 @@ impl Gateway {
             let (registry, table, state) = (registry.clone(), table.clone(), states[id].clone());
             let (mailboxes, balancer, bytes) = (mailboxes.clone(), balancer.clone(), bytes.clone());
             let stage_sample = snapshot.telemetry.stage_sample;
-            let (insight, remembered) = (insight_settings(&snapshot), remembered.clone());
+            let protocols = protocols.clone();
             let main_state = state.clone();
             let main = move || {
-                let others = mailboxes.clone();
-                let post = move |worker: usize, notice: weir_redis::Notice| {
-                    let Some(mailbox) = others.get(worker).filter(|mailbox| mailbox.depth() < NOTICES_MAX) else {
-                        return false;
-                    };
-                    mailbox.send(Mail::Deliver { listener: notice.listener.clone(), message: Box::new(notice) });
-                    true
-                };
-                let redis = RedisShare {
-                    waiting: std::rc::Rc::default(),
-                    insight: std::rc::Rc::new(Insight::new(insight, remembered, id)),
-                    post: std::rc::Rc::new(post),
-                };
                 let share = CoreShare {
                     worker: id,
                     flight: LocalBudget::new(0),
@@ -175,8 +161,10 @@ impl Gateway {
                     log,
                     table,
                     stage_sample,
+                    post: post(mailboxes.clone()),
                 };
-                core::run(CoreSetup { share, redis, inbox, mailboxes, balancer, state: main_state })
+                let protocols = protocols.on_worker(id);
+                core::run(CoreSetup { share, protocols, inbox, mailboxes, balancer, state: main_state })
             };
             workers.push(Worker::start(id, cpu, &snapshot.runtime, state, main)?);
         }
@@ -443,6 +431,15 @@ impl Gateway {
     fn tell(&self, mail: impl Fn() -> Mail) {
         self.mailboxes.iter().for_each(|mailbox| mailbox.send(mail()));
     }
+}
+
+/// Sends messages of sessions from worker to worker.
+fn post(mailboxes: Arc<Vec<Mailbox<Mail>>>) -> Post {
+    Rc::new(move |worker, listener, message| {
+        let Some(mailbox) = mailboxes.get(worker).filter(|mailbox| mailbox.depth() < POSTED_MAX) else { return false };
+        mailbox.send(Mail::Deliver { listener: listener.clone(), message });
+        true
+    })
 }
 
 /// Lowers the connection limit to what the process may open beside its upstream connections and the admin address.

@@ -5,10 +5,13 @@ use std::{any::Any, collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, settings::Address, tls};
 use weir_listener::{Admission, ConnectionPermit, Drain, ListenerAdmission, Place, Succession};
-use weir_redis::{InsightReport, ListenerShare};
 use weir_upstream::Health;
 
-use super::{departures::DepartureQueue, listening::OwnSockets};
+use super::{
+    departures::DepartureQueue,
+    listening::OwnSockets,
+    protocols::{self, ListenerShare, WorkerProtocols},
+};
 
 /// A configuration ready to run: files read, addresses bound, budgets made.
 pub struct Plan {
@@ -22,8 +25,8 @@ pub struct Plan {
 pub struct ListenerPlan {
     pub admission: ListenerAdmission,
     pub succession: Arc<Succession>,
-    /// What its workers share about its users.
-    pub share: Arc<ListenerShare>,
+    /// The state that its workers share, in the form of its protocol.
+    pub share: ListenerShare,
     pub tls: Option<Arc<rustls::ServerConfig>>,
 }
 
@@ -51,10 +54,8 @@ pub enum Mail {
     /// Accept no more, for another process does; on the `untaken` listeners as after [`Mail::StopAccepting`]. Connections of
     /// the `movable` ones go to that process.
     HandOver { untaken: Arc<[Arc<str>]>, movable: Arc<[Arc<str>]>, departures: DepartureQueue },
-    /// Say what is remembered of requests.
-    Tell(tokio::sync::mpsc::UnboundedSender<InsightReport>),
-    /// Empty the slow log, and say how many entries it had.
-    ResetSlowLog(tokio::sync::mpsc::UnboundedSender<(usize, usize)>),
+    /// Look at the state of the protocols on the worker, or change it.
+    Visit(Box<dyn FnOnce(&WorkerProtocols) + Send>),
     /// A message from a session of a listener to one on another worker.
     Deliver { listener: Arc<str>, message: Box<dyn Any + Send> },
     /// Nothing to do: dropped, it tells that all mail before has been done.
@@ -108,7 +109,7 @@ impl Plan {
                 None => admission.listener(settings.connections_max, settings.connections_per_source_max),
             };
             let tls = tls.next().flatten();
-            let share = kept.map_or_else(Arc::default, |kept| kept.share.clone());
+            let share = kept.map_or_else(|| protocols::listener_share(&listener.protocol), |kept| kept.share.clone());
             let succession = kept.map_or_else(Arc::default, |kept| kept.succession.clone());
             listeners.insert(settings.name.clone(), ListenerPlan { admission: own, succession, share, tls });
         }

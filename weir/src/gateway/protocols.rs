@@ -1,13 +1,55 @@
 //! The protocols of the gateway: how a worker makes their upstreams and their listeners.
 
+mod redis;
+
 use std::{any::Any, collections::HashMap, io, rc::Rc, sync::Arc};
 
-use weir_config::{ListenerProtocol, UpstreamProtocol};
+use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_http::{Http2Origins, HttpUpstream};
 use weir_listener::{CoreShare, Service};
-use weir_redis::{ListenerShare, RedisShare, RedisUpstream, RespLane};
+use weir_redis::{Insight, InsightShare, RedisShare, RedisUpstream, RespLane};
 use weir_tcp::TcpUpstream;
 use weir_upstream::{ConnectionProbe, Health, Upstream, UpstreamMetrics};
+
+use super::insight::insight_settings;
+use crate::upgrade::connection::SessionFields;
+
+/// The state that the protocols keep for all workers of the process.
+#[derive(Clone)]
+pub struct ProcessProtocols {
+    insight: weir_redis::insight::settings::InsightSettings,
+    insight_share: Arc<InsightShare>,
+}
+
+impl ProcessProtocols {
+    /// The state at the start of a process.
+    pub fn new(snapshot: &Snapshot) -> Self {
+        Self { insight: insight_settings(snapshot), insight_share: Arc::default() }
+    }
+
+    /// The state of one worker.
+    pub fn on_worker(self, worker: usize) -> WorkerProtocols {
+        let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker));
+        WorkerProtocols { worker, redis: RedisShare { waiting: Rc::default(), insight } }
+    }
+}
+
+/// The state that the protocols keep on one worker, for all their listeners.
+pub struct WorkerProtocols {
+    pub worker: usize,
+    pub redis: RedisShare,
+}
+
+/// The state that the workers share of one listener, in the form of its protocol.
+pub type ListenerShare = Arc<dyn Any + Send + Sync>;
+
+/// That state at the start of the listener.
+pub fn listener_share(protocol: &ListenerProtocol) -> ListenerShare {
+    match protocol {
+        ListenerProtocol::Redis(_) => Arc::new(weir_redis::ListenerShare::default()),
+        ListenerProtocol::Http(_) | ListenerProtocol::Tcp(_) => Arc::new(()),
+    }
+}
 
 /// An upstream of any protocol on one worker.
 pub trait AnyUpstream: Any {
@@ -82,16 +124,17 @@ pub fn upstream(
 /// Makes a listener of one worker. `None`: an upstream could not be made, and the log says why.
 pub fn service(
     core: &CoreShare,
-    redis: &RedisShare,
+    protocols: &WorkerProtocols,
     config: &weir_config::Listener,
-    share: &Arc<ListenerShare>,
+    share: &ListenerShare,
     upstreams: &Upstreams,
 ) -> Option<Rc<dyn Service>> {
     let (settings, core) = ((*config.settings).clone(), core.clone());
     Some(match &config.protocol {
         ListenerProtocol::Redis(own) => {
             let upstream = named::<RedisUpstream>(upstreams, &config.upstream)?;
-            weir_redis::Service::new((core, redis.clone()), settings, (**own).clone(), upstream, share.clone())
+            let share = share.clone().downcast().ok()?;
+            weir_redis::Service::new((core, protocols.redis.clone()), settings, (**own).clone(), upstream, share)
         }
         ListenerProtocol::Http(own) => {
             let upstreams = all_named(upstreams, &own.routes.upstreams)?;
@@ -133,6 +176,19 @@ pub fn update(service: &Rc<dyn Service>, config: &weir_config::Listener, upstrea
 /// Sessions of the protocol can go on in another process.
 pub fn moves_sessions(protocol: &ListenerProtocol) -> bool {
     matches!(protocol, ListenerProtocol::Redis(_))
+}
+
+/// A session that leaves this process, for a message. `None`: its protocol has no form for it.
+pub fn encode_session(session: Box<dyn Any + Send>) -> Option<SessionFields> {
+    session.downcast().ok().map(|session| redis::encode_session(*session))
+}
+
+/// The session of a message, for a listener of that protocol. `None`: it cannot be understood.
+pub fn decode_session(protocol: &ListenerProtocol, fields: SessionFields) -> Option<Box<dyn Any + Send>> {
+    match protocol {
+        ListenerProtocol::Redis(_) => Some(Box::new(redis::decode_session(fields)?)),
+        ListenerProtocol::Http(_) | ListenerProtocol::Tcp(_) => None,
+    }
 }
 
 /// The upstream of that name, if it is of that protocol.

@@ -296,21 +296,21 @@ impl Gateway {
     fn adopt(&self, connection: MovedConnection, socket: OwnedFd) {
         let plan = self.plan.load();
         let at = |listener: &&weir_config::Listener| listener.settings.bind.to_string() == connection.bind;
-        let name = plan.snapshot.listeners.iter().find(at).map(|listener| listener.settings.name.clone());
-        let Some((name, own)) = name.and_then(|name| Some((name.clone(), plan.listeners.get(&name)?))) else {
+        let listener = plan.snapshot.listeners.iter().find(at);
+        let Some((listener, own)) = listener.and_then(|at| Some((at, plan.listeners.get(&at.settings.name)?))) else {
             return tracing::warn!(bind = connection.bind, "a moved connection has no listener here any more and ends");
         };
         let copy = Socket::from(socket);
         let source = copy.peer_addr().ok().and_then(|peer| peer.as_socket()).map(|peer| peer.ip());
         // It was let in already: newcomers wait for room, not those who are there, as at a reload that lowers a limit.
         let permit = own.admission.admit_moved(source);
-        let (id, peer) = (connection.id, connection.peer.clone());
-        let Some(session) = connection.session() else {
+        let MovedConnection { id, peer, session, .. } = connection;
+        let Some(session) = protocols::decode_session(&listener.protocol, session) else {
             return tracing::error!(connection = id, "a moved connection cannot be understood and ends");
         };
-        let moved = Box::new(Moved { socket: copy.into(), id, peer, session: Box::new(session) });
+        let moved = Box::new(Moved { socket: copy.into(), id, peer, session });
         let worker = self.balancer.choose(0);
-        self.mailboxes[worker].send(Mail::Adopt { listener: name, moved, permit });
+        self.mailboxes[worker].send(Mail::Adopt { listener: listener.settings.name.clone(), moved, permit });
     }
 
     /// Copies, so that a reload cannot close one on its way.

@@ -400,8 +400,9 @@ impl Io for Connection {
 
     fn post(&self, client: &ConnectionEntry, keys: Option<&[&[u8]]>) {
         let keys = keys.map(|keys| keys.iter().map(|key| Box::from(*key)).collect());
-        let notice = Notice { listener: client.listener.clone(), client: client.id, keys };
-        if !(self.service.own.post)(client.worker, notice) {
+        let notice = Notice { client: client.id, keys };
+        let core = self.service.sessions.core();
+        if !(core.post)(client.worker, &client.listener, Box::new(notice)) {
             // Its worker has fallen far behind. What it is not told it must not keep.
             self.handle.table().kill(client);
         }

@@ -1,8 +1,6 @@
 //! Invalidations for another client than the one that tracks (REDIRECT). It may live on another worker, so a notice goes by
 //! the mailbox of its worker: invalidations are rare beside requests, and no request waits for one.
 
-use std::sync::Arc;
-
 use weir_resp::{Version, encode};
 
 /// The channel on which clients of RESP2 are told.
@@ -11,8 +9,6 @@ pub(crate) const CHANNEL: &[u8] = b"__redis__:invalidate";
 /// What a client is told in place of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Name of the listener of both.
-    pub listener: Arc<str>,
     /// Number of the client to tell.
     pub client: u64,
     /// The keys that have changed; `None`: all.
