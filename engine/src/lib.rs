@@ -55,7 +55,7 @@ pub use compio::{
 };
 pub use driver::Driver;
 pub use mailbox::{Mailbox, mailbox, wake_elsewhere};
-pub use output::{Output, Watermarks};
+pub use output::{Account, Output, Watermarks};
 pub use reader::{PeerWatch, Reader};
 pub use stream::{Cutter, Stream, StreamOptions};
 pub use wheel::Deadline;

@@ -11,12 +11,18 @@ use std::{
     time::Duration,
 };
 
+use weir_base::permit::BytesPermit;
+
 use crate::{
-    chunk::{SEGMENT_BYTES, give_output, take_output, take_segment},
+    chunk::{CHUNK_BYTES, SEGMENT_BYTES, give_output, take_output, take_segment},
     flush,
     socket::DataSocket,
     stream::TlsLink,
 };
+
+/// An output with less than this is charged to no account: one receive fits in it. Worst case with 16,384 connections and an
+/// origin behind each 512 MiB.
+const CHARGED_BYTES_MIN: usize = CHUNK_BYTES;
 
 /// How often it is looked whether an output is empty: at first, and later.
 const DRAIN_PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -29,6 +35,20 @@ pub struct Watermarks {
     pub high: usize,
     /// Below this many bytes it is no longer.
     pub low: usize,
+}
+
+/// An account for the memory of outputs. See [`Output::charge_to`].
+pub trait Account {
+    /// An output has charged `before` bytes, and holds `now` bytes. False: the budget has no room for them, and nothing changes.
+    fn charge(&self, before: usize, now: usize) -> bool;
+}
+
+impl Account for RefCell<BytesPermit> {
+    fn charge(&self, before: usize, now: usize) -> bool {
+        let mut permit = self.borrow_mut();
+        let bytes = permit.bytes() - before as u64 + now as u64;
+        permit.resize(bytes)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,6 +84,9 @@ struct Inner {
     on_flush: RefCell<Option<Box<dyn Fn()>>>,
     progress: Cell<u64>,
     appended: Cell<u64>,
+    account: RefCell<Option<Rc<dyn Account>>>,
+    /// Bytes that the account has been charged.
+    charged: Cell<usize>,
 }
 
 /// The append side of a connection's output queue. Cheap to clone; all clones share one queue; lives on one core.
@@ -129,6 +152,8 @@ impl Output {
             on_flush: RefCell::new(None),
             progress: Cell::new(0),
             appended: Cell::new(0),
+            account: RefCell::new(None),
+            charged: Cell::new(0),
         }))
     }
 
@@ -157,7 +182,7 @@ impl Output {
         }
         let queued = buffer.len() + self.0.segments_bytes.get() + self.0.in_flight.get();
         drop(buffer);
-        if queued >= self.0.marks.high {
+        if queued >= self.0.marks.high || (queued >= CHARGED_BYTES_MIN && !self.charge(queued)) {
             self.0.congested.set(true);
         }
         // A writer that is at work comes round to it.
@@ -165,6 +190,48 @@ impl Output {
             flush::at_end_of_turn(self.clone());
         }
         result
+    }
+
+    /// Charges the bytes that the output holds to `account` from now on, and to no other. An output is congested when its
+    /// account has no room for more, until it has sent below its low-water mark.
+    pub fn charge_to(&self, account: Option<Rc<dyn Account>>) {
+        self.discharge();
+        *self.0.account.borrow_mut() = account;
+    }
+
+    /// Charges `queued` bytes; false if the account has no room for them.
+    #[cold]
+    fn charge(&self, queued: usize) -> bool {
+        let account = self.0.account.borrow();
+        account.as_ref().is_none_or(|account| {
+            let has_room = account.charge(self.0.charged.get(), queued);
+            if has_room {
+                self.0.charged.set(queued);
+            }
+            has_room
+        })
+    }
+
+    /// Gives back what is charged for bytes that have left.
+    fn discharge_sent(&self) {
+        let charged = self.0.charged.get();
+        if charged == 0 {
+            return;
+        }
+        let buffered = self.buffered();
+        if charged > buffered
+            && let Some(account) = &*self.0.account.borrow()
+        {
+            account.charge(charged, buffered);
+            self.0.charged.set(buffered);
+        }
+    }
+
+    /// Gives back all that is charged.
+    fn discharge(&self) {
+        if let (charged @ 1.., Some(account)) = (self.0.charged.take(), &*self.0.account.borrow()) {
+            account.charge(charged, 0);
+        }
     }
 
     /// The buffer is full: it waits as a segment, or as several, if one append brought much.
@@ -219,13 +286,17 @@ impl Output {
 
     /// Takes the bytes that were never handed to the kernel, to be sent elsewhere.
     pub fn take_unsent(&self) -> Vec<u8> {
-        let last = std::mem::take(&mut *self.0.buffer.borrow_mut());
-        if self.0.segments_bytes.take() == 0 {
-            return last;
-        }
         let mut segments = self.0.segments.take();
-        segments.push_back(last);
-        segments.make_contiguous().concat()
+        let last = std::mem::take(&mut *self.0.buffer.borrow_mut());
+        let unsent = match self.0.segments_bytes.take() {
+            0 => last,
+            _ => {
+                segments.push_back(last);
+                segments.make_contiguous().concat()
+            }
+        };
+        self.discharge_sent();
+        unsent
     }
 
     /// Takes these out of the bytes that were never handed to the kernel, counted from the first of them, in order. What stands in
@@ -243,6 +314,7 @@ impl Output {
         segments.retain(|segment| !segment.is_empty());
         self.0.segments_bytes.set(segments.iter().map(Vec::len).sum());
         drop((segments, buffer));
+        self.discharge_sent();
         if self.0.congested.get() && self.buffered() < self.0.marks.low {
             self.relieve();
         }
@@ -253,6 +325,7 @@ impl Output {
         self.0.segments_bytes.set(0);
         drop(self.0.segments.take());
         drop(self.0.buffer.take());
+        self.discharge_sent();
     }
 
     /// True from the high-water mark until the low-water mark is passed again.
@@ -390,6 +463,7 @@ impl Output {
     pub(crate) fn sent(&self, mut outgoing: Outgoing, link: &TlsLink) -> io::Result<Option<Outgoing>> {
         self.0.in_flight.set(self.0.in_flight.get() - outgoing.plain_bytes);
         give_output(outgoing.bytes);
+        self.discharge_sent();
         if self.0.congested.get() && self.buffered() < self.0.marks.low {
             self.relieve();
         }
@@ -412,6 +486,7 @@ impl Output {
         self.0.wire.borrow_mut().clear();
         drop(self.0.way.take());
         drop(self.0.rest.take());
+        self.charge_to(None);
         self.relieve();
     }
 

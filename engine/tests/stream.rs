@@ -1,16 +1,19 @@
 //! Streams under back-pressure, on both drivers: every byte arrives once and in order, whoever is slow.
 
 use std::{
+    cell::RefCell,
     future::poll_fn,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     pin::Pin,
+    rc::Rc,
     sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
+use weir_base::permit::{Budget, ByteLease};
 use weir_engine::{
     Stream, StreamOptions, Watermarks, Worker,
     poll_face::PollStream,
@@ -91,6 +94,34 @@ fn a_slow_peer_gets_every_byte(driver: DriverChoice) {
         }
     }
     assert_eq!(at, BYTES);
+    worker.join().expect("no panic");
+}
+
+/// What `budget` has room for is charged as it waits, and given back as it leaves; beyond it the output is congested early.
+#[test]
+fn an_output_is_charged_for_the_bytes_that_wait() {
+    const PIECE: usize = 20_000;
+    let (mut client, worker) = on_worker(DriverChoice::Polling, |stream| async move {
+        let lease = ByteLease::with_step(Budget::new(2 * PIECE as u64 + 1), 1);
+        stream.output.charge_to(Some(Rc::new(RefCell::new(lease.empty()))));
+        let piece: Vec<u8> = (0..PIECE).map(pattern).collect();
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            stream.output.append(&piece);
+            seen.push((lease.in_use() as usize, stream.output.is_congested()));
+        }
+        assert_eq!(seen, [(PIECE, false), (2 * PIECE, false), (2 * PIECE, true)], "the third has no room");
+        stream.output.relieved().await;
+        assert!(stream.output.drained(Duration::from_secs(60)).await && lease.in_use() == 0, "all has left");
+        stream.output.append(&piece);
+        assert_eq!(lease.in_use() as usize, PIECE);
+        stream.output.charge_to(None);
+        assert_eq!(lease.in_use(), 0, "it is charged to nobody any more");
+        stream.close(Duration::from_secs(60)).await;
+    });
+    let mut received = Vec::new();
+    client.read_to_end(&mut received).expect("no reset");
+    assert_eq!(received.len(), 4 * PIECE);
     worker.join().expect("no panic");
 }
 

@@ -2,18 +2,48 @@
 
 use std::{
     cell::{Cell, RefCell},
+    rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Waker},
 };
 
-use weir_base::time::turn;
-use weir_engine::Cutter;
+use weir_base::{
+    permit::{ByteLease, BytesPermit},
+    time::turn,
+};
+use weir_engine::{Account, Cutter};
 use weir_telemetry::log::Peer;
 
 use crate::{
     close::CloseReason,
     connections::{ConnectionEntry, ConnectionGuard, ConnectionTable},
 };
+
+/// The bytes that are held for one connection, charged to `limits.buffered_bytes` and shown in its row of the table.
+pub struct ConnectionAccount {
+    permit: RefCell<BytesPermit>,
+    entry: Arc<ConnectionEntry>,
+}
+
+impl ConnectionAccount {
+    /// Bytes that are charged.
+    pub fn bytes(&self) -> u64 {
+        self.permit.borrow().bytes()
+    }
+
+    /// Charges `bytes` in place of all charged before. False: the budget has no room for them, and nothing changes.
+    pub fn resize(&self, bytes: u64) -> bool {
+        self.permit.borrow_mut().resize(bytes)
+    }
+}
+
+impl Account for ConnectionAccount {
+    fn charge(&self, before: usize, now: usize) -> bool {
+        let has_room = self.permit.charge(before, now);
+        self.entry.buffered.store(self.bytes(), Relaxed);
+        has_room
+    }
+}
 
 /// The part of a connection that is the same for every protocol.
 ///
@@ -24,16 +54,24 @@ pub struct ConnectionHandle {
     peer: Peer,
     /// `None`: the task ends by itself when it is woken.
     cutter: Option<Cutter>,
+    account: Rc<ConnectionAccount>,
     waker: RefCell<Option<Waker>>,
     is_woken: Cell<bool>,
     ending: Cell<Option<CloseReason>>,
 }
 
 impl ConnectionHandle {
-    /// The handle of a connection that stands in the table by `guard`. An end cuts its socket, if it comes with a cutter.
-    pub fn new(guard: ConnectionGuard, peer: Peer, cutter: Option<Cutter>) -> Self {
+    /// The handle of a connection that stands in the table by `guard`, and of whose bytes the budget of `lease` knows. An end
+    /// cuts its socket, if it comes with a cutter.
+    pub fn new(guard: ConnectionGuard, peer: Peer, cutter: Option<Cutter>, lease: &ByteLease) -> Self {
         let (waker, is_woken, ending) = (RefCell::default(), Cell::new(false), Cell::new(None));
-        Self { guard, peer, cutter, waker, is_woken, ending }
+        let account = ConnectionAccount { permit: RefCell::new(lease.empty()), entry: guard.entry().clone() };
+        Self { guard, peer, cutter, account: Rc::new(account), waker, is_woken, ending }
+    }
+
+    /// The account of the bytes that are held for the connection, at its client's side and at that of its origins.
+    pub fn account(&self) -> &Rc<ConnectionAccount> {
+        &self.account
     }
 
     /// The number of the connection, by which operators and other clients name it.

@@ -10,10 +10,12 @@
 //! | `departure` | a connection that leaves for another process |
 //! | `sessions` | what a listener owes each of its connections |
 //! | `connections` | the table of open connections, readable from any thread |
+//! | `linger` | the end of a connection that the gateway closes first |
 //! | `reports` | what its peers do wrong, counted and told |
 //! | `roster` | the open connections of one listener on one worker |
 //! | `share` | what the listeners of one worker share |
 //! | `succession` | clients that come back are served after what they left behind |
+//! | `timing` | the time that exchanges take, and its stages |
 //! | `proxy_protocol` | the PROXY header of a load balancer in front |
 
 #![forbid(unsafe_code)]
@@ -23,6 +25,7 @@ mod close;
 mod connections;
 mod departure;
 mod handle;
+mod linger;
 pub mod proxy_protocol;
 mod reports;
 mod roster;
@@ -31,14 +34,17 @@ mod sessions;
 pub mod settings;
 mod share;
 mod succession;
+mod timing;
 
 pub use admission::{Admission, ConnectionPermit, ListenerAdmission, NotAdmitted};
 pub use close::CloseReason;
 pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, ConnectionTable};
 pub use departure::{Departure, Mover};
-pub use handle::ConnectionHandle;
+pub use handle::{ConnectionAccount, ConnectionHandle};
+pub use linger::Linger;
 pub use roster::{Listed, Roster};
 pub use service::{Arrival, Life, Service, is_among};
 pub use sessions::{Opened, Session, Sessions};
 pub use share::{CoreShare, DRAIN_GAP, Drain, Post};
 pub use succession::{Place, Source, Succession};
+pub use timing::{Durations, Stage, StageTimes, Stages, Timing};

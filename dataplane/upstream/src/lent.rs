@@ -3,7 +3,7 @@
 use std::rc::{Rc, Weak};
 
 use weir_base::time::{Time, turn};
-use weir_engine::Stream;
+use weir_engine::{Account, Stream};
 use weir_telemetry::cells::GaugeGuard;
 
 use crate::{
@@ -81,6 +81,13 @@ impl<M: Multiplexer> ExclusiveLane<M> {
         }
     }
 
+    /// Charges the bytes that wait on a connection of its own to `account`, until the exchange is over.
+    pub fn charge_to(&self, account: Rc<dyn Account>) {
+        if let Some(Held::Connection(stream, _)) = &self.held {
+            stream.output.charge_to(Some(account));
+        }
+    }
+
     /// Position of the endpoint in the settings.
     pub fn number(&self) -> usize {
         self.number
@@ -136,6 +143,9 @@ impl<M: Multiplexer> ExclusiveLane<M> {
 
     fn end(&mut self, remains: Option<Remains>) {
         let Some(held) = self.held.take() else { return };
+        if let Held::Connection(stream, _) = &held {
+            stream.output.charge_to(None);
+        }
         match self.upstream.upgrade() {
             Some(upstream) => upstream.returned(self.number, held, remains, self.cause, self.answered),
             None => self.metrics.requests_over(1),

@@ -11,7 +11,7 @@ use std::{
 use futures_util::FutureExt as _;
 use weir_base::{error::Culprit, limits, time::turn, violation::Violation};
 use weir_engine::{Cutter, Deadline, Stream, tls::PeerIdentity};
-use weir_listener::{Arrival, CloseReason, ConnectionHandle, DRAIN_GAP, Drain, Listed, Roster, Session};
+use weir_listener::{Arrival, CloseReason, ConnectionHandle, DRAIN_GAP, Drain, Linger, Listed, Roster, Session};
 
 use crate::{
     forward::{self, Forwarded},
@@ -20,6 +20,10 @@ use crate::{
     service::Service,
     settings::{DISCARD_BYTES_MAX, LINGER_TIMEOUT},
 };
+
+/// The patience with a client that has its last response.
+const LINGER: Linger =
+    Linger { stalled: limits::WRITE_IDLE_TIMEOUT, limit: LINGER_TIMEOUT, bytes_max: DISCARD_BYTES_MAX };
 
 /// What a handshake of TLS has agreed on.
 pub(crate) struct Tls {
@@ -93,9 +97,11 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
     let identity = tls.as_ref().and_then(|tls| tls.identity.as_ref());
     let client_cert = identity.filter(|_| service.http().forwarded_client_cert).map(forward::client_cert);
     let cutter = stream.cutter();
+    let handle = ConnectionHandle::new(guard, peer, Some(cutter.clone()), &service.sessions.core().bytes);
+    stream.output.charge_to(Some(handle.account().clone()));
     let connection = Rc::new(Connection {
         service,
-        handle: ConnectionHandle::new(guard, peer, Some(cutter.clone())),
+        handle,
         local,
         tls,
         peer_name: forward::peer_name(peer),
@@ -115,7 +121,7 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
     if let Some(stream) = stream {
         connection.service.sessions.written(stream.output.appended());
         if connection.handle.ending().is_none() && reason != CloseReason::ClientReset {
-            Box::pin(linger(stream)).await;
+            Box::pin(LINGER.close(stream)).await;
         }
     }
 }
@@ -136,26 +142,6 @@ async fn run(connection: &Rc<Connection>, mut stream: Box<Stream>, is_http2: boo
         },
     };
     Box::pin(http2::run(connection, *stream, &received)).await
-}
-
-/// Ends our direction and lets the client read what it was sent: closing at once, with bytes of its own unread, would reset
-/// the connection.
-async fn linger(mut stream: Stream) {
-    stream.finish();
-    if !stream.output.drained(limits::WRITE_IDLE_TIMEOUT).await {
-        return;
-    }
-    let rest = async {
-        let mut left = DISCARD_BYTES_MAX;
-        while let Ok(Some(chunk)) = stream.reader.receive().await {
-            // Who still floods gets no more attention.
-            let Some(rest) = left.checked_sub(chunk.len() as u64) else { break };
-            left = rest;
-        }
-    };
-    // A client that does not close in time has had its chance.
-    let _ = weir_engine::timeout(LINGER_TIMEOUT, rest).await;
-    stream.close(LINGER_TIMEOUT).await;
 }
 
 impl Connection {

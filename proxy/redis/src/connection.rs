@@ -16,17 +16,18 @@ use std::{
     rc::{Rc, Weak},
     sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::FutureExt as _;
 use weir_base::{
-    permit::BytesPermit,
     time::{Time, turn},
     violation::Violation,
 };
 use weir_engine::{Chunk, Cutter, Deadline, Output, Stream, deadline};
 use weir_listener::{
-    Arrival, CloseReason, ConnectionDetails, ConnectionGuard, ConnectionHandle, Drain, Place, Session as ListedSession,
+    Arrival, CloseReason, ConnectionDetails, ConnectionGuard, ConnectionHandle, Drain, Linger, Place,
+    Session as ListedSession,
 };
 use weir_resp::Version;
 use weir_telemetry::log::Peer;
@@ -47,7 +48,9 @@ const CHUNKS_PER_TURN_MAX: u32 = 4;
 /// Below this a connection's buffers are not charged to the byte budget: they fit the core's spare buffers.
 const CHARGED_BYTES_MIN: usize = 4 * 1024;
 /// What a refused client may still say before the socket closes, and for how long: a reset would destroy the reply.
-const LINGER_BYTES_MAX: usize = 256 * 1024;
+const LINGER_BYTES_MAX: u64 = 256 * 1024;
+/// See [`LINGER_BYTES_MAX`]. Default 1 s.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The end of a client whose unread output must not hold up others.
 const EVICTED: CloseReason = CloseReason::of_client("evicted");
@@ -126,7 +129,6 @@ pub struct Connection {
     parsed_at: Cell<Option<Time>>,
     /// Of a request on its way: its number, when it was parsed, when it was judged.
     stages: Cell<Option<(u64, Time, Time)>>,
-    charge: RefCell<BytesPermit>,
     is_over_budget: Cell<bool>,
     is_over: Cell<bool>,
     /// No TLS lies between, so another process could go on with it.
@@ -205,7 +207,11 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
         CloseReason::InternalInvariant | CloseReason::ClientReset | CloseReason::DrainCut | EVICTED => {
             connection.drop_output();
         }
-        _ => Box::pin(linger(&connection, stream)).await,
+        _ => {
+            let half_close = connection.service.sessions.settings().half_close_timeout;
+            let limit = half_close.min(LINGER_TIMEOUT);
+            Box::pin(Linger { stalled: Duration::ZERO, limit, bytes_max: LINGER_BYTES_MAX }.close(*stream)).await;
+        }
     }
 }
 
@@ -265,23 +271,6 @@ async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> CloseReason {
     }
 }
 
-/// Sends what is left, then waits for the client to close: data that it still sends would turn our close into a reset.
-async fn linger(connection: &Connection, mut stream: Box<Stream>) {
-    stream.finish();
-    let limit = connection.service.sessions.settings().half_close_timeout.min(std::time::Duration::from_secs(1));
-    let drain = async {
-        let mut left = LINGER_BYTES_MAX;
-        while let Ok(Some(chunk)) = stream.reader.receive().await {
-            left = left.saturating_sub(chunk.len());
-            if left == 0 {
-                return;
-            }
-        }
-    };
-    let _ = weir_engine::timeout(limit, drain).await;
-    stream.close(limit).await;
-}
-
 impl Connection {
     fn new(
         service: Rc<Service>,
@@ -299,7 +288,7 @@ impl Connection {
             is_plain: stream.is_plain(),
             output: stream.output.clone(),
             cutter: stream.cutter(),
-            handle: ConnectionHandle::new(guard, peer, None),
+            handle: ConnectionHandle::new(guard, peer, None, &service.sessions.core().bytes),
             place: RefCell::new(None),
             upstream: RefCell::new(service.upstream()),
             shared: RefCell::default(),
@@ -311,7 +300,6 @@ impl Connection {
             is_logged: Cell::new(false),
             parsed_at: Cell::new(None),
             stages: Cell::new(None),
-            charge: RefCell::new(service.sessions.core().bytes.empty()),
             is_over_budget: Cell::new(false),
             is_over: Cell::new(false),
             on_their_way: Cell::new(0),
@@ -474,7 +462,7 @@ impl Connection {
     /// The client takes nothing any more: what is buffered for it goes now, and not with the last reply that it still waits for.
     fn drop_output(&self) {
         self.output.discard_unsent();
-        let _ = self.charge.borrow_mut().resize(0);
+        let _ = self.handle.account().resize(0);
     }
 
     fn return_lane(&self, pinned: Pinned, is_clean: bool) {
@@ -534,9 +522,9 @@ impl Connection {
         let entry = self.handle.entry();
         entry.buffered.store(buffered as u64, Relaxed);
         let charged = if buffered < CHARGED_BYTES_MIN { 0 } else { buffered as u64 };
-        let mut charge = self.charge.borrow_mut();
-        if charged != charge.bytes() || self.is_over_budget.get() {
-            self.is_over_budget.set(!charge.resize(charged));
+        let account = self.handle.account();
+        if charged != account.bytes() || self.is_over_budget.get() {
+            self.is_over_budget.set(!account.resize(charged));
         }
     }
 
@@ -552,7 +540,7 @@ impl Connection {
         }
         drop(done);
         self.note_read();
-        if self.charge.borrow().bytes() > 0 || self.is_over_budget.get() {
+        if self.handle.account().bytes() > 0 || self.is_over_budget.get() {
             self.account();
         }
         let is_leaving = self.service.is_moving_away() || self.service.sessions.drain_state() != Drain::Off;

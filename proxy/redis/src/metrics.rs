@@ -4,7 +4,8 @@ use std::cell::RefCell;
 
 use weir_analysis::redis::{Access, COMMANDS, Class, Command};
 use weir_base::time::Time;
-use weir_telemetry::{CoreMetrics, Counter, Gauge, Histogram, catalog};
+use weir_listener::{CoreShare, Durations, StageTimes, Timing as Instants};
+use weir_telemetry::{CoreMetrics, Counter, Gauge, catalog};
 use weir_upstream::Timing;
 
 /// First words of error replies that have a label of their own; everything else is `other`.
@@ -69,15 +70,12 @@ pub(crate) struct ListenerMetrics {
     sheds: RefCell<Vec<(&'static str, Counter)>>,
     /// By [`ERROR_KINDS`], `other` last.
     errors: RefCell<[Option<Counter>; ERROR_KINDS.len() + 1]>,
-    request: Histogram,
-    upstream: Histogram,
-    overhead: Histogram,
-    stages: [Histogram; 5],
+    pub(crate) durations: Durations,
 }
 
 impl ListenerMetrics {
-    pub(crate) fn new(core: &CoreMetrics, listener: &str) -> Self {
-        let stage = |name| core.histogram(&catalog::REQUEST_STAGE_DURATION, &[listener, name]);
+    pub(crate) fn new(share: &CoreShare, listener: &str) -> Self {
+        let core = &share.metrics;
         Self {
             in_flight: core.gauge(&catalog::REQUESTS_IN_FLIGHT, &[listener]),
             subscribers: core.gauge(&catalog::SUBSCRIBERS, &[listener]),
@@ -90,10 +88,7 @@ impl ListenerMetrics {
             commands: RefCell::new(vec![None; COMMANDS.len()]),
             sheds: RefCell::default(),
             errors: RefCell::default(),
-            request: core.histogram(&catalog::REQUEST_DURATION, &[listener]),
-            upstream: core.histogram(&catalog::REQUEST_UPSTREAM_DURATION, &[listener]),
-            overhead: core.histogram(&catalog::REQUEST_OVERHEAD_DURATION, &[listener]),
-            stages: ["parse", "policy", "lane_wait", "encode", "write"].map(stage),
+            durations: Durations::new(share, listener),
             core: core.clone(),
             listener: listener.to_owned(),
         }
@@ -124,29 +119,14 @@ impl ListenerMetrics {
     #[inline]
     pub(crate) fn done(&self, done: &Done, flushed: Time) {
         let Timing { arrived, queued: _, sent } = done.timing;
-        let request = flushed.nanos_since(arrived);
-        let upstream = done.replied.nanos_since(sent).min(request);
-        self.request.record_many(request, done.count);
-        self.upstream.record_many(upstream, done.count);
-        self.overhead.record_many(request - upstream, done.count);
-        if let Some(stages) = &done.stages {
-            self.stages(done, stages, flushed);
-        }
-    }
-
-    #[cold]
-    fn stages(&self, done: &Done, stages: &Stages, flushed: Time) {
-        let Timing { arrived, queued: _, sent } = done.timing;
-        let instants = [
-            (arrived, stages.parsed),
-            (stages.parsed, stages.judged),
-            (stages.judged, sent),
-            (done.replied, stages.encoded),
-            (stages.encoded, flushed),
-        ];
-        for (histogram, (begin, end)) in self.stages.iter().zip(instants) {
-            histogram.record(end.nanos_since(begin));
-        }
+        let timing = Instants { arrived, sent: Some(sent), replied: done.replied, flushed };
+        let stages = done.stages.map(|Stages { parsed, judged, encoded }| StageTimes {
+            parsed,
+            judged,
+            replied: done.replied,
+            encoded,
+        });
+        self.durations.record(&timing, done.count, stages.as_ref());
     }
 
     pub(crate) fn shed(&self, reason: &'static str) {

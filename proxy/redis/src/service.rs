@@ -66,9 +66,6 @@ pub struct Service {
     /// Takes connections to the process that serves in place of this one.
     mover: RefCell<Option<Mover>>,
     sampler: RefCell<OncePerSecond>,
-    stage_countdown: Cell<u32>,
-    /// One request of this many is timed in detail; 0: none.
-    stage_every: u32,
 }
 
 impl Service {
@@ -83,7 +80,7 @@ impl Service {
         let cache_moment = Rc::<Cell<u64>>::default();
         let cache = make_cache(&core, &listener.name, &redis, &upstream, &cache_moment);
         Rc::new(Self {
-            metrics: Rc::new(ListenerMetrics::new(&core.metrics, &listener.name)),
+            metrics: Rc::new(ListenerMetrics::new(&core, &listener.name)),
             share,
             rate: LocalRate::new(listener.requests_per_second_per_core, turn::now()),
             redis: RefCell::new(Rc::new(redis)),
@@ -95,8 +92,6 @@ impl Service {
             blocked: Cell::new(0),
             mover: RefCell::new(None),
             sampler: RefCell::new(OncePerSecond::new()),
-            stage_countdown: Cell::new(0),
-            stage_every: if core.stage_sample > 0.0 { (1.0 / core.stage_sample).round() as u32 } else { 0 },
             sessions: Sessions::new(core, listener),
             own,
         })
@@ -199,18 +194,6 @@ impl Service {
             let Some(next) = self.own.waiting.borrow_mut().pop_front() else { return };
             count -= u64::from(next.upgrade().is_some_and(|connection| connection.take_room()));
         }
-    }
-
-    /// Whether the stages of the next request are timed.
-    #[inline]
-    pub(crate) fn samples_stages(&self) -> bool {
-        let left = self.stage_countdown.get();
-        if left > 1 {
-            self.stage_countdown.set(left - 1);
-            return false;
-        }
-        self.stage_countdown.set(self.stage_every);
-        self.stage_every != 0
     }
 
     /// Logs that a user was denied something, once a second per reason.

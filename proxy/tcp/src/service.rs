@@ -2,7 +2,7 @@
 
 use std::{any::Any, cell::RefCell, rc::Rc};
 
-use weir_listener::{Arrival, CoreShare, Life, Sessions, is_among, settings::ListenerSettings};
+use weir_listener::{Arrival, CoreShare, Life, Sessions, Stages, is_among, settings::ListenerSettings};
 use weir_upstream::{ExclusiveUpstream, NoMultiplexer};
 
 use crate::{session, settings::TcpListenerSettings};
@@ -20,6 +20,7 @@ pub(crate) struct Routing {
 /// One listener on one worker.
 pub struct Service {
     pub(crate) sessions: Sessions,
+    pub(crate) stages: Stages,
     routing: RefCell<Rc<Routing>>,
 }
 
@@ -32,6 +33,7 @@ impl Service {
         upstreams: Vec<Rc<TcpUpstream>>,
     ) -> Rc<Self> {
         Rc::new(Self {
+            stages: Stages::new(&core, &listener.name),
             sessions: Sessions::new(core, listener),
             routing: RefCell::new(Rc::new(Routing { settings, upstreams })),
         })

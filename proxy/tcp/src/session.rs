@@ -14,7 +14,7 @@ use weir_base::{
 };
 use weir_engine::{Deadline, Output, Reader, Stream, timeout, tls::ClientHello};
 use weir_listener::{
-    Arrival, CloseReason, ConnectionHandle, Session as ListedSession,
+    Arrival, CloseReason, ConnectionHandle, Session as ListedSession, Stage,
     proxy_protocol::{ProxyHeader, ProxyVersion},
 };
 use weir_telemetry::{access::AccessRecord, log::Peer};
@@ -76,7 +76,8 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
     let Arrival { mut stream, guard, peer, local, .. } = arrival;
     let cutter = stream.cutter();
     let local = local.or_else(|| cutter.local_address());
-    let handle = ConnectionHandle::new(guard, peer, Some(cutter));
+    let handle = ConnectionHandle::new(guard, peer, Some(cutter), &service.sessions.core().bytes);
+    stream.output.charge_to(Some(handle.account().clone()));
     let connection = Rc::new(Connection { service, handle, local });
     let sessions = &connection.service.sessions;
     let opened = sessions.open(connection.clone());
@@ -126,6 +127,7 @@ struct Session<'a> {
 impl Session<'_> {
     async fn run(&mut self, stream: &mut Stream) -> CloseReason {
         let (service, routing) = (&self.connection.service, self.connection.service.routing());
+        let is_timed = service.stages.samples();
         let (number, first) = match &routing.settings.names {
             None => (routing.settings.default_upstream, Vec::new()),
             Some(_) => match Box::pin(self.hello(stream, &routing)).await {
@@ -133,13 +135,21 @@ impl Session<'_> {
                 Err(reason) => return reason,
             },
         };
+        let begun = Time::now();
+        if is_timed && !first.is_empty() {
+            service.stages.record(Stage::Parse, turn::now(), begun);
+        }
         let upstream = &routing.upstreams[number];
         self.upstream = Some(upstream.settings().name.clone());
         let mut lane = match self.connect(upstream).await {
             Ok(lane) => lane,
             Err(refusal) => return CloseReason::of_upstream(refusal.name()),
         };
+        lane.charge_to(self.connection.handle.account().clone());
         self.connected = Some(turn::now());
+        if is_timed {
+            service.stages.record(Stage::LaneWait, begun, Time::now());
+        }
         let listener = service.sessions.settings();
         let idle = listener.idle_timeout.unwrap_or(IDLE_TIMEOUT);
         let half_close = listener.half_close_timeout;

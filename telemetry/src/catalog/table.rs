@@ -168,7 +168,10 @@ pub const LABELS: &[(&str, &str)] = &[
         "class",
         "class of a command (`read`, `write`, `local`, …); of HTTP the method (`get`, `post`, …, `other`); for accept errors `connection`, `resource`, `fatal`",
     ),
-    ("stage", "`parse`, `policy`, `lane_wait`, `encode`, `write`"),
+    (
+        "stage",
+        "`parse`, `policy`, `lane_wait`, `encode`, `write`; of TCP the hello (`parse`) and the connection to the origin (`lane_wait`)",
+    ),
     (
         "kind",
         "for lanes `shared`, `pinned`, `subscription`, `tracking`, `exclusive`; for error replies the known first words of Redis errors in lower case, and `other`",

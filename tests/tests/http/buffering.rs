@@ -300,6 +300,30 @@ fn uploads_beyond_the_budget_of_memory_go_on_as_they_come_and_arrive_whole() {
 }
 
 #[test]
+fn responses_that_nobody_reads_share_the_budget_of_memory_and_others_go_on() {
+    let length = 8 << 20;
+    let origin = Faulty::http(move |_| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        Act::Reply([head.as_bytes(), &pattern(length)].concat())
+    });
+    let gateway = Gateway::start(Config::http(&origin.address).tables("[limits]\nbuffered_bytes = \"4MiB\""));
+    let begin = |_| {
+        let mut client = HttpClient::connect(&gateway.address);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        client
+    };
+    let stalled: Vec<HttpClient> = (0..40).map(begin).collect();
+    until_true("the budget to be short", || gateway.metric("weir_buffered_bytes") > 3e6);
+    let mut reader = begin(0);
+    assert!(reader.response().body == pattern(length), "it is served, and whole");
+    let held = gateway.metric("weir_buffered_bytes");
+    assert!(held <= f64::from(4 << 20), "{held}");
+    drop((stalled, reader));
+    until_true("the budget to be free again", || gateway.metric("weir_buffered_bytes") == 0.0);
+    gateway.finish();
+}
+
+#[test]
 fn a_slow_upload_is_refused_before_its_origin_has_seen_it() {
     let origin = origin();
     let gateway =

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_tests::certificate::Certificates;
 use weir_tests::client::Client;
+use weir_tests::deadline::until_true;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::nginx::Nginx;
 use weir_tests::port;
@@ -80,6 +81,41 @@ fn a_client_that_does_not_read_holds_up_its_origin_and_no_memory() {
     assert!(sent < 64 << 20, "{sent} bytes went somewhere");
     assert!(gateway.metric("weir_buffered_bytes") < 8e6, "{}", gateway.metric("weir_buffered_bytes"));
     drop(stream);
+    gateway.finish();
+}
+
+/// Sends without end to every client.
+fn flood() -> Address {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = Address::Tcp(listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // Until the client is gone.
+            std::thread::spawn(move || while stream.write_all(&[7; 1 << 16]).is_ok() {});
+        }
+    });
+    address
+}
+
+#[test]
+fn clients_that_do_not_read_share_the_budget_of_memory_and_others_go_on() {
+    let origin = flood();
+    let gateway = Gateway::start(before("tcp", [&origin]).tables("[limits]\nbuffered_bytes = \"4MiB\""));
+    let stalled: Vec<TcpStream> = (0..40).map(|_| connect(&gateway)).collect();
+    until_true("the budget to be short", || gateway.metric("weir_buffered_bytes") > 3e6);
+    let mut reader = connect(&gateway);
+    let mut received = vec![0; 1 << 20];
+    for _ in 0..16 {
+        reader.read_exact(&mut received).expect("it is served");
+    }
+    let held = gateway.metric("weir_buffered_bytes");
+    assert!(held <= f64::from(4 << 20), "{held}");
+    let page = gateway.admin.get("/api/v1/connections").json();
+    let rows = page["connections"].as_array().expect("a list");
+    let shown: f64 = rows.iter().filter_map(|row| row["buffered_bytes"].as_f64()).sum();
+    assert!((1e6..=f64::from(4 << 20)).contains(&shown), "{shown}");
+    drop((stalled, reader));
+    until_true("the budget to be free again", || gateway.metric("weir_buffered_bytes") == 0.0);
     gateway.finish();
 }
 
@@ -173,7 +209,8 @@ fn tls_goes_through_to_the_upstream_of_its_name() {
     let names = "[[listener.server_name]]\nnames = [\"localhost\"]\nupstream = \"exact\"\n\
                  [[listener.server_name]]\nnames = [\"*.shop.test\"]\nupstream = \"wild\"\n";
     let upstreams = format!(
-        "[[upstream]]\nname = \"exact\"\nendpoints = [\"{}\"]\n[[upstream]]\nname = \"wild\"\nendpoints = [\"{}\"]\n",
+        "[[upstream]]\nname = \"exact\"\nendpoints = [\"{}\"]\n[[upstream]]\nname = \"wild\"\nendpoints = [\"{}\"]\n\
+         [telemetry]\nstage_sample = 1.0\n",
         exact.address.text(),
         wild.address.text()
     );
@@ -195,6 +232,11 @@ fn tls_goes_through_to_the_upstream_of_its_name() {
     assert_eq!(curl("a.b.shop.test", &["-k"]), "wild");
     assert_eq!(curl("shop.test", &["-k"]), "other");
     assert_eq!(curl("127.0.0.1", &["-k"]), "other", "no name");
+    let metrics = gateway.metrics();
+    for stage in ["parse", "lane_wait"] {
+        let count = metrics.sum_where("weir_request_stage_duration_seconds_count", &[("stage", stage)]);
+        assert_eq!(count, 4.0, "{stage}");
+    }
     // What is no TLS is closed, and counted.
     let mut stream = connect(&gateway);
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("open");

@@ -135,7 +135,10 @@ impl Io for Connection {
 
     #[inline]
     fn draw_sample(&self) -> Sample {
-        Sample { is_timed: self.service.samples_stages(), is_logged: self.service.sessions.samples_access() }
+        Sample {
+            is_timed: self.service.metrics.durations.samples_stages(),
+            is_logged: self.service.sessions.samples_access(),
+        }
     }
 
     #[inline]

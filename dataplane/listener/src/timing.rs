@@ -1,0 +1,137 @@
+//! The time that exchanges take: `request = overhead + upstream`, and the overhead of some of them by its stages.
+
+use std::cell::Cell;
+
+use weir_base::time::Time;
+use weir_telemetry::{CoreMetrics, Histogram, catalog};
+
+use crate::share::CoreShare;
+
+/// The instants of one exchange.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// The request had arrived.
+    pub arrived: Time,
+    /// The request was handed to a lane. `None`: the gateway answered itself.
+    pub sent: Option<Time>,
+    /// The response of the server was complete, or that of the gateway.
+    pub replied: Time,
+    /// The response was handed to the kernel.
+    pub flushed: Time,
+}
+
+/// The instants between the stages of one exchange.
+#[derive(Clone, Copy, Debug)]
+pub struct StageTimes {
+    /// The request was parsed.
+    pub parsed: Time,
+    /// Limits and policies had let the request pass.
+    pub judged: Time,
+    /// The beginning of the response had arrived.
+    pub replied: Time,
+    /// The beginning of the response was in the output of the client.
+    pub encoded: Time,
+}
+
+/// The part of the overhead of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// From the arrival of the request to its last field.
+    Parse,
+    /// Limits, policies and the choice of the route.
+    Policy,
+    /// The wait for a connection to the server.
+    LaneWait,
+    /// From the arrival of the response to the output of the client.
+    Encode,
+    /// From the output of the client to the kernel.
+    Write,
+}
+
+/// The stages of the exchanges of one listener on one worker, of one exchange in `telemetry.stage_sample`.
+pub struct Stages {
+    cells: [Histogram; 5],
+    countdown: Cell<u32>,
+    /// One exchange of this many is timed; 0: none.
+    every: u32,
+}
+
+impl Stages {
+    /// The stages of `listener`.
+    pub fn new(core: &CoreShare, listener: &str) -> Self {
+        let cell = |name| core.metrics.histogram(&catalog::REQUEST_STAGE_DURATION, &[listener, name]);
+        Self {
+            cells: ["parse", "policy", "lane_wait", "encode", "write"].map(cell),
+            countdown: Cell::new(0),
+            every: if core.stage_sample > 0.0 { (1.0 / core.stage_sample).round() as u32 } else { 0 },
+        }
+    }
+
+    /// Tells whether the stages of the next exchange are timed.
+    #[inline]
+    pub fn samples(&self) -> bool {
+        let left = self.countdown.get();
+        if left > 1 {
+            self.countdown.set(left - 1);
+            return false;
+        }
+        self.countdown.set(self.every);
+        self.every != 0
+    }
+
+    /// Records one stage of a timed exchange.
+    pub fn record(&self, stage: Stage, begin: Time, end: Time) {
+        self.cells[stage as usize].record(end.nanos_since(begin));
+    }
+}
+
+/// The duration of the exchanges of one listener on one worker.
+pub struct Durations {
+    request: Histogram,
+    upstream: Histogram,
+    overhead: Histogram,
+    stages: Stages,
+}
+
+impl Durations {
+    /// The durations of `listener`.
+    pub fn new(core: &CoreShare, listener: &str) -> Self {
+        let cell = |metrics: &CoreMetrics, metric| metrics.histogram(metric, &[listener]);
+        Self {
+            request: cell(&core.metrics, &catalog::REQUEST_DURATION),
+            upstream: cell(&core.metrics, &catalog::REQUEST_UPSTREAM_DURATION),
+            overhead: cell(&core.metrics, &catalog::REQUEST_OVERHEAD_DURATION),
+            stages: Stages::new(core, listener),
+        }
+    }
+
+    /// Tells whether the stages of the next exchange are timed.
+    #[inline]
+    pub fn samples_stages(&self) -> bool {
+        self.stages.samples()
+    }
+
+    /// Records `count` exchanges that took the same time.
+    #[inline]
+    pub fn record(&self, timing: &Timing, count: u64, stages: Option<&StageTimes>) {
+        let request = timing.flushed.nanos_since(timing.arrived);
+        let upstream = timing.sent.map_or(0, |sent| timing.replied.nanos_since(sent).min(request));
+        self.request.record_many(request, count);
+        self.upstream.record_many(upstream, count);
+        self.overhead.record_many(request - upstream, count);
+        if let Some(stages) = stages {
+            self.record_stages(timing, stages);
+        }
+    }
+
+    #[cold]
+    fn record_stages(&self, timing: &Timing, times: &StageTimes) {
+        self.stages.record(Stage::Parse, timing.arrived, times.parsed);
+        self.stages.record(Stage::Policy, times.parsed, times.judged);
+        if let Some(sent) = timing.sent {
+            self.stages.record(Stage::LaneWait, times.judged, sent);
+        }
+        self.stages.record(Stage::Encode, times.replied, times.encoded);
+        self.stages.record(Stage::Write, times.encoded, timing.flushed);
+    }
+}
