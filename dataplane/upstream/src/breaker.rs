@@ -19,6 +19,17 @@ pub enum BreakerState {
     Open,
 }
 
+impl BreakerState {
+    /// The word in CLIENT LIST and INFO.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::HalfOpen => "half_open",
+            Self::Open => "open",
+        }
+    }
+}
+
 /// Counts failures in a window; opens at the limit; after a pause the next attempt decides. Pure: time comes in.
 #[derive(Debug)]
 pub struct Breaker {

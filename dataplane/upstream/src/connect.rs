@@ -5,7 +5,10 @@ use std::{io, time::Duration};
 use weir_base::limits;
 use weir_engine::{Stream, StreamOptions, Watermarks, net, settings::Address, timeout, tls};
 
-use crate::{protocol::LaneProtocol, protocol::Refusal, settings::UpstreamSettings};
+use crate::{
+    protocol::{Handshake, Refusal},
+    settings::UpstreamSettings,
+};
 
 /// Bytes of requests that may wait for an upstream that does not read, on a lane of requests.
 const LANE_OUTPUT: Watermarks = Watermarks { high: 1 << 20, low: 1 << 18 };
@@ -82,7 +85,7 @@ impl Connector {
     }
 
     /// A stream to the endpoint, greeted for `key`.
-    pub(crate) async fn open<P: LaneProtocol>(
+    pub(crate) async fn open<P: Handshake>(
         &self,
         protocol: &P,
         key: P::Key,

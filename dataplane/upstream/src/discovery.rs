@@ -5,12 +5,7 @@ use std::{cell::Cell, io, rc::Rc, time::Duration};
 use weir_base::time::{Time, turn};
 use weir_engine::{settings::Address, timeout};
 
-use crate::{
-    placement::SLOTS,
-    protocol::{LaneProtocol, Waiter},
-    settings::Topology,
-    upstream::Upstream,
-};
+use crate::{endpoints::Endpoints, placement::SLOTS, protocol::Directory, settings::Topology};
 
 /// Between two looks at whether a discovery is due, and so between two discoveries at least: a cluster that changes must not
 /// be asked by everybody at once.
@@ -101,18 +96,16 @@ impl Schedule {
     }
 }
 
-/// Keeps the slot map of `upstream` until the task is dropped.
-pub(crate) async fn discovery_loop<P: LaneProtocol, W: Waiter<P>>(
-    upstream: Rc<Upstream<P, W>>,
-    schedule: Rc<Schedule>,
-) {
-    let interval = if upstream.slots().is_some() { SLOTS_INTERVAL } else { PRIMARY_INTERVAL };
+/// Keeps the topology of `endpoints` until the task is dropped.
+pub(crate) async fn discovery_loop<D: Directory>(endpoints: Rc<Endpoints>, directory: Rc<D>) {
+    let schedule = &endpoints.schedule;
+    let interval = if endpoints.slots().is_some() { SLOTS_INTERVAL } else { PRIMARY_INTERVAL };
     let mut next = 0;
     loop {
         if schedule.is_due(turn::now()) {
             // What is wanted while it runs is wanted again: the answer may be older than the wish.
             let is_wanted = schedule.is_wanted.replace(false);
-            let is_good = discover(&upstream, &mut next, is_wanted).await;
+            let is_good = discover(&endpoints, &*directory, &mut next, is_wanted).await;
             schedule.done(turn::now(), is_good, interval);
         }
         weir_engine::sleep(LOOK).await;
@@ -124,25 +117,25 @@ pub(crate) async fn discovery_loop<P: LaneProtocol, W: Waiter<P>>(
 /// Of a cluster each time another one first: one that was cut off from the others goes on saying what it knew. Of a primary
 /// and its replicas the primary first: who comes back and says that he is the primary may have been replaced. Who watches over
 /// them is asked again, unless what he said last does not seem to hold (`is_wanted`).
-async fn discover<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, next: &mut usize, is_wanted: bool) -> bool {
-    let topology = upstream.settings().topology;
+async fn discover<D: Directory>(endpoints: &Endpoints, directory: &D, next: &mut usize, is_wanted: bool) -> bool {
+    let topology = endpoints.settings().topology;
     if topology == Topology::Slots || is_wanted {
         *next += 1;
     }
     let mut asked: Vec<u16> = Vec::new();
     loop {
-        let members = upstream.members();
+        let members = endpoints.members();
         let first = match topology {
-            Topology::Primary => members.iter().position(|number| upstream.primary() == Some(*number)),
+            Topology::Primary => members.iter().position(|number| endpoints.primary() == Some(*number)),
             Topology::Fixed | Topology::Slots | Topology::Watched => None,
         };
         let begin = first.unwrap_or(*next % members.len().max(1));
         let mut rest = members.iter().cycle().skip(begin).take(members.len());
         let Some(&number) = rest.find(|number| !asked.contains(number)) else { return false };
         asked.push(number);
-        let answered = ask(upstream, number).await.and_then(|(address, view)| {
+        let answered = ask(endpoints, directory, number).await.and_then(|(address, view)| {
             // A node that has been thrown out knows nothing, and what it says would cut off everybody.
-            match upstream.take_view(&address, &view) {
+            match endpoints.take_view(&address, &view) {
                 true => Ok(true),
                 // It has named somebody who may know.
                 false if !view.nodes.is_empty() => Ok(false),
@@ -155,22 +148,21 @@ async fn discover<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, next
                 return true;
             }
             Ok(false) => {}
-            Err(error) => upstream.discovery_failed(number, &error),
+            Err(error) => endpoints.discovery_failed(number, &error),
         }
     }
 }
 
-async fn ask<P: LaneProtocol, W: Waiter<P>>(upstream: &Upstream<P, W>, number: u16) -> io::Result<(Address, View)> {
-    let protocol = upstream.protocol();
-    let key = protocol.probe_key(number);
-    let endpoint = upstream.endpoint(key);
+async fn ask<D: Directory>(endpoints: &Endpoints, directory: &D, number: u16) -> io::Result<(Address, View)> {
+    let key = directory.probe_key(number);
+    let endpoint = endpoints.get(usize::from(number));
     let asked = endpoint.connector().endpoint.clone();
     let question = async {
-        let opened = endpoint.connector().open(protocol, key).await;
+        let opened = endpoint.connector().open(directory, key).await;
         let (mut stream, _) = opened.map_err(|error| io::Error::other(error.text))?;
-        protocol.discover(&mut stream).await
+        directory.discover(&mut stream).await
     };
-    let limit = upstream.settings().connect_timeout;
+    let limit = endpoints.settings().connect_timeout;
     let view = timeout(limit, question).await.map_err(|_| io::ErrorKind::TimedOut)??;
     Ok((asked, view))
 }

@@ -12,13 +12,15 @@ use weir_base::time::{Time, turn};
 use weir_engine::{Stream, settings::Address};
 
 use crate::{
+    balance::Latency,
     breaker::{Breaker, BreakerState},
-    choice::Reach,
+    choice::{Reach, Standing},
     connect::{ConnectError, Connector},
-    health::Health,
+    ejection::{Ejection, Outcome},
+    health::{EndpointState, Health},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
-    protocol::{LaneProtocol, LossCause, Refusal},
-    settings::UpstreamSettings,
+    protocol::{Handshake, LossCause, Refusal},
+    settings::{EjectionSettings, UpstreamSettings},
 };
 
 /// Lanes lost within this time of each other are one failure of the server.
@@ -37,8 +39,14 @@ pub(crate) struct Endpoint {
     is_silent: Cell<bool>,
     /// Since when connections can be made again, if its breaker was open before.
     back_since: Cell<Option<Time>>,
-    /// Somebody looks whether it is back.
-    pub(crate) is_tried: Cell<bool>,
+    /// Connections that are being made.
+    attempts: Cell<u32>,
+    /// Relative to those of the others; 0: it gets nothing.
+    pub(crate) weight: u32,
+    /// Exchanges that have a lane of it to themselves.
+    pub(crate) in_flight: Cell<u64>,
+    latency: Cell<Latency>,
+    ejection: RefCell<Ejection>,
     metrics: Rc<EndpointMetrics>,
     /// It is configured, or was in the cluster when that was asked last. Others may be anybody by now.
     pub(crate) is_member: Cell<bool>,
@@ -52,6 +60,7 @@ impl Endpoint {
     pub(crate) fn new(
         address: &Address,
         settings: &UpstreamSettings,
+        weight: u32,
         health: Arc<Health>,
         metrics: &UpstreamMetrics,
     ) -> io::Result<Self> {
@@ -63,7 +72,11 @@ impl Endpoint {
             refused_at: Cell::default(),
             is_silent: Cell::new(false),
             back_since: Cell::new(None),
-            is_tried: Cell::new(false),
+            attempts: Cell::new(0),
+            weight,
+            in_flight: Cell::new(0),
+            latency: Cell::default(),
+            ejection: RefCell::default(),
             metrics: Rc::new(EndpointMetrics::new(metrics, &address.to_string())),
             is_member: Cell::new(true),
             is_near: Cell::new(false),
@@ -88,9 +101,21 @@ impl Endpoint {
         self.breaker.borrow().state(turn::now())
     }
 
-    /// Whether an exchange may try to connect. `is_tried`: one tries now. A good health check since the last failure is reason
-    /// enough for a trial before the pause is over.
-    pub(crate) fn reach(&self, is_tried: bool) -> Reach {
+    /// Somebody tries to connect now.
+    pub(crate) fn is_tried(&self) -> bool {
+        self.attempts.get() > 0
+    }
+
+    /// An attempt to connect, until the result is dropped.
+    pub(crate) fn attempt(self: &Rc<Self>) -> Attempt {
+        self.attempts.set(self.attempts.get() + 1);
+        Attempt(self.clone())
+    }
+
+    /// Whether an exchange may try to connect. A good health check since the last failure is reason enough for a trial before the
+    /// pause is over.
+    pub(crate) fn reach(&self) -> Reach {
+        let is_tried = self.is_tried();
         match self.breaker_state() {
             BreakerState::Closed => Reach::Yes,
             BreakerState::HalfOpen if !is_tried => Reach::Trial,
@@ -110,25 +135,86 @@ impl Endpoint {
         self.health.up_since().max(self.back_since.get())
     }
 
+    /// What it may be asked for now. `has_waited`: the exchange has waited for a connection that timed out. It makes no second such
+    /// trial. `has_lane` tells whether a connection stands that takes the exchange.
+    pub(crate) fn standing(
+        &self,
+        has_failed: bool,
+        has_waited: bool,
+        has_lane: impl FnOnce() -> bool,
+        now: Time,
+    ) -> Standing {
+        let reach = match self.reach() {
+            Reach::Trial if has_waited && self.is_silent() => Reach::Silent,
+            reach => reach,
+        };
+        Standing {
+            is_off: self.weight == 0 || !self.is_member.get(),
+            is_down: self.health.state() == EndpointState::Down,
+            is_ejected: self.is_ejected(now),
+            reach,
+            has_failed,
+            // Otherwise a connection can be made.
+            has_lane: reach == Reach::Silent && has_lane(),
+        }
+    }
+
+    /// How an exchange with it ended, and how long its answer took to begin; true if it is to be left out for it.
+    pub(crate) fn note(&self, outcome: Outcome, took: Option<Duration>, settings: &EjectionSettings) -> bool {
+        let now = turn::now();
+        let mut ejection = self.ejection.borrow_mut();
+        let is_good = match outcome {
+            Outcome::Status(status) => {
+                self.metrics.answered(status, took);
+                !matches!(status, 502..=504) && (status < 500 || !settings.any_5xx)
+            }
+            Outcome::Lost(since) if !ejection.is_own_loss(since, now) => return false,
+            Outcome::TimedOut if !ejection.is_own_timeout(now) => return false,
+            Outcome::Lost(_) | Outcome::TimedOut | Outcome::Failed => false,
+        };
+        if let Some(took) = took {
+            let mut latency = self.latency.get();
+            latency.note(took, now);
+            self.latency.set(latency);
+        }
+        ejection.note(is_good, settings, now)
+    }
+
+    /// It answered badly and is left out for a while.
+    pub(crate) fn is_ejected(&self, now: Time) -> bool {
+        self.ejection.borrow().is_out(now)
+    }
+
+    /// Leaves it out for a while.
+    pub(crate) fn eject(&self, settings: &EjectionSettings, now: Time) {
+        let duration = self.ejection.borrow_mut().eject(settings, now);
+        self.metrics.ejected(duration);
+    }
+
+    /// How long its answers take, in ns; 0 before the first.
+    pub(crate) fn latency_nanos(&self) -> u64 {
+        self.latency.get().nanos()
+    }
+
     pub(crate) fn publish_breaker(&self) {
         self.metrics.breaker(self.breaker_state());
     }
 
-    pub(crate) async fn open<P: LaneProtocol>(
-        &self,
+    pub(crate) async fn open<P: Handshake>(
+        self: &Rc<Self>,
         protocol: &P,
         key: P::Key,
         kind: LaneKind,
     ) -> Result<(Stream, P::Greeting), ConnectError> {
-        let begun = turn::now();
+        let (begun, _attempt) = (turn::now(), self.attempt());
         let opened = self.connector.open(protocol, key).await;
         self.note_opened(kind, begun, opened.as_ref().err(), !P::has_own_greeting(key));
         opened
     }
 
     /// As [`Endpoint::open`], for a protocol in which the gateway says nothing first.
-    pub(crate) async fn connect(&self, kind: LaneKind) -> Result<Stream, ConnectError> {
-        let begun = turn::now();
+    pub(crate) async fn connect(self: &Rc<Self>, kind: LaneKind) -> Result<Stream, ConnectError> {
+        let (begun, _attempt) = (turn::now(), self.attempt());
         let opened = self.connector.connect().await;
         self.note_opened(kind, begun, opened.as_ref().err(), true);
         opened
@@ -136,11 +222,11 @@ impl Endpoint {
 
     /// As [`Endpoint::connect`], and then what `begin` makes of the stream, within the same time again.
     pub(crate) async fn connect_and<T>(
-        &self,
+        self: &Rc<Self>,
         kind: LaneKind,
         begin: impl AsyncFnOnce(Stream) -> io::Result<T>,
     ) -> Result<T, ConnectError> {
-        let begun = turn::now();
+        let (begun, _attempt) = (turn::now(), self.attempt());
         let opened = self.connector.connect_and(begin).await;
         self.note_opened(kind, begun, opened.as_ref().err(), true);
         opened
@@ -168,7 +254,7 @@ impl Endpoint {
     }
 
     /// Looks whether it is back: one connection decides whether the breaker closes or opens again.
-    pub(crate) async fn try_again<P: LaneProtocol>(&self, protocol: &P, key: P::Key) {
+    pub(crate) async fn try_again<P: Handshake>(&self, protocol: &P, key: P::Key, _attempt: Attempt) {
         match self.connector.open(protocol, key).await {
             Ok(_) => self.breaker.borrow_mut().succeeded(),
             Err(error) => {
@@ -199,5 +285,14 @@ impl Endpoint {
         if self.breaker.borrow_mut().failed(turn::now()) {
             self.metrics.breaker_opened();
         }
+    }
+}
+
+/// See [`Endpoint::attempt`].
+pub(crate) struct Attempt(Rc<Endpoint>);
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        self.0.attempts.set(self.0.attempts.get() - 1);
     }
 }

@@ -1,5 +1,10 @@
 //! Upstreams: endpoints, the lanes to them, their health and the breaker.
 //!
+//! The servers of an upstream are one concept ([`Endpoints`]): their addresses, health, breakers and discovery, the primary and its
+//! replicas, the place of a key, and the choice of the next one with balance, ejection and slow start. How a server is spoken to
+//! is another: shared and pinned lanes ([`Upstream`]), or lanes for one exchange at a time ([`ExclusiveUpstream`]). Both kinds of
+//! lanes stand on the same endpoints.
+//!
 //! A **lane** is one upstream connection and the queue that pairs its replies with the sessions that wait for them.
 //! A *shared* lane carries the requests of many clients, pipelined: all that one loop turn appends leaves in one send. A
 //! *pinned* lane belongs to one client until its session state is gone. What a reply is, how a connection is greeted and how
@@ -8,7 +13,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `settings` | what an operator may choose, with defaults and reasons |
-//! | `protocol` | the two traits: what a protocol tells a lane, what a lane tells a session |
+//! | `protocol` | the traits: a greeting, questions to a server, frames on a lane; what a lane tells a session |
 //! | `runs` | exchanges that wait; what one client pipelines is one entry |
 //! | `requests` | the bytes of those that wait for a connection |
 //! | `lane` | one connection: pairing, loss, back-pressure |
@@ -24,11 +29,11 @@
 //! | `ejection` | endpoints that answer badly, and are left out for a while |
 //! | `breaker` | when to stop trying |
 //! | `health` | the active probe |
-//! | `endpoint` | one server: how it is reached and what is known of it |
-//! | `placement` | which endpoint holds a key |
+//! | `endpoint` / `endpoints` | one server: how it is reached and what is known of it; all of them, and which is next |
+//! | `placement` / `topology` | which endpoint holds a key; which one is the primary |
 //! | `slots` / `discovery` | which node of a cluster has which slot; which servers there are |
 //! | `replicas` / `zones` | who follows whom, and where is read; who is near |
-//! | `upstream` | all of the above for one named upstream on one worker |
+//! | `upstream` | shared and pinned lanes of one named upstream on one worker |
 //! | `metrics` | the cells this room writes |
 
 #![forbid(unsafe_code)]
@@ -43,6 +48,7 @@ mod consistent;
 mod discovery;
 mod ejection;
 mod endpoint;
+mod endpoints;
 mod exclusive;
 mod health;
 mod idle;
@@ -60,6 +66,7 @@ pub mod settings;
 mod shared;
 mod slots;
 mod subscription;
+mod topology;
 mod upstream;
 mod zones;
 
@@ -71,13 +78,16 @@ pub use choice::Tried;
 pub use consistent::affinity_hash;
 pub use discovery::{Node, Range, View};
 pub use ejection::Outcome;
-pub use exclusive::{ExclusiveUpstream, Retry, Wanted};
+pub use endpoints::{Endpoints, Retry, Wanted};
+pub use exclusive::ExclusiveUpstream;
 pub use health::{ConnectionProbe, EndpointState, Health, Probe};
 pub use idle::Remains;
 pub use lane::Lane;
 pub use lent::{ExclusiveLane, Link};
 pub use metrics::UpstreamMetrics;
-pub use protocol::{Frame, FrameKind, LaneProtocol, LossCause, Refusal, Reply, Scan, Timing, Waiter};
+pub use protocol::{
+    Directory, Frame, FrameKind, Handshake, LaneProtocol, LossCause, Refusal, Reply, Scan, Timing, Waiter,
+};
 pub use replicas::NOBODY;
 pub use runs::Exchange;
 pub use shared::SharedLane;

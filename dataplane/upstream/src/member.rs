@@ -11,12 +11,8 @@ use std::{
 use weir_base::time::{Time, turn};
 
 use crate::{
-    balance::Latency,
     carrier::{Carrier, Slot},
-    choice::{Reach, Standing},
-    ejection::Ejection,
     endpoint::Endpoint,
-    health::EndpointState,
     idle::{Found, Idle, IdlePool},
     protocol::{LossCause, Refusal},
 };
@@ -28,7 +24,6 @@ const DISTRUST: Duration = Duration::from_secs(60);
 /// One endpoint with its lanes.
 pub(crate) struct Member<C: Carrier> {
     pub(crate) endpoint: Rc<Endpoint>,
-    pub(crate) weight: u32,
     pub(crate) idle: RefCell<IdlePool>,
     /// When it last wrote behind the end of a response.
     overran_at: Cell<Option<Time>>,
@@ -36,14 +31,8 @@ pub(crate) struct Member<C: Carrier> {
     pub(crate) carriers: RefCell<Vec<Rc<Slot<C>>>>,
     /// Connections lent, idle or being made.
     pub(crate) open: Cell<u32>,
-    /// Those of them that are being made.
-    pub(crate) promised: Cell<u32>,
     /// How many could not be made, and why the last one could not.
     pub(crate) refused: Cell<(u64, Refusal)>,
-    /// Exchanges that have a lane of it.
-    pub(crate) lent: Cell<u64>,
-    pub(crate) latency: Cell<Latency>,
-    pub(crate) ejection: RefCell<Ejection>,
     /// Exchanges that wait for room, in their order.
     pub(crate) waiting: RefCell<VecDeque<(u64, Waker)>>,
     /// The number of the next one that waits.
@@ -51,19 +40,14 @@ pub(crate) struct Member<C: Carrier> {
 }
 
 impl<C: Carrier> Member<C> {
-    pub(crate) fn new(endpoint: Endpoint, weight: u32) -> Self {
+    pub(crate) fn new(endpoint: Rc<Endpoint>) -> Self {
         Self {
-            endpoint: Rc::new(endpoint),
-            weight,
+            endpoint,
             idle: RefCell::default(),
             overran_at: Cell::new(None),
             carriers: RefCell::default(),
             open: Cell::new(0),
-            promised: Cell::new(0),
             refused: Cell::new((0, Refusal::Unreachable)),
-            lent: Cell::new(0),
-            latency: Cell::default(),
-            ejection: RefCell::default(),
             waiting: RefCell::default(),
             ticket: Cell::new(0),
         }
@@ -95,30 +79,6 @@ impl<C: Carrier> Member<C> {
         self.waiting.borrow().is_empty() && (is_idle() || self.carriers.borrow().iter().any(|slot| slot.has_room()))
     }
 
-    /// What it may be asked for now. `has_waited`: the exchange has waited for a connection that timed out. It makes no second such
-    /// trial.
-    pub(crate) fn standing(&self, has_failed: bool, has_waited: bool, now: Time) -> Standing {
-        let reach = match self.reach() {
-            Reach::Trial if has_waited && self.endpoint.is_silent() => Reach::Silent,
-            reach => reach,
-        };
-        // Otherwise a connection can be made.
-        let has_lane = reach == Reach::Silent && self.has_lane(now);
-        Standing {
-            is_off: self.weight == 0,
-            is_down: self.endpoint.health().state() == EndpointState::Down,
-            is_ejected: self.ejection.borrow().is_out(now),
-            reach,
-            has_failed,
-            has_lane,
-        }
-    }
-
-    /// Whether a connection to it may be tried.
-    pub(crate) fn reach(&self) -> Reach {
-        self.endpoint.reach(self.promised.get() > 0)
-    }
-
     /// A connection is gone: another may be opened.
     pub(crate) fn closed(&self) {
         self.open.set(self.open.get() - 1);
@@ -138,16 +98,15 @@ impl<C: Carrier> Member<C> {
 }
 
 /// A connection that is being made, and counted as open already.
-pub(crate) struct Promise<'a, C: Carrier> {
-    member: &'a Member<C>,
+pub(crate) struct Promise<C: Carrier> {
+    member: Rc<Member<C>>,
     is_kept: bool,
 }
 
-impl<'a, C: Carrier> Promise<'a, C> {
-    pub(crate) fn new(member: &'a Member<C>) -> Self {
+impl<C: Carrier> Promise<C> {
+    pub(crate) fn new(member: &Rc<Member<C>>) -> Self {
         member.open.set(member.open.get() + 1);
-        member.promised.set(member.promised.get() + 1);
-        Self { member, is_kept: false }
+        Self { member: member.clone(), is_kept: false }
     }
 
     pub(crate) fn keep(mut self) {
@@ -155,10 +114,9 @@ impl<'a, C: Carrier> Promise<'a, C> {
     }
 }
 
-impl<C: Carrier> Drop for Promise<'_, C> {
+impl<C: Carrier> Drop for Promise<C> {
     fn drop(&mut self) {
-        let member = self.member;
-        member.promised.set(member.promised.get() - 1);
+        let member = &self.member;
         if self.is_kept {
             // Whoever waited for the result of this attempt may make its own connection now.
             member.wake();

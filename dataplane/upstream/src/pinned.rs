@@ -12,7 +12,7 @@ use weir_engine::Stream;
 use crate::{
     lane::Lane,
     metrics::LaneKind,
-    protocol::{LaneProtocol, LossCause, Refusal, Waiter},
+    protocol::{Handshake, LaneProtocol, LossCause, Refusal, Waiter},
     upstream::Upstream,
 };
 
@@ -23,7 +23,7 @@ struct Waiting<P: LaneProtocol, W> {
 }
 
 /// A clean lane that nobody has.
-type Idle<P, W> = (<P as LaneProtocol>::Key, Rc<Lane<P, W>>);
+type Idle<P, W> = (<P as Handshake>::Key, Rc<Lane<P, W>>);
 
 /// Lanes lent to clients, idle ones, and the clients that wait for one.
 pub(crate) struct PinnedPool<P: LaneProtocol, W: Waiter<P>> {

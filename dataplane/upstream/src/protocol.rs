@@ -1,4 +1,4 @@
-//! What a protocol tells a lane, and what a lane tells a session.
+//! What a protocol tells its connections, and what a lane tells a session.
 
 use std::{fmt, future::Future, hash::Hash, io, rc::Rc};
 
@@ -7,23 +7,27 @@ use weir_engine::{Output, Stream};
 
 use crate::{discovery::View, lane::Lane};
 
-/// A wire protocol as a lane sees it.
-pub trait LaneProtocol: 'static + Sized {
-    /// What makes two lanes of one upstream different: endpoint, database, protocol version, user.
+/// A protocol whose connections begin with a greeting.
+pub trait Handshake: 'static + Sized {
+    /// What makes two connections of one upstream different: endpoint, database, protocol version, user.
     type Key: Copy + Eq + Hash + fmt::Debug + 'static;
-    /// Finds the frames in the bytes of an upstream.
-    type Framer: Default + 'static;
     /// What the greeting told about the server.
     type Greeting: 'static;
 
-    /// The next piece of `input`: up to the end of one frame, or all of it.
-    ///
-    /// # Errors
-    /// The upstream broke the protocol; the lane is closed.
-    fn scan(framer: &mut Self::Framer, input: &[u8]) -> Result<Scan, Violation>;
-
     /// Authenticates and prepares a fresh connection for `key`.
     fn greet(&self, stream: &mut Stream, key: Self::Key) -> impl Future<Output = io::Result<Self::Greeting>>;
+
+    /// Connections of `key` log in as somebody of their own, or ask for a place of their own: that the server refuses one of these
+    /// says nothing about the others.
+    fn has_own_greeting(_key: Self::Key) -> bool {
+        false
+    }
+}
+
+/// Questions to a server about itself and about the others, each on a connection made for it.
+pub trait Directory: Handshake {
+    /// The key of a connection of the gateway's own to endpoint number `endpoint`.
+    fn probe_key(&self, endpoint: u16) -> Self::Key;
 
     /// One health probe on a greeted connection.
     fn probe(&self, stream: &mut Stream) -> impl Future<Output = io::Result<()>>;
@@ -33,15 +37,18 @@ pub trait LaneProtocol: 'static + Sized {
 
     /// Asks a server for the availability zone that it stands in; `None`: it names none.
     fn zone(&self, stream: &mut Stream) -> impl Future<Output = io::Result<Option<String>>>;
+}
 
-    /// The key of the health probe's own connection to endpoint number `endpoint`.
-    fn probe_key(&self, endpoint: u16) -> Self::Key;
+/// A wire protocol as a lane sees it.
+pub trait LaneProtocol: Directory {
+    /// Finds the frames in the bytes of an upstream.
+    type Framer: Default + 'static;
 
-    /// Lanes of `key` log in as somebody of their own, or ask for a place of their own: that the server refuses one of these
-    /// says nothing about the others.
-    fn has_own_greeting(_key: Self::Key) -> bool {
-        false
-    }
+    /// The next piece of `input`: up to the end of one frame, or all of it.
+    ///
+    /// # Errors
+    /// The upstream broke the protocol; the lane is closed.
+    fn scan(framer: &mut Self::Framer, input: &[u8]) -> Result<Scan, Violation>;
 
     /// The number of the endpoint that lanes of `key` lead to: the settings' own in their order, then those discovered.
     fn endpoint(key: Self::Key) -> u16;

@@ -117,19 +117,22 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
     async fn run(self: Rc<Self>, upstream: Rc<Upstream<P, W>>) {
         let mut attempt = 0;
         let (mut stream, greeting) = loop {
-            match upstream.open(self.key, LaneKind::Shared).await {
-                Ok(opened) => break opened,
-                Err(error) => {
-                    let is_hopeless = error.refusal == Refusal::Greeting || upstream.check_available(self.key).is_err();
-                    self.refuse_expired(&upstream, error.refusal, is_hopeless);
-                    if self.backlog.borrow().exchanges.is_empty() {
-                        self.is_connecting.set(false);
-                        return;
-                    }
-                    weir_engine::sleep(upstream.backoff(attempt)).await;
-                    attempt += 1;
-                }
+            // Lanes that begin in one turn find the breaker half open all at once: the first of them tries.
+            let refusal = match upstream.check_available(self.key) {
+                Err(refusal) => refusal,
+                Ok(()) => match upstream.open(self.key, LaneKind::Shared).await {
+                    Ok(opened) => break opened,
+                    Err(error) => error.refusal,
+                },
+            };
+            let is_hopeless = refusal != Refusal::Unreachable || upstream.check_available(self.key).is_err();
+            self.refuse_expired(&upstream, refusal, is_hopeless);
+            if self.backlog.borrow().exchanges.is_empty() {
+                self.is_connecting.set(false);
+                return;
             }
+            weir_engine::sleep(upstream.backoff(attempt)).await;
+            attempt += 1;
         };
         let lane = Lane::new(&stream, greeting, LaneKind::Shared, upstream.hard_cap(), upstream.metrics(self.key));
         let _open = upstream.metrics(self.key).lane_opened(LaneKind::Shared);

@@ -5,11 +5,7 @@ use std::{rc::Rc, time::Duration};
 use weir_base::time::turn;
 use weir_engine::timeout;
 
-use crate::{
-    endpoint::Endpoint,
-    protocol::{LaneProtocol, Waiter},
-    upstream::Upstream,
-};
+use crate::{endpoint::Endpoint, endpoints::Endpoints, protocol::Directory};
 
 /// Between two looks at who has not been asked.
 const LOOK: Duration = Duration::from_millis(250);
@@ -18,16 +14,16 @@ const AGE_MAX: Duration = Duration::from_secs(60);
 /// Between two attempts while a server does not answer.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Keeps [`Endpoint::is_near`] of the servers of `upstream` until the task is dropped; `zone` is that of this gateway.
-pub(crate) async fn zones_loop<P: LaneProtocol, W: Waiter<P>>(upstream: Rc<Upstream<P, W>>, zone: String) {
+/// Keeps [`Endpoint::is_near`] of the servers until the task is dropped; `zone` is that of this gateway.
+pub(crate) async fn zones_loop<D: Directory>(endpoints: Rc<Endpoints>, directory: Rc<D>, zone: String) {
+    let limit = endpoints.settings().connect_timeout;
     loop {
-        for number in upstream.servers() {
-            let key = upstream.protocol().probe_key(number);
-            let endpoint = upstream.endpoint(key);
+        for number in endpoints.servers() {
+            let endpoint = endpoints.get(usize::from(number));
             if turn::now() < endpoint.zone_due.get() {
                 continue;
             }
-            let asked = ask(&upstream, &endpoint, key).await;
+            let asked = timeout(limit, ask(&endpoint, &*directory, number)).await.ok().flatten();
             endpoint.zone_due.set(turn::now().saturating_add(if asked.is_some() { AGE_MAX } else { RETRY }));
             // Who does not answer stays where he was.
             if let Some(told) = asked {
@@ -39,14 +35,7 @@ pub(crate) async fn zones_loop<P: LaneProtocol, W: Waiter<P>>(upstream: Rc<Upstr
 }
 
 /// The zone that a server says it stands in; `None`: it did not answer. That it cannot be reached is counted by who needs it.
-async fn ask<P: LaneProtocol, W: Waiter<P>>(
-    upstream: &Upstream<P, W>,
-    endpoint: &Endpoint,
-    key: P::Key,
-) -> Option<Option<String>> {
-    let question = async {
-        let (mut stream, _) = endpoint.connector().open(upstream.protocol(), key).await.ok()?;
-        upstream.protocol().zone(&mut stream).await.ok()
-    };
-    timeout(upstream.settings().connect_timeout, question).await.ok()?
+async fn ask<D: Directory>(endpoint: &Endpoint, directory: &D, number: u16) -> Option<Option<String>> {
+    let (mut stream, _) = endpoint.connector().open(directory, directory.probe_key(number)).await.ok()?;
+    directory.zone(&mut stream).await.ok()
 }

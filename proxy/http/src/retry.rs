@@ -11,7 +11,6 @@ use weir_upstream::{Retry, Tried};
 
 use crate::{
     exchange::Asked,
-    http2::origin::Http2Origins,
     kept::Kept,
     service::{HttpUpstream, Service},
     settings::{RETRY_PAUSE, RETRY_PAUSE_MAX, RetrySettings},
@@ -63,7 +62,7 @@ pub(crate) struct Retries<'a> {
     tried: RefCell<Tried>,
     /// It has left an endpoint that ended its connection without a response.
     has_moved: Cell<bool>,
-    under_way: RefCell<Option<Retry<Http2Origins>>>,
+    under_way: RefCell<Option<Retry>>,
     /// What was read of the body of the request.
     kept: Option<&'a RefCell<Kept>>,
 }

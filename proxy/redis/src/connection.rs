@@ -384,7 +384,7 @@ impl Connection {
 
     fn queue_for_room(&self) {
         // Who waits for a primary is not served by room.
-        let has_primary = self.upstream.borrow().primary().is_some();
+        let has_primary = self.upstream.borrow().endpoints().primary().is_some();
         if has_primary && self.session.borrow().waits_for_room() && !self.is_queued.replace(true) {
             self.service.wait_for_room(self.me.clone());
         }

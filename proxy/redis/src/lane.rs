@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashMap, io, rc::Rc};
 use weir_base::{error::Culprit, secret::Secret, violation::Violation};
 use weir_engine::{Chunk, Stream};
 use weir_resp::{ReplyFramer, Value, ValueLimits, Version, encode};
-use weir_upstream::{FrameKind, LaneProtocol, Range, Scan, View};
+use weir_upstream::{Directory, FrameKind, Handshake, LaneProtocol, Range, Scan, View};
 
 use crate::{
     discovery,
@@ -138,22 +138,9 @@ impl RespLane {
     }
 }
 
-impl LaneProtocol for RespLane {
+impl Handshake for RespLane {
     type Key = LaneKey;
-    type Framer = ReplyFramer;
     type Greeting = Rc<ServerInfo>;
-
-    #[inline]
-    fn scan(framer: &mut ReplyFramer, input: &[u8]) -> Result<Scan, Violation> {
-        let weir_resp::Scan { taken, end } = framer.advance(input).map_err(upstream_violation)?;
-        let (is_push, end) = match end {
-            Some(kind) if kind.is_push() => (true, Some(FrameKind::Push)),
-            Some(kind) if kind.is_error() => (false, Some(FrameKind::Error)),
-            Some(_) => (false, Some(FrameKind::Reply)),
-            None => (framer.first_byte() == Some(b'>'), None),
-        };
-        Ok(Scan { taken, is_push, end })
-    }
 
     async fn greet(&self, stream: &mut Stream, key: LaneKey) -> io::Result<Rc<ServerInfo>> {
         let mut exchange = Exchange::new(stream);
@@ -181,6 +168,20 @@ impl LaneProtocol for RespLane {
         Ok(info)
     }
 
+    fn has_own_greeting(key: LaneKey) -> bool {
+        key.login != OWN_LOGIN || key.db != 0
+    }
+}
+
+impl Directory for RespLane {
+    fn probe_key(&self, endpoint: u16) -> LaneKey {
+        let purpose = match &self.settings.topology {
+            RedisTopology::Sentinel(sentinel) if endpoint < sentinel.count => Purpose::Sentinel,
+            _ => Purpose::Data,
+        };
+        LaneKey { purpose, ..LaneKey::new(endpoint, Version::Resp2) }
+    }
+
     async fn probe(&self, stream: &mut Stream) -> io::Result<()> {
         match Exchange::new(stream).call(b"*1\r\n$4\r\nPING\r\n").await? {
             // A server that loads its data, or a replica without its primary, is not ready for traffic.
@@ -205,17 +206,21 @@ impl LaneProtocol for RespLane {
         let info = Exchange::new(stream).ask([b"INFO".as_slice(), b"server"]).await?;
         Ok(discovery::zone(info.as_bytes().unwrap_or_default()))
     }
+}
 
-    fn probe_key(&self, endpoint: u16) -> LaneKey {
-        let purpose = match &self.settings.topology {
-            RedisTopology::Sentinel(sentinel) if endpoint < sentinel.count => Purpose::Sentinel,
-            _ => Purpose::Data,
+impl LaneProtocol for RespLane {
+    type Framer = ReplyFramer;
+
+    #[inline]
+    fn scan(framer: &mut ReplyFramer, input: &[u8]) -> Result<Scan, Violation> {
+        let weir_resp::Scan { taken, end } = framer.advance(input).map_err(upstream_violation)?;
+        let (is_push, end) = match end {
+            Some(kind) if kind.is_push() => (true, Some(FrameKind::Push)),
+            Some(kind) if kind.is_error() => (false, Some(FrameKind::Error)),
+            Some(_) => (false, Some(FrameKind::Reply)),
+            None => (framer.first_byte() == Some(b'>'), None),
         };
-        LaneKey { purpose, ..LaneKey::new(endpoint, Version::Resp2) }
-    }
-
-    fn has_own_greeting(key: LaneKey) -> bool {
-        key.login != OWN_LOGIN || key.db != 0
+        Ok(Scan { taken, is_push, end })
     }
 
     #[inline]

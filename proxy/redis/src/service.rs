@@ -84,7 +84,7 @@ impl Service {
             share,
             rate: LocalRate::new(listener.requests_per_second_per_core, turn::now()),
             redis: RefCell::new(Rc::new(redis)),
-            has_primary: Cell::new(upstream.primary().is_some()),
+            has_primary: Cell::new(upstream.endpoints().primary().is_some()),
             upstream: RefCell::new(upstream),
             cache: RefCell::new(cache),
             noticed: RefCell::default(),
@@ -108,7 +108,7 @@ impl Service {
         }
         self.sessions.update(listener);
         *self.redis.borrow_mut() = Rc::new(redis);
-        self.has_primary.set(upstream.primary().is_some());
+        self.has_primary.set(upstream.endpoints().primary().is_some());
         *self.upstream.borrow_mut() = upstream;
         self.update_users();
         self.sessions.wake_all();
@@ -249,7 +249,7 @@ impl weir_listener::Service for Service {
 
     /// Lets the sessions look again once the primary is known.
     fn tick(&self) {
-        let is_known = self.upstream.borrow().primary().is_some();
+        let is_known = self.upstream.borrow().endpoints().primary().is_some();
         if self.has_primary.replace(is_known) != is_known && is_known {
             self.sessions.wake_all();
         }

@@ -1,5 +1,8 @@
 //! The server goes away and comes back: what clients see, and what is never sent twice.
 
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_tests::client::Client;
@@ -117,6 +120,48 @@ fn errors_come_fast_while_the_breaker_is_open() {
     assert!(started.elapsed() < Duration::from_secs(1), "refusals are immediate");
     server.restart();
     deadline::until_true("the breaker to close", || client.call(&["SET", "k", "v"]) == b"+OK\r\n");
+}
+
+/// A server takes connections and does not answer on them. Clients of sixteen databases, each with a lane of its own, wait for it.
+#[test]
+fn one_client_tries_whether_a_server_is_back_and_not_all() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = Address::Tcp(listener.local_addr().expect("an address"));
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counted = attempts.clone();
+    std::thread::spawn(move || {
+        // They stay open until the test ends.
+        let count = |_: &_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        let _silent: Vec<_> = listener.incoming().inspect(count).collect();
+    });
+    let config = Config::to(&address).upstream(
+        "connect_timeout = \"200ms\"\nlane_wait_timeout = \"100ms\"\n[upstream.health]\ninterval = \"30s\"\n\
+         [upstream.breaker]\nfailures = 1\nopen_for = \"300ms\"",
+    );
+    let gateway = Gateway::start_unready(config);
+    let mut clients: Vec<_> = (0..16).map(|_| gateway.connect()).collect();
+    for (client, database) in clients.iter_mut().zip(0..) {
+        client.expect(&["SELECT", &database.to_string()], b"+OK\r\n");
+    }
+    deadline::until_true("the breaker to open", || {
+        clients[0].call(&["GET", "k"]);
+        gateway.metric("weir_breaker_opened_total") >= 1.0
+    });
+    let (before, begun) = (attempts.load(Ordering::Relaxed), Instant::now());
+    let opened = gateway.metric("weir_breaker_opened_total");
+    while begun.elapsed() < Duration::from_secs(3) {
+        clients.iter_mut().for_each(|client| client.command(&["GET", "k"]));
+        clients.iter_mut().for_each(|client| assert!(is_weir_error(&client.reply())));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let trials = gateway.metric("weir_breaker_opened_total") - opened;
+    let made = attempts.load(Ordering::Relaxed) - before;
+    assert!(trials >= 2.0, "it is tried again and again, not {trials} times");
+    assert!(made as f64 <= trials + 1.0, "{made} connections for {trials} trials");
+    drop(clients);
+    gateway.finish();
 }
 
 /// A write whose fate is unknown is never sent again; a read may be, once.

@@ -112,11 +112,11 @@ pub fn upstream(
         UpstreamProtocol::Http(http) => {
             let probe = probes.then(|| http.probe.clone());
             let http2 = http.http2.map(|http2| Http2Origins::new(http2, core.bytes.clone()));
-            HttpUpstream::new(settings, http.lanes.clone(), http2, health, &metrics, probe)?
+            HttpUpstream::new(settings, http.lanes.clone(), http2, health, metrics, probe)?
         }
         UpstreamProtocol::Tcp(lanes) => {
             let probe = probes.then_some(ConnectionProbe);
-            TcpUpstream::new(settings, (**lanes).clone(), None, health, &metrics, probe)?
+            TcpUpstream::new(settings, (**lanes).clone(), None, health, metrics, probe)?
         }
     })
 }

@@ -153,7 +153,7 @@ impl Connection {
             listener: entry.listener.clone(),
             worker: entry.worker,
         };
-        let endpoint = |shard| self.upstream.borrow().endpoint_address(shard);
+        let endpoint = |shard| self.upstream.borrow().endpoints().endpoint_address(shard);
         if insight.note_slow(client, slow, self.upstream_name(), endpoint) {
             self.service.metrics.slow.add(slow.requests);
         }
@@ -188,7 +188,7 @@ impl Connection {
         for (field, value) in fields {
             let _ = write!(out, "{field}:{value}\r\n");
         }
-        for (index, (address, health, breaker)) in upstream.endpoint_states().into_iter().enumerate() {
+        for (index, (address, health, breaker)) in upstream.endpoints().endpoint_states().into_iter().enumerate() {
             let _ = write!(out, "endpoint_{index}:address={address},health={health},breaker={breaker}\r\n");
         }
         let keys = if with_keys { self.service.own.insight.hot_keys(turn::now()) } else { Vec::new() };

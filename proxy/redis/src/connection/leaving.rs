@@ -62,10 +62,10 @@ impl Connection {
     pub(super) fn follow_upstream(&self) {
         let current = self.service.upstream();
         let is_other = !Rc::ptr_eq(&self.upstream.borrow(), &current);
-        let is_whole = !self.upstream.borrow().is_spread() && !current.is_spread();
+        let is_whole = !self.upstream.borrow().endpoints().is_spread() && !current.endpoints().is_spread();
         // While it is not known who is the primary there, nothing may go there: subscriptions neither.
         if is_other
-            && current.primary().is_some()
+            && current.endpoints().primary().is_some()
             && self.session.try_borrow().is_ok_and(|session| session.is_quiet() && (is_whole || !session.is_bound()))
             && self.pinned.borrow().is_none()
             && self.parked.borrow().is_none()

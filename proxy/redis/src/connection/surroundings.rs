@@ -122,7 +122,7 @@ impl Io for Connection {
             Some(Full::InFlight)
         } else if self.is_over_budget.get() {
             Some(Full::Buffered)
-        } else if self.upstream.borrow().primary().is_none() {
+        } else if self.upstream.borrow().endpoints().primary().is_none() {
             Some(Full::NoPrimary)
         } else {
             None
@@ -183,7 +183,7 @@ impl Io for Connection {
 
     #[inline]
     fn primary(&self) -> Option<u16> {
-        self.upstream.borrow().primary()
+        self.upstream.borrow().endpoints().primary()
     }
 
     fn read_from(&self, shard: u16) -> u16 {
@@ -192,47 +192,47 @@ impl Io for Connection {
 
     #[inline]
     fn is_sharded(&self) -> bool {
-        self.upstream.borrow().is_spread()
+        self.upstream.borrow().endpoints().is_spread()
     }
 
     fn shards(&self) -> Vec<u16> {
-        self.upstream.borrow().shards()
+        self.upstream.borrow().endpoints().shards()
     }
 
     fn place(&self, key: &[u8]) -> Place {
-        self.upstream.borrow().place(key)
+        self.upstream.borrow().endpoints().place(key)
     }
 
     fn shard_of(&self, group: u16) -> u16 {
-        self.upstream.borrow().shard_of(group)
+        self.upstream.borrow().endpoints().shard_of(group)
     }
 
     fn keyless(&self) -> u16 {
         let upstream = self.upstream.borrow();
-        upstream.slots().map_or_else(|| upstream.primary().unwrap_or(0), SlotMap::first)
+        upstream.endpoints().slots().map_or_else(|| upstream.endpoints().primary().unwrap_or(0), SlotMap::first)
     }
 
     fn home(&self) -> u16 {
-        self.upstream.borrow().home()
+        self.upstream.borrow().endpoints().home()
     }
 
     fn topology(&self) -> Option<u64> {
-        self.upstream.borrow().slots().map(SlotMap::version)
+        self.upstream.borrow().endpoints().slots().map(SlotMap::version)
     }
 
     fn redirected(&self, slot: Option<u16>, node: &Node, from: u16) -> Option<u16> {
         let upstream = self.upstream.borrow();
-        let target = upstream.find(node, from)?;
-        if let (Some(slot), Some(slots)) = (slot, upstream.slots()) {
+        let target = upstream.endpoints().find(node, from)?;
+        if let (Some(slot), Some(slots)) = (slot, upstream.endpoints().slots()) {
             slots.moved(slot, from, target, turn::now());
             // One slot moved; others may have.
-            upstream.refresh();
+            upstream.endpoints().refresh();
         }
         Some(target)
     }
 
     fn refresh(&self) {
-        self.upstream.borrow().refresh();
+        self.upstream.borrow().endpoints().refresh();
     }
 
     fn retry_later(&self, exchange: u64, pause: Duration) {
@@ -247,7 +247,7 @@ impl Io for Connection {
     }
 
     fn count_redirect(&self, kind: &'static str) {
-        self.upstream.borrow().count_redirect(kind);
+        self.upstream.borrow().endpoints().count_redirect(kind);
     }
 
     fn advertised(&self) -> (String, u16) {
@@ -471,7 +471,7 @@ impl Io for Connection {
     fn count_error(&self, reply: &[u8]) {
         if reply.starts_with(b"-READONLY") {
             // The primary has become a replica.
-            self.upstream.borrow().refresh();
+            self.upstream.borrow().endpoints().refresh();
         }
         self.service.metrics.error_reply(reply);
     }

@@ -77,7 +77,7 @@ impl Hub {
                 lines: RefCell::default(),
                 home: Cell::new(None),
                 topology: Cell::new(0),
-                primary: Cell::new(upstream.primary()),
+                primary: Cell::new(upstream.endpoints().primary()),
                 told: RefCell::default(),
                 is_looking: Cell::new(false),
                 me: me.clone(),
@@ -122,7 +122,7 @@ impl Hub {
         if self.registry.borrow().subscriptions() + names.len() > SUBSCRIPTIONS_MAX {
             return Err(NoSubscription::TooMany);
         }
-        if self.upstream.upgrade().is_none_or(|upstream| upstream.primary().is_none()) {
+        if self.upstream.upgrade().is_none_or(|upstream| upstream.endpoints().primary().is_none()) {
             // Whoever would be asked may be no server at all.
             return Err(NoSubscription::Refused(Refusal::Unreachable));
         }
@@ -204,7 +204,7 @@ impl Hub {
 
     fn look(&self) -> bool {
         let Some(upstream) = self.upstream.upgrade() else { return false };
-        if let Some(slots) = upstream.slots() {
+        if let Some(slots) = upstream.endpoints().slots() {
             let version = slots.version();
             if self.topology.replace(version) != version {
                 if self.home.get().is_some_and(|home| !slots.primaries().contains(&home)) {
@@ -213,7 +213,7 @@ impl Hub {
                 self.registry.borrow_mut().replace_all(self);
             }
         }
-        let primary = upstream.primary();
+        let primary = upstream.endpoints().primary();
         if self.primary.replace(primary) != primary {
             self.registry.borrow_mut().replace_all(self);
         }
@@ -315,7 +315,7 @@ impl Hub {
 
     /// The node of the classic channels is gone: any other will do.
     fn leave_home(&self, upstream: &RedisUpstream, shard: u16) {
-        let Some(slots) = upstream.slots().filter(|_| self.home.get() == Some(shard)) else { return };
+        let Some(slots) = upstream.endpoints().slots().filter(|_| self.home.get() == Some(shard)) else { return };
         let primaries = slots.primaries();
         let at = primaries.iter().position(|&primary| primary == shard).map_or(0, |at| at + 1);
         let works = |&&primary: &&u16| {
@@ -337,18 +337,20 @@ impl RegistryIo for Hub {
     fn place(&self, kind: Kind, name: &[u8]) -> At {
         let Some(upstream) = self.upstream.upgrade() else { return At::One(0) };
         if kind != Kind::Shard && KEY_EVENTS.iter().any(|prefix| name.starts_with(prefix)) {
-            let mut shards = upstream.shards();
+            let mut shards = upstream.endpoints().shards();
             shards.sort_unstable();
             if !shards.is_empty() {
                 return At::Many(shards.into());
             }
         }
         // Without a cluster PUBLISH and SPUBLISH go where commands without keys go.
-        let Some(slots) = upstream.slots() else { return At::One(upstream.primary().unwrap_or(0)) };
+        let Some(slots) = upstream.endpoints().slots() else {
+            return At::One(upstream.endpoints().primary().unwrap_or(0));
+        };
         if kind == Kind::Shard {
             return At::One(slots.place(name).shard);
         }
-        let home = self.home.get().unwrap_or_else(|| upstream.home());
+        let home = self.home.get().unwrap_or_else(|| upstream.endpoints().home());
         self.home.set(Some(home));
         At::One(home)
     }
@@ -380,20 +382,20 @@ impl RegistryIo for Hub {
 
     fn is_redirection(&self, shard: u16, line: &[u8]) -> bool {
         let Some(upstream) = self.upstream.upgrade() else { return false };
-        let Some(slots) = upstream.slots() else { return false };
+        let Some(slots) = upstream.endpoints().slots() else { return false };
         let Some((slot, node)): Option<(u16, Node)> = redirect::moved(line) else { return false };
-        if let Some(target) = upstream.find(&node, shard) {
+        if let Some(target) = upstream.endpoints().find(&node, shard) {
             slots.moved(slot, shard, target, turn::now());
         }
-        upstream.refresh();
+        upstream.endpoints().refresh();
         true
     }
 
     fn count_gap(&self, shard: u16, names: usize) {
         if let Some(upstream) = self.upstream.upgrade() {
             upstream.count_subscription_gap(self.key(shard, Version::Resp3), names);
-            if upstream.slots().is_some() {
-                upstream.refresh();
+            if upstream.endpoints().slots().is_some() {
+                upstream.endpoints().refresh();
             }
         }
     }

@@ -86,7 +86,7 @@ impl Tracker {
                 lines: RefCell::default(),
                 caches: RefCell::default(),
                 waiting: RefCell::default(),
-                primary: Cell::new(upstream.primary()),
+                primary: Cell::new(upstream.endpoints().primary()),
                 told_keys: Cell::new(0),
                 is_looking: Cell::new(false),
                 me: me.clone(),
@@ -146,7 +146,7 @@ impl Tracker {
     /// Makes the lanes to all servers that have keys. Where some are on their way [`Connection::on_tracked`] follows.
     pub(crate) fn begin(&self, client: usize) -> Track {
         let Some(upstream) = self.upstream.upgrade() else { return Track::Refused(Refusal::Unreachable) };
-        let shards = upstream.shards();
+        let shards = upstream.endpoints().shards();
         shards.iter().for_each(|&shard| self.want(shard));
         self.watch();
         // Where nobody has said yet which servers there are, that is waited for.
@@ -274,13 +274,13 @@ impl Tracker {
         let Some(upstream) = self.upstream.upgrade() else { return false };
         let is_used = self.is_used();
         if is_used {
-            upstream.shards().into_iter().for_each(|shard| self.want(shard));
+            upstream.endpoints().shards().into_iter().for_each(|shard| self.want(shard));
             // What was read there is kept for as long as it does not change.
-            let servers = upstream.servers();
+            let servers = upstream.endpoints().servers();
             let known: Vec<u16> = self.lines.borrow().keys().copied().filter(|shard| servers.contains(shard)).collect();
             known.into_iter().for_each(|shard| self.want(shard));
         }
-        let primary = upstream.primary();
+        let primary = upstream.endpoints().primary();
         if self.primary.replace(primary) != primary {
             // What the one before had, the next one may not have got.
             self.all_changed();
@@ -312,7 +312,7 @@ impl Tracker {
             return;
         }
         let Some(upstream) = self.upstream.upgrade() else { return };
-        let shards = upstream.shards();
+        let shards = upstream.endpoints().shards();
         let (mut is_any_live, mut is_open, mut failure) = (false, shards.is_empty(), None);
         for shard in shards {
             match self.lines.borrow().get(&shard) {
