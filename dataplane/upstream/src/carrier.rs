@@ -1,16 +1,11 @@
 //! Connections that carry several exchanges at once: HTTP/2.
 
-use std::{
-    cell::Cell,
-    future::Future,
-    io,
-    rc::{Rc, Weak},
-};
+use std::{cell::Cell, future::Future, io, rc::Rc};
 
 use weir_base::time::{Time, turn};
 use weir_engine::Stream;
 
-use crate::{lent::Open, member::Member, metrics::EndpointMetrics, protocol::LossCause};
+use crate::{endpoint::Endpoint, lent::Open, metrics::EndpointMetrics, protocol::LossCause};
 
 /// A connection that carries several exchanges at once. Dropped, it ends once nothing is under way on it.
 pub trait Carrier: 'static {
@@ -79,12 +74,12 @@ pub(crate) struct Slot<C: Carrier> {
     /// Exchanges in a row that got no answer in time.
     timeouts: Cell<u32>,
     cause: Cell<LossCause>,
-    member: Weak<Member<C>>,
+    endpoint: Rc<Endpoint>,
     open: Open,
 }
 
 impl<C: Carrier> Slot<C> {
-    pub(crate) fn new(carrier: C, member: &Rc<Member<C>>, open: Open) -> Rc<Self> {
+    pub(crate) fn new(carrier: C, endpoint: Rc<Endpoint>, open: Open) -> Rc<Self> {
         Rc::new(Self {
             carrier,
             lent: Cell::new(0),
@@ -92,7 +87,7 @@ impl<C: Carrier> Slot<C> {
             idle_since: Cell::new(turn::now()),
             timeouts: Cell::new(0),
             cause: Cell::new(LossCause::Closed),
-            member: Rc::downgrade(member),
+            endpoint,
             open,
         })
     }
@@ -139,9 +134,6 @@ impl<C: Carrier> Slot<C> {
 
 impl<C: Carrier> Drop for Slot<C> {
     fn drop(&mut self) {
-        if let Some(member) = self.member.upgrade() {
-            member.endpoint.lane_lost(self.cause.get(), 0);
-            member.closed();
-        }
+        self.endpoint.lane_lost(self.cause.get(), 0);
     }
 }

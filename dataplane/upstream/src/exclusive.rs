@@ -28,9 +28,10 @@ use crate::{
     health::{Health, Probe},
     idle::{Found, Idle, Remains},
     lent::{ExclusiveLane, Held, Open},
-    member::{Member, Promise, Waiting},
+    member::Member,
     metrics::{LaneKind, UpstreamMetrics},
     protocol::{LossCause, Refusal},
+    room::Place,
     settings::{Affinity, ExclusiveSettings, UpstreamSettings},
 };
 
@@ -146,7 +147,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 }
             }
         };
-        let is_awaited = !self.member(number).waiting.borrow().is_empty();
+        let is_awaited = self.member(number).room.is_awaited(());
         match if is_awaited || is_fresh { None } else { self.take(number) } {
             Some(lane) => Acquiring::ready(Ok(lane)),
             None => {
@@ -232,7 +233,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// be enough for all who wait. So are those to an endpoint whose breaker is not closed: the first says whether it is back.
     fn may_connect(&self, member: &Member<M::Carrier>) -> bool {
         let is_made = member.endpoint.is_tried() && self.shares_attempts(member);
-        member.open.get() < self.lanes().connections_max && !is_made
+        member.room.open() < self.lanes().connections_max && !is_made
     }
 
     /// All who wait for a connection to it share the result of one attempt.
@@ -242,7 +243,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
 
     /// A connection at rest gives way if no other may be made.
     fn make_room(&self, member: &Member<M::Carrier>) {
-        if member.open.get() >= self.lanes().connections_max {
+        if member.room.open() >= self.lanes().connections_max {
             let resting = member.idle.borrow_mut().take_resting();
             resting.into_iter().for_each(|idle| member.let_go(idle, Found::Silence, LossCause::Retired));
         }
@@ -252,22 +253,23 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     async fn connect(&self, number: usize, is_begun: &Cell<bool>) -> Result<ExclusiveLane<M>, Refusal> {
         let member = &self.member(number);
         self.make_room(member);
-        let promise = match self.may_connect(member) && member.waiting.borrow().is_empty() {
-            true => Promise::new(member),
+        let place = match self.may_connect(member) && !member.room.is_awaited(()) {
+            true => member.room.place(),
             false => match self.wait(number).await? {
                 Granted::Lane(lane) => return Ok(lane),
-                Granted::Promise(promise) => promise,
+                Granted::Place(place) => place,
             },
         };
         is_begun.set(true);
-        match self.open(member).await {
+        match self.open(member, place).await {
             Ok(held) => {
-                promise.keep();
+                // An exchange that waited for the result of this attempt may make its own connection now.
+                member.room.wake();
                 Ok(match held {
                     Held::Place(slot) => {
                         member.carriers.borrow_mut().push(slot.clone());
                         let lane = self.lend_place(number, slot);
-                        member.wake_all();
+                        member.room.wake_all();
                         lane
                     }
                     held => self.lend(number, held, false),
@@ -275,32 +277,34 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             }
             Err(error) => {
                 member.refused.set((member.refused.get().0 + 1, error.refusal));
+                member.room.wake_all();
                 Err(error.refusal)
             }
         }
     }
 
-    async fn open(&self, member: &Rc<Member<M::Carrier>>) -> Result<Held<M::Carrier>, ConnectError> {
+    async fn open(&self, member: &Rc<Member<M::Carrier>>, place: Place<()>) -> Result<Held<M::Carrier>, ConnectError> {
         let metrics = member.endpoint.metrics();
         let Some(multiplexer) = &self.multiplexer else {
             let stream = member.endpoint.connect(LaneKind::Exclusive).await?;
-            return Ok(Held::Connection(stream, Open::new(metrics.lane_opened(LaneKind::Exclusive))));
+            return Ok(Held::Connection(stream, Open::new(metrics.lane_opened(LaneKind::Exclusive), place)));
         };
         let begin = async |stream| multiplexer.begin(stream, Meter(metrics.clone())).await;
         let carrier = member.endpoint.connect_and(LaneKind::Shared, begin).await?;
-        Ok(Held::Place(Slot::new(carrier, member, Open::new(metrics.lane_opened(LaneKind::Shared)))))
+        let open = Open::new(metrics.lane_opened(LaneKind::Shared), place);
+        Ok(Held::Place(Slot::new(carrier, member.endpoint.clone(), open)))
     }
 
     /// Waits for a lane, or for the right to connect one.
     async fn wait(&self, number: usize) -> Result<Granted<M>, Refusal> {
         let member = &self.member(number);
-        if member.waiting.borrow().len() >= self.settings().lane_waiters_max as usize {
+        if member.room.waiting() >= self.settings().lane_waiters_max as usize {
             return Err(Refusal::QueueFull);
         }
         let metrics = member.endpoint.metrics();
         let begun = turn::now();
         let (refused, _) = member.refused.get();
-        let waiting = Waiting::new(member);
+        let waiting = member.room.wait((), metrics);
         let room = poll_fn(|context| {
             match member.refused.get() {
                 // Who waited for the same connection need not find out one after the other.
@@ -316,7 +320,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 return Poll::Ready(Ok(Granted::Lane(lane)));
             }
             if waiting.is_next() && self.may_connect(member) {
-                return Poll::Ready(Ok(Granted::Promise(Promise::new(member))));
+                return Poll::Ready(Ok(Granted::Place(member.room.place())));
             }
             waiting.register(context.waker());
             Poll::Pending
@@ -356,7 +360,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                     member.carriers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &slot));
                 }
                 drop(slot);
-                return member.wake();
+                return member.room.wake();
             }
         };
         let idle = Idle { stream, since: turn::now(), open };
@@ -364,10 +368,10 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let cause = match remains {
             Some(Remains::Nothing) if has_room && !member.is_distrusted() => {
                 member.idle.borrow_mut().push(idle);
-                return member.wake();
+                return member.room.wake();
             }
             // Who waits gets a new one.
-            Some(Remains::Nothing | Remains::PerhapsBody) if has_room && member.waiting.borrow().is_empty() => {
+            Some(Remains::Nothing | Remains::PerhapsBody) if has_room && !member.room.is_awaited(()) => {
                 return member.idle.borrow_mut().rest(idle);
             }
             Some(Remains::Nothing | Remains::PerhapsBody) => LossCause::Retired,
@@ -379,8 +383,6 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         };
         // An exchange that fails is a matter of `note`: a breaker that counted it would shut all paths out for one of them.
         member.endpoint.metrics().lane_closed(cause);
-        drop(idle);
-        member.closed();
     }
 
     /// Takes no part in anything new: it was replaced.
@@ -400,5 +402,5 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
 enum Granted<M: Multiplexer> {
     Lane(ExclusiveLane<M>),
     /// A connection may be made.
-    Promise(Promise<M::Carrier>),
+    Place(Place<()>),
 }

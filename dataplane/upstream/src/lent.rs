@@ -12,18 +12,20 @@ use crate::{
     idle::Remains,
     metrics::EndpointMetrics,
     protocol::LossCause,
+    room::Place,
 };
 
 /// A connection that is counted as open.
 pub(crate) struct Open {
     since: Time,
     _counted: GaugeGuard,
+    _place: Place<()>,
 }
 
 impl Open {
     /// From now on.
-    pub(crate) fn new(counted: GaugeGuard) -> Self {
-        Self { since: turn::now(), _counted: counted }
+    pub(crate) fn new(counted: GaugeGuard, place: Place<()>) -> Self {
+        Self { since: turn::now(), _counted: counted, _place: place }
     }
 
     /// When it was made.

@@ -22,6 +22,7 @@
 //! | `subscription` | lanes on which the server speaks unasked, to all clients of a worker |
 //! | `exclusive` / `lent` | lanes that serve one exchange at a time; such a lane in the hands of its exchange |
 //! | `member` / `idle` | one endpoint of those with its connections and who waits for one; connections that no exchange has |
+//! | `room` | the connections that a pool may have, and those that wait for one |
 //! | `carrier` | connections that have room for several such lanes |
 //! | `balance` / `consistent` | which endpoint is next; which one has what stays together |
 //! | `choice` | which endpoints may be next, by what is known of them |
@@ -61,6 +62,7 @@ pub mod placement;
 mod protocol;
 mod replicas;
 mod requests;
+mod room;
 mod runs;
 pub mod settings;
 mod shared;

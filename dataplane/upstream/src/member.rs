@@ -2,9 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::VecDeque,
     rc::Rc,
-    task::Waker,
     time::Duration,
 };
 
@@ -15,6 +13,7 @@ use crate::{
     endpoint::Endpoint,
     idle::{Found, Idle, IdlePool},
     protocol::{LossCause, Refusal},
+    room::Room,
 };
 
 /// How long the connections of an endpoint rest after every response once it has written behind one. 60 s: whoever does this on
@@ -29,14 +28,10 @@ pub(crate) struct Member<C: Carrier> {
     overran_at: Cell<Option<Time>>,
     /// The first with room is the next one taken, for the same reason.
     pub(crate) carriers: RefCell<Vec<Rc<Slot<C>>>>,
-    /// Connections lent, idle or being made.
-    pub(crate) open: Cell<u32>,
+    /// Its connections, and the exchanges that wait for one.
+    pub(crate) room: Rc<Room<()>>,
     /// How many could not be made, and why the last one could not.
     pub(crate) refused: Cell<(u64, Refusal)>,
-    /// Exchanges that wait for room, in their order.
-    pub(crate) waiting: RefCell<VecDeque<(u64, Waker)>>,
-    /// The number of the next one that waits.
-    ticket: Cell<u64>,
 }
 
 impl<C: Carrier> Member<C> {
@@ -46,10 +41,8 @@ impl<C: Carrier> Member<C> {
             idle: RefCell::default(),
             overran_at: Cell::new(None),
             carriers: RefCell::default(),
-            open: Cell::new(0),
+            room: Rc::default(),
             refused: Cell::new((0, Refusal::Unreachable)),
-            waiting: RefCell::default(),
-            ticket: Cell::new(0),
         }
     }
 
@@ -64,101 +57,16 @@ impl<C: Carrier> Member<C> {
     }
 
     /// Closes an idle connection for what was found on it; `ended` is the cause if that is nothing special.
-    pub(crate) fn let_go(&self, idle: Idle, found: Found, ended: LossCause) {
+    pub(crate) fn let_go(&self, _idle: Idle, found: Found, ended: LossCause) {
         if found == Found::Bytes {
             self.overran();
         }
         self.endpoint.metrics().lane_closed(if found == Found::Bytes { LossCause::Violation } else { ended });
-        drop(idle);
-        self.closed();
     }
 
     /// A connection stands that another exchange may have now, and nobody has waited for it.
     pub(crate) fn has_lane(&self, now: Time) -> bool {
         let is_idle = || self.idle.borrow().has_ready(now);
-        self.waiting.borrow().is_empty() && (is_idle() || self.carriers.borrow().iter().any(|slot| slot.has_room()))
-    }
-
-    /// A connection is gone: another may be opened.
-    pub(crate) fn closed(&self) {
-        self.open.set(self.open.get() - 1);
-        self.wake();
-    }
-
-    /// There may be room: the next one looks. It stays in the queue until it has some, or gives up.
-    pub(crate) fn wake(&self) {
-        if let Some((_, waker)) = self.waiting.borrow().front() {
-            waker.wake_by_ref();
-        }
-    }
-
-    pub(crate) fn wake_all(&self) {
-        self.waiting.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
-    }
-}
-
-/// A connection that is being made, and counted as open already.
-pub(crate) struct Promise<C: Carrier> {
-    member: Rc<Member<C>>,
-    is_kept: bool,
-}
-
-impl<C: Carrier> Promise<C> {
-    pub(crate) fn new(member: &Rc<Member<C>>) -> Self {
-        member.open.set(member.open.get() + 1);
-        Self { member: member.clone(), is_kept: false }
-    }
-
-    pub(crate) fn keep(mut self) {
-        self.is_kept = true;
-    }
-}
-
-impl<C: Carrier> Drop for Promise<C> {
-    fn drop(&mut self) {
-        let member = &self.member;
-        if self.is_kept {
-            // Whoever waited for the result of this attempt may make its own connection now.
-            member.wake();
-        } else {
-            member.open.set(member.open.get() - 1);
-            member.wake_all();
-        }
-    }
-}
-
-/// An exchange that waits for room.
-pub(crate) struct Waiting<'a, C: Carrier> {
-    member: &'a Member<C>,
-    ticket: u64,
-}
-
-impl<'a, C: Carrier> Waiting<'a, C> {
-    pub(crate) fn new(member: &'a Member<C>) -> Self {
-        member.endpoint.metrics().waiters(1);
-        let ticket = member.ticket.replace(member.ticket.get() + 1);
-        // A place in the queue is taken at once, and the waker found when it is polled first.
-        member.waiting.borrow_mut().push_back((ticket, Waker::noop().clone()));
-        Self { member, ticket }
-    }
-
-    pub(crate) fn is_next(&self) -> bool {
-        self.member.waiting.borrow().front().is_some_and(|(first, _)| *first == self.ticket)
-    }
-
-    pub(crate) fn register(&self, waker: &Waker) {
-        let mut waiting = self.member.waiting.borrow_mut();
-        if let Some((_, own)) = waiting.iter_mut().find(|(ticket, _)| *ticket == self.ticket) {
-            own.clone_from(waker);
-        }
-    }
-}
-
-impl<C: Carrier> Drop for Waiting<'_, C> {
-    fn drop(&mut self) {
-        self.member.endpoint.metrics().waiters(-1);
-        self.member.waiting.borrow_mut().retain(|(ticket, _)| *ticket != self.ticket);
-        // There may be room for the next one too.
-        self.member.wake();
+        !self.room.is_awaited(()) && (is_idle() || self.carriers.borrow().iter().any(|slot| slot.has_room()))
     }
 }

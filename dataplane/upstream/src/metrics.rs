@@ -202,6 +202,11 @@ impl EndpointMetrics {
         self.waiters.add(change);
     }
 
+    /// One more waits, until the result is dropped.
+    pub(crate) fn waiting(&self) -> GaugeGuard {
+        self.waiters.guard()
+    }
+
     pub(crate) fn waited(&self, wait: Duration, requests: u64) {
         self.acquire_wait.record_many(wait.as_nanos() as u64, requests);
     }

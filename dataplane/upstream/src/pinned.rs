@@ -1,43 +1,39 @@
 //! The pool of pinned lanes: connections that belong to one client until its session state is gone.
 
-use std::{
-    cell::{Cell, RefCell},
-    collections::VecDeque,
-    rc::Rc,
-};
+use std::{cell::RefCell, future::poll_fn, rc::Rc, task::Poll};
 
 use weir_base::time::{Time, turn};
-use weir_engine::Stream;
+use weir_engine::{Stream, timeout};
 
 use crate::{
     lane::Lane,
     metrics::LaneKind,
     protocol::{Handshake, LaneProtocol, LossCause, Refusal, Waiter},
+    room::{Place, Room},
     upstream::Upstream,
 };
-
-struct Waiting<P: LaneProtocol, W> {
-    key: P::Key,
-    waiter: Rc<W>,
-    since: Time,
-}
 
 /// A clean lane that nobody has.
 type Idle<P, W> = (<P as Handshake>::Key, Rc<Lane<P, W>>);
 
 /// Lanes lent to clients, idle ones, and the clients that wait for one.
 pub(crate) struct PinnedPool<P: LaneProtocol, W: Waiter<P>> {
-    /// Lanes lent, idle or being connected.
-    open: Cell<u32>,
+    room: Rc<Room<P::Key>>,
     idle: RefCell<Vec<Idle<P, W>>>,
     lent: RefCell<Vec<Rc<Lane<P, W>>>>,
-    waiting: RefCell<VecDeque<Waiting<P, W>>>,
 }
 
 impl<P: LaneProtocol, W: Waiter<P>> Default for PinnedPool<P, W> {
     fn default() -> Self {
-        Self { open: Cell::new(0), idle: RefCell::default(), lent: RefCell::default(), waiting: RefCell::default() }
+        Self { room: Rc::default(), idle: RefCell::default(), lent: RefCell::default() }
     }
+}
+
+/// What ends a wait.
+enum Granted<P: LaneProtocol, W: Waiter<P>> {
+    Lane(Rc<Lane<P, W>>),
+    /// A connection may be made.
+    Place(Place<P::Key>),
 }
 
 impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
@@ -47,33 +43,69 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// # Errors
     /// The queue is full, or this client may not wait; nothing was asked for, and nothing is called back.
     pub fn pin(self: &Rc<Self>, key: P::Key, waiter: &Rc<W>, has_one: bool) -> Result<Option<Rc<Lane<P, W>>>, Refusal> {
-        let pool = &self.pinned;
-        let mut idle = pool.idle.borrow_mut();
+        let room = &self.pinned.room;
+        if let Some(lane) = (!room.is_awaited(key)).then(|| self.take_idle(key)).flatten() {
+            self.lend(key, &lane, waiter);
+            return Ok(Some(lane));
+        }
+        let (upstream, waiter, begun) = (self.clone(), waiter.clone(), turn::now());
+        if room.waiting() == 0 && room.open() < self.settings().pinned_lanes_max {
+            let place = room.place();
+            weir_engine::spawn(async move { upstream.run_pinned(key, waiter, begun, place).await }).detach();
+            return Ok(None);
+        }
+        let is_crowded = room.waiting() >= self.settings().lane_waiters_max as usize;
+        if is_crowded || (has_one && self.pinned.idle.borrow().is_empty()) {
+            return Err(Refusal::QueueFull);
+        }
+        let granted = self.granted(key);
+        weir_engine::spawn(async move {
+            match timeout(upstream.settings().lane_wait_timeout, granted).await {
+                Ok(Granted::Lane(lane)) => upstream.grant(key, &lane, &waiter, begun),
+                Ok(Granted::Place(place)) => upstream.run_pinned(key, waiter, begun, place).await,
+                Err(_) => waiter.on_pin(Err(Refusal::QueueTimeout)),
+            }
+        })
+        .detach();
+        Ok(None)
+    }
+
+    /// A clean lane of `key` that nobody has.
+    fn take_idle(&self, key: P::Key) -> Option<Rc<Lane<P, W>>> {
+        let mut idle = self.pinned.idle.borrow_mut();
         while let Some(at) = idle.iter().position(|(idle_key, _)| *idle_key == key) {
             let (_, lane) = idle.swap_remove(at);
             if lane.is_clean() {
-                self.lend(key, &lane, waiter);
-                return Ok(Some(lane));
+                return Some(lane);
             }
         }
-        drop(idle);
-        let is_full = pool.open.get() >= self.settings().pinned_lanes_max;
-        let is_crowded = pool.waiting.borrow().len() >= self.settings().lane_waiters_max as usize;
-        if is_full && (is_crowded || (has_one && pool.idle.borrow().is_empty())) {
-            return Err(Refusal::QueueFull);
-        }
-        let request = Waiting { key, waiter: waiter.clone(), since: turn::now() };
-        self.metrics(key).waiters(1);
-        if !is_full {
-            self.open_pinned(request);
-            return Ok(None);
-        }
-        pool.waiting.borrow_mut().push_back(request);
-        // An idle lane of another key makes room: its end opens one for the first that waits.
-        if let Some((_, other)) = pool.idle.borrow_mut().pop() {
-            other.end(LossCause::Retired);
-        }
-        Ok(None)
+        None
+    }
+
+    /// Waits for a lane, or for the right to connect one, behind all that wait already.
+    fn granted(self: &Rc<Self>, key: P::Key) -> impl Future<Output = Granted<P, W>> + use<P, W> {
+        let waiting = self.pinned.room.wait(key, &self.metrics(key));
+        let (upstream, mut has_made_room) = (self.clone(), false);
+        poll_fn(move |context| {
+            let pool = &upstream.pinned;
+            if waiting.is_next_of_key()
+                && let Some(lane) = upstream.take_idle(key)
+            {
+                return Poll::Ready(Granted::Lane(lane));
+            }
+            if waiting.is_next() {
+                if pool.room.open() < upstream.settings().pinned_lanes_max {
+                    return Poll::Ready(Granted::Place(pool.room.place()));
+                }
+                // One idle lane of another key makes room: its end frees the place.
+                if !has_made_room && let Some((_, other)) = pool.idle.borrow_mut().pop() {
+                    other.end(LossCause::Retired);
+                    has_made_room = true;
+                }
+            }
+            waiting.register(context.waker());
+            Poll::Pending
+        })
     }
 
     /// Gives a pinned lane back. A lane whose state is not certain is closed: the next client must find it clean.
@@ -82,33 +114,19 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         pool.lent.borrow_mut().retain(|lent| !Rc::ptr_eq(lent, &lane));
         lane.set_owner(None);
         self.metrics(key).unpinned();
-        if !is_clean || !lane.is_clean() {
-            lane.end(LossCause::Retired);
-            return;
-        }
-        let next = self.next_waiting(|waiting| waiting.key == key);
-        if let Some(next) = next {
-            self.grant(&lane, next);
-        } else if pool.idle.borrow().len() < self.settings().pinned_lanes_idle_max as usize
-            && pool.waiting.borrow().is_empty()
-        {
+        let has_room = pool.idle.borrow().len() < self.settings().pinned_lanes_idle_max as usize;
+        if is_clean && lane.is_clean() && (pool.room.is_awaited(key) || (has_room && pool.room.waiting() == 0)) {
             pool.idle.borrow_mut().push((key, lane));
+            pool.room.wake_for(key);
         } else {
             lane.end(LossCause::Retired);
         }
     }
 
-    fn next_waiting(&self, fits: impl Fn(&Waiting<P, W>) -> bool) -> Option<Waiting<P, W>> {
-        let mut waiting = self.pinned.waiting.borrow_mut();
-        let at = waiting.iter().position(fits)?;
-        waiting.remove(at)
-    }
-
-    fn grant(self: &Rc<Self>, lane: &Rc<Lane<P, W>>, to: Waiting<P, W>) {
-        self.metrics(to.key).waiters(-1);
-        self.metrics(to.key).waited(turn::now().since(to.since), 1);
-        self.lend(to.key, lane, &to.waiter);
-        to.waiter.on_pin(Ok(lane.clone()));
+    fn grant(&self, key: P::Key, lane: &Rc<Lane<P, W>>, waiter: &Rc<W>, begun: Time) {
+        self.metrics(key).waited(turn::now().since(begun), 1);
+        self.lend(key, lane, waiter);
+        waiter.on_pin(Ok(lane.clone()));
     }
 
     fn lend(&self, key: P::Key, lane: &Rc<Lane<P, W>>, waiter: &Rc<W>) {
@@ -117,47 +135,17 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         self.pinned.lent.borrow_mut().push(lane.clone());
     }
 
-    fn refuse_pin(&self, request: Waiting<P, W>, refusal: Refusal) {
-        self.metrics(request.key).waiters(-1);
-        request.waiter.on_pin(Err(refusal));
-    }
-
-    fn open_pinned(self: &Rc<Self>, request: Waiting<P, W>) {
-        self.pinned.open.set(self.pinned.open.get() + 1);
-        let upstream = self.clone();
-        weir_engine::spawn(async move {
-            upstream.run_pinned(request).await;
-            upstream.pinned.open.set(upstream.pinned.open.get() - 1);
-            if let Some(next) = upstream.next_waiting(|_| true) {
-                upstream.open_pinned(next);
-            }
-        })
-        .detach();
-    }
-
     /// One pinned connection: made, lent from client to client, lost.
-    async fn run_pinned(self: &Rc<Self>, request: Waiting<P, W>) {
-        let mut attempt = 0;
-        let (mut stream, greeting): (Stream, P::Greeting) = loop {
-            let refusal = match self.check_available(request.key) {
-                Err(refusal) => refusal,
-                Ok(()) => match self.open(request.key, LaneKind::Pinned).await {
-                    Ok(opened) => break opened,
-                    Err(error) => error.refusal,
-                },
-            };
-            let has_time = turn::now().since(request.since) < self.settings().lane_wait_timeout;
-            if refusal != Refusal::Unreachable || !has_time {
-                self.refuse_pin(request, refusal);
-                return;
-            }
-            weir_engine::sleep(self.backoff(attempt)).await;
-            attempt += 1;
+    async fn run_pinned(self: &Rc<Self>, key: P::Key, waiter: Rc<W>, begun: Time, _place: Place<P::Key>) {
+        let (mut stream, greeting) = match self.open_pinned(key, begun).await {
+            Ok(opened) => opened,
+            Err(refusal) => return waiter.on_pin(Err(refusal)),
         };
-        let key = request.key;
         let lane = Lane::new(&stream, greeting, LaneKind::Pinned, self.hard_cap(), self.metrics(key));
         let _open = self.metrics(key).lane_opened(LaneKind::Pinned);
-        self.grant(&lane, request);
+        self.grant(key, &lane, &waiter, begun);
+        // A lane that is lent again must not keep its first client.
+        drop(waiter);
         let (cause, lost, _) = lane.read(&mut stream.reader).await;
         self.lane_lost(key, cause, lost);
         self.pinned.idle.borrow_mut().retain(|(_, idle)| !Rc::ptr_eq(idle, &lane));
@@ -176,13 +164,31 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         }
     }
 
-    /// Refuses clients that have waited too long for a pinned lane, and looks at the deadlines of the lent ones.
+    /// A connection for a client that has waited since `begun`, tried until its time is over.
+    async fn open_pinned(&self, key: P::Key, begun: Time) -> Result<(Stream, P::Greeting), Refusal> {
+        let metrics = self.metrics(key);
+        let _waits = metrics.waiting();
+        let mut attempt = 0;
+        loop {
+            let refusal = match self.check_available(key) {
+                Err(refusal) => refusal,
+                Ok(()) => match self.open(key, LaneKind::Pinned).await {
+                    Ok(opened) => return Ok(opened),
+                    Err(error) => error.refusal,
+                },
+            };
+            let has_time = turn::now().since(begun) < self.settings().lane_wait_timeout;
+            if refusal != Refusal::Unreachable || !has_time {
+                return Err(refusal);
+            }
+            weir_engine::sleep(self.backoff(attempt)).await;
+            attempt += 1;
+        }
+    }
+
+    /// Looks at the deadlines of the lanes that are lent.
     pub(crate) fn check_pinned(&self) {
         let now = turn::now();
-        let limit = self.settings().lane_wait_timeout;
-        while let Some(late) = self.next_waiting(|waiting| now.since(waiting.since) > limit) {
-            self.refuse_pin(late, Refusal::QueueTimeout);
-        }
         for lane in self.pinned.lent.borrow().iter() {
             lane.check_deadline(now, self.settings().request_timeout);
         }

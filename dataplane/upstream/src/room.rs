@@ -1,0 +1,190 @@
+//! The room of a pool: its open connections, and those that wait for one, first come first served.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    rc::Rc,
+    task::Waker,
+};
+
+use crate::metrics::EndpointMetrics;
+
+/// The connections that a pool may have, and the queue for them. `K`: what makes connections different.
+pub(crate) struct Room<K> {
+    /// Connections that are lent, idle or being made.
+    open: Cell<u32>,
+    waiting: RefCell<VecDeque<Queued<K>>>,
+    /// The number of the next one that waits.
+    ticket: Cell<u64>,
+}
+
+struct Queued<K> {
+    ticket: u64,
+    key: K,
+    waker: Waker,
+}
+
+impl<K> Default for Room<K> {
+    fn default() -> Self {
+        Self { open: Cell::new(0), waiting: RefCell::default(), ticket: Cell::new(0) }
+    }
+}
+
+impl<K: Copy + Eq> Room<K> {
+    /// Connections that are lent, idle or being made.
+    pub(crate) fn open(&self) -> u32 {
+        self.open.get()
+    }
+
+    /// A connection more, until the result is dropped. Whether there may be one is for the caller to say.
+    pub(crate) fn place(self: &Rc<Self>) -> Place<K> {
+        self.open.set(self.open.get() + 1);
+        Place(self.clone())
+    }
+
+    /// A place in the queue, until the result is dropped.
+    pub(crate) fn wait(self: &Rc<Self>, key: K, metrics: &Rc<EndpointMetrics>) -> Waiting<K> {
+        metrics.waiters(1);
+        let ticket = self.ticket.replace(self.ticket.get() + 1);
+        // A place in the queue is taken at once, and the waker found when it is polled first.
+        self.waiting.borrow_mut().push_back(Queued { ticket, key, waker: Waker::noop().clone() });
+        Waiting { room: self.clone(), ticket, key, metrics: metrics.clone() }
+    }
+
+    /// The length of the queue.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.borrow().len()
+    }
+
+    /// Somebody waits for a connection of `key`.
+    pub(crate) fn is_awaited(&self, key: K) -> bool {
+        self.waiting.borrow().iter().any(|queued| queued.key == key)
+    }
+
+    /// There may be room: the first looks. It stays in the queue until it has some, or gives up.
+    pub(crate) fn wake(&self) {
+        if let Some(first) = self.waiting.borrow().front() {
+            first.waker.wake_by_ref();
+        }
+    }
+
+    /// A connection of `key` stands: the first that waits for one looks.
+    pub(crate) fn wake_for(&self, key: K) {
+        if let Some(first) = self.waiting.borrow().iter().find(|queued| queued.key == key) {
+            first.waker.wake_by_ref();
+        }
+    }
+
+    /// All look.
+    pub(crate) fn wake_all(&self) {
+        self.waiting.borrow().iter().for_each(|queued| queued.waker.wake_by_ref());
+    }
+}
+
+/// A connection that is counted as open.
+pub(crate) struct Place<K: Copy + Eq>(Rc<Room<K>>);
+
+impl<K: Copy + Eq> Drop for Place<K> {
+    fn drop(&mut self) {
+        self.0.open.set(self.0.open.get() - 1);
+        self.0.wake();
+    }
+}
+
+/// A place in the queue.
+pub(crate) struct Waiting<K: Copy + Eq> {
+    room: Rc<Room<K>>,
+    ticket: u64,
+    key: K,
+    metrics: Rc<EndpointMetrics>,
+}
+
+impl<K: Copy + Eq> Waiting<K> {
+    /// It is the first of all: it may have any room there is.
+    pub(crate) fn is_next(&self) -> bool {
+        self.room.waiting.borrow().front().is_some_and(|first| first.ticket == self.ticket)
+    }
+
+    /// It is the first of those that wait for its key: it may have a connection of that.
+    pub(crate) fn is_next_of_key(&self) -> bool {
+        let waiting = self.room.waiting.borrow();
+        waiting.iter().find(|queued| queued.key == self.key).is_some_and(|first| first.ticket == self.ticket)
+    }
+
+    /// Wakes `waker` when it may be its turn.
+    pub(crate) fn register(&self, waker: &Waker) {
+        let mut waiting = self.room.waiting.borrow_mut();
+        if let Some(own) = waiting.iter_mut().find(|queued| queued.ticket == self.ticket) {
+            own.waker.clone_from(waker);
+        }
+    }
+}
+
+impl<K: Copy + Eq> Drop for Waiting<K> {
+    fn drop(&mut self) {
+        self.metrics.waiters(-1);
+        self.room.waiting.borrow_mut().retain(|queued| queued.ticket != self.ticket);
+        // There may be room for the next one too.
+        self.room.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicU32, Ordering},
+        },
+        task::Wake,
+    };
+
+    use weir_telemetry::{Level, Registry, log::log_ring};
+
+    use super::*;
+    use crate::metrics::UpstreamMetrics;
+
+    #[derive(Default)]
+    struct Woken(AtomicU32);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// One that waits, and how often it was woken.
+    fn waiting(room: &Rc<Room<u8>>, key: u8, metrics: &Rc<EndpointMetrics>) -> (Waiting<u8>, Arc<Woken>) {
+        let (waiting, woken) = (room.wait(key, metrics), Arc::<Woken>::default());
+        waiting.register(&Waker::from(woken.clone()));
+        (waiting, woken)
+    }
+
+    fn count(woken: &Woken) -> u32 {
+        woken.0.swap(0, Ordering::Relaxed)
+    }
+
+    #[test]
+    fn first_come_first_served_and_each_key_has_an_order_of_its_own() {
+        let registry = Registry::with_level(Level::Full);
+        let of = UpstreamMetrics::new(&registry.core(0), log_ring(8, None).0, "one".into());
+        let metrics = Rc::new(EndpointMetrics::new(&of, "one"));
+        let room = Rc::<Room<u8>>::default();
+        let place = room.place();
+        let ((first, a), (second, b), (third, c)) =
+            (waiting(&room, 1, &metrics), waiting(&room, 2, &metrics), waiting(&room, 2, &metrics));
+        let next = |one: &Waiting<u8>| (one.is_next(), one.is_next_of_key());
+        assert_eq!([next(&first), next(&second), next(&third)], [(true, true), (false, true), (false, false)]);
+        assert!((room.open(), room.waiting()) == (1, 3) && room.is_awaited(2) && !room.is_awaited(3));
+        drop(place);
+        assert_eq!((room.open(), [count(&a), count(&b), count(&c)]), (0, [1, 0, 0]), "room is for the first of all");
+        room.wake_for(2);
+        assert_eq!([count(&a), count(&b), count(&c)], [0, 1, 0], "a connection is for the first of its key");
+        drop(first);
+        assert_eq!((next(&second), [count(&b), count(&c)]), ((true, true), [1, 0]), "the next one looks");
+        room.wake_all();
+        assert_eq!([count(&b), count(&c)], [1, 1]);
+        drop((second, third));
+        assert_eq!((room.waiting(), registry.read().gauge("gateway_lane_pool_waiters", &[])), (0, Some(0)));
+    }
+}
