@@ -34,4 +34,6 @@ pub use config::{
 pub use error::{TlsError, TlsErrorKind};
 pub use hello::ClientHello;
 pub use identity::{ALT_NAMES_MAX, AltName, PeerIdentity, identities};
+/// The settings of the server role, as [`server_config`] makes them.
+pub use rustls::ServerConfig;
 pub use session::{HANDSHAKE_BYTES_MAX, RESIDUE_BYTES_MAX, TlsRole, TlsSession, TlsState};

@@ -15,6 +15,7 @@
 //! | `roster` | the open connections of one listener on one worker |
 //! | `share` | what the listeners of one worker share |
 //! | `succession` | clients that come back are served after what they left behind |
+//! | `tls` | TLS towards the clients, before their sessions or within them |
 //! | `timing` | the time that exchanges take, and its stages |
 //! | `proxy_protocol` | the PROXY header of a load balancer in front |
 
@@ -35,6 +36,7 @@ pub mod settings;
 mod share;
 mod succession;
 mod timing;
+mod tls;
 
 pub use admission::{Admission, ConnectionPermit, ListenerAdmission, NotAdmitted};
 pub use close::CloseReason;
@@ -48,3 +50,4 @@ pub use sessions::{Opened, Session, Sessions};
 pub use share::{CoreShare, DRAIN_GAP, Drain, Post};
 pub use succession::{Place, Source, Succession};
 pub use timing::{Durations, Stage, StageTimes, Stages, Timing};
+pub use tls::{Security, TlsAcceptor};

@@ -5,12 +5,14 @@ use std::{any::Any, net::SocketAddr, pin::Pin, rc::Rc};
 use weir_engine::Stream;
 use weir_telemetry::log::Peer;
 
-use crate::{connections::ConnectionGuard, departure::Mover, sessions::Sessions, succession::Place};
+use crate::{connections::ConnectionGuard, departure::Mover, sessions::Sessions, succession::Place, tls::Security};
 
-/// An admitted connection, with its PROXY header and its TLS handshake behind it.
+/// An admitted connection, with its PROXY header behind it.
 pub struct Arrival {
     /// The stream. It comes in a box: an idle connection pays for the size of each future that it passes through.
     pub stream: Box<Stream>,
+    /// The security of the stream.
+    pub security: Security,
     /// The row of the connection in the table.
     pub guard: ConnectionGuard,
     /// The client.
@@ -36,6 +38,12 @@ pub trait Service: Any {
 
     /// The bytes that a client without TLS gets when its connection is not admitted. Empty: the connection closes without a word.
     fn refusal(&self) -> &'static [u8];
+
+    /// Tells whether clients ask for TLS within the protocol. Its sessions then begin with [`Security::Offer`] at a listener with
+    /// TLS, and make the handshake by [`TlsAcceptor::accept`](crate::TlsAcceptor::accept) where the protocol has it.
+    fn starts_tls(&self) -> bool {
+        false
+    }
 
     /// Tells whether a session may still use that upstream.
     fn uses(&self, upstream: &dyn Any) -> bool;

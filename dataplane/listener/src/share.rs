@@ -18,6 +18,8 @@ pub struct CoreShare {
     pub worker: usize,
     /// Exchanges in flight.
     pub flight: LocalBudget,
+    /// TLS handshakes under way.
+    pub handshakes: LocalBudget,
     /// Bytes buffered.
     pub bytes: ByteLease,
     /// Its cells.

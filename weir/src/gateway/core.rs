@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use weir_base::{permit::LocalBudget, time::turn};
+use weir_base::time::turn;
 use weir_config::Snapshot;
 use weir_engine::{Mailbox, WorkerState, accept::Balancer, mailbox::Inbox};
 use weir_listener::{CoreShare, Drain};
@@ -41,8 +41,6 @@ pub struct Core {
     pub mailboxes: Arc<Vec<Mailbox<Mail>>>,
     pub balancer: Arc<Balancer>,
     pub state: Arc<WorkerState>,
-    /// TLS handshakes under way.
-    pub handshakes: LocalBudget,
     doors: RefCell<HashMap<Arc<str>, Rc<Door>>>,
     /// It was told to accept no more; a reload that was under way does not change that.
     is_leaving: Cell<bool>,
@@ -67,7 +65,6 @@ pub async fn run(setup: CoreSetup) {
         mailboxes: setup.mailboxes,
         balancer: setup.balancer,
         state: setup.state,
-        handshakes: LocalBudget::new(0),
         doors: RefCell::default(),
         is_leaving: Cell::new(false),
         closing: RefCell::default(),
@@ -160,7 +157,7 @@ impl Core {
     fn apply(self: &Rc<Self>, plan: &Arc<Plan>) {
         let snapshot = &plan.snapshot;
         self.share.flight.set_limit(snapshot.limits.in_flight_per_core.into());
-        self.handshakes.set_limit(snapshot.limits.handshakes_per_core.into());
+        self.share.handshakes.set_limit(snapshot.limits.handshakes_per_core.into());
         self.update_upstreams(plan);
         self.doors.borrow_mut().retain(|name, door| {
             let stays = snapshot.listener(name).is_some();

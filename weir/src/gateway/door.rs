@@ -16,10 +16,9 @@ use weir_engine::{
     JoinHandle, Stream, StreamOptions, Watermarks,
     accept::{Accepted, HandedOver, accept_loop, accept_one},
     net, timeout,
-    tls::TlsSession,
 };
 use weir_listener::{
-    Arrival, ConnectionPermit, ListenerAdmission, Place, Service, Source, Succession,
+    Arrival, ConnectionPermit, ListenerAdmission, Place, Security, Service, Source, Succession, TlsAcceptor,
     proxy_protocol::{ProxyAddresses, ProxyHeader, decode},
     settings::{ListenerSettings, ProxyProtocol},
 };
@@ -35,8 +34,6 @@ use super::{
 const REFUSAL_TIME: Duration = Duration::from_millis(100);
 /// Refused clients that are being told at a time; more are closed without a word.
 const REFUSALS_MAX: u32 = 256;
-/// How often a client that waits for its TLS handshake looks for a free permit.
-const HANDSHAKE_RETRY: Duration = Duration::from_millis(2);
 /// Connections taken in at a time, from the queues of all workers. In a storm of more their order is not known.
 const TAKEN_MAX: usize = 32;
 
@@ -55,7 +52,7 @@ pub struct Door {
     succession: Option<Arc<Succession>>,
     /// Those of all workers, the own ones included.
     queues: RefCell<Vec<Arc<Socket>>>,
-    tls: RefCell<Option<Arc<rustls::ServerConfig>>>,
+    tls: RefCell<Option<Rc<TlsAcceptor>>>,
     settings: RefCell<Arc<ListenerSettings>>,
     acceptors: RefCell<Vec<Acceptor>>,
     refusals: Cell<u32>,
@@ -64,12 +61,13 @@ pub struct Door {
 impl Door {
     pub fn new(service: Rc<dyn Service>, plan: &ListenerPlan, settings: Arc<ListenerSettings>, workers: usize) -> Self {
         let has_order = workers > 1 && service.keeps_order();
+        let tls = acceptor(&*service, plan, &settings);
         Self {
             service,
             admission: RefCell::new(plan.admission.clone()),
             succession: has_order.then(|| plan.succession.clone()),
             queues: RefCell::default(),
-            tls: RefCell::new(plan.tls.clone()),
+            tls: RefCell::new(tls),
             settings: RefCell::new(settings),
             acceptors: RefCell::default(),
             refusals: Cell::new(0),
@@ -84,7 +82,7 @@ impl Door {
     /// New settings; open connections keep theirs.
     pub fn update(&self, plan: &ListenerPlan, settings: Arc<ListenerSettings>) {
         *self.admission.borrow_mut() = plan.admission.clone();
-        *self.tls.borrow_mut() = plan.tls.clone();
+        *self.tls.borrow_mut() = acceptor(&*self.service, plan, &settings);
         *self.settings.borrow_mut() = settings;
     }
 
@@ -271,7 +269,9 @@ impl Door {
             let Ok(stream) = Stream::new(socket, StreamOptions { marks }) else { return };
             let (stream, address) = (Box::new(stream), address_of(&peer));
             let guard = core.share.table.enter_as(id, settings.name.clone(), core.share.worker, peer, turn::now());
-            let arrival = Arrival { stream, guard, peer: address, local: None, place, moved: Some(session) };
+            // A session with TLS does not move.
+            let (security, moved) = (Security::Plain, Some(session));
+            let arrival = Arrival { stream, security, guard, peer: address, local: None, place, moved };
             door.service.clone().serve(arrival).await;
         })
         .detach();
@@ -302,22 +302,23 @@ impl Door {
             Box::pin(place.identify(client.map(|client| Source::Address(client.ip())))).await;
         }
         let tls = self.tls.borrow().clone();
-        match tls {
-            Some(config) => {
-                if !Box::pin(self.handshake(core, &settings, &mut stream, &config, &header.1)).await {
+        let security = match tls {
+            Some(acceptor) if self.service.starts_tls() => Security::Offer(acceptor),
+            Some(acceptor) => {
+                if !Box::pin(acceptor.accept(&mut stream, &header.1)).await {
                     // The alert, if there is one, is on its way.
                     return Box::pin(stream.close(REFUSAL_TIME)).await;
                 }
+                Security::Tls
             }
-            None => {
-                if stream.reader.unread(&header.1).is_err() {
-                    return;
-                }
-            }
+            None => Security::Plain,
+        };
+        if !matches!(security, Security::Tls) && stream.reader.unread(&header.1).is_err() {
+            return;
         }
         let address = address_of(&peer);
         let guard = core.share.table.enter(settings.name.clone(), core.share.worker, peer, turn::now());
-        let arrival = Arrival { stream, guard, peer: address, local, place, moved: None };
+        let arrival = Arrival { stream, security, guard, peer: address, local, place, moved: None };
         self.service.clone().serve(arrival).await;
     }
 
@@ -356,38 +357,12 @@ impl Door {
     fn count_proxy_header(&self, core: &Core, outcome: &str) {
         core.share.metrics.counter(&catalog::PROXY_HEADERS, &[self.name(), outcome]).inc();
     }
+}
 
-    async fn handshake(
-        &self,
-        core: &Core,
-        settings: &ListenerSettings,
-        stream: &mut Stream,
-        config: &Arc<rustls::ServerConfig>,
-        received: &[u8],
-    ) -> bool {
-        let metrics = &core.share.metrics;
-        let name = self.name();
-        let failed = |reason: &str| {
-            metrics.counter(&catalog::TLS_HANDSHAKE_FAILURES, &[name, reason]).inc();
-            false
-        };
-        let limit = settings.tls.as_ref().map_or(Duration::ZERO, |tls| tls.handshake_timeout);
-        let Ok(_permit) = timeout(limit, handshake_permit(core)).await else { return failed("handshakes_in_flight") };
-        let _in_flight = metrics.gauge(&catalog::TLS_HANDSHAKES_IN_FLIGHT, &[name]).guard();
-        let begun = turn::now();
-        let Ok(session) = TlsSession::server(config) else { return failed("settings") };
-        match timeout(limit, stream.start_tls(session, received)).await {
-            Ok(Ok(())) => {
-                metrics.counter(&catalog::TLS_HANDSHAKES, &[name]).inc();
-                let took = turn::now().nanos_since(begun);
-                metrics.histogram(&catalog::TLS_HANDSHAKE_DURATION, &[name]).record(took);
-                true
-            }
-            Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => failed("tls"),
-            Ok(Err(_)) => failed("closed"),
-            Err(_) => failed("timeout"),
-        }
-    }
+/// TLS towards the clients, if the listener has it.
+fn acceptor(service: &dyn Service, plan: &ListenerPlan, settings: &ListenerSettings) -> Option<Rc<TlsAcceptor>> {
+    let config = plan.tls.clone()?;
+    Some(TlsAcceptor::new(service.sessions().core(), settings, config))
 }
 
 fn marks(settings: &ListenerSettings) -> Watermarks {
@@ -396,16 +371,6 @@ fn marks(settings: &ListenerSettings) -> Watermarks {
 
 fn address_of(peer: &str) -> Peer {
     peer.parse::<SocketAddr>().map_or(Peer::Unix, Peer::Ip)
-}
-
-/// Waits its turn: a wave of clients is served in slices that the core can bear, not turned away.
-async fn handshake_permit(core: &Core) -> weir_base::permit::LocalPermit {
-    loop {
-        match core.handshakes.try_acquire() {
-            Some(permit) => return permit,
-            None => weir_engine::sleep(HANDSHAKE_RETRY).await,
-        }
-    }
 }
 
 /// Gives the balancer's charge back when the connection ends, however it ends.

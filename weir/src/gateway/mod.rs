@@ -156,6 +156,7 @@ impl Gateway {
                 let share = CoreShare {
                     worker: id,
                     flight: LocalBudget::new(0),
+                    handshakes: LocalBudget::new(0),
                     bytes: ByteLease::new(bytes),
                     metrics: registry.core(id as u32),
                     log,

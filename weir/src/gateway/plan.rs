@@ -27,7 +27,7 @@ pub struct ListenerPlan {
     pub succession: Arc<Succession>,
     /// The state that its workers share, in the form of its protocol.
     pub share: ListenerShare,
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<Arc<tls::ServerConfig>>,
 }
 
 /// An admitted connection on its way to the worker that serves it.
@@ -79,7 +79,7 @@ pub struct Moved {
 }
 
 /// What the TLS files of the listeners hold, in the order of the listeners.
-pub struct TlsContexts(Vec<Option<Arc<rustls::ServerConfig>>>);
+pub struct TlsContexts(Vec<Option<Arc<tls::ServerConfig>>>);
 
 impl TlsContexts {
     /// Reads them.

@@ -1,0 +1,86 @@
+//! TLS towards the clients of a listener.
+
+use std::{io, rc::Rc, sync::Arc, time::Duration};
+
+use weir_base::{
+    permit::{LocalBudget, LocalPermit},
+    time::turn,
+};
+use weir_engine::{
+    Stream, timeout,
+    tls::{ServerConfig, TlsSession},
+};
+use weir_telemetry::{CoreMetrics, catalog};
+
+use crate::{settings::ListenerSettings, share::CoreShare};
+
+/// How often a client that waits for its TLS handshake looks for a free permit.
+const HANDSHAKE_RETRY: Duration = Duration::from_millis(2);
+
+/// The security of a connection when its session begins.
+#[derive(Clone)]
+pub enum Security {
+    /// Clear text, and no TLS.
+    Plain,
+    /// TLS, with its handshake behind it.
+    Tls,
+    /// Clear text, and TLS when the client asks for it within its protocol. See
+    /// [`Service::starts_tls`](crate::Service::starts_tls).
+    Offer(Rc<TlsAcceptor>),
+}
+
+/// Makes the handshakes of the clients of one listener on one worker, and counts them.
+pub struct TlsAcceptor {
+    config: Arc<ServerConfig>,
+    timeout: Duration,
+    permits: LocalBudget,
+    listener: Arc<str>,
+    metrics: CoreMetrics,
+}
+
+impl TlsAcceptor {
+    /// The acceptor of a listener with these settings.
+    pub fn new(core: &CoreShare, settings: &ListenerSettings, config: Arc<ServerConfig>) -> Rc<Self> {
+        Rc::new(Self {
+            config,
+            timeout: settings.tls.as_ref().map_or(Duration::ZERO, |tls| tls.handshake_timeout),
+            permits: core.handshakes.clone(),
+            listener: settings.name.clone(),
+            metrics: core.metrics.clone(),
+        })
+    }
+
+    /// Makes the handshake; `received` are bytes of the client that were read before. False: it failed, and was counted. The
+    /// alert, if there is one, is in the output.
+    pub async fn accept(&self, stream: &mut Stream, received: &[u8]) -> bool {
+        let (metrics, name) = (&self.metrics, &*self.listener);
+        let failed = |reason: &str| {
+            metrics.counter(&catalog::TLS_HANDSHAKE_FAILURES, &[name, reason]).inc();
+            false
+        };
+        let Ok(_permit) = timeout(self.timeout, self.permit()).await else { return failed("handshakes_in_flight") };
+        let _in_flight = metrics.gauge(&catalog::TLS_HANDSHAKES_IN_FLIGHT, &[name]).guard();
+        let begun = turn::now();
+        let Ok(session) = TlsSession::server(&self.config) else { return failed("settings") };
+        match timeout(self.timeout, stream.start_tls(session, received)).await {
+            Ok(Ok(())) => {
+                metrics.counter(&catalog::TLS_HANDSHAKES, &[name]).inc();
+                metrics.histogram(&catalog::TLS_HANDSHAKE_DURATION, &[name]).record(turn::now().nanos_since(begun));
+                true
+            }
+            Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => failed("tls"),
+            Ok(Err(_)) => failed("closed"),
+            Err(_) => failed("timeout"),
+        }
+    }
+
+    /// Waits its turn: a wave of clients is served in slices that the core can bear, not turned away.
+    async fn permit(&self) -> LocalPermit {
+        loop {
+            match self.permits.try_acquire() {
+                Some(permit) => return permit,
+                None => weir_engine::sleep(HANDSHAKE_RETRY).await,
+            }
+        }
+    }
+}
