@@ -14,6 +14,7 @@
 //! | `accept` | the accept loop, error classes, hand-off to the least-loaded worker |
 //! | `handover` | messages with open descriptors to another process |
 //! | `socket` | a data socket: direct calls, and the epoll instance that says when |
+//! | `datagram` | a UDP socket of one worker |
 //! | `chunk` | received bytes, in a warm buffer |
 //! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
 //! | `flush` | what outputs send at the end of a turn |
@@ -29,6 +30,7 @@
 pub mod accept;
 pub mod blocking;
 pub mod chunk;
+pub mod datagram;
 pub mod driver;
 mod flush;
 mod gate;

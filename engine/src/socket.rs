@@ -18,7 +18,7 @@ use std::{
 
 use compio::runtime::fd::PollFd;
 use slab::Slab;
-use socket2::{SockRef, Socket};
+use socket2::{SockAddr, SockRef, Socket};
 
 use crate::{
     chunk::{BULK_BYTES, CHUNK_BYTES, Chunk},
@@ -138,7 +138,7 @@ impl Readiness {
     }
 }
 
-/// A connected stream socket, registered with its worker until it is dropped.
+/// A socket that carries data, registered with its worker until it is dropped: a connected stream, or datagrams.
 pub(crate) struct DataSocket {
     socket: Socket,
     sockets: Rc<Sockets>,
@@ -158,7 +158,7 @@ pub(crate) struct DataSocket {
 }
 
 impl DataSocket {
-    /// Registers a connected socket with the calling worker.
+    /// Registers a socket with the calling worker.
     ///
     /// # Errors
     /// No memory or watches left in the kernel.
@@ -260,6 +260,30 @@ impl DataSocket {
         }
     }
 
+    /// The next datagram and its sender.
+    pub(crate) fn poll_receive_from(&self, context: &mut Context<'_>) -> Poll<io::Result<(Chunk, SocketAddr)>> {
+        loop {
+            ready!(self.readable.poll(context));
+            // A buffer for bulk holds the longest datagram.
+            let mut chunk = Chunk::take_bulk();
+            match receive_from_now(&self.socket, chunk.vec()) {
+                Ok(sender) => return Poll::Ready(Ok((chunk, sender))),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable.is_ready.set(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Sends one datagram; false if there is no room for it.
+    pub(crate) fn send_to(&self, bytes: &[u8], to: &SockAddr) -> io::Result<bool> {
+        match self.socket.send_to_with_flags(bytes, to, libc::MSG_DONTWAIT) {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Sends what the socket takes at once; how much that is.
     ///
     /// # Errors
@@ -340,6 +364,15 @@ fn receive_now(socket: RawFd, vec: &mut Vec<u8>, most: usize) -> io::Result<usiz
     // SAFETY: the kernel has initialised `count` bytes, at most the capacity.
     unsafe { vec.set_len(count) };
     Ok(count)
+}
+
+/// A receive of one datagram that never blocks, into the capacity of an empty vector; its sender.
+fn receive_from_now(socket: &Socket, vec: &mut Vec<u8>) -> io::Result<SocketAddr> {
+    debug_assert!(vec.is_empty());
+    let (count, sender) = socket.recv_from_with_flags(vec.spare_capacity_mut(), libc::MSG_DONTWAIT)?;
+    // SAFETY: the kernel has initialised `count` bytes, at most the spare capacity.
+    unsafe { vec.set_len(count) };
+    sender.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<usize> {

@@ -1,0 +1,4 @@
+//! The engine over real sockets, on both drivers.
+
+mod datagram;
+mod stream;
