@@ -1,7 +1,5 @@
-//! The two questions every error of the tree answers: whose fault, and is it safe to try again.
-//!
-//! Each crate has its own error kinds; they carry these two values so that one place can decide on the retry, the
-//! log level and the metric without knowing the protocol.
+//! The side that causes an error. Each crate has its own kinds of errors; they carry this value, so that one place can decide on
+//! the log level and the metric without knowing the protocol.
 
 use std::fmt;
 
@@ -40,56 +38,9 @@ impl fmt::Display for Culprit {
     }
 }
 
-/// Whether the exchange that failed may be sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Retry {
-    /// It may have been executed, or it would fail again.
-    Never,
-    /// It was provably not executed: not one byte of it reached a server.
-    Safe,
-    /// Safe only if the connection had served before: a pooled connection that the server closed while it was idle.
-    OnlyIfReused,
-}
-
-impl Retry {
-    /// The stable snake_case word used in metric labels, logs and JSON.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Retry::Never => "never",
-            Retry::Safe => "safe",
-            Retry::OnlyIfReused => "only_if_reused",
-        }
-    }
-
-    /// The decision, given whether the connection had served an exchange before.
-    #[must_use]
-    pub const fn is_allowed(self, connection_reused: bool) -> bool {
-        match self {
-            Retry::Never => false,
-            Retry::Safe => true,
-            Retry::OnlyIfReused => connection_reused,
-        }
-    }
-}
-
-impl fmt::Display for Retry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_retry_is_allowed_only_where_nothing_was_executed() {
-        assert!(!Retry::Never.is_allowed(true));
-        assert!(Retry::Safe.is_allowed(false));
-        assert!(Retry::OnlyIfReused.is_allowed(true));
-        assert!(!Retry::OnlyIfReused.is_allowed(false));
-    }
 
     #[test]
     fn label_words_are_distinct_and_snake_case() {

@@ -12,7 +12,7 @@
 //! | [`shared_rate`] | [`SharedRate`]: at most so many per second on all cores together |
 //! | [`limits`] | default of every limit, its worst case and the relations between them |
 //! | [`violation`] | a peer broke a rule or a limit: one value, from which counter, log line and refusal derive |
-//! | [`error`] | whose fault, and whether a retry is safe |
+//! | [`error`] | whose fault |
 //! | [`names`] | what belongs to host names, exact ones and wildcards |
 //! | [`net`] | networks in CIDR form |
 //! | [`secret`] | bytes that are never printed and are zeroed on drop |
@@ -34,7 +34,7 @@ pub mod size;
 pub mod time;
 pub mod violation;
 
-pub use error::{Culprit, Retry};
+pub use error::Culprit;
 pub use names::{NameError, Names};
 pub use net::Net;
 pub use permit::{Budget, ByteLease, BytesPermit, LocalBudget, LocalPermit, Permit};

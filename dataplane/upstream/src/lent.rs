@@ -7,7 +7,7 @@ use weir_engine::{Account, Stream};
 use weir_telemetry::cells::GaugeGuard;
 
 use crate::{
-    carrier::{Carrier, Multiplexer, Slot},
+    carrier::{Carrier, Multiplexer, NoMultiplexer, Slot},
     exclusive::ExclusiveUpstream,
     idle::Remains,
     metrics::EndpointMetrics,
@@ -151,6 +151,16 @@ impl<M: Multiplexer> ExclusiveLane<M> {
         match self.upstream.upgrade() {
             Some(upstream) => upstream.returned(self.number, held, remains, self.cause, self.answered),
             None => self.metrics.requests_over(1),
+        }
+    }
+}
+
+impl ExclusiveLane<NoMultiplexer> {
+    /// The connection that carries the exchange.
+    pub fn stream(&mut self) -> &mut Stream {
+        match self.link() {
+            Link::Connection(stream) => stream,
+            Link::Carrier(none) => match *none {},
         }
     }
 }

@@ -19,7 +19,7 @@ use weir_listener::{
 };
 use weir_telemetry::{access::AccessRecord, log::Peer};
 use weir_upstream::{
-    ExclusiveLane, Link, LossCause, NoMultiplexer, Refusal, Tried, Wanted, affinity_hash, settings::Affinity,
+    ExclusiveLane, LossCause, NoMultiplexer, Refusal, Tried, Wanted, affinity_hash, settings::Affinity,
 };
 
 use crate::{
@@ -150,60 +150,12 @@ impl Session<'_> {
         if is_timed {
             service.stages.record(Stage::LaneWait, begun, Time::now());
         }
-        let listener = service.sessions.settings();
-        let idle = listener.idle_timeout.unwrap_or(IDLE_TIMEOUT);
-        let half_close = listener.half_close_timeout;
-        let Link::Connection(origin) = lane.link() else {
-            return CloseReason::InternalInvariant;
-        };
+        let origin = lane.stream();
         if let Some(version) = routing.settings.proxy_headers.get(number).copied().flatten() {
             origin.output.append(&self.connection.proxy_header(version));
         }
         origin.output.append(&first);
-        let active = Cell::new(turn::now());
-        let deadline = weir_engine::deadline();
-        let ((received, sent), ended) = {
-            let (up, down) = (Cell::new(0), Cell::new(0));
-            let client = stream.reader.peer_watch();
-            let ended = {
-                let mut upload = pin!(pass(&mut stream.reader, &origin.output, &active, &up));
-                let mut download = pin!(pass(&mut origin.reader, &stream.output, &active, &down));
-                let (mut is_uploaded, mut is_downloaded) = (false, false);
-                poll_fn(|context| {
-                    if let Some(reason) = self.connection.handle.poll_ending(context) {
-                        return Poll::Ready(reason);
-                    }
-                    if !is_uploaded && let Poll::Ready(ended) = upload.as_mut().poll(context) {
-                        match ended {
-                            Ok(()) => is_uploaded = true,
-                            Err(Broken::Source) => return Poll::Ready(CloseReason::ClientReset),
-                            Err(Broken::Sink) => return Poll::Ready(ORIGIN_CLOSED),
-                        }
-                    }
-                    if !is_downloaded && let Poll::Ready(ended) = download.as_mut().poll(context) {
-                        match ended {
-                            Ok(()) => is_downloaded = true,
-                            Err(Broken::Source) => return Poll::Ready(ORIGIN_CLOSED),
-                            Err(Broken::Sink) => return Poll::Ready(CloseReason::ClientReset),
-                        }
-                    }
-                    if is_uploaded && is_downloaded {
-                        return Poll::Ready(DONE);
-                    }
-                    // Who does not read, because nobody takes it, does not see a reset. Both directions closed look like one.
-                    if !is_downloaded && client.poll_broken(context).is_ready() {
-                        return Poll::Ready(CloseReason::ClientReset);
-                    }
-                    let is_half = is_uploaded || is_downloaded;
-                    let limit = if is_half { half_close.min(idle) } else { idle };
-                    deadline.set(active.get().saturating_add(limit));
-                    let late = if is_half { CloseReason::HalfCloseTimeout } else { CloseReason::IdleTimeout };
-                    deadline.poll_expired(context).map(|()| late)
-                })
-                .await
-            };
-            ((down.get(), up.get()), ended)
-        };
+        let (sent, received, ended) = self.both_ways(stream, origin).await;
         self.read += sent;
         let reason = self.connection.handle.ending().unwrap_or(ended);
         if reason == DONE {
@@ -217,6 +169,52 @@ impl Session<'_> {
             _ => lane.ends(),
         }
         reason
+    }
+
+    /// Passes bytes both ways until both directions have ended, or the connection has to. Returns the bytes of the client, those of
+    /// the origin, and the reason of the end.
+    async fn both_ways(&self, client: &mut Stream, origin: &mut Stream) -> (u64, u64, CloseReason) {
+        let listener = self.connection.service.sessions.settings();
+        let idle = listener.idle_timeout.unwrap_or(IDLE_TIMEOUT);
+        let half_close = listener.half_close_timeout.min(idle);
+        let (active, sent, received) = (Cell::new(turn::now()), Cell::new(0), Cell::new(0));
+        let deadline = weir_engine::deadline();
+        let peer = client.reader.peer_watch();
+        let mut upload = pin!(pass(&mut client.reader, &origin.output, &active, &sent));
+        let mut download = pin!(pass(&mut origin.reader, &client.output, &active, &received));
+        let (mut is_uploaded, mut is_downloaded) = (false, false);
+        let ended = poll_fn(|context| {
+            if let Some(reason) = self.connection.handle.poll_ending(context) {
+                return Poll::Ready(reason);
+            }
+            if !is_uploaded && let Poll::Ready(ended) = upload.as_mut().poll(context) {
+                match ended {
+                    Ok(()) => is_uploaded = true,
+                    Err(Broken::Source) => return Poll::Ready(CloseReason::ClientReset),
+                    Err(Broken::Sink) => return Poll::Ready(ORIGIN_CLOSED),
+                }
+            }
+            if !is_downloaded && let Poll::Ready(ended) = download.as_mut().poll(context) {
+                match ended {
+                    Ok(()) => is_downloaded = true,
+                    Err(Broken::Source) => return Poll::Ready(ORIGIN_CLOSED),
+                    Err(Broken::Sink) => return Poll::Ready(CloseReason::ClientReset),
+                }
+            }
+            if is_uploaded && is_downloaded {
+                return Poll::Ready(DONE);
+            }
+            // A client that is not read, because the origin takes nothing, is not seen to reset. Both directions closed look like it.
+            if !is_downloaded && peer.poll_broken(context).is_ready() {
+                return Poll::Ready(CloseReason::ClientReset);
+            }
+            let is_half = is_uploaded || is_downloaded;
+            deadline.set(active.get().saturating_add(if is_half { half_close } else { idle }));
+            let late = if is_half { CloseReason::HalfCloseTimeout } else { CloseReason::IdleTimeout };
+            deadline.poll_expired(context).map(|()| late)
+        });
+        let ended = ended.await;
+        (sent.get(), received.get(), ended)
     }
 
     /// Reads the client hello, which is not ours to answer; the upstream of its name, and what was read.
@@ -283,13 +281,13 @@ impl Session<'_> {
 
 /// Why a direction broke.
 enum Broken {
-    /// Who sends is gone.
+    /// The sender is gone.
     Source,
-    /// Who takes is gone, or takes nothing for too long.
+    /// The receiver is gone, or takes nothing for too long.
     Sink,
 }
 
-/// Passes bytes on until their sender ends its direction, and ends it there too.
+/// Passes bytes on until their sender ends its direction, and ends it at the other side too.
 async fn pass(reader: &mut Reader, output: &Output, active: &Cell<Time>, passed: &Cell<u64>) -> Result<(), Broken> {
     let deadline = weir_engine::deadline();
     loop {
