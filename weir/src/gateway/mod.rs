@@ -32,9 +32,12 @@ use weir_base::{
     permit::{Budget, ByteLease, LocalBudget},
 };
 use weir_config::{Change, Diagnostics, Snapshot, diff, surroundings::Running};
-use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, net};
+use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, mailbox::Inbox, net};
 use weir_listener::{Admission, ConnectionTable, CoreShare, Post};
-use weir_telemetry::{Registry, SharedGauge, catalog, log::log_ring};
+use weir_telemetry::{
+    Registry, SharedGauge, catalog,
+    log::{LogReader, LogWriter, log_ring},
+};
 
 use self::{
     core::CoreSetup,
@@ -139,36 +142,16 @@ impl Gateway {
         let mailboxes = Arc::new(mailboxes);
         let states: Vec<Arc<WorkerState>> = (0..count).map(|_| Arc::default()).collect();
         let balancer = Arc::new(Balancer::new(states.clone()));
-        let protocols = ProcessProtocols::new(&snapshot);
-        let (mut workers, mut rings) = (Vec::new(), Vec::new());
-        for (id, inbox) in inboxes.into_iter().enumerate() {
-            let access_log = &snapshot.telemetry.access_log;
-            let form = (access_log.target != weir_config::LogTarget::Off).then(|| access_log.form.clone());
-            let (log, ring) = log_ring(limits::LOG_RING_EVENTS, form);
-            rings.push(ring);
-            let cpu = snapshot.runtime.pin.then(|| cpus[id % cpus.len()]);
-            let (registry, table, state) = (registry.clone(), table.clone(), states[id].clone());
-            let (mailboxes, balancer, bytes) = (mailboxes.clone(), balancer.clone(), bytes.clone());
-            let stage_sample = snapshot.telemetry.stage_sample;
-            let protocols = protocols.clone();
-            let main_state = state.clone();
-            let main = move || {
-                let share = CoreShare {
-                    worker: id,
-                    flight: LocalBudget::new(0),
-                    handshakes: LocalBudget::new(0),
-                    bytes: ByteLease::new(bytes),
-                    metrics: registry.core(id as u32),
-                    log,
-                    table,
-                    stage_sample,
-                    post: post(mailboxes.clone()),
-                };
-                let protocols = protocols.on_worker(id);
-                core::run(CoreSetup { share, protocols, inbox, mailboxes, balancer, state: main_state })
-            };
-            workers.push(Worker::start(id, cpu, &snapshot.runtime, state, main)?);
-        }
+        let shared = WorkersShare {
+            registry: registry.clone(),
+            bytes: bytes.clone(),
+            table: table.clone(),
+            mailboxes: mailboxes.clone(),
+            balancer: balancer.clone(),
+            protocols: ProcessProtocols::new(&snapshot),
+            stage_sample: snapshot.telemetry.stage_sample,
+        };
+        let (workers, rings) = shared.start(&snapshot, &cpus, inboxes, &states)?;
         let driver = same_driver(&states)?;
         let generation = registry.shared().gauge(&catalog::CONFIG_GENERATION, &[]);
         let gateway = Arc::new(Self {
@@ -233,7 +216,7 @@ impl Gateway {
         self.note_config_success();
     }
 
-    fn start_background(self: &Arc<Self>, rings: Vec<weir_telemetry::log::LogReader>) {
+    fn start_background(self: &Arc<Self>, rings: Vec<LogReader>) {
         let settings = self.snapshot().telemetry.access_log.clone();
         let stopping = self.stopping.clone();
         let log = move || log::run(rings, &settings, &stopping);
@@ -431,6 +414,59 @@ impl Gateway {
 
     fn tell(&self, mail: impl Fn() -> Mail) {
         self.mailboxes.iter().for_each(|mailbox| mailbox.send(mail()));
+    }
+}
+
+/// What all workers share.
+#[derive(Clone)]
+struct WorkersShare {
+    registry: Registry,
+    bytes: Budget,
+    table: Arc<ConnectionTable>,
+    mailboxes: Arc<Vec<Mailbox<Mail>>>,
+    balancer: Arc<Balancer>,
+    protocols: ProcessProtocols,
+    stage_sample: f64,
+}
+
+impl WorkersShare {
+    /// Starts a worker for each mailbox. Returns the workers and their logs.
+    fn start(
+        &self,
+        snapshot: &Snapshot,
+        cpus: &[usize],
+        inboxes: Vec<Inbox<Mail>>,
+        states: &[Arc<WorkerState>],
+    ) -> io::Result<(Vec<Worker>, Vec<LogReader>)> {
+        let (mut workers, mut rings) = (Vec::new(), Vec::new());
+        for (id, inbox) in inboxes.into_iter().enumerate() {
+            let access_log = &snapshot.telemetry.access_log;
+            let form = (access_log.target != weir_config::LogTarget::Off).then(|| access_log.form.clone());
+            let (log, ring) = log_ring(limits::LOG_RING_EVENTS, form);
+            rings.push(ring);
+            let cpu = snapshot.runtime.pin.then(|| cpus[id % cpus.len()]);
+            let (shared, state, own) = (self.clone(), states[id].clone(), states[id].clone());
+            let main = move || core::run(shared.setup(id, log, inbox, own));
+            workers.push(Worker::start(id, cpu, &snapshot.runtime, state, main)?);
+        }
+        Ok((workers, rings))
+    }
+
+    /// What worker number `worker` is started with. Called on its own thread.
+    fn setup(self, worker: usize, log: LogWriter, inbox: Inbox<Mail>, state: Arc<WorkerState>) -> CoreSetup {
+        let share = CoreShare {
+            worker,
+            flight: LocalBudget::new(0),
+            handshakes: LocalBudget::new(0),
+            bytes: ByteLease::new(self.bytes),
+            metrics: self.registry.core(worker as u32),
+            log,
+            table: self.table,
+            stage_sample: self.stage_sample,
+            post: post(self.mailboxes.clone()),
+        };
+        let (protocols, mailboxes, balancer) = (self.protocols.on_worker(worker), self.mailboxes, self.balancer);
+        CoreSetup { share, protocols, inbox, mailboxes, balancer, state }
     }
 }
 
