@@ -33,37 +33,32 @@ mod change;
 mod checks;
 mod diagnostic;
 mod document;
-mod domain;
-mod http;
-mod insight;
 mod knee;
 mod load;
 mod numbers;
 mod pem;
-mod policy;
+mod protocols;
 mod reader;
 mod reference;
-mod route;
-mod rules;
 mod schema;
 mod secret;
 mod section;
 mod sections;
+mod shares;
 mod snapshot;
-mod suggest;
 pub mod surroundings;
-mod tcp;
 mod texts;
 mod value;
 
 pub use change::{Change, diff};
-pub use checks::RouteObject;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use knee::KNEE_BYTES_MAX;
 pub use load::{FILE_BYTES_MAX, check, load, reload};
+pub use protocols::http::{HttpUpstreamSettings, RouteObject};
+pub use protocols::{ListenerProtocol, ProcessSettings, ProtocolName, UpstreamProtocol};
 pub use reference::reference;
 pub use schema::schema;
 pub use snapshot::{
-    AccessLogSettings, AdminSettings, HttpUpstreamSettings, Knee, KneeAction, Listener, ListenerProtocol, LogFormat,
-    LogLevel, LogTarget, Snapshot, TelemetrySettings, Upstream, UpstreamProtocol, redacted,
+    AccessLogSettings, AdminSettings, Knee, KneeAction, Listener, LogFormat, LogLevel, LogTarget, Snapshot,
+    TelemetrySettings, Upstream, redacted,
 };
