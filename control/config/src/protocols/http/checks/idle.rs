@@ -53,10 +53,7 @@ pub(in super::super) fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'
     let http = &section.own.http.http;
     let http_path = format!("{path}.http");
     probes(section, http, &http_path, reader);
-    if http.streams_max.is_given && http.version.value == OriginVersion::Http1 {
-        let what = "has no effect: HTTP/1.1 has no streams";
-        warn_at(&http.streams_max, &http_path, "streams_max", what, "write version = \"2\", or remove it", reader);
-    }
+    other_version(http, &http_path, reader);
     if let Some(affinity) = &http.affinity {
         let path = format!("{http_path}.affinity");
         if let Some(header) = &affinity.header {
@@ -77,6 +74,27 @@ pub(in super::super) fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'
         &ejection.duration_max,
         reader,
     );
+}
+
+/// Keys of the version of HTTP that the endpoints do not speak.
+fn other_version(http: &UpstreamHttpSection, path: &str, reader: &mut Reader<'_>) {
+    if http.version.value == OriginVersion::Http2 {
+        let idle = &http.idle_connections_max;
+        if idle.is_given {
+            let what = "has no effect: connections of HTTP/2 are shared, and kept for idle_timeout";
+            warn_at(idle, path, "idle_connections_max", what, "write version = \"1.1\", or remove it", reader);
+        }
+        return;
+    }
+    let (what, help) = ("has no effect: HTTP/1.1 has no streams", "write version = \"2\", or remove it");
+    if http.streams_max.is_given {
+        warn_at(&http.streams_max, path, "streams_max", what, help, reader);
+    }
+    for (window, key) in [(&http.stream_window, "stream_window"), (&http.stream_window_max, "stream_window_max")] {
+        if window.is_given {
+            warn_at(window, path, key, what, help, reader);
+        }
+    }
 }
 
 fn probes(section: &UpstreamSection, http: &UpstreamHttpSection, path: &str, reader: &mut Reader<'_>) {
