@@ -10,17 +10,17 @@ pub(crate) mod tcp;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 use weir_listener::settings::{LimitSettings, ListenerSettings};
 use weir_upstream::settings::UpstreamSettings;
 
 use crate::document::{At, Node};
-use crate::reader::{Reader, TableReader};
-use crate::section::{GivenKey, Section, section};
+use crate::reader::Reader;
+use crate::section::{Section, section};
 use crate::sections::{FileSection, ListenerSection, UpstreamSection};
 use crate::snapshot::{Listener, Upstream};
 use crate::texts::{Endpoint, Name, string, unknown_word};
-use crate::value::{FieldInfo, Shape, Value};
+use crate::value::{Shape, Value};
 
 /// What the configuration has of one protocol: its keys, and the step from them to its settings.
 ///
@@ -88,20 +88,15 @@ pub(crate) trait Protocol {
     ) -> Self::Process;
 }
 
-/// A key without effect.
-pub(crate) struct Unfit {
-    /// A key, or a table with all its keys.
-    pub(crate) key: &'static str,
-    /// The remedy.
-    pub(crate) help: &'static str,
-}
+/// Keys without effect, or tables with all their keys, and the remedy.
+pub(crate) struct Unfit(pub(crate) &'static [&'static str], pub(crate) &'static str);
 
 /// What stands around the keys of a listener.
 pub(crate) struct ListenerContext<'f> {
     pub(crate) file: &'f FileSection,
     pub(crate) section: &'f ListenerSection,
     pub(crate) limits: &'f LimitSettings,
-    pub(crate) name: ProtocolName,
+    pub(crate) protocol_name: ProtocolName,
     /// The upstream that it names, if there is one.
     pub(crate) upstream: Option<&'f UpstreamSection>,
     /// Path of the listener's table.
@@ -257,7 +252,7 @@ macro_rules! protocols {
             of: &mut ListenerContext<'_>,
             reader: &mut Reader<'_>,
         ) -> Option<ListenerProtocol> {
-            match of.name {
+            match of.protocol_name {
                 $( $( ProtocolName::$name )|+ => {
                     let settings = $folder::$protocol::listener(&made.$folder, of, reader)?;
                     Some(ListenerProtocol::$protocol(Arc::new(settings)))
@@ -356,24 +351,7 @@ impl Value for ProtocolName {
     }
 }
 
-/// The keys of a protocol that has none of its own in a table.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct NoKeys;
-
-impl Section for NoKeys {
-    const DOC: &'static str = "";
-
-    fn fields(_: &mut Vec<FieldInfo>) {}
-
-    fn names(_: &mut Vec<&'static str>) {}
-
-    fn keys(_: &mut TableReader<'_, '_, '_>) -> Self {
-        Self
-    }
-
-    fn show_into(&self, _: &mut Map<String, Json>) {}
-
-    fn differences(&self, _: &Self, _: &str, _: &mut Vec<String>) {}
-
-    fn given(&self, _: &str, _: &mut Vec<GivenKey>) {}
+section! {
+    /// The keys of a protocol that has none of its own in a table.
+    pub(crate) struct NoKeys {}
 }

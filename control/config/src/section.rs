@@ -13,9 +13,8 @@
 //!         table    health: Health;                              // Health, absent: all defaults
 //!         optional_table tls: Tls;                              // Option<Tls>
 //!         tables   listener: Listener;                          // Vec<Listener>
-//!         include  own: OwnKeys;                                // OwnKeys, whose keys stand in this table
-//!         /// Absent: as outside.
-//!         inherit  handling: Handling;                          // likewise; the text is added to each of its keys
+//!         include  own: OwnKeys;                                // OwnKeys, whose keys stand in this table; a text
+//!                                                               // above is added to that of each of them
 //!     }
 //! }
 //! ```
@@ -78,7 +77,7 @@ macro_rules! section {
     (
         $(#[doc = $doc:literal])+
         pub(crate) struct $name:ident $([name = $list_name:ident])? {
-            $( $(#[doc = $field_doc:literal])* $presence:ident $field:ident : $ty:ty $(= $default:expr)? $(=> $range:expr)?; )+
+            $( $(#[doc = $field_doc:literal])* $presence:ident $field:ident : $ty:ty $(= $default:expr)? $(=> $range:expr)?; )*
         }
     ) => {
         $(#[doc = $doc])+
@@ -86,39 +85,41 @@ macro_rules! section {
         pub(crate) struct $name {
             /// Where the table's header stands.
             pub(crate) place: $crate::section::Place,
-            $( $(#[doc = $field_doc])* pub(crate) $field: $crate::section::field_type!($presence $ty), )+
+            $( $(#[doc = $field_doc])* pub(crate) $field: $crate::section::field_type!($presence $ty), )*
         }
 
+        // A table may have no keys.
+        #[allow(unused_variables)]
         impl $crate::section::Section for $name {
             const DOC: &'static str = concat!($($doc, "\n"),+);
 
             fn fields(found: &mut Vec<$crate::value::FieldInfo>) {
                 $( $crate::section::field_info!(
                     $presence $field, found, concat!($($field_doc, "\n"),*), $ty, [$($default)?], [$($range)?]
-                ); )+
+                ); )*
             }
 
             fn names(found: &mut Vec<&'static str>) {
-                $( $crate::section::field_names!($presence $field, found, $ty); )+
+                $( $crate::section::field_names!($presence $field, found, $ty); )*
             }
 
             fn keys(table: &mut $crate::reader::TableReader<'_, '_, '_>) -> Self {
                 Self {
                     place: $crate::section::Place(table.span()),
-                    $( $field: $crate::section::field_read!($presence $field, table, [$($default)?], [$($range)?]), )+
+                    $( $field: $crate::section::field_read!($presence $field, table, [$($default)?], [$($range)?]), )*
                 }
             }
 
             fn show_into(&self, shown: &mut serde_json::Map<String, serde_json::Value>) {
-                $( $crate::section::field_show!($presence $field, self, shown); )+
+                $( $crate::section::field_show!($presence $field, self, shown); )*
             }
 
             fn differences(&self, other: &Self, path: &str, found: &mut Vec<String>) {
-                $( $crate::section::field_differences!($presence $field, self, other, path, found); )+
+                $( $crate::section::field_differences!($presence $field, self, other, path, found); )*
             }
 
             fn given(&self, path: &str, found: &mut Vec<$crate::section::GivenKey>) {
-                $( $crate::section::field_given!($presence $field, self, path, found); )+
+                $( $crate::section::field_given!($presence $field, self, path, found); )*
             }
 
             $( fn list_name(&self) -> Option<String> {
@@ -134,7 +135,6 @@ macro_rules! field_type {
     (required $ty:ty) => { Option<$crate::document::At<$ty>> };
     (table $ty:ty) => { $ty };
     (include $ty:ty) => { $ty };
-    (inherit $ty:ty) => { $ty };
     (optional_table $ty:ty) => { Option<$ty> };
     (tables $ty:ty) => { Vec<$ty> };
 }
@@ -178,18 +178,12 @@ macro_rules! field_info {
         $crate::section::field_info!(@table $field, $fields, $doc, Tables, $ty)
     };
     (include $field:ident, $fields:ident, $doc:expr, $ty:ty, [], []) => {
-        <$ty as $crate::section::Section>::fields($fields)
-    };
-    (inherit $field:ident, $fields:ident, $doc:expr, $ty:ty, [], []) => {
         $fields.extend($crate::section::inherited(<$ty as $crate::section::Section>::info(), $doc))
     };
 }
 
 macro_rules! field_names {
     (include $field:ident, $found:ident, $ty:ty) => {
-        <$ty as $crate::section::Section>::names($found)
-    };
-    (inherit $field:ident, $found:ident, $ty:ty) => {
         <$ty as $crate::section::Section>::names($found)
     };
     ($presence:ident $field:ident, $found:ident, $ty:ty) => {
@@ -209,7 +203,6 @@ macro_rules! field_read {
     };
     (table $field:ident, $table:ident, [], []) => { $table.section(stringify!($field)) };
     (include $field:ident, $table:ident, [], []) => { $crate::section::Section::keys($table) };
-    (inherit $field:ident, $table:ident, [], []) => { $crate::section::Section::keys($table) };
     (optional_table $field:ident, $table:ident, [], []) => { $table.optional_section(stringify!($field)) };
     (tables $field:ident, $table:ident, [], []) => { $table.sections(stringify!($field)) };
 }
@@ -237,9 +230,6 @@ macro_rules! field_show {
     (include $field:ident, $self:ident, $shown:ident) => {
         $crate::section::Section::show_into(&$self.$field, $shown);
     };
-    (inherit $field:ident, $self:ident, $shown:ident) => {
-        $crate::section::Section::show_into(&$self.$field, $shown);
-    };
     (tables $field:ident, $self:ident, $shown:ident) => {
         let tables: serde_json::Value = $self.$field.iter().map($crate::section::Section::show).collect();
         $shown.insert(stringify!($field).to_owned(), tables);
@@ -248,9 +238,6 @@ macro_rules! field_show {
 
 macro_rules! field_differences {
     (include $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
-        $crate::section::Section::differences(&$self.$field, &$other.$field, $path, $found);
-    };
-    (inherit $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
         $crate::section::Section::differences(&$self.$field, &$other.$field, $path, $found);
     };
     (table $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
@@ -274,9 +261,6 @@ macro_rules! field_differences {
 
 macro_rules! field_given {
     (include $field:ident, $self:ident, $path:ident, $found:ident) => {
-        $crate::section::Section::given(&$self.$field, $path, $found);
-    };
-    (inherit $field:ident, $self:ident, $path:ident, $found:ident) => {
         $crate::section::Section::given(&$self.$field, $path, $found);
     };
     (default $field:ident, $self:ident, $path:ident, $found:ident) => {
@@ -339,7 +323,7 @@ pub(crate) fn push_given(path: &str, key: &str, span: &crate::diagnostic::Span, 
     found.push(GivenKey { path: joined(path, key), span: span.clone() });
 }
 
-/// The keys of an included table, with the text that says what the absence of one means here. A list adds to none, and says so.
+/// The keys of an included table with the text that says what the absence of one means here. A list that is absent is empty.
 pub(crate) fn inherited(info: TableInfo, absent: &str) -> Vec<FieldInfo> {
     let mut fields = info.fields;
     for field in fields.iter_mut().filter(|field| !matches!(field.shape, Shape::Tables(_))) {

@@ -103,7 +103,7 @@ pub struct Listener {
     /// What every protocol has.
     pub settings: Arc<ListenerSettings>,
     /// The protocol, as the file names it.
-    pub name: ProtocolName,
+    pub protocol_name: ProtocolName,
     /// What its protocol has.
     pub protocol: ListenerProtocol,
     /// Name of an upstream of the same snapshot.

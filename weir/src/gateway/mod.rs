@@ -480,7 +480,7 @@ fn same_driver(states: &[Arc<WorkerState>]) -> io::Result<Driver> {
 /// A listener whose protocol is another one in `next`.
 fn changed_protocol(current: &Snapshot, next: &Snapshot) -> Option<Arc<str>> {
     let is_other = |listener: &&weir_config::Listener| {
-        current.listener(&listener.settings.name).is_some_and(|old| old.name != listener.name)
+        current.listener(&listener.settings.name).is_some_and(|old| old.protocol_name != listener.protocol_name)
     };
     next.listeners.iter().find(is_other).map(|listener| listener.settings.name.clone())
 }

@@ -43,12 +43,12 @@ fn listener(
     unfit::listener(section, path, reader);
     let knee = knee::knee(file, section, upstream, path, reader);
     let settings = settings(file, section, knee.as_deref(), path, reader);
-    let name = section.protocol.as_ref()?.value;
-    let mut of = ListenerContext { file, section, limits, name, upstream, path, settings };
+    let protocol_name = section.protocol.as_ref()?.value;
+    let mut of = ListenerContext { file, section, limits, protocol_name, upstream, path, settings };
     let protocol = protocols::listener(made, &mut of, reader)?;
     Some(Listener {
         settings: Arc::new(of.settings?),
-        name,
+        protocol_name,
         protocol,
         upstream: Arc::clone(&section.upstream.as_ref()?.value.0),
         knee,

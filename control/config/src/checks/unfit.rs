@@ -1,6 +1,6 @@
 //! Keys that only some protocols have a use for. One without effect is worse than none: somebody relies on it.
 
-use crate::protocols::{KeyNames, ProtocolName, Row, UnfitKeys};
+use crate::protocols::{KeyNames, ProtocolName, Row, Unfit, UnfitKeys};
 use crate::reader::Reader;
 use crate::section::Section;
 use crate::sections::{ListenerSection, UpstreamSection};
@@ -51,8 +51,8 @@ impl Table {
     /// What to do about a key that has no effect for `protocol`; `None`: it has one.
     fn remedy(&self, key: &str, protocol: ProtocolName) -> Option<String> {
         let row = protocol.row();
-        if let Some(unfit) = (self.unfit)(&row)(protocol).iter().find(|unfit| unfit.key == key) {
-            return Some(unfit.help.to_owned());
+        if let Some(Unfit(_, help)) = (self.unfit)(&row)(protocol).iter().find(|Unfit(keys, _)| keys.contains(&key)) {
+            return Some((*help).to_owned());
         }
         if self.has_knee && row.scenarios.is_empty() && KNEE.contains(&key) {
             return Some("remove it; connections_max bounds what the listener takes".to_owned());

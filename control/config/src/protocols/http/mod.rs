@@ -88,32 +88,25 @@ impl Protocol for Http {
         const REDIS: &str =
             "remove it, or write [listener.http]; passwords of HTTP clients are basic_auth, api_key and jwt";
         &[
-            Unfit { key: "output_hard_cap", help: "remove it: a client that reads slowly holds up nobody but itself" },
-            Unfit { key: "users_file", help: USERS },
-            Unfit { key: "user", help: USERS },
-            Unfit { key: "redis", help: REDIS },
-            Unfit { key: "server_name", help: "write [[route]] with hosts" },
+            Unfit(&["output_hard_cap"], "remove it: a client that reads slowly holds up nobody but itself"),
+            Unfit(&["users_file", "user"], USERS),
+            Unfit(&["redis"], REDIS),
+            Unfit(&["server_name"], "write [[route]] with hosts"),
         ]
     }
 
     fn unfit_at_upstream(_: ProtocolName) -> &'static [Unfit] {
-        const LANES: &str = "see connections_max of [upstream.http]";
-        const ENDPOINTS: &str = "write the endpoints, and how they are chosen in balance";
+        const LANES: &[&str] = &["shared_lanes", "pinned_lanes_max", "pinned_lanes_idle_max", "lane_in_flight_max"];
+        const ENDPOINTS: &[&str] = &["topology", "read_from", "zone", "sentinel"];
         const TIMEOUT: &str = "see response_timeout and request_timeout of [listener.http] and [[route]]";
         &[
-            Unfit { key: "request_timeout", help: TIMEOUT },
-            Unfit { key: "shared_lanes", help: LANES },
-            Unfit { key: "pinned_lanes_max", help: LANES },
-            Unfit { key: "pinned_lanes_idle_max", help: LANES },
-            Unfit { key: "lane_in_flight_max", help: LANES },
-            Unfit { key: "topology", help: ENDPOINTS },
-            Unfit { key: "read_from", help: ENDPOINTS },
-            Unfit { key: "zone", help: ENDPOINTS },
-            Unfit { key: "sentinel", help: ENDPOINTS },
-            Unfit { key: "sharding", help: "see balance: ring_hash and maglev" },
-            Unfit { key: "reconnect", help: "remove it: connections are made when they are needed" },
-            Unfit { key: "redis", help: "remove it: the gateway logs in at Redis servers only" },
-            Unfit { key: "tcp", help: "remove it, or write [upstream.http]" },
+            Unfit(&["request_timeout"], TIMEOUT),
+            Unfit(LANES, "see connections_max of [upstream.http]"),
+            Unfit(ENDPOINTS, "write the endpoints, and how they are chosen in balance"),
+            Unfit(&["sharding"], "see balance: ring_hash and maglev"),
+            Unfit(&["reconnect"], "remove it: connections are made when they are needed"),
+            Unfit(&["redis"], "remove it: the gateway logs in at Redis servers only"),
+            Unfit(&["tcp"], "remove it, or write [upstream.http]"),
         ]
     }
 

@@ -66,7 +66,7 @@ section! {
         /// What changes in the target before the request goes on.
         optional_table rewrite: RewriteSection;
         /// Absent: as the domain's or the listener's.
-        inherit handling: Handling;
+        include handling: Handling;
         include policies: PolicyKeys;
     }
 }

@@ -41,12 +41,11 @@ impl Protocol for Redis {
     const SHEDS: bool = true;
 
     fn unfit_at_listener(_: ProtocolName) -> &'static [Unfit] {
-        &[Unfit { key: "server_name", help: "write protocol = \"tls\", or remove it" }]
+        &[Unfit(&["server_name"], "write protocol = \"tls\", or remove it")]
     }
 
     fn unfit_at_upstream(_: ProtocolName) -> &'static [Unfit] {
-        const HELP: &str = "remove it; lanes and topology of Redis are keys of [[upstream]] itself";
-        &[Unfit { key: "http", help: HELP }, Unfit { key: "tcp", help: HELP }]
+        &[Unfit(&["http", "tcp"], "remove it; lanes and topology of Redis are keys of [[upstream]] itself")]
     }
 
     fn file(_: &FileSection, _: &mut Reader<'_>) {}

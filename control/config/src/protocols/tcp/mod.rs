@@ -96,37 +96,31 @@ impl Protocol for Tcp {
     type File<'f> = ();
 
     fn unfit_at_listener(name: ProtocolName) -> &'static [Unfit] {
-        const BYTES: &str = "remove it: bytes pass as they are, and nobody is asked for a password";
         const CAP: Unfit =
-            Unfit { key: "output_hard_cap", help: "remove it: a client that reads slowly holds up nobody but itself" };
-        const USERS_FILE: Unfit = Unfit { key: "users_file", help: BYTES };
-        const USER: Unfit = Unfit { key: "user", help: BYTES };
-        const REDIS: Unfit = Unfit { key: "redis", help: BYTES };
-        const SERVER_NAME: Unfit = Unfit { key: "server_name", help: "write protocol = \"tls\", or remove it" };
-        const TLS: Unfit = Unfit { key: "tls", help: "write protocol = \"tcp\" to end TLS here, or remove it" };
+            Unfit(&["output_hard_cap"], "remove it: a client that reads slowly holds up nobody but itself");
+        const USERS: Unfit = Unfit(
+            &["users_file", "user", "redis"],
+            "remove it: bytes pass as they are, and nobody is asked for a password",
+        );
+        const TLS: Unfit = Unfit(&["tls"], "write protocol = \"tcp\" to end TLS here, or remove it");
+        const NAMES: Unfit = Unfit(&["server_name"], "write protocol = \"tls\", or remove it");
         match name {
-            ProtocolName::Tls => &[CAP, USERS_FILE, USER, REDIS, TLS],
-            _ => &[CAP, USERS_FILE, USER, REDIS, SERVER_NAME],
+            ProtocolName::Tls => &[CAP, USERS, TLS],
+            _ => &[CAP, USERS, NAMES],
         }
     }
 
     fn unfit_at_upstream(_: ProtocolName) -> &'static [Unfit] {
-        const LANES: &str = "see connections_max of [upstream.tcp]";
-        const ENDPOINTS: &str = "write the endpoints, and how they are chosen in balance";
+        const LANES: &[&str] = &["shared_lanes", "pinned_lanes_max", "pinned_lanes_idle_max", "lane_in_flight_max"];
+        const ENDPOINTS: &[&str] = &["topology", "read_from", "zone", "sentinel"];
         &[
-            Unfit { key: "request_timeout", help: "see idle_timeout of the listener" },
-            Unfit { key: "shared_lanes", help: LANES },
-            Unfit { key: "pinned_lanes_max", help: LANES },
-            Unfit { key: "pinned_lanes_idle_max", help: LANES },
-            Unfit { key: "lane_in_flight_max", help: LANES },
-            Unfit { key: "topology", help: ENDPOINTS },
-            Unfit { key: "read_from", help: ENDPOINTS },
-            Unfit { key: "zone", help: ENDPOINTS },
-            Unfit { key: "sentinel", help: ENDPOINTS },
-            Unfit { key: "sharding", help: "see balance: ring_hash and maglev" },
-            Unfit { key: "reconnect", help: "remove it: connections are made when they are needed" },
-            Unfit { key: "redis", help: "remove it: the gateway logs in at Redis servers only" },
-            Unfit { key: "http", help: "remove it, or write [upstream.tcp]" },
+            Unfit(&["request_timeout"], "see idle_timeout of the listener"),
+            Unfit(LANES, "see connections_max of [upstream.tcp]"),
+            Unfit(ENDPOINTS, "write the endpoints, and how they are chosen in balance"),
+            Unfit(&["sharding"], "see balance: ring_hash and maglev"),
+            Unfit(&["reconnect"], "remove it: connections are made when they are needed"),
+            Unfit(&["redis"], "remove it: the gateway logs in at Redis servers only"),
+            Unfit(&["http"], "remove it, or write [upstream.tcp]"),
         ]
     }
 
@@ -151,7 +145,10 @@ impl Protocol for Tcp {
 /// Of bytes that pass as they are only a PROXY header has an end.
 fn check_head(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
     let timeout = &of.section.head_timeout;
-    if of.name == ProtocolName::Tcp && timeout.is_given && of.section.proxy_protocol.value == ProxyProtocol::Off {
+    if of.protocol_name == ProtocolName::Tcp
+        && timeout.is_given
+        && of.section.proxy_protocol.value == ProxyProtocol::Off
+    {
         let what = "has no effect: bytes pass as they are, and no PROXY header comes before them";
         let help = "set proxy_protocol, or remove it; idle_timeout ends silent connections";
         error_at(timeout, of.path, "head_timeout", what, help, reader);
@@ -191,7 +188,7 @@ fn listener(of: &ListenerContext<'_>, reader: &mut Reader<'_>) -> ListenerSettin
         proxy_headers: all.iter().map(proxy_header).collect(),
         upstreams: all,
         default_upstream: 0,
-        names: (of.name == ProtocolName::Tls).then_some(names),
+        names: (of.protocol_name == ProtocolName::Tls).then_some(names),
     }
 }
 
