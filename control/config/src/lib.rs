@@ -5,7 +5,7 @@
 //!            syntax                     unknown keys, types, ranges, secrets             references, duplicates
 //! ```
 //!
-//! Each key is declared once, in `sections`: name, type, default, range and the text that explains it. The reader,
+//! Each key is declared once, in `sections` or in the folder of its protocol: name, type, default, range and the text that explains it. The reader,
 //! the JSON Schema ([`schema`]), the reference page ([`reference()`]), the view without secrets ([`redacted`]) and the
 //! comparison of two snapshots ([`diff`]) all derive from that declaration, so they cannot drift.
 //!
@@ -18,10 +18,12 @@
 //! | `document` | TOML text to a spanned tree; syntax errors |
 //! | `diagnostic` | a mistake: place, what, remedy; as text for people and as JSON for programs |
 //! | `section` | the `section!` macro: one declaration per key |
-//! | `sections` | the declarations: what may stand in `weir.toml` |
+//! | `sections` | the declarations: what may stand in `weir.toml` whatever the protocol |
+//! | `protocols` | the trait of a protocol, the list of them, and a folder for each: its keys, checks and settings |
 //! | `value`, `numbers`, `texts` | the types a key can have |
 //! | `secret`, `pem`, `knee` | values that stand outside the file |
-//! | `checks` | relations between keys, and the step from sections to settings |
+//! | `access_log`, `shares` | tables and keys that several places have |
+//! | `checks` | relations between the keys of all protocols, keys without effect, and the step from sections to settings |
 //! | `snapshot` | the result |
 //! | `change` | what differs between two snapshots and what needs a restart |
 //! | `schema`, `reference` | the declarations as JSON Schema and as a page |
