@@ -24,7 +24,7 @@ use crate::value::{Shape, Value};
 
 /// What the configuration has of one protocol: its keys, and the step from them to its settings.
 ///
-/// [`Protocol::file`] comes first, then [`Protocol::upstream`] of each upstream, [`Protocol::listener`] of each listener, and
+/// [`Protocol::upstream`] of each upstream comes first, then [`Protocol::file`], [`Protocol::listener`] of each listener, and
 /// [`Protocol::process`] at the end.
 pub(crate) trait Protocol {
     /// Keys of `[[listener]]` that no other protocol has.
@@ -58,7 +58,7 @@ pub(crate) trait Protocol {
     /// The same of an upstream.
     fn unfit_at_upstream(name: ProtocolName) -> &'static [Unfit];
 
-    /// The upstreams that a listener names besides its `upstream`, each with the key.
+    /// The upstreams that a listener names besides its `upstream`.
     fn upstreams_of_listener(_: &Self::ListenerKeys) -> Vec<&At<Name>> {
         Vec::new()
     }
@@ -95,6 +95,7 @@ pub(crate) struct Unfit(pub(crate) &'static [&'static str], pub(crate) &'static 
 pub(crate) struct ListenerContext<'f> {
     pub(crate) file: &'f FileSection,
     pub(crate) section: &'f ListenerSection,
+    /// Of the process, with the byte budget that follows from its memory.
     pub(crate) limits: &'f LimitSettings,
     pub(crate) protocol_name: ProtocolName,
     /// The upstream that it names, if there is one.

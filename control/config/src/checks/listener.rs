@@ -37,7 +37,8 @@ fn listener(
     reader: &mut Reader<'_>,
 ) -> Option<Listener> {
     let path = &format!("listener[{index}]");
-    let upstream = find_upstream(file, section.upstream.as_ref()?, path, "upstream", reader);
+    let named = section.upstream.as_ref();
+    let upstream = named.and_then(|wanted| find_upstream(file, wanted, path, "upstream", reader));
     check_output(section, path, reader);
     check_proxy(section, path, reader);
     unfit::listener(section, path, reader);
@@ -50,7 +51,7 @@ fn listener(
         settings: Arc::new(of.settings?),
         protocol_name,
         protocol,
-        upstream: Arc::clone(&section.upstream.as_ref()?.value.0),
+        upstream: Arc::clone(&named?.value.0),
         knee,
     })
 }
@@ -99,6 +100,7 @@ fn settings(
         half_close_timeout: section.half_close_timeout.value.0,
         access_log_sample: section.access_log_sample.as_ref().unwrap_or(default_sample).value.0,
         requests_per_second_per_core: knee.and_then(|knee| knee::rate_per_core(knee, section)),
+        // What only some protocols have is theirs to set.
         ..ListenerSettings::new(name, bind)
     })
 }

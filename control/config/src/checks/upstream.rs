@@ -59,6 +59,7 @@ fn settings(
             window: section.breaker.window.value.0,
             open_for: section.breaker.open_for.value.0,
         },
+        // What only some protocols have is theirs to set.
         ..UpstreamSettings::new(name, addresses.collect())
     })
 }
