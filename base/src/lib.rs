@@ -14,6 +14,7 @@
 //! | [`violation`] | a peer broke a rule or a limit: one value, from which counter, log line and refusal derive |
 //! | [`error`] | whose fault |
 //! | [`names`] | what belongs to host names, exact ones and wildcards |
+//! | [`near`] | the known word that was probably meant |
 //! | [`net`] | networks in CIDR form |
 //! | [`secret`] | bytes that are never printed and are zeroed on drop |
 //! | [`size`] | byte sizes as people write them: `64KiB` |
@@ -24,6 +25,7 @@ pub mod error;
 pub mod lease;
 pub mod limits;
 pub mod names;
+pub mod near;
 pub mod net;
 pub mod permit;
 pub mod rate;
@@ -36,6 +38,7 @@ pub mod violation;
 
 pub use error::Culprit;
 pub use names::{NameError, Names};
+pub use near::nearest;
 pub use net::Net;
 pub use permit::{Budget, ByteLease, BytesPermit, LocalBudget, LocalPermit, Permit};
 pub use rate::LocalRate;

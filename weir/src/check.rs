@@ -46,7 +46,7 @@ pub fn run(args: &CheckArgs) -> Result<(), String> {
         Ok(snapshot) => {
             show(&snapshot.warnings, args.json);
             if snapshot.warnings.errors() > 0 {
-                let routes = snapshot.routes.iter().filter(|route| !route.mistakes.is_empty()).count();
+                let routes = snapshot.protocols.http.iter().filter(|route| !route.mistakes.is_empty()).count();
                 let count = mistakes(&snapshot.warnings);
                 return Err(format!("{}: {count}; it would serve without {routes} of its routes", file.display()));
             }

@@ -59,7 +59,7 @@ fn report(snapshot: &Snapshot, args: &RoutesArgs) -> Result<String, String> {
         (false, Some(name)) => return Err(format!("there is no HTTP listener called \"{name}\"")),
         (false, None) => return Err("the file has no HTTP listener".to_owned()),
     }
-    for route in &snapshot.routes {
+    for route in &snapshot.protocols.http {
         let words = match (route.is_online, route.mistakes.is_empty(), route.listeners.is_empty()) {
             (_, false, _) => format!("invalid, answered 503: {}", route.mistakes.join("; ")),
             (false, true, _) => "offline".to_owned(),

@@ -4,37 +4,26 @@
 
 mod binds;
 mod certificates;
-mod domain;
-mod handling;
-mod idle;
+pub(crate) mod idle;
 mod knee;
 mod listener;
-mod owners;
-mod policy;
-mod remedy;
-mod route;
-mod shadow;
-mod spelling;
 mod tls;
 mod unfit;
 mod upstream;
-mod users;
 
 use std::net::IpAddr;
 
 use weir_base::limits;
+use weir_base::nearest;
 use weir_engine::settings::{Address, RuntimeSettings};
 use weir_listener::settings::{DrainSettings, LimitSettings, UpgradeSettings};
 
-pub use route::RouteObject;
-
 use crate::diagnostic::Diagnostics;
 use crate::document::At;
-use crate::insight::insight;
+use crate::protocols;
 use crate::reader::{Reader, header};
 use crate::sections::{AdminSection, FileSection, LimitsSection, RuntimeSection, TelemetrySection, UpstreamSection};
 use crate::snapshot::{AdminSettings, Snapshot, TelemetrySettings};
-use crate::suggest;
 use crate::texts::Name;
 use crate::value::Value;
 
@@ -55,22 +44,21 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     binds::check(&file, reader);
     let limits = limits(&file.limits, reader);
     let mut upstreams = upstream::upstreams(&file, reader);
-    let routes = route::all(&file, reader);
-    let listeners = listener::listeners(&file, &routes, &limits, reader);
-    users::give_logins(&listeners, &mut upstreams);
-    shadow::check(&listeners, &routes, reader);
+    let made = protocols::file(&file, reader);
+    let listeners = listener::listeners(&file, &made, &limits, reader);
+    let protocols = protocols::process(&file, made, &listeners, &mut upstreams, reader);
     idle::file(&file, reader);
     Snapshot {
         generation: 0,
-        routes: route::objects(&file, &routes),
         runtime: runtime(&file.runtime),
         admin: admin(&file.admin, reader),
         limits,
         drain: DrainSettings { settle: file.drain.settle.value.0, timeout: file.drain.timeout.value.0 },
         upgrade: UpgradeSettings { timeout: file.upgrade.timeout.value.0 },
-        telemetry: telemetry(&file.telemetry, reader),
+        telemetry: telemetry(&file.telemetry),
         listeners,
         upstreams,
+        protocols,
         warnings: Diagnostics::default(),
         file,
     }
@@ -138,30 +126,29 @@ fn limits(section: &LimitsSection, reader: &mut Reader<'_>) -> LimitSettings {
     }
 }
 
-fn telemetry(section: &TelemetrySection, reader: &mut Reader<'_>) -> TelemetrySettings {
+fn telemetry(section: &TelemetrySection) -> TelemetrySettings {
     TelemetrySettings {
         level: section.level.value,
         stage_sample: section.stage_sample.value.0,
         log_level: section.log_level.value,
         log_format: section.log_format.value,
         access_log: section.access_log.settings(),
-        insight: insight(&section.keys, &section.slow_log, reader),
     }
 }
 
 /// "This key is at most that one."
-struct Lowest<'p> {
+pub(crate) struct Lowest<'p> {
     /// Path of the table.
-    path: &'p str,
+    pub(crate) path: &'p str,
     /// The key that must not be above the other.
-    key: &'static str,
+    pub(crate) key: &'static str,
     /// The other key, as it is called in the message.
-    other: &'p str,
+    pub(crate) other: &'p str,
 }
 
 impl Lowest<'_> {
     /// Reports at whichever of the two was written; if neither was, the defaults would be wrong, which they are not.
-    fn check<T: Value + PartialOrd>(&self, low: &At<T>, high: &At<T>, reader: &mut Reader<'_>) -> bool {
+    pub(crate) fn check<T: Value + PartialOrd>(&self, low: &At<T>, high: &At<T>, reader: &mut Reader<'_>) -> bool {
         if low.value <= high.value {
             return true;
         }
@@ -211,6 +198,15 @@ pub(crate) fn warn_at<T>(
     reader.problems.warning(&at.span, &path, message, help);
 }
 
+/// Warns of entries of a list that stand twice.
+pub(crate) fn warn_repeated<T: PartialEq>(list: &At<Vec<At<T>>>, path: &str, key: &str, reader: &mut Reader<'_>) {
+    for (index, entry) in list.value.iter().enumerate() {
+        if list.value[..index].iter().any(|before| before.value == entry.value) {
+            warn_at(entry, path, key, "has an entry twice", "remove one of them", reader);
+        }
+    }
+}
+
 /// The upstream that the key of a table at `path` names; reports one that does not exist.
 pub(crate) fn find_upstream<'f>(
     file: &'f FileSection,
@@ -226,7 +222,7 @@ pub(crate) fn find_upstream<'f>(
         return found;
     }
     let names: Vec<&str> = file.upstream.iter().filter_map(|one| Some(&*one.name.as_ref()?.value.0)).collect();
-    let help = match (suggest::nearest(&wanted.value.0, names.iter().copied()), names.is_empty()) {
+    let help = match (nearest(&wanted.value.0, names.iter().copied()), names.is_empty()) {
         (Some(meant), _) => format!("did you mean \"{meant}\"?"),
         (None, true) => format!("add [[upstream]] with name = \"{}\" and endpoints", wanted.value),
         (None, false) => format!("upstreams of this file: {}", names.join(", ")),
@@ -243,7 +239,7 @@ pub(crate) fn table_header(path: &str) -> String {
 
 /// True for addresses of the internet. Inside a private network clear text is the rule, and a warning that always shows
 /// is none; what a name or a wildcard means, nobody knows here.
-fn is_public(address: &Address) -> bool {
+pub(crate) fn is_public(address: &Address) -> bool {
     let Address::Socket(address) = address else { return false };
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => !(ip.is_private() || ip.is_loopback() || ip.is_link_local() || ip.is_unspecified()),

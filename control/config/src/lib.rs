@@ -5,7 +5,7 @@
 //!            syntax                     unknown keys, types, ranges, secrets             references, duplicates
 //! ```
 //!
-//! Each key is declared once, in `sections`: name, type, default, range and the text that explains it. The reader,
+//! Each key is declared once, in `sections` or in the folder of its protocol: name, type, default, range and the text that explains it. The reader,
 //! the JSON Schema ([`schema`]), the reference page ([`reference()`]), the view without secrets ([`redacted`]) and the
 //! comparison of two snapshots ([`diff`]) all derive from that declaration, so they cannot drift.
 //!
@@ -18,10 +18,12 @@
 //! | `document` | TOML text to a spanned tree; syntax errors |
 //! | `diagnostic` | a mistake: place, what, remedy; as text for people and as JSON for programs |
 //! | `section` | the `section!` macro: one declaration per key |
-//! | `sections` | the declarations: what may stand in `weir.toml` |
+//! | `sections` | the declarations: what may stand in `weir.toml` whatever the protocol |
+//! | `protocols` | the trait of a protocol, the list of them, and a folder for each: its keys, checks and settings |
 //! | `value`, `numbers`, `texts` | the types a key can have |
 //! | `secret`, `pem`, `knee` | values that stand outside the file |
-//! | `checks` | relations between keys, and the step from sections to settings |
+//! | `access_log`, `shares` | tables and keys that several places have |
+//! | `checks` | relations between the keys of all protocols, keys without effect, and the step from sections to settings |
 //! | `snapshot` | the result |
 //! | `change` | what differs between two snapshots and what needs a restart |
 //! | `schema`, `reference` | the declarations as JSON Schema and as a page |
@@ -33,37 +35,32 @@ mod change;
 mod checks;
 mod diagnostic;
 mod document;
-mod domain;
-mod http;
-mod insight;
 mod knee;
 mod load;
 mod numbers;
 mod pem;
-mod policy;
+mod protocols;
 mod reader;
 mod reference;
-mod route;
-mod rules;
 mod schema;
 mod secret;
 mod section;
 mod sections;
+mod shares;
 mod snapshot;
-mod suggest;
 pub mod surroundings;
-mod tcp;
 mod texts;
 mod value;
 
 pub use change::{Change, diff};
-pub use checks::RouteObject;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use knee::KNEE_BYTES_MAX;
 pub use load::{FILE_BYTES_MAX, check, load, reload};
+pub use protocols::http::{HttpUpstreamSettings, RouteObject};
+pub use protocols::{ListenerProtocol, ProcessSettings, ProtocolName, UpstreamProtocol};
 pub use reference::reference;
 pub use schema::schema;
 pub use snapshot::{
-    AccessLogSettings, AdminSettings, HttpUpstreamSettings, Knee, KneeAction, Listener, ListenerProtocol, LogFormat,
-    LogLevel, LogTarget, Snapshot, TelemetrySettings, Upstream, UpstreamProtocol, redacted,
+    AccessLogSettings, AdminSettings, Knee, KneeAction, Listener, LogFormat, LogLevel, LogTarget, Snapshot,
+    TelemetrySettings, Upstream, redacted,
 };

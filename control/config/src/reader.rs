@@ -5,10 +5,11 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
+use weir_base::nearest;
+
 use crate::diagnostic::{Problems, Span};
 use crate::document::{At, Node};
 use crate::section::Section;
-use crate::suggest;
 use crate::surroundings::Surroundings;
 use crate::value::{Shape, TableInfo, Value};
 
@@ -256,7 +257,7 @@ const OTHER_WORDS: &[(&str, &str)] = &[
 /// Where the key belongs, what was meant, or what there is.
 fn unknown_help(word: &str, info: &TableInfo, root: &TableInfo) -> String {
     let keys = || info.fields.iter().map(|field| field.key);
-    if let Some(meant) = suggest::nearest(word, keys()) {
+    if let Some(meant) = nearest(word, keys()) {
         return format!("did you mean `{meant}`?");
     }
     let alike = OTHER_WORDS.iter().filter(|(other, _)| *other == word);

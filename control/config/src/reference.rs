@@ -10,7 +10,7 @@ use crate::value::{FieldInfo, Presence, Shape, TableInfo, prose};
 const HEAD: &str = "\
 # weir.toml
 
-Generated from the declarations in `control/config/src/sections.rs`; do not edit.
+Generated from the declarations in `control/config/src/sections.rs` and `control/config/src/protocols`; do not edit.
 
 The file is TOML and strict: an unknown key is an error, and every mistake is reported at once, with its line and a
 remedy (`weir check weir.toml`). `weir check --schema` prints a JSON Schema for editors.
@@ -75,7 +75,7 @@ fn keys(page: &mut String, path: &str, info: &TableInfo) {
             "| `{}` | {} | {default} | {}{restart} |",
             field.key,
             value(field),
-            prose(field.doc).replace('|', "\\|"),
+            prose(&field.doc).replace('|', "\\|"),
         );
     }
     page.push('\n');

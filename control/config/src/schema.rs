@@ -36,7 +36,7 @@ fn table(info: &TableInfo) -> Json {
 
 fn field(info: &FieldInfo) -> Json {
     let mut schema = shape(&info.shape);
-    schema["description"] = json!(prose(info.doc));
+    schema["description"] = json!(prose(&info.doc));
     if let Presence::Default(default) = &info.presence {
         schema["default"] = default.clone();
     }

@@ -13,25 +13,53 @@
 //!         table    health: Health;                              // Health, absent: all defaults
 //!         optional_table tls: Tls;                              // Option<Tls>
 //!         tables   listener: Listener;                          // Vec<Listener>
+//!         include  own: OwnKeys;                                // OwnKeys, whose keys stand in this table; a text
+//!                                                               // above is added to that of each of them
 //!     }
 //! }
 //! ```
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::reader::TableReader;
-use crate::value::TableInfo;
+use crate::value::{FieldInfo, Shape, TableInfo};
 
 /// A declared table.
 pub(crate) trait Section: Sized {
-    /// The declaration.
-    fn info() -> TableInfo;
+    /// What the table is for.
+    const DOC: &'static str;
 
-    /// Reads it; what is wrong is reported and replaced by its default.
-    fn read(table: &mut TableReader<'_, '_, '_>) -> Self;
+    /// The declarations of its keys.
+    fn fields(found: &mut Vec<FieldInfo>);
+
+    /// The declaration of the table.
+    fn info() -> TableInfo {
+        let mut fields = Vec::new();
+        Self::fields(&mut fields);
+        TableInfo { doc: Self::DOC, fields }
+    }
+
+    /// The keys and tables that may stand in it.
+    fn names(found: &mut Vec<&'static str>);
+
+    /// Reads its keys; what is wrong is reported and replaced by its default.
+    fn keys(table: &mut TableReader<'_, '_, '_>) -> Self;
+
+    /// Reads the whole table, in which no other key may stand.
+    fn read(table: &mut TableReader<'_, '_, '_>) -> Self {
+        table.refuse_unknown(&Self::info());
+        Self::keys(table)
+    }
+
+    /// Adds the effective values to `shown`, without secrets.
+    fn show_into(&self, shown: &mut Map<String, Json>);
 
     /// The effective values as JSON, without secrets.
-    fn show(&self) -> Json;
+    fn show(&self) -> Json {
+        let mut shown = Map::new();
+        self.show_into(&mut shown);
+        shown.into()
+    }
 
     /// Paths of the keys whose values differ.
     fn differences(&self, other: &Self, path: &str, found: &mut Vec<String>);
@@ -49,7 +77,7 @@ macro_rules! section {
     (
         $(#[doc = $doc:literal])+
         pub(crate) struct $name:ident $([name = $list_name:ident])? {
-            $( $(#[doc = $field_doc:literal])+ $presence:ident $field:ident : $ty:ty $(= $default:expr)? $(=> $range:expr)?; )+
+            $( $(#[doc = $field_doc:literal])* $presence:ident $field:ident : $ty:ty $(= $default:expr)? $(=> $range:expr)?; )*
         }
     ) => {
         $(#[doc = $doc])+
@@ -57,39 +85,41 @@ macro_rules! section {
         pub(crate) struct $name {
             /// Where the table's header stands.
             pub(crate) place: $crate::section::Place,
-            $( $(#[doc = $field_doc])+ pub(crate) $field: $crate::section::field_type!($presence $ty), )+
+            $( $(#[doc = $field_doc])* pub(crate) $field: $crate::section::field_type!($presence $ty), )*
         }
 
+        // A table may have no keys.
+        #[allow(unused_variables)]
         impl $crate::section::Section for $name {
-            fn info() -> $crate::value::TableInfo {
-                $crate::value::TableInfo {
-                    doc: concat!($($doc, "\n"),+),
-                    fields: vec![$( $crate::section::field_info!(
-                        $presence $field, concat!($($field_doc, "\n"),+), $ty, [$($default)?], [$($range)?]
-                    ) ),+],
-                }
+            const DOC: &'static str = concat!($($doc, "\n"),+);
+
+            fn fields(found: &mut Vec<$crate::value::FieldInfo>) {
+                $( $crate::section::field_info!(
+                    $presence $field, found, concat!($($field_doc, "\n"),*), $ty, [$($default)?], [$($range)?]
+                ); )*
             }
 
-            fn read(table: &mut $crate::reader::TableReader<'_, '_, '_>) -> Self {
-                table.refuse_unknown(&Self::info());
+            fn names(found: &mut Vec<&'static str>) {
+                $( $crate::section::field_names!($presence $field, found, $ty); )*
+            }
+
+            fn keys(table: &mut $crate::reader::TableReader<'_, '_, '_>) -> Self {
                 Self {
                     place: $crate::section::Place(table.span()),
-                    $( $field: $crate::section::field_read!($presence $field, table, [$($default)?], [$($range)?]), )+
+                    $( $field: $crate::section::field_read!($presence $field, table, [$($default)?], [$($range)?]), )*
                 }
             }
 
-            fn show(&self) -> serde_json::Value {
-                let mut shown = serde_json::Map::new();
-                $( $crate::section::field_show!($presence $field, self, shown); )+
-                shown.into()
+            fn show_into(&self, shown: &mut serde_json::Map<String, serde_json::Value>) {
+                $( $crate::section::field_show!($presence $field, self, shown); )*
             }
 
             fn differences(&self, other: &Self, path: &str, found: &mut Vec<String>) {
-                $( $crate::section::field_differences!($presence $field, self, other, path, found); )+
+                $( $crate::section::field_differences!($presence $field, self, other, path, found); )*
             }
 
             fn given(&self, path: &str, found: &mut Vec<$crate::section::GivenKey>) {
-                $( $crate::section::field_given!($presence $field, self, path, found); )+
+                $( $crate::section::field_given!($presence $field, self, path, found); )*
             }
 
             $( fn list_name(&self) -> Option<String> {
@@ -104,47 +134,60 @@ macro_rules! field_type {
     (optional $ty:ty) => { Option<$crate::document::At<$ty>> };
     (required $ty:ty) => { Option<$crate::document::At<$ty>> };
     (table $ty:ty) => { $ty };
+    (include $ty:ty) => { $ty };
     (optional_table $ty:ty) => { Option<$ty> };
     (tables $ty:ty) => { Vec<$ty> };
 }
 
 macro_rules! field_info {
-    (@leaf $field:ident, $doc:expr, $ty:ty, $presence:expr, [$($range:expr)?]) => {
-        $crate::value::FieldInfo {
+    (@leaf $field:ident, $fields:ident, $doc:expr, $ty:ty, $presence:expr, [$($range:expr)?]) => {
+        $fields.push($crate::value::FieldInfo {
             key: stringify!($field),
-            doc: $doc,
+            doc: $doc.into(),
             shape: <$ty as $crate::value::Value>::shape(),
             presence: $presence,
             range: $crate::section::shown_range::<$ty>(None $(.or(Some($range)))?),
-        }
+        })
     };
-    (@table $field:ident, $doc:expr, $shape:ident, $ty:ty) => {
-        $crate::value::FieldInfo {
+    (@table $field:ident, $fields:ident, $doc:expr, $shape:ident, $ty:ty) => {
+        $fields.push($crate::value::FieldInfo {
             key: stringify!($field),
-            doc: $doc,
+            doc: $doc.into(),
             shape: $crate::value::Shape::$shape(<$ty as $crate::section::Section>::info()),
             presence: $crate::value::Presence::Optional,
             range: None,
-        }
+        })
     };
-    (default $field:ident, $doc:expr, $ty:ty, [$default:expr], $range:tt) => {
-        $crate::section::field_info!(@leaf $field, $doc, $ty,
+    (default $field:ident, $fields:ident, $doc:expr, $ty:ty, [$default:expr], $range:tt) => {
+        $crate::section::field_info!(@leaf $field, $fields, $doc, $ty,
             $crate::value::Presence::Default(<$ty as $crate::value::Value>::show(&$default)), $range)
     };
-    (optional $field:ident, $doc:expr, $ty:ty, [], $range:tt) => {
-        $crate::section::field_info!(@leaf $field, $doc, $ty, $crate::value::Presence::Optional, $range)
+    (optional $field:ident, $fields:ident, $doc:expr, $ty:ty, [], $range:tt) => {
+        $crate::section::field_info!(@leaf $field, $fields, $doc, $ty, $crate::value::Presence::Optional, $range)
     };
-    (required $field:ident, $doc:expr, $ty:ty, [], $range:tt) => {
-        $crate::section::field_info!(@leaf $field, $doc, $ty, $crate::value::Presence::Required, $range)
+    (required $field:ident, $fields:ident, $doc:expr, $ty:ty, [], $range:tt) => {
+        $crate::section::field_info!(@leaf $field, $fields, $doc, $ty, $crate::value::Presence::Required, $range)
     };
-    (table $field:ident, $doc:expr, $ty:ty, [], []) => {
-        $crate::section::field_info!(@table $field, $doc, Table, $ty)
+    (table $field:ident, $fields:ident, $doc:expr, $ty:ty, [], []) => {
+        $crate::section::field_info!(@table $field, $fields, $doc, Table, $ty)
     };
-    (optional_table $field:ident, $doc:expr, $ty:ty, [], []) => {
-        $crate::section::field_info!(@table $field, $doc, Table, $ty)
+    (optional_table $field:ident, $fields:ident, $doc:expr, $ty:ty, [], []) => {
+        $crate::section::field_info!(@table $field, $fields, $doc, Table, $ty)
     };
-    (tables $field:ident, $doc:expr, $ty:ty, [], []) => {
-        $crate::section::field_info!(@table $field, $doc, Tables, $ty)
+    (tables $field:ident, $fields:ident, $doc:expr, $ty:ty, [], []) => {
+        $crate::section::field_info!(@table $field, $fields, $doc, Tables, $ty)
+    };
+    (include $field:ident, $fields:ident, $doc:expr, $ty:ty, [], []) => {
+        $fields.extend($crate::section::inherited(<$ty as $crate::section::Section>::info(), $doc))
+    };
+}
+
+macro_rules! field_names {
+    (include $field:ident, $found:ident, $ty:ty) => {
+        <$ty as $crate::section::Section>::names($found)
+    };
+    ($presence:ident $field:ident, $found:ident, $ty:ty) => {
+        $found.push(stringify!($field))
     };
 }
 
@@ -159,6 +202,7 @@ macro_rules! field_read {
         $table.required_value(stringify!($field), None $(.or(Some($range)))?)
     };
     (table $field:ident, $table:ident, [], []) => { $table.section(stringify!($field)) };
+    (include $field:ident, $table:ident, [], []) => { $crate::section::Section::keys($table) };
     (optional_table $field:ident, $table:ident, [], []) => { $table.optional_section(stringify!($field)) };
     (tables $field:ident, $table:ident, [], []) => { $table.sections(stringify!($field)) };
 }
@@ -183,6 +227,9 @@ macro_rules! field_show {
             $shown.insert(stringify!($field).to_owned(), $crate::section::Section::show(field));
         }
     };
+    (include $field:ident, $self:ident, $shown:ident) => {
+        $crate::section::Section::show_into(&$self.$field, $shown);
+    };
     (tables $field:ident, $self:ident, $shown:ident) => {
         let tables: serde_json::Value = $self.$field.iter().map($crate::section::Section::show).collect();
         $shown.insert(stringify!($field).to_owned(), tables);
@@ -190,6 +237,9 @@ macro_rules! field_show {
 }
 
 macro_rules! field_differences {
+    (include $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
+        $crate::section::Section::differences(&$self.$field, &$other.$field, $path, $found);
+    };
     (table $field:ident, $self:ident, $other:ident, $path:ident, $found:ident) => {
         let path = $crate::section::joined($path, stringify!($field));
         $crate::section::Section::differences(&$self.$field, &$other.$field, &path, $found);
@@ -210,6 +260,9 @@ macro_rules! field_differences {
 }
 
 macro_rules! field_given {
+    (include $field:ident, $self:ident, $path:ident, $found:ident) => {
+        $crate::section::Section::given(&$self.$field, $path, $found);
+    };
     (default $field:ident, $self:ident, $path:ident, $found:ident) => {
         if $self.$field.is_given {
             $crate::section::push_given($path, stringify!($field), &$self.$field.span, $found);
@@ -244,7 +297,7 @@ macro_rules! field_given {
     };
 }
 
-pub(crate) use {field_differences, field_given, field_info, field_read, field_show, field_type, section};
+pub(crate) use {field_differences, field_given, field_info, field_names, field_read, field_show, field_type, section};
 
 /// A place that takes no part in comparisons: moving a table in the file changes nothing.
 #[derive(Clone, Debug)]
@@ -268,6 +321,15 @@ pub(crate) struct GivenKey {
 /// Adds the key `key` of the table at `path`.
 pub(crate) fn push_given(path: &str, key: &str, span: &crate::diagnostic::Span, found: &mut Vec<GivenKey>) {
     found.push(GivenKey { path: joined(path, key), span: span.clone() });
+}
+
+/// The keys of an included table with the text that says what the absence of one means here. A list that is absent is empty.
+pub(crate) fn inherited(info: TableInfo, absent: &str) -> Vec<FieldInfo> {
+    let mut fields = info.fields;
+    for field in fields.iter_mut().filter(|field| !matches!(field.shape, Shape::Tables(_))) {
+        field.doc = format!("{}{absent}", field.doc).into();
+    }
+    fields
 }
 
 /// A range as it would stand in the file.

@@ -7,16 +7,12 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 use weir_base::Secret;
 use weir_engine::settings::RuntimeSettings;
-use weir_http::{Http2OriginSettings, HttpProbe, settings::HttpListenerSettings};
-use weir_listener::settings::{DrainSettings, LimitSettings, ListenerSettings, Protocol, UpgradeSettings};
-use weir_redis::insight::settings::InsightSettings;
-use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
-use weir_tcp::settings::TcpListenerSettings;
+use weir_listener::settings::{DrainSettings, LimitSettings, ListenerSettings, UpgradeSettings};
 use weir_telemetry::{Level, access::AccessForm};
-use weir_upstream::settings::{ExclusiveSettings, UpstreamSettings};
+use weir_upstream::settings::UpstreamSettings;
 
-use crate::checks::RouteObject;
 use crate::diagnostic::Diagnostics;
+use crate::protocols::{ListenerProtocol, ProcessSettings, ProtocolName, UpstreamProtocol};
 use crate::section::Section as _;
 use crate::sections::FileSection;
 
@@ -50,10 +46,10 @@ pub struct Snapshot {
     pub telemetry: TelemetrySettings,
     /// At least one, with unique names and addresses.
     pub listeners: Vec<Listener>,
-    /// The routes of HTTP listeners, in the order of the file.
-    pub routes: Vec<RouteObject>,
     /// Unique names; every one that a listener refers to is here.
     pub upstreams: Vec<Upstream>,
+    /// What each protocol has once, for all its listeners.
+    pub protocols: ProcessSettings,
     /// What should be looked at although the file is used.
     pub warnings: Diagnostics,
     pub(crate) file: FileSection,
@@ -62,7 +58,7 @@ pub struct Snapshot {
 /// Two snapshots are equal if they configure the same; generation and warnings do not count.
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
-        self.file == other.file && self.limits == other.limits && self.routes == other.routes
+        self.file == other.file && self.limits == other.limits && self.protocols == other.protocols
     }
 }
 
@@ -106,6 +102,8 @@ pub struct AdminSettings {
 pub struct Listener {
     /// What every protocol has.
     pub settings: Arc<ListenerSettings>,
+    /// The protocol, as the file names it.
+    pub protocol_name: ProtocolName,
     /// What its protocol has.
     pub protocol: ListenerProtocol,
     /// Name of an upstream of the same snapshot.
@@ -155,29 +153,6 @@ impl KneeAction {
     }
 }
 
-/// Settings of one protocol, towards clients.
-#[derive(Clone, Debug)]
-pub enum ListenerProtocol {
-    /// `protocol = "redis"`.
-    Redis(Arc<RedisListenerSettings>),
-    /// `protocol = "http"`.
-    Http(Arc<HttpListenerSettings>),
-    /// `protocol = "tcp"` and `protocol = "tls"`.
-    Tcp(Arc<TcpListenerSettings>),
-}
-
-impl ListenerProtocol {
-    /// Which one.
-    pub fn protocol(&self) -> Protocol {
-        match self {
-            Self::Redis(_) => Protocol::Redis,
-            Self::Http(_) => Protocol::Http,
-            Self::Tcp(tcp) if tcp.names.is_some() => Protocol::Tls,
-            Self::Tcp(_) => Protocol::Tcp,
-        }
-    }
-}
-
 /// One upstream: what every protocol has, and what its own has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upstream {
@@ -185,28 +160,6 @@ pub struct Upstream {
     pub settings: Arc<UpstreamSettings>,
     /// What its protocol has.
     pub protocol: UpstreamProtocol,
-}
-
-/// Settings of one protocol, towards the upstream.
-#[derive(Clone, Debug, PartialEq)]
-pub enum UpstreamProtocol {
-    /// Referred to by Redis listeners.
-    Redis(Arc<RedisUpstreamSettings>),
-    /// Referred to by HTTP listeners.
-    Http(Arc<HttpUpstreamSettings>),
-    /// Referred to by TCP and TLS listeners.
-    Tcp(Arc<ExclusiveSettings>),
-}
-
-/// Settings of an HTTP upstream besides those that every protocol has.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HttpUpstreamSettings {
-    /// Its connections, and how endpoints are chosen.
-    pub lanes: ExclusiveSettings,
-    /// `None`: its endpoints speak HTTP/1.1.
-    pub http2: Option<Http2OriginSettings>,
-    /// The active health check.
-    pub probe: HttpProbe,
 }
 
 /// Metrics and logs.
@@ -222,8 +175,6 @@ pub struct TelemetrySettings {
     pub log_format: LogFormat,
     /// One line per sampled exchange.
     pub access_log: AccessLogSettings,
-    /// What workers remember of their requests. Fixed when the process starts.
-    pub insight: InsightSettings,
 }
 
 /// One line per sampled exchange; the share is a setting of each listener.

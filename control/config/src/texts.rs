@@ -8,15 +8,14 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 use weir_base::Net;
+use weir_base::nearest;
 use weir_engine::settings::{Address, AddressError};
-use weir_listener::settings::Protocol;
 use weir_route::limits::REGEX_BYTES_MAX;
 use weir_upstream::placement::HashTag;
 
 use crate::document::{At, Node};
 use crate::reader::Reader;
 use crate::snapshot::LogTarget;
-use crate::suggest;
 use crate::value::{Shape, Value, quoted};
 
 /// Entries in a list. Default 1,024.
@@ -255,34 +254,6 @@ text_value!(
     |net| net.to_string()
 );
 
-/// Protocols of the design that this build does not terminate.
-const PROTOCOLS_TO_COME: [&str; 6] = ["postgres", "mongodb", "ai", "flags", "udp", "quic"];
-
-impl Value for Protocol {
-    fn shape() -> Shape {
-        Shape::Choice(Self::ALL.iter().map(|protocol| protocol.name()).collect())
-    }
-
-    fn read(node: &Node<'_>, _: Option<&RangeInclusive<Self>>, reader: &mut Reader<'_>) -> Option<Self> {
-        let text = string(node, &Self::shape(), reader)?;
-        if let Some(protocol) = Self::ALL.iter().find(|protocol| protocol.name() == text) {
-            return Some(*protocol);
-        }
-        let names: Vec<&str> = Self::ALL.iter().map(|protocol| protocol.name()).collect();
-        if PROTOCOLS_TO_COME.contains(&text) {
-            let message = format!("this build does not carry the protocol `{text}` yet");
-            reader.wrong_value(node, message, format!("it carries: {}", names.join(", ")));
-        } else {
-            unknown_word(node, text, &names, reader);
-        }
-        None
-    }
-
-    fn show(&self) -> Json {
-        json!(self.name())
-    }
-}
-
 /// A type of which each value is a word.
 pub(crate) trait Choice: Copy + PartialEq + 'static {
     /// The words and their values, the usual one first.
@@ -309,9 +280,10 @@ impl<T: Choice> Value for T {
     }
 }
 
-fn unknown_word(node: &Node<'_>, text: &str, words: &[&str], reader: &mut Reader<'_>) {
+/// Reports a word that is none of `words`.
+pub(crate) fn unknown_word(node: &Node<'_>, text: &str, words: &[&str], reader: &mut Reader<'_>) {
     let message = format!("`{}` has no such value", node.path);
-    let help = match suggest::nearest(text, words.iter().copied()) {
+    let help = match nearest(text, words.iter().copied()) {
         Some(meant) => format!("did you mean \"{meant}\"? values: {}", quoted(words)),
         None => format!("values: {}", quoted(words)),
     };

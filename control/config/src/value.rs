@@ -1,5 +1,6 @@
 //! What a type needs to be the value of a key.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use serde_json::Value as Json;
@@ -92,7 +93,7 @@ pub(crate) struct TableInfo {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldInfo {
     pub(crate) key: &'static str,
-    pub(crate) doc: &'static str,
+    pub(crate) doc: Cow<'static, str>,
     pub(crate) shape: Shape,
     pub(crate) presence: Presence,
     /// Lowest and highest value, as they would stand in the file.

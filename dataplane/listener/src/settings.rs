@@ -1,6 +1,5 @@
 //! What a listener, admission and drain can be told. Plain data, already checked by whoever made it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,40 +59,6 @@ pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(25);
 /// unless name resolution or a slow disk is in the way, and nobody is harmed while the old process goes on serving.
 pub const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The protocols that this build terminates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// RESP2 and RESP3.
-    Redis,
-    /// HTTP/1.1 and HTTP/2.
-    Http,
-    /// Any, as bytes.
-    Tcp,
-    /// TLS, unopened, by its server name.
-    Tls,
-}
-
-impl Protocol {
-    /// Every protocol of this build.
-    pub const ALL: &'static [Self] = &[Self::Redis, Self::Http, Self::Tcp, Self::Tls];
-
-    /// The name in configuration, metrics and logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Redis => "redis",
-            Self::Http => "http",
-            Self::Tcp => "tcp",
-            Self::Tls => "tls",
-        }
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// Whether a connection starts with a PROXY protocol header (HAProxy `doc/proxy-protocol.txt`).
 /// Where it is not `Off` the header is mandatory: guessing would let a client forge its own address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -109,15 +74,13 @@ pub enum ProxyProtocol {
     Any,
 }
 
-/// One listener: an address, its protocol, what a connection on it may use.
+/// One listener: an address, and what a connection on it may use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerSettings {
     /// Unique name; a metric label.
     pub name: Arc<str>,
     /// IP address and port, or a Unix socket; never a host name. Port 0 lets the kernel choose.
     pub bind: Address,
-    /// The protocol spoken on it.
-    pub protocol: Protocol,
     /// Connections on this listener. Default: the limit of the process, see [`CONNECTIONS_MAX`].
     pub connections_max: u32,
     /// Connections from one source address on this listener. Default: the limit of the process,
@@ -153,11 +116,10 @@ pub struct ListenerSettings {
 
 impl ListenerSettings {
     /// A clear-text listener with every default.
-    pub fn new(name: impl Into<Arc<str>>, bind: Address, protocol: Protocol) -> Self {
+    pub fn new(name: impl Into<Arc<str>>, bind: Address) -> Self {
         Self {
             name: name.into(),
             bind,
-            protocol,
             connections_max: CONNECTIONS_MAX,
             connections_per_source_max: CONNECTIONS_PER_SOURCE_MAX,
             proxy_protocol: ProxyProtocol::Off,

@@ -25,7 +25,6 @@ pub mod explain;
 pub mod facts;
 pub mod host;
 pub mod limits;
-mod near;
 pub mod path;
 mod prefixes;
 mod reach;

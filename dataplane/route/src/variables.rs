@@ -9,10 +9,11 @@
 
 use std::fmt;
 
+use weir_base::nearest;
+
 use crate::{
     condition::is_token,
     limits::{RENDERED_BYTES_MAX, TEMPLATE_BYTES_MAX},
-    near::nearest,
 };
 
 /// What a variable stands for. Whoever renders knows what each is at that moment.
@@ -273,7 +274,10 @@ fn variable(name: &str, side: Side) -> Result<Variable, TemplateError> {
     }
     let Some((_, variable)) = VARIABLES.iter().find(|(known, _)| *known == word) else {
         let known = VARIABLES.iter().map(|(known, _)| *known).chain([REQUEST_HEADER]);
-        return Err(TemplateError::Unknown { name: name.to_owned(), nearest: nearest(word, known) });
+        return Err(TemplateError::Unknown {
+            name: name.to_owned(),
+            nearest: nearest(&word.to_ascii_uppercase(), known),
+        });
     };
     if argument.is_some() {
         return Err(TemplateError::Argument(name.to_owned()));

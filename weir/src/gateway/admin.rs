@@ -110,7 +110,7 @@ impl weir_admin::Gateway for Gateway {
             },
             mistakes: route.mistakes.clone(),
         };
-        self.snapshot().routes.iter().map(route).collect()
+        self.snapshot().protocols.http.iter().map(route).collect()
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {
@@ -235,7 +235,7 @@ impl Gateway {
         let sum = |family: &str| cells.counter(family, &own).unwrap_or(0);
         ListenerStatus {
             name: name.to_owned(),
-            protocol: settings.protocol.name().to_owned(),
+            protocol: listener.protocol_name.name().to_owned(),
             bind: self.bound(name).unwrap_or_else(|| settings.bind.to_string()),
             tls: settings.tls.is_some(),
             upstream: listener.upstream.to_string(),

@@ -24,7 +24,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(1);
 pub(super) fn insight_settings(snapshot: &Snapshot) -> InsightSettings {
     match snapshot.telemetry.level {
         Level::Off => InsightSettings::off(),
-        Level::Counters | Level::Full => snapshot.telemetry.insight,
+        Level::Counters | Level::Full => snapshot.protocols.redis,
     }
 }
 

@@ -514,8 +514,7 @@ fn same_driver(states: &[Arc<WorkerState>]) -> io::Result<Driver> {
 /// A listener whose protocol is another one in `next`.
 fn changed_protocol(current: &Snapshot, next: &Snapshot) -> Option<Arc<str>> {
     let is_other = |listener: &&weir_config::Listener| {
-        let settings = &listener.settings;
-        current.listener(&settings.name).is_some_and(|old| old.settings.protocol != settings.protocol)
+        current.listener(&listener.settings.name).is_some_and(|old| old.protocol_name != listener.protocol_name)
     };
     next.listeners.iter().find(is_other).map(|listener| listener.settings.name.clone())
 }

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use weir_listener::settings::Protocol;
 use weir_telemetry::Level;
 
-use crate::checks::error_at;
+use crate::checks::{error_at, unfit::titles};
 use crate::document::At;
 use crate::knee::{KneeFile, Measured};
+use crate::protocols::ProtocolName;
 use crate::reader::Reader;
 use crate::sections::{FileSection, ListenerSection, UpstreamSection};
 use crate::snapshot::{Knee, KneeAction};
@@ -76,11 +76,11 @@ fn refuse_without<T>(value: &At<T>, path: &str, key: &str, reader: &mut Reader<'
 
 fn check_protocol(section: &ListenerSection, knee: &At<KneeFile>, path: &str, reader: &mut Reader<'_>) -> bool {
     let (Some(own), found) = (&section.protocol, &knee.value.measured.protocol) else { return true };
-    // As scenarios call what listeners speak. Messages of a WebSocket are no requests, and are not counted.
-    let words: &[&str] = match own.value {
-        Protocol::Http => &["http1", "http2"],
-        ref other => &[other.name()],
-    };
+    // As scenarios call what listeners speak. A listener that has no knee was refused the key.
+    let words = own.value.row().scenarios;
+    if words.is_empty() {
+        return false;
+    }
     if words.contains(&&**found) {
         return true;
     }
@@ -125,15 +125,18 @@ fn check_counters(file: &FileSection, knee: &At<KneeFile>, path: &str, reader: &
     false
 }
 
-/// A ceiling of the lab is no limit of the listener: nobody is turned away for it. Only sessions of Redis shed by a rate.
+/// A ceiling of the lab is no limit of the listener: nobody is turned away for it. Not all sessions shed by a rate.
 fn check_action(section: &ListenerSection, knee: &At<KneeFile>, path: &str, reader: &mut Reader<'_>) -> bool {
     let action = &section.knee_action;
-    let is_redis = section.protocol.as_ref().is_none_or(|protocol| protocol.value == Protocol::Redis);
-    if action.value == KneeAction::Shed && !is_redis {
-        let what = "is kept by Redis listeners alone";
+    let sheds = section.protocol.as_ref().is_none_or(|protocol| protocol.value.row().sheds);
+    if action.value == KneeAction::Shed && !sheds {
+        let what = format!(
+            "is kept by {} listeners alone",
+            titles(ProtocolName::ALL.iter().copied().filter(|name| name.row().sheds))
+        );
         let help =
             "set knee_action = \"unready\" or \"observe\"; `in_flight_per_core` of [limits] bounds what is under way";
-        error_at(action, path, "knee_action", what, help, reader);
+        error_at(action, path, "knee_action", &what, help, reader);
         return false;
     }
     if action.value == KneeAction::Observe || !knee.value.measured.is_at_ceiling {

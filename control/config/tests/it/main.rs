@@ -1,5 +1,6 @@
 //! Tests of the configuration as its users see it: files, diagnostics, examples, the generated reference.
 mod diagnostics;
+mod effects;
 mod examples;
 mod hostile;
 mod knee;

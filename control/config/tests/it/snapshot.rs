@@ -7,7 +7,7 @@ use crate::support::Memory;
 use serde_json::json;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol, check, diff, redacted};
 use weir_engine::settings::RuntimeSettings;
-use weir_listener::settings::{DrainSettings, ListenerSettings, Protocol};
+use weir_listener::settings::{DrainSettings, ListenerSettings};
 use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
 use weir_upstream::settings::UpstreamSettings;
 
@@ -37,7 +37,7 @@ fn the_smallest_file_has_the_defaults_of_the_rooms() {
     assert!(snapshot.warnings.is_empty());
     let listener = &snapshot.listeners[0];
     let bind = "127.0.0.1:6380".parse().expect("an address");
-    assert_eq!(*listener.settings, ListenerSettings::new("cache", bind, Protocol::Redis));
+    assert_eq!(*listener.settings, ListenerSettings::new("cache", bind));
     let ListenerProtocol::Redis(redis) = &listener.protocol else { panic!("a Redis listener") };
     assert_eq!(**redis, RedisListenerSettings::default());
     assert_eq!(&*listener.upstream, "redis-main");

@@ -1,22 +1,24 @@
 //! Domains: what routes have from there.
 
+use weir_base::nearest;
+use weir_http::routes::{Action, Target};
 use weir_route::host::HostMatch;
 
-use crate::checks::handling::{self, Handled};
-use crate::checks::{error_at, find_upstream, idle, owners, policy, route};
+use super::{idle, owners, policy, route};
+use crate::checks::{error_at, find_upstream};
 use crate::document::At;
-use crate::domain::DomainSection;
+use crate::protocols::http::domain::DomainSection;
+use crate::protocols::http::route::InvalidRoutes;
 use crate::reader::Reader;
-use crate::route::InvalidRoutes;
 use crate::sections::FileSection;
-use crate::suggest;
 use crate::texts::Name;
 
 /// A domain, made once for all its routes.
 pub(super) struct Domain<'f> {
     pub(super) section: &'f DomainSection,
     pub(super) hosts: Vec<HostMatch>,
-    pub(super) handled: Handled,
+    /// What its routes do with their requests if they write nothing else.
+    pub(super) action: Action,
     pub(super) rules: policy::Rules,
     /// What is wrong with it; requests of its routes are answered 503 then.
     pub(super) mistakes: Vec<String>,
@@ -25,19 +27,19 @@ pub(super) struct Domain<'f> {
 /// Every domain; mistakes are reported.
 pub(super) fn all<'f>(file: &'f FileSection, reader: &mut Reader<'_>) -> Vec<Domain<'f>> {
     let made = |(index, section)| domain(file, index, section, reader);
-    file.domain.iter().enumerate().map(made).collect()
+    file.own.http.domain.iter().enumerate().map(made).collect()
 }
 
 fn domain<'f>(file: &FileSection, index: usize, section: &'f DomainSection, reader: &mut Reader<'_>) -> Domain<'f> {
     let path = &format!("domain[{index}]");
     if let Some(name) = &section.name {
         owners::any_listener(file, name, path, reader);
-        let mut others = file.domain[..index].iter().filter_map(|other| other.name.as_ref());
+        let mut others = file.own.http.domain[..index].iter().filter_map(|other| other.name.as_ref());
         if others.any(|other| other.value == name.value) {
             error_at(name, path, "name", "stands twice", "give each domain a name of its own", reader);
         }
         let is_of = |one: &At<Name>| one.value == name.value;
-        if !file.route.iter().filter_map(|route| route.domain.as_ref()).any(is_of) {
+        if !file.own.http.route.iter().filter_map(|route| route.domain.as_ref()).any(is_of) {
             let message = format!("no route is of the domain \"{}\"", name.value);
             let help = format!("add domain = \"{}\" to a [[route]], or remove it", name.value);
             reader.problems.warning(&name.span, &format!("{path}.name"), message, help);
@@ -46,23 +48,24 @@ fn domain<'f>(file: &FileSection, index: usize, section: &'f DomainSection, read
     if let Some(listeners) = &section.listeners {
         owners::listeners(file, listeners, path, reader);
     }
-    idle::handling(&section.handling(), path, reader);
-    idle::policies(&section.policies(), path, reader);
+    idle::handling(&section.handling, path, reader);
+    idle::policies(&section.policies, path, reader);
     idle::wildcard(&section.wildcard, section.hosts.as_ref(), path, reader);
     let hosts = match &section.hosts {
         Some(written) => route::hosts(written, section.wildcard.value, path, reader),
         None => vec![HostMatch::Any],
     };
-    for (key, upstream) in section.policies().upstreams() {
+    for (key, upstream) in section.policies.upstreams() {
         find_upstream(file, upstream, path, key, reader);
     }
-    let handled = handling::made(&section.handling(), path, reader);
-    let rules = policy::rules(&section.policies(), path, reader);
-    let mistakes = match file.invalid_routes.value {
+    let mut action = Action::plain(Target::Invalid);
+    section.handling.give(&mut action, path, reader);
+    let rules = policy::rules(&section.policies, path, reader);
+    let mistakes = match file.own.http.invalid_routes.value {
         InvalidRoutes::Unavailable => route::bear(path, reader),
         InvalidRoutes::Refuse => Vec::new(),
     };
-    Domain { section, hosts, handled, rules, mistakes }
+    Domain { section, hosts, action, rules, mistakes }
 }
 
 /// The domain that a route at `path` names.
@@ -75,7 +78,7 @@ pub(super) fn find<'d, 'f>(
     let name_of = |domain: &&'d Domain<'f>| domain.section.name.as_ref().map(|name| &*name.value.0);
     let found = domains.iter().find(|domain| name_of(domain) == Some(&*wanted.value.0));
     if found.is_none() {
-        let help = match suggest::nearest(&wanted.value.0, domains.iter().filter_map(|domain| name_of(&domain))) {
+        let help = match nearest(&wanted.value.0, domains.iter().filter_map(|domain| name_of(&domain))) {
             Some(meant) => format!("did you mean \"{meant}\"?"),
             None => "name a [[domain]] of this file".to_owned(),
         };

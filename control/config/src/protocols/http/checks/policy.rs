@@ -11,20 +11,21 @@ use weir_policy::http::{
     KeySet, Keys, OriginRule, Provider, RateKey, RateLimit, RateSettings, SharedKeys,
 };
 
-use crate::checks::remedy::Remedy;
-use crate::checks::{error_at, spelling};
+use super::remedy::Remedy;
+use super::spelling;
+use crate::checks::error_at;
 use crate::diagnostic::Span;
 use crate::document::At;
-use crate::policy::{
+use crate::protocols::http::policy::{
     ApiKeySection, BasicAuthSection, CorsSection, ExtAuthSection, IpFilterSection, JwtProviderSection, JwtSection,
-    RateKeyChoice, RateLimitSection, Written,
+    PolicyKeys, RateKeyChoice, RateLimitSection,
 };
 use crate::reader::Reader;
 use crate::texts::{Text, Word};
 
 /// The policies that one table of listeners, domains or routes writes.
 #[derive(Clone, Default)]
-pub(super) struct Rules {
+pub(in super::super) struct Rules {
     address: Ruled<Arc<AddressRules>>,
     cors: Ruled<Cors>,
     basic: Ruled<Arc<Told<Basic>>>,
@@ -111,7 +112,7 @@ impl Rules {
     }
 
     /// Two kinds of credentials in one Authorization field: nobody could have both.
-    pub(super) fn wants_authorization_twice(&self) -> bool {
+    pub(in super::super) fn wants_authorization_twice(&self) -> bool {
         self.uses_authorization.into_iter().filter(|uses| *uses).count() > 1
     }
 
@@ -134,24 +135,24 @@ impl Rules {
 }
 
 /// Makes policies out of what stands at `path`; mistakes are reported.
-pub(super) fn rules(written: &Written<'_>, path: &str, reader: &mut Reader<'_>) -> Rules {
+pub(in super::super) fn rules(written: &PolicyKeys, path: &str, reader: &mut Reader<'_>) -> Rules {
     let mut maker = Maker { path, reader, rules: Rules::default() };
-    if let Some(section) = written.ip_filter {
+    if let Some(section) = &written.ip_filter {
         maker.rules.address = ruled(section.enabled.value, maker.address(section));
     }
-    if let Some(section) = written.cors {
+    if let Some(section) = &written.cors {
         maker.rules.cors = ruled(section.enabled.value, maker.cors(section));
     }
-    if let Some(section) = written.basic_auth {
+    if let Some(section) = &written.basic_auth {
         maker.rules.basic = ruled(section.enabled.value, maker.basic(section));
     }
-    if let Some(section) = written.api_key {
+    if let Some(section) = &written.api_key {
         maker.rules.api_keys = ruled(section.enabled.value, maker.api_keys(section));
     }
-    if let Some(section) = written.jwt {
+    if let Some(section) = &written.jwt {
         maker.rules.jwt = ruled(section.enabled.value, maker.jwt(section));
     }
-    if let Some(section) = written.ext_auth {
+    if let Some(section) = &written.ext_auth {
         maker.rules.ext_auth = ruled(section.enabled.value, maker.ext_auth(section));
     }
     if !written.rate_limit.is_empty() {

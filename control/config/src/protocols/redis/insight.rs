@@ -4,9 +4,13 @@ use weir_base::ByteSize;
 use weir_redis::insight::settings as insight;
 use weir_redis::insight::settings::{InsightSettings, KeyNames};
 
+use super::keys::TelemetryKeys;
+use crate::checks::idle::{unless_empty, unless_empty_but};
 use crate::numbers::Period;
+use crate::protocols::ProtocolName;
 use crate::reader::Reader;
 use crate::section::section;
+use crate::sections::{FileSection, ListenerSection};
 use crate::texts::Choice;
 
 section! {
@@ -44,7 +48,9 @@ impl Choice for KeyNames {
 }
 
 /// Both tables as the workers take them.
-pub(crate) fn insight(keys: &KeysSection, slow: &SlowLogSection, reader: &mut Reader<'_>) -> InsightSettings {
+pub(super) fn insight(file: &FileSection, keys: &TelemetryKeys, reader: &mut Reader<'_>) -> InsightSettings {
+    check_use(file, keys, reader);
+    let (keys, slow) = (&keys.keys, &keys.slow_log);
     let sample = &keys.sample;
     if !sample.value.is_power_of_two() {
         let above = sample.value.next_power_of_two();
@@ -60,5 +66,18 @@ pub(crate) fn insight(keys: &KeysSection, slow: &SlowLogSection, reader: &mut Re
         slower_than: slow.slower_than.value.0,
         slow_entries: slow.entries.value,
         slow_arguments: slow.arguments.value,
+    }
+}
+
+/// Tables without effect.
+fn check_use(file: &FileSection, keys: &TelemetryKeys, reader: &mut Reader<'_>) {
+    if keys.slow_log.entries.value == 0 {
+        unless_empty_but(&keys.slow_log, &["entries"], "telemetry", "slow_log", "entries is 0", reader);
+    }
+    let is_redis = |one: &ListenerSection| one.protocol.as_ref().is_none_or(|own| own.value == ProtocolName::Redis);
+    if !file.listener.is_empty() && !file.listener.iter().any(is_redis) {
+        let why = "no listener of this file speaks Redis";
+        unless_empty(&keys.keys, "telemetry", "keys", why, reader);
+        unless_empty(&keys.slow_log, "telemetry", "slow_log", why, reader);
     }
 }

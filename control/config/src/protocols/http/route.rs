@@ -4,15 +4,11 @@ use weir_base::ByteSize;
 use weir_http::fault::Fault;
 use weir_route::{host::Labels, text::Operator};
 
+use super::handling::Handling;
+use super::policy::PolicyKeys;
 use crate::document::At;
-use crate::domain::{Handling, written_handling};
-use crate::http::{CompressionSection, RetrySection, Upgrade};
 use crate::numbers::{Period, Ratio};
-use crate::policy::{
-    ApiKeySection, BasicAuthSection, CorsSection, ExtAuthSection, IpFilterSection, JwtSection, RateLimitSection,
-    Written, written_policies,
-};
-use crate::section::section;
+use crate::section::{Section as _, section};
 use crate::texts::{Choice, LongWord, Name, Text, Word};
 
 /// Highest priority number.
@@ -69,48 +65,9 @@ section! {
         optional_table response: ResponseSection;
         /// What changes in the target before the request goes on.
         optional_table rewrite: RewriteSection;
-        /// Changes to the fields that the origin gets, in order.
-        tables request_header: FieldSection;
-        /// Changes to the fields that the client gets, in order.
-        tables response_header: FieldSection;
-        /// Changes to cookies that origins set.
-        tables cookie: CookieSection;
-        /// From the end of a request to the head of its answer. Absent: as the domain's or the listener's.
-        optional response_timeout: Period => Period::millis(1)..=Period::secs(86_400);
-        /// From the head of a request to the end of its answer. Absent: as the domain's or the listener's.
-        optional request_timeout: Period => Period::millis(1)..=Period::secs(86_400);
-        /// How long the body of a request may pause. Absent: as the domain's or the listener's.
-        optional body_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
-        /// Bytes a second that the body of a request must bring at least. 0: as slow as it likes. Absent: as the domain's or the listener's.
-        optional body_rate_min: u32 => 0..=16_777_216;
-        /// Bytes of a request body that are read before a connection to an origin is taken for it, so that a slow client holds none; a
-        /// longer one goes on as it comes from there on. 0: from its first byte on, for bodies that are one half of a talk. Absent: as the domain's or the listener's.
-        optional request_buffer_bytes: ByteSize => ByteSize::new(0)..=ByteSize::mib(64);
-        /// How long the body of an answer may pause. Absent: as the domain's or the listener's.
-        optional answer_idle_timeout: Period => Period::millis(1)..=Period::secs(86_400);
-        /// Compressing answers. Absent: as the domain's or the listener's.
-        optional_table compression: CompressionSection;
-        /// Asking another origin when one fails. Absent: as the domain's or the listener's.
-        optional_table retry: RetrySection;
-        /// Bytes of a request body; a longer one is answered 413. 0: any length. Absent: as the domain's or the listener's.
-        optional request_body_bytes_max: ByteSize => ByteSize::new(0)..=ByteSize::mib(1 << 20);
-        /// Where requests may come from.
-        optional_table ip_filter: IpFilterSection;
-        /// Which pages of other origins may read answers.
-        optional_table cors: CorsSection;
-        /// Users with passwords.
-        optional_table basic_auth: BasicAuthSection;
-        /// Keys of programs.
-        optional_table api_key: ApiKeySection;
-        /// JSON Web Tokens.
-        optional_table jwt: JwtSection;
-        /// Another service that decides.
-        optional_table ext_auth: ExtAuthSection;
-        /// How often clients may ask; all limits count.
-        tables rate_limit: RateLimitSection;
-        /// What client connections may become if the origin agrees: `["websocket"]`, or `[]` for nothing. Absent: as the
-        /// domain's or the listener's.
-        optional upgrades: Vec<At<Upgrade>>;
+        /// Absent: as the domain's or the listener's.
+        include handling: Handling;
+        include policies: PolicyKeys;
     }
 }
 
@@ -301,19 +258,7 @@ impl RouteSection {
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = &At<Name>> {
         let mirror = self.mirror.iter().filter_map(|mirror| mirror.upstream.as_ref());
         let targets = self.upstream.iter().chain(self.split.iter().filter_map(|share| share.upstream.as_ref()));
-        targets.chain(mirror).chain(self.policies().upstreams().map(|(_, upstream)| upstream))
-    }
-}
-
-impl RouteSection {
-    /// What is done with requests and answers on their way.
-    pub(crate) fn handling(&self) -> Handling<'_> {
-        written_handling!(self)
-    }
-
-    /// The policies that stand here.
-    pub(crate) fn policies(&self) -> Written<'_> {
-        written_policies!(self)
+        targets.chain(mirror).chain(self.policies.upstreams().map(|(_, upstream)| upstream))
     }
 }
 
@@ -335,36 +280,14 @@ impl Choice for InvalidRoutes {
     const WORDS: &'static [(&'static str, Self)] = &[("refuse", Self::Refuse), ("unavailable", Self::Unavailable)];
 }
 
-/// The keys of a route that say what is done with its requests, and not which they are: a mistake in one concerns nobody else.
-pub(crate) const DEEDS: [&str; 27] = [
-    "upstream",
-    "split",
-    "mirror",
-    "fault",
-    "redirect",
-    "response",
-    "rewrite",
-    "request_header",
-    "response_header",
-    "cookie",
-    "response_timeout",
-    "request_timeout",
-    "body_idle_timeout",
-    "answer_idle_timeout",
-    "body_rate_min",
-    "request_buffer_bytes",
-    "compression",
-    "retry",
-    "request_body_bytes_max",
-    "ip_filter",
-    "cors",
-    "basic_auth",
-    "api_key",
-    "jwt",
-    "ext_auth",
-    "rate_limit",
-    "upgrades",
-];
+/// The keys of a route or a domain that say what is done with its requests, and not which they are: a mistake in one concerns
+/// nobody else.
+pub(super) fn deeds() -> Vec<&'static str> {
+    let mut deeds = vec!["upstream", "split", "mirror", "fault", "redirect", "response", "rewrite"];
+    Handling::names(&mut deeds);
+    PolicyKeys::names(&mut deeds);
+    deeds
+}
 
 /// What happens to a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
-//! "Did you mean": the nearest known word.
+//! "Did you mean": the known word nearest to one that is not known.
 
-/// Words longer than this are not compared: no key is that long, and the comparison is quadratic.
+/// Words longer than this are not compared: no key or name is that long, and the comparison is quadratic.
 const WORD_BYTES_MAX: usize = 64;
 
 /// The candidate nearest to `word`, if it is near enough to be what was meant: one slip per three letters.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > WORD_BYTES_MAX {
         return None;
     }

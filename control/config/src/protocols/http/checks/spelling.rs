@@ -5,10 +5,10 @@ use weir_http_codec::{Known, token};
 use weir_route::path::PathMatch;
 use weir_route::text::Operator;
 
-use crate::checks::{error_at, warn_at};
+use crate::checks::{error_at, warn_at, warn_repeated};
 use crate::document::At;
+use crate::protocols::http::route::{HeaderMatchSection, QueryMatchSection};
 use crate::reader::Reader;
-use crate::route::{HeaderMatchSection, QueryMatchSection};
 use crate::texts::{LongWord, Text, Word};
 
 /// Methods of the registry (RFC 9110 section 16.1.1, RFC 5789, RFC 4918, RFC 3253) that clients are likely to send.
@@ -56,7 +56,7 @@ pub(super) fn methods(list: &At<Vec<At<Word>>>, path: &str, reader: &mut Reader<
             error_at(word, path, "methods", &what, "remove it; WebSockets over HTTP/2 count as GET", reader);
         }
     }
-    repeated(list, path, "methods", reader);
+    warn_repeated(list, path, "methods", reader);
 }
 
 /// A method in another case than clients have.
@@ -191,14 +191,5 @@ fn connection_field(name: &At<Word>, path: &str, key: &str, reader: &mut Reader<
     if is_of_connection {
         let what = "is a field of the connection, which requests of HTTP/2 do not have";
         warn_at(name, path, key, what, "look at a field of the request", reader);
-    }
-}
-
-/// Entries of a list that stand twice.
-pub(super) fn repeated<T: PartialEq>(list: &At<Vec<At<T>>>, path: &str, key: &str, reader: &mut Reader<'_>) {
-    for (index, entry) in list.value.iter().enumerate() {
-        if list.value[..index].iter().any(|before| before.value == entry.value) {
-            warn_at(entry, path, key, "has an entry twice", "remove one of them", reader);
-        }
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use weir_analysis::http::path::PathRules;
 use weir_http::routes::{Action, DirectResponse, Mirror, Routes, Target};
-use weir_listener::settings::Protocol;
 use weir_route::{
     Route, RouteTable,
     condition::{HeaderCondition, Method, QueryCondition},
@@ -17,16 +16,17 @@ use weir_route::{
     text::{Operator, TextTest},
 };
 
-use crate::checks::domain::{self, Domain};
-use crate::checks::handling::{self, Handled};
-use crate::checks::remedy::Remedy;
-use crate::checks::{error_at, find_upstream, idle, owners, policy, spelling, warn_at};
+use super::domain::{self, Domain};
+use super::remedy::Remedy;
+use super::{idle, owners, policy, spelling};
+use crate::checks::{error_at, find_upstream, warn_at, warn_repeated};
 use crate::document::At;
-use crate::reader::Reader;
-use crate::route::{
-    DEEDS, HeaderMatchSection, InvalidRoutes, QueryMatchSection, RedirectSection, ResponseSection, RewriteSection,
-    RouteSection, RouteState,
+use crate::protocols::ProtocolName;
+use crate::protocols::http::route::{
+    HeaderMatchSection, InvalidRoutes, QueryMatchSection, RedirectSection, ResponseSection, RewriteSection,
+    RouteSection, RouteState, deeds,
 };
+use crate::reader::Reader;
 use crate::sections::{FileSection, ListenerSection};
 use crate::texts::{Name, Text, Word};
 
@@ -34,11 +34,11 @@ use crate::texts::{Name, Text, Word};
 const BODY_BYTES_MAX: usize = 4 * 1024;
 
 /// Every route that can be made; mistakes are reported.
-pub(super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
+pub(in super::super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
     let domains = domain::all(file, reader);
     let mut names: Vec<&Name> = Vec::new();
     let mut checked = Vec::new();
-    for (index, section) in file.route.iter().enumerate() {
+    for (index, section) in file.own.http.route.iter().enumerate() {
         let path = format!("route[{index}]");
         if let Some(name) = &section.name {
             if names.contains(&&name.value) {
@@ -59,7 +59,7 @@ pub(super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
             },
             None => None,
         };
-        let is_borne = file.invalid_routes.value == InvalidRoutes::Unavailable;
+        let is_borne = file.own.http.invalid_routes.value == InvalidRoutes::Unavailable;
         let mut maker = Maker { file, section, domain, path: &path, reader, is_borne };
         let Some(mut made) = maker.make() else { continue };
         if is_borne {
@@ -79,12 +79,13 @@ pub(super) fn all(file: &FileSection, reader: &mut Reader<'_>) -> Vec<Checked> {
 
 /// What is wrong with what the object at `path` does; the file may be used all the same.
 pub(super) fn bear(path: &str, reader: &mut Reader<'_>) -> Vec<String> {
-    reader.problems.bear(&DEEDS.map(|key| format!("{path}.{key}")));
+    let keys: Vec<String> = deeds().into_iter().map(|key| format!("{path}.{key}")).collect();
+    reader.problems.bear(&keys);
     reader.problems.errors_in(&format!("{path}.")).map(str::to_owned).collect()
 }
 
 /// A route that is in order, once for each of its hosts, with the names of its upstreams.
-pub(super) struct Checked {
+pub(crate) struct Checked {
     listeners: Option<Vec<Arc<str>>>,
     is_online: bool,
     routes: Vec<Route<Action>>,
@@ -114,9 +115,9 @@ pub struct RouteObject {
 }
 
 /// The routes as objects of their own.
-pub(super) fn objects(file: &FileSection, all: &[Checked]) -> Vec<RouteObject> {
+pub(in super::super) fn objects(file: &FileSection, all: &[Checked]) -> Vec<RouteObject> {
     let is_http = |listener: &&ListenerSection| {
-        listener.protocol.as_ref().is_some_and(|protocol| protocol.value == Protocol::Http)
+        listener.protocol.as_ref().is_some_and(|protocol| protocol.value == ProtocolName::Http)
     };
     let named = file.listener.iter().filter(is_http).filter_map(|listener| listener.name.as_ref());
     let listeners: Vec<Arc<str>> = named.map(|name| name.value.0.clone()).collect();
@@ -148,7 +149,7 @@ type Share = (Arc<str>, Option<u32>);
 /// The routes of the listener called `name`, whose requests that nobody else takes go to `upstream`.
 ///
 /// `rules` are the listener's own, which hold where a route says nothing else.
-pub(super) fn of_listener(
+pub(in super::super) fn of_listener(
     all: &[Checked],
     name: &str,
     upstream: Arc<str>,
@@ -257,14 +258,15 @@ impl Maker<'_, '_, '_> {
             None if self.is_borne => (Target::Invalid, Vec::new()),
             None => return None,
         };
-        let mut action = Action::plain(target);
+        let mut action = match self.domain {
+            Some(domain) => Action { target, ..domain.action.clone() },
+            None => Action::plain(target),
+        };
         if let Some(rewrite) = &section.rewrite {
             action.path = self.path_rewrite(rewrite, &path);
             action.host = self.host_rewrite(rewrite);
         }
-        let handled = handling::made(&section.handling(), self.path, self.reader);
-        let inherited = self.domain.map(|domain| &domain.handled);
-        handled.over(inherited.unwrap_or(&Handled::default())).give(&mut action);
+        section.handling.give(&mut action, self.path, self.reader);
         action.fault = section.fault.as_ref().map(|fault| Box::new(fault.settings()));
         if let Some(mirror) = &section.mirror {
             if let Some(upstream) = &mirror.upstream {
@@ -291,8 +293,8 @@ impl Maker<'_, '_, '_> {
             route.priority = section.priority.value as i32;
             route
         };
-        section.policies().upstreams().for_each(|(key, upstream)| self.check_upstream(upstream, key));
-        let rules = policy::rules(&section.policies(), self.path, self.reader);
+        section.policies.upstreams().for_each(|(key, upstream)| self.check_upstream(upstream, key));
+        let rules = policy::rules(&section.policies, self.path, self.reader);
         let listeners = section.listeners.as_ref().or(self.domain.and_then(|domain| domain.section.listeners.as_ref()));
         let is_online = |state: &At<RouteState>| state.value == RouteState::Online;
         Some(Checked {
@@ -538,7 +540,7 @@ impl Maker<'_, '_, '_> {
 }
 
 /// What was made, or a report of why not.
-pub(super) fn told<T, V, E: std::fmt::Display + Remedy>(
+pub(in super::super) fn told<T, V, E: std::fmt::Display + Remedy>(
     at: &At<V>,
     path: &str,
     key: &str,
@@ -562,7 +564,7 @@ pub(super) fn hosts(
     if written.value.is_empty() {
         error_at(written, path, "hosts", "is empty: no request would ever match", "name hosts, or remove it", reader);
     }
-    spelling::repeated(written, path, "hosts", reader);
+    warn_repeated(written, path, "hosts", reader);
     let read = |word: &At<Word>| told(word, path, "hosts", HostMatch::parse(&word.value.0, labels), reader);
     written.value.iter().filter_map(read).collect()
 }

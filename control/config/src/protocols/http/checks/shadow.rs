@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use weir_http::routes::Action;
 use weir_route::Route;
 
-use crate::checks::route::Checked;
+use super::route::Checked;
 use crate::checks::{error_at, warn_at};
+use crate::protocols::ListenerProtocol;
 use crate::reader::Reader;
-use crate::snapshot::{Listener, ListenerProtocol};
+use crate::snapshot::Listener;
 
 /// What is found of one route of the file, over all its hosts and listeners.
 #[derive(Default)]
@@ -26,7 +27,7 @@ fn is_of_file(route: &&Route<Action>) -> bool {
 }
 
 /// Reports them. A guard on such a route guards nothing.
-pub(super) fn check(listeners: &[Listener], routes: &[Checked], reader: &mut Reader<'_>) {
+pub(in super::super) fn check(listeners: &[Listener], routes: &[Checked], reader: &mut Reader<'_>) {
     let mut found: HashMap<&str, Found<'_>> = HashMap::new();
     for listener in listeners {
         let ListenerProtocol::Http(http) = &listener.protocol else { continue };

@@ -6,27 +6,30 @@ use std::sync::Arc;
 use weir_policy::redis::{PasswordHash, User};
 use weir_redis::{DEFAULT_USER, UpstreamLogin, UserSettings, Users};
 
+use super::keys::{ListenerRedisSection, ListenerUserSection};
 use crate::checks::{error_at, warn_at};
 use crate::document::At;
+use crate::protocols::{ListenerProtocol, UpstreamProtocol};
 use crate::reader::Reader;
 use crate::secret::SecretRef;
-use crate::sections::{ListenerSection, ListenerUserSection};
-use crate::snapshot::{Listener, ListenerProtocol, Upstream, UpstreamProtocol};
+use crate::sections::ListenerSection;
+use crate::snapshot::{Listener, Upstream};
 
 /// What may be done by who gives the password of `[listener.redis]`: everything, as with `requirepass`.
 const ALL: &str = "on ~* &* +@all";
 
 /// The users of a listener; `None`: it has none.
 pub(super) fn users(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) -> Option<Arc<Users>> {
-    if section.user.is_empty() && section.users_file.is_none() {
+    let keys = &section.own.redis;
+    if keys.user.is_empty() && keys.users_file.is_none() {
         return None;
     }
-    let in_file = section.users_file.iter().flat_map(|file| &file.value.users);
+    let in_file = keys.users_file.iter().flat_map(|file| &file.value.users);
     let mut users: HashMap<&str, UserSettings> =
         in_file.map(|user| (user.name(), UserSettings::new(user.clone()))).collect();
     let mut named: Vec<&str> = Vec::new();
     let users_file = format!("{path}.users_file");
-    for (index, table) in section.user.iter().enumerate() {
+    for (index, table) in keys.user.iter().enumerate() {
         let path = format!("{path}.user[{index}]");
         let Some(name) = &table.name else { continue };
         let word = name.value.0.as_str();
@@ -71,14 +74,14 @@ pub(super) fn users(section: &ListenerSection, path: &str, reader: &mut Reader<'
         }
         users.insert(word, made);
     }
-    if let Some(file) = &section.users_file {
+    if let Some(file) = &keys.users_file {
         let is_left = |user: &&User| user.is_enabled() && !named.contains(&user.name()) && !user.may_log_in();
         for user in file.value.users.iter().filter(is_left) {
             let what = format!("has a user \"{}\", as whom nobody can log in: it has no password", user.name());
             warn_at(file, path, "users_file", &what, "add >PASSWORD, #HASH or nopass to its line", reader);
         }
     }
-    own(section, &mut users, path, reader);
+    own(&keys.redis, &mut users, path, reader);
     Some(Arc::new(Users::new(users.into_values())))
 }
 
@@ -116,14 +119,14 @@ fn user(table: &ListenerUserSection, mut acl: User, path: &str, reader: &mut Rea
 /// The listener's own user and password are one user more, that may do everything: without a name it is `default`, as with
 /// Redis's `requirepass`.
 fn own<'s>(
-    section: &'s ListenerSection,
+    section: &'s ListenerRedisSection,
     users: &mut HashMap<&'s str, UserSettings>,
     path: &str,
     reader: &mut Reader<'_>,
 ) {
     let path = format!("{path}.redis");
-    let Some(password) = &section.redis.password else { return };
-    let name = section.redis.user.as_ref().map_or(DEFAULT_USER, |user| user.value.0.as_str());
+    let Some(password) = &section.password else { return };
+    let name = section.user.as_ref().map_or(DEFAULT_USER, |user| user.value.0.as_str());
     if users.contains_key(name) {
         let what = format!("is that of \"{name}\", which is also a user with rules");
         error_at(password, &path, "password", &what, "remove it, and give that user its password", reader);
@@ -160,7 +163,7 @@ pub(super) fn give_logins(listeners: &[Listener], upstreams: &mut [Upstream]) {
         let here = listeners.iter().filter(|listener| listener.upstream == upstream.settings.name);
         let users = here.filter_map(|listener| match &listener.protocol {
             ListenerProtocol::Redis(redis) => redis.users.as_ref(),
-            ListenerProtocol::Http(_) | ListenerProtocol::Tcp(_) => None,
+            _ => None,
         });
         let mut logins: Vec<UpstreamLogin> =
             users.flat_map(|users| users.iter()).filter_map(|user| user.upstream.clone()).collect();

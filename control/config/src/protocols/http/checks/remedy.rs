@@ -8,7 +8,7 @@ use weir_route::split::SplitError;
 use weir_route::variables::TemplateError;
 
 /// What to write instead.
-pub(super) trait Remedy {
+pub(crate) trait Remedy {
     /// In a few words, for who wrote the value.
     fn remedy(&self) -> String;
 }

@@ -279,40 +279,32 @@ impl Choice for Algorithm {
     ];
 }
 
-/// The [`Written`] of a section with these keys.
-macro_rules! written_policies {
-    ($section:expr) => {
-        $crate::policy::Written {
-            ip_filter: $section.ip_filter.as_ref(),
-            cors: $section.cors.as_ref(),
-            basic_auth: $section.basic_auth.as_ref(),
-            api_key: $section.api_key.as_ref(),
-            jwt: $section.jwt.as_ref(),
-            ext_auth: $section.ext_auth.as_ref(),
-            rate_limit: &$section.rate_limit,
-        }
-    };
+section! {
+    /// The policies of a route, a domain or a listener: a route's own stands in place of its domain's, and that of its listener's.
+    pub(crate) struct PolicyKeys {
+        /// Where requests may come from.
+        optional_table ip_filter: IpFilterSection;
+        /// Which pages of other origins may read answers.
+        optional_table cors: CorsSection;
+        /// Users with passwords.
+        optional_table basic_auth: BasicAuthSection;
+        /// Keys of programs.
+        optional_table api_key: ApiKeySection;
+        /// JSON Web Tokens.
+        optional_table jwt: JwtSection;
+        /// Another service that decides.
+        optional_table ext_auth: ExtAuthSection;
+        /// How often clients may ask; all limits count.
+        tables rate_limit: RateLimitSection;
+    }
 }
 
-pub(crate) use written_policies;
-
-/// What a route, a domain or a listener asks: a route's own stands in place of its domain's, and that of its listener's.
-pub(crate) struct Written<'s> {
-    pub(crate) ip_filter: Option<&'s IpFilterSection>,
-    pub(crate) cors: Option<&'s CorsSection>,
-    pub(crate) basic_auth: Option<&'s BasicAuthSection>,
-    pub(crate) api_key: Option<&'s ApiKeySection>,
-    pub(crate) jwt: Option<&'s JwtSection>,
-    pub(crate) ext_auth: Option<&'s ExtAuthSection>,
-    pub(crate) rate_limit: &'s [RateLimitSection],
-}
-
-impl<'s> Written<'s> {
+impl PolicyKeys {
     /// The upstreams that policies ask, with the keys that name them.
-    pub(crate) fn upstreams(&self) -> impl Iterator<Item = (&'static str, &'s At<Name>)> + use<'s> {
-        let provider = |one: &'s JwtProviderSection| Some(("jwt.provider.jwks_upstream", one.jwks_upstream.as_ref()?));
-        let keys = self.jwt.into_iter().flat_map(|jwt| &jwt.provider).filter_map(provider);
-        keys.chain(self.ext_auth.and_then(|one| Some(("ext_auth.upstream", one.upstream.as_ref()?))))
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = (&'static str, &At<Name>)> {
+        let keys = self.jwt.iter().flat_map(|jwt| &jwt.provider);
+        let keys = keys.filter_map(|one| Some(("jwt.provider.jwks_upstream", one.jwks_upstream.as_ref()?)));
+        keys.chain(self.ext_auth.iter().filter_map(|one| Some(("ext_auth.upstream", one.upstream.as_ref()?))))
     }
 }
 

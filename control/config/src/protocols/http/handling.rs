@@ -1,0 +1,333 @@
+//! Keys of `[listener.http]` that a domain or a route overrides, each declared once; and what routes do with requests and
+//! answers on their way.
+
+use std::sync::Arc;
+
+use weir_base::ByteSize;
+use weir_http::compression::{self, Coding, Compression};
+use weir_http::cookies::CookieChange;
+use weir_http::retry::Class;
+use weir_http::routes::{Action, FieldChange};
+use weir_http::settings::{self as http, RetrySettings, Upgrades};
+use weir_http_codec::{Known, token};
+use weir_route::variables::{Side, Template};
+
+use super::checks::told;
+use super::route::{ChangeKind, CookieSection, FieldSection};
+use crate::checks::error_at;
+use crate::document::At;
+use crate::numbers::Period;
+use crate::reader::Reader;
+use crate::section::section;
+use crate::sections::{COUNT_MAX, DEADLINE_MIN};
+use crate::texts::{Choice, Word};
+
+/// Longest deadline.
+pub(super) const DEADLINE_MAX: Period = Period::secs(86_400);
+
+/// Declares the keys in both of their forms: of domains and routes, where absence means that what is outside holds, and of
+/// listeners, with a default and a text of their own.
+macro_rules! overridable {
+    ($(
+        $(#[doc = $doc:literal])+
+        $presence:ident $key:ident : $ty:ty $(=> $range:expr)?;
+        listener $outermost:ident $(= $default:expr)?, $text:literal;
+    )+) => {
+        section! {
+            /// What a domain or a route does with requests and answers on their way.
+            pub(crate) struct Handling {
+                /// Changes to the fields that origins get, in order.
+                tables request_header: FieldSection;
+                /// Changes to the fields that clients get, in order.
+                tables response_header: FieldSection;
+                /// Changes to cookies that origins set.
+                tables cookie: CookieSection;
+                $( $(#[doc = $doc])+ $presence $key: $ty $(=> $range)?; )+
+            }
+        }
+
+        section! {
+            /// The same of a listener.
+            pub(crate) struct ListenerHandling {
+                $( #[doc = $text] $outermost $key: $ty $(= $default)? $(=> $range)?; )+
+            }
+        }
+    };
+}
+
+overridable! {
+    /// From the end of a request to the head of its answer.
+    optional response_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
+    listener default = Period(http::RESPONSE_TIMEOUT),
+        "From the end of a request to the head of its answer; then the client gets 504.";
+
+    /// From the head of a request to the end of its answer.
+    optional request_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
+    listener optional,
+        "From the head of a request to the end of its answer; then 504, or the answer breaks off. Not of gRPC and WebSockets. \
+         Absent: as long as it takes.";
+
+    /// How long the body of a request may pause.
+    optional body_idle_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
+    listener default = Period(http::BODY_IDLE_TIMEOUT),
+        "How long the body of a request may pause. Of routes that do not say.";
+
+    /// Bytes a second that the body of a request must bring at least. 0: as slow as it likes.
+    optional body_rate_min: u32 => 0..=COUNT_MAX;
+    listener default = http::BODY_RATE_MIN as u32,
+        "Bytes a second that the body of a request must bring at least, from the first byte on, over 10 s in which the gateway \
+         waits for it and takes what comes; then 408. 0: as slow as it likes. Not of gRPC.";
+
+    /// Bytes of a request body that are read before a connection to an origin is taken for it, so that a slow client holds none; a
+    /// longer one goes on as it comes from there on. 0: from its first byte on, for bodies that are one half of a talk.
+    optional request_buffer_bytes: ByteSize => ByteSize::new(0)..=ByteSize::mib(64);
+    listener optional,
+        "Bytes of a request body that are read before a connection to an origin is taken for it, so that a slow client holds \
+         none; a longer one goes on as it comes from there on. 0: from its first byte on, for bodies that are one half of a talk. \
+         Not of gRPC. Absent: 1MiB in front of HTTP/1.1, 0 in front of HTTP/2. Held in `limits.buffered_bytes`, of which bodies \
+         take at most half.";
+
+    /// How long the body of an answer may pause.
+    optional answer_idle_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
+    listener default = Period(http::ANSWER_IDLE_TIMEOUT),
+        "How long the body of an answer may pause; event streams and long polls have nothing to say for a while. Of routes that \
+         do not say.";
+
+    /// Compressing answers.
+    optional_table compression: CompressionSection;
+    listener optional_table,
+        "Compressing answers. Of routes that do not say. Absent: they go as they come.";
+
+    /// Asking another origin when one fails.
+    optional_table retry: RetrySection;
+    listener table,
+        "Asking another origin when one fails. Of routes that do not say.";
+
+    /// Bytes of a request body; a longer one is answered 413. 0: any length.
+    optional request_body_bytes_max: ByteSize => ByteSize::new(0)..=ByteSize::mib(1 << 20);
+    listener optional,
+        "Bytes of a request body; a longer one is answered 413. 0: any length. Absent: 1GiB, and of gRPC any length.";
+
+    /// What client connections may become if the origin agrees: `["websocket"]`, or `[]` for nothing.
+    optional upgrades: Vec<At<Upgrade>>;
+    listener optional,
+        "What client connections may become if the origin agrees: `[\"websocket\"]`. Of routes that do not say; absent: nothing.";
+}
+
+impl Handling {
+    /// Puts what is written into `action`, in place of what it has from outside; mistakes are reported.
+    pub(super) fn give(&self, action: &mut Action, path: &str, reader: &mut Reader<'_>) {
+        let mut give_fields = |sections: &[FieldSection], key: &str, side: Side, fields: &mut Vec<FieldChange>| {
+            let own = sections.iter().filter_map(|section| change(section, path, key, side, reader));
+            put_list(own.collect(), fields);
+        };
+        give_fields(&self.request_header, "request_header", Side::Request, &mut action.request_fields);
+        give_fields(&self.response_header, "response_header", Side::Response, &mut action.response_fields);
+        put_list(self.cookie.iter().filter_map(cookie).collect(), &mut action.cookies);
+        put(&self.response_timeout, &mut action.response_timeout, |timeout| timeout.0);
+        put(&self.request_timeout, &mut action.request_timeout, |timeout| timeout.0);
+        put(&self.body_idle_timeout, &mut action.body_idle_timeout, |timeout| timeout.0);
+        put(&self.answer_idle_timeout, &mut action.answer_idle_timeout, |timeout| timeout.0);
+        put(&self.body_rate_min, &mut action.body_rate_min, |rate| u64::from(*rate));
+        put(&self.request_buffer_bytes, &mut action.request_buffer_bytes, |bytes| bytes.bytes());
+        put(&self.request_body_bytes_max, &mut action.request_body_bytes_max, |bytes| bytes.bytes());
+        put(&self.upgrades, &mut action.upgrades, |list| upgrades(list));
+        if let Some(retry) = &self.retry {
+            action.retry = Some(Box::new(retry.settings(&format!("{path}.retry"), reader)));
+        }
+        if let Some(compression) = &self.compression {
+            action.compression = Some(compression.settings());
+        }
+    }
+}
+
+/// A value that is written stands in place of the one from outside.
+fn put<T, S>(own: &Option<At<T>>, there: &mut Option<S>, settings: impl FnOnce(&T) -> S) {
+    if let Some(own) = own {
+        *there = Some(settings(&own.value));
+    }
+}
+
+/// So does a list, as a whole.
+fn put_list<T>(own: Vec<T>, there: &mut Vec<T>) {
+    if !own.is_empty() {
+        *there = own;
+    }
+}
+
+fn cookie(section: &CookieSection) -> Option<CookieChange> {
+    Some(CookieChange {
+        name: section.name.as_ref()?.value.0.as_str().into(),
+        path: section.path.as_ref().map(|path| path.value.0.as_str().into()),
+        domain: section.domain.as_ref().map(|domain| domain.value.0.as_str().into()),
+        secure: section.secure.as_ref().map(|secure| secure.value),
+        same_site: section.same_site.as_ref().map(|same_site| same_site.value.attribute()),
+    })
+}
+
+fn change(section: &FieldSection, path: &str, key: &str, side: Side, reader: &mut Reader<'_>) -> Option<FieldChange> {
+    let name = section.name.as_ref()?;
+    let (name_key, value_key) = (format!("{key}.name"), format!("{key}.value"));
+    if !token::is_token(name.value.0.as_bytes()) {
+        error_at(name, path, &name_key, "is no field name", "use letters, digits and hyphens", reader);
+        return None;
+    }
+    if is_framing(&name.value.0) {
+        let help = "the gateway frames messages; rewrite.host changes the host";
+        error_at(name, path, &name_key, "decides on how the message is read", help, reader);
+        return None;
+    }
+    let own: Box<str> = name.value.0.as_str().into();
+    match (section.change.value, &section.value) {
+        (ChangeKind::Remove, None) => Some(FieldChange::Remove(own)),
+        (ChangeKind::Remove, Some(value)) => {
+            error_at(value, path, &value_key, "is not needed to remove a field", "remove it", reader);
+            None
+        }
+        (kind, Some(value)) => {
+            let template = told(value, path, &value_key, Template::parse(&value.value.0, side), reader)?;
+            Some(match kind {
+                ChangeKind::Add => FieldChange::Add(own, template),
+                _ => FieldChange::Set(own, template),
+            })
+        }
+        (_, None) => {
+            error_at(name, path, &name_key, "has no value", "add value, or change = \"remove\"", reader);
+            None
+        }
+    }
+}
+
+/// Fields that only the gateway itself may write.
+fn is_framing(name: &str) -> bool {
+    matches!(
+        Known::of(name.as_bytes()),
+        Known::Host
+            | Known::ContentLength
+            | Known::TransferEncoding
+            | Known::Connection
+            | Known::Upgrade
+            | Known::Te
+            | Known::Trailer
+            | Known::KeepAlive
+            | Known::ProxyConnection
+    )
+}
+
+/// What the connections of a listener or a route may become.
+pub(super) fn upgrades(written: &[At<Upgrade>]) -> Upgrades {
+    Upgrades { websocket: written.iter().any(|upgrade| upgrade.value == Upgrade::WebSocket) }
+}
+
+section! {
+    /// Asking another origin when one fails. Never once anything of an answer has gone to the client.
+    pub(crate) struct RetrySection {
+        /// Attempts after the first one. A request that no server has seen also goes once to each other endpoint. 0: none at all.
+        default attempts: u32 = http::RETRY_ATTEMPTS => 0..=10;
+        /// After what: `connect_failure` (nobody has seen the request), `refused_stream` (HTTP/2: the origin has not begun with
+        /// it), `reset` (the connection ended without an answer), `timeout`, `gateway_error` (502, 503, 504), `5xx`. The last four
+        /// only for requests that are idempotent: GET, HEAD, OPTIONS, PUT, DELETE. Absent: the first two.
+        optional on: Vec<At<RetryOn>>;
+        /// Further statuses.
+        optional statuses: Vec<At<u32>>;
+        /// Requests of other methods too, though the origin may have acted on them.
+        default non_idempotent: bool = false;
+        /// From the end of a request to the head of its answer, of all attempts but the last one. Absent: as `response_timeout`.
+        optional try_timeout: Period => DEADLINE_MIN..=DEADLINE_MAX;
+        /// A request with a longer body is not sent again once an origin has had a part of it, unless all of the body was held back
+        /// (`request_buffer_bytes`). Kept in memory only where `on` or `statuses` may need it. Not of gRPC.
+        default body_bytes_max: ByteSize = ByteSize::new(http::RETRY_BODY_BYTES_MAX as u64) => ByteSize::new(0)..=ByteSize::mib(16);
+    }
+}
+
+section! {
+    /// Compressing answers on their way to clients that take that. Secrets beside what an attacker can put into the same answer can be
+    /// guessed from its length (BREACH): leave such routes out. A table of a route stands in place of that of its listener.
+    pub(crate) struct CompressionSection {
+        /// `false` on a route: the table of the listener does not hold there.
+        default enabled: bool = true;
+        /// `zstd`, `br`, `gzip`; of those that a client likes best the first is taken. Absent: these, in this order.
+        optional codings: Vec<At<Coding>>;
+        /// Shorter answers go as they are.
+        default bytes_min: ByteSize = ByteSize::new(compression::BYTES_MIN) => ByteSize::new(0)..=ByteSize::mib(1 << 20);
+        /// Media types, `text/*` for all that begin so. Absent: text, JSON, JavaScript, XML, WebAssembly, SVG. Streams of events never are.
+        optional types: Vec<At<Word>>;
+    }
+}
+
+impl CompressionSection {
+    pub(crate) fn settings(&self) -> Arc<Compression> {
+        let codings = match &self.codings {
+            _ if !self.enabled.value => Vec::new(),
+            Some(written) => written.value.iter().map(|coding| coding.value).collect(),
+            None => Coding::ALL.to_vec(),
+        };
+        let types = match &self.types {
+            Some(written) => written.value.iter().map(|one| one.value.0.to_ascii_lowercase().into()).collect(),
+            None => compression::TYPES.map(Into::into).to_vec(),
+        };
+        Arc::new(Compression { codings, bytes_min: self.bytes_min.value.bytes(), types })
+    }
+}
+
+impl RetrySection {
+    pub(crate) fn settings(&self, path: &str, reader: &mut Reader<'_>) -> RetrySettings {
+        let mut settings = RetrySettings {
+            attempts: self.attempts.value,
+            non_idempotent: self.non_idempotent.value,
+            try_timeout: self.try_timeout.as_ref().map(|timeout| timeout.value.0),
+            body_bytes_max: self.body_bytes_max.value.bytes() as usize,
+            ..RetrySettings::default()
+        };
+        if let Some(on) = &self.on {
+            settings.on.clear();
+            for one in &on.value {
+                match one.value {
+                    RetryOn::Class(class) => settings.on.push(class),
+                    RetryOn::GatewayError => settings.on_gateway_error = true,
+                    RetryOn::Any5xx => settings.on_5xx = true,
+                }
+            }
+        }
+        for status in self.statuses.iter().flat_map(|list| &list.value) {
+            match u16::try_from(status.value).ok().filter(|status| (400..=599).contains(status)) {
+                Some(status) => settings.statuses.push(status),
+                None => error_at(status, path, "statuses", "is no failure", "write statuses from 400 to 599", reader),
+            }
+        }
+        settings
+    }
+}
+
+/// What is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RetryOn {
+    Class(Class),
+    GatewayError,
+    Any5xx,
+}
+
+impl Choice for RetryOn {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("connect_failure", Self::Class(Class::ConnectFailure)),
+        ("refused_stream", Self::Class(Class::RefusedStream)),
+        ("reset", Self::Class(Class::Reset)),
+        ("timeout", Self::Class(Class::Timeout)),
+        ("gateway_error", Self::GatewayError),
+        ("5xx", Self::Any5xx),
+    ];
+}
+
+impl Choice for Coding {
+    const WORDS: &'static [(&'static str, Self)] = &[("zstd", Self::Zstd), ("br", Self::Brotli), ("gzip", Self::Gzip)];
+}
+
+/// What a connection may become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upgrade {
+    WebSocket,
+}
+
+impl Choice for Upgrade {
+    const WORDS: &'static [(&'static str, Self)] = &[("websocket", Self::WebSocket)];
+}

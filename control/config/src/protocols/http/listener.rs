@@ -1,0 +1,226 @@
+//! `[listener.http]`: the keys, and the step to settings.
+
+use std::sync::Arc;
+
+use weir_analysis::http::path::{Ambiguous, PathRules};
+use weir_base::ByteSize;
+use weir_http::routes::Routes;
+use weir_http::settings::{
+    self as http, ForwardedFields, HttpListenerSettings, TraceContext, WebSocketSettings, WindowSettings,
+};
+use weir_policy::http::{ForwardedFor, HOPS_MAX};
+use weir_websocket_codec::limits as websocket;
+
+use super::handling::{CompressionSection, DEADLINE_MAX, ListenerHandling, upgrades};
+use super::policy::PolicyKeys;
+use crate::checks::{Lowest, error_at};
+use crate::document::At;
+use crate::numbers::Period;
+use crate::protocols::ListenerContext;
+use crate::reader::Reader;
+use crate::section::section;
+use crate::sections::{COUNT_MAX, DEADLINE_MIN};
+use crate::texts::{Choice, Word};
+
+/// Smallest window of a stream.
+pub(super) const WINDOW_MIN: ByteSize = ByteSize::new(1_024);
+/// Largest window (RFC 9113 section 6.9.1).
+pub(super) const WINDOW_MAX: ByteSize = ByteSize::new(i32::MAX as u64);
+
+section! {
+    /// What only HTTP listeners have.
+    pub(crate) struct ListenerHttpSection {
+        /// How long a client connection may stay without a request; `idle_timeout` of the listener, if written, holds instead.
+        default keep_alive_timeout: Period = Period(http::KEEP_ALIVE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// Serve clients of HTTP/1.1 that have closed their direction (FIN) until `half_close_timeout` of the listener has passed in
+        /// silence. `false`: they have left, and what is under way for them is cancelled, as by nginx.
+        default half_close: bool = false;
+        include handling: ListenerHandling;
+        /// How long a gRPC call may be silent in either direction, in place of `body_idle_timeout`, `answer_idle_timeout` and
+        /// `response_timeout`. How long it may take in all, the client says (`grpc-timeout`).
+        default grpc_idle_timeout: Period = Period(http::GRPC_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// `;` and what follows it in a segment of a path: `keep` it as a character like any other, or `reject` the request with 400,
+        /// in front of servlet containers, to which `/admin;x` is `/admin`, where some paths are not for everybody.
+        default path_parameters: Ambiguous = Ambiguous::Keep;
+        /// `%2F` in a path: `reject` the request with 400, because some servers take it for a slash and others do not, or `keep` it
+        /// as it is, for origins with names that have a slash in them (npm, GitLab). Routes see no slash in it.
+        default path_escaped_slash: Ambiguous = Ambiguous::Reject;
+        /// `\\` and `%5C` in a path, likewise.
+        default path_backslash: Ambiguous = Ambiguous::Reject;
+        /// Make one slash of several in a path, before routes see it. `false` for origins to which they are different, such as
+        /// stores of objects; the path of a route that rewrites has one in any case.
+        default path_merge_slashes: bool = true;
+        /// X-Forwarded-For, -Proto and -Host towards origins: `replace` what the client sent, for a gateway that clients reach
+        /// directly; `append` to it, behind trusted proxies; or `keep` what came and add nothing.
+        default forwarded: ForwardedFields = ForwardedFields::Replace;
+        /// Tell origins of the certificate that a client has shown, in X-Forwarded-Client-Cert (hash, subject, DNS names, URIs). What
+        /// clients send under that name goes the way that `forwarded` says.
+        default forwarded_client_cert: bool = false;
+        /// What WebSockets may do.
+        table websocket: WebSocketSection;
+        /// Streams that a client may have open on one HTTP/2 connection.
+        default http2_streams_max: u32 = http::HTTP2_STREAMS_MAX => 1..=COUNT_MAX;
+        /// Bytes that a client may send ahead on one stream of HTTP/2, as a connection begins (SETTINGS_INITIAL_WINDOW_SIZE). It
+        /// shrinks to 64KiB while much received data is unread, unless `http2_stream_window_max` is the same. Not written: no more
+        /// than `http2_stream_window_max`.
+        default http2_stream_window: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES as u64) => WINDOW_MIN..=WINDOW_MAX;
+        /// To which that window grows while a stream is read over a distance. The same as `http2_stream_window`: it neither grows nor
+        /// shrinks. Not written: no less than `http2_stream_window`.
+        default http2_stream_window_max: ByteSize = ByteSize::new(http::HTTP2_STREAM_WINDOW_BYTES_MAX as u64) => WINDOW_MIN..=WINDOW_MAX;
+        /// Trusted proxies in front that append to X-Forwarded-For: the entry that the first of them wrote is the client, for
+        /// `ip_filter` and `rate_limit`. 0: the client is the other end of the connection.
+        default trusted_hops: u32 = 0 => 0..=HOPS_MAX as u32;
+        /// Give requests an X-Request-Id: the one of a proxy in front if `forwarded` is `append` and it is a sensible one, else a
+        /// new UUID. It is in the access log too.
+        default request_id: bool = false;
+        /// A name for the gateway in a Via field towards origins: it shows loops. Absent: no Via, behind which nginx, for one, would
+        /// compress nothing.
+        optional via: Word;
+        /// What becomes of the trace context of W3C (`traceparent`): `pass` it as it came, make a `child` of it, so that the
+        /// gateway is a step of the trace, or also `start` one for requests without.
+        default trace_context: TraceContext = TraceContext::Pass;
+        include policies: PolicyKeys;
+    }
+}
+
+section! {
+    /// What WebSockets may do. Their payload goes through as it is, and only the headers of their frames are read.
+    pub(crate) struct WebSocketSection {
+        /// How long one may be silent in both directions; then both ends are told 1001.
+        default idle_timeout: Period = Period(http::WEBSOCKET_IDLE_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// From the first byte of a frame to its last; then who sends it is told 1008.
+        default frame_timeout: Period = Period(http::WEBSOCKET_FRAME_TIMEOUT) => DEADLINE_MIN..=DEADLINE_MAX;
+        /// Payload of a message, all its frames together; then who sends it is told 1009.
+        default message_max: ByteSize = ByteSize::new(websocket::MESSAGE_BYTES_MAX) => ByteSize::new(125)..=ByteSize::mib(1 << 20);
+        /// Frames of a message; then 1009.
+        default fragments_max: u32 = websocket::FRAGMENTS_MAX => 1..=COUNT_MAX;
+        /// Pings within 10 s, from either end; then 1008.
+        default pings_max: u32 = websocket::PINGS_MAX => 1..=COUNT_MAX;
+    }
+}
+
+/// Settings of a listener.
+pub(super) fn settings(
+    section: &ListenerHttpSection,
+    routes: Routes,
+    path: &str,
+    reader: &mut Reader<'_>,
+) -> HttpListenerSettings {
+    let handling = &section.handling;
+    HttpListenerSettings {
+        routes: Arc::new(routes),
+        keep_alive_timeout: section.keep_alive_timeout.value.0,
+        half_close: section.half_close.value,
+        response_timeout: handling.response_timeout.value.0,
+        body_idle_timeout: handling.body_idle_timeout.value.0,
+        answer_idle_timeout: handling.answer_idle_timeout.value.0,
+        grpc_idle_timeout: section.grpc_idle_timeout.value.0,
+        request_timeout: handling.request_timeout.as_ref().map(|timeout| timeout.value.0),
+        compression: handling.compression.as_ref().map(CompressionSection::settings),
+        body_rate_min: u64::from(handling.body_rate_min.value),
+        request_buffer_bytes: handling.request_buffer_bytes.as_ref().map(|bytes| bytes.value.bytes()),
+        request_body_bytes_max: handling.request_body_bytes_max.as_ref().map(|most| most.value.bytes()),
+        retry: handling.retry.settings(&format!("{path}.retry"), reader),
+        path_rules: PathRules {
+            parameters: section.path_parameters.value,
+            escaped_slash: section.path_escaped_slash.value,
+            backslash: section.path_backslash.value,
+            merge_slashes: section.path_merge_slashes.value,
+            ..PathRules::default()
+        },
+        forwarded: section.forwarded.value,
+        forwarded_client_cert: section.forwarded_client_cert.value,
+        upgrades: handling.upgrades.as_ref().map(|list| upgrades(&list.value)).unwrap_or_default(),
+        websocket: WebSocketSettings {
+            limits: websocket::Limits {
+                message_bytes: section.websocket.message_max.value.bytes(),
+                fragments: section.websocket.fragments_max.value,
+                pings: section.websocket.pings_max.value,
+            },
+            idle_timeout: section.websocket.idle_timeout.value.0,
+            frame_timeout: section.websocket.frame_timeout.value.0,
+        },
+        http2_streams_max: section.http2_streams_max.value,
+        http2_windows: windows(&section.http2_stream_window, &section.http2_stream_window_max),
+        // The range of the key is that of the type.
+        request_id: section.request_id.value,
+        via: section.via.as_ref().map(|name| name.value.0.as_str().into()),
+        trace_context: section.trace_context.value,
+        forwarded_for: ForwardedFor::new(section.trusted_hops.value as u8).unwrap_or_default(),
+    }
+}
+
+/// Windows of streams; a largest one that is not written is the initial one if that is larger.
+pub(super) fn windows(initial: &At<ByteSize>, max: &At<ByteSize>) -> WindowSettings {
+    // The range of the keys is that of the type.
+    let (first, largest) = (initial.value.bytes() as u32, max.value.bytes() as u32);
+    match initial.is_given {
+        true => WindowSettings { initial: first, max: largest.max(first) },
+        false => WindowSettings { initial: first.min(largest), max: largest },
+    }
+}
+
+/// Relations between the keys of a listener.
+pub(super) fn check(of: &ListenerContext<'_>, path: &str, reader: &mut Reader<'_>) {
+    let section = &of.section.own.http.http;
+    check_hops(section, path, reader);
+    check_via(section, path, reader);
+    check_half_close(of, reader);
+    let (initial, max) = (&section.http2_stream_window, &section.http2_stream_window_max);
+    check_windows(initial, max, path, ("http2_stream_window", "http2_stream_window_max"), reader);
+}
+
+/// Proxies in front are believed by one key and replaced by another.
+fn check_hops(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>) {
+    let hops = &section.trusted_hops;
+    if hops.value > 0 && section.forwarded.value == ForwardedFields::Replace {
+        let what = "believes proxies in front, and forwarded = \"replace\" takes away what they say";
+        error_at(hops, path, "trusted_hops", what, "write forwarded = \"append\"", reader);
+    }
+}
+
+/// How long half a connection is served says nothing where none is.
+fn check_half_close(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
+    let timeout = &of.section.half_close_timeout;
+    if timeout.is_given && !of.section.own.http.http.half_close.value {
+        let what = "has no effect: a client that closes its direction has left";
+        let help = "add half_close = true to [listener.http], or remove it";
+        error_at(timeout, of.path, "half_close_timeout", what, help, reader);
+    }
+}
+
+fn check_via(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>) {
+    if let Some(name) = &section.via
+        && !weir_http_codec::token::is_token(name.value.0.as_bytes())
+    {
+        error_at(name, path, "via", "is no name of a proxy", "use letters, digits and hyphens", reader);
+    }
+}
+
+/// The first window of a stream is at most the largest.
+pub(super) fn check_windows(
+    initial: &At<ByteSize>,
+    max: &At<ByteSize>,
+    path: &str,
+    (key, other): (&'static str, &str),
+    reader: &mut Reader<'_>,
+) {
+    // One that is not written follows the other.
+    if initial.is_given && max.is_given {
+        Lowest { path, key, other: &format!("{path}.{other}") }.check(initial, max, reader);
+    }
+}
+
+impl Choice for TraceContext {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("pass", Self::Pass), ("child", Self::Child), ("start", Self::Start)];
+}
+
+impl Choice for Ambiguous {
+    const WORDS: &'static [(&'static str, Self)] = &[("keep", Self::Keep), ("reject", Self::Reject)];
+}
+
+impl Choice for ForwardedFields {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("replace", Self::Replace), ("append", Self::Append), ("keep", Self::Keep)];
+}
