@@ -194,7 +194,9 @@ impl Core {
         match doors.get(name) {
             Some(door) => {
                 door.update(listener_plan, listener.settings.clone());
-                protocols::update(&door.service, listener, &upstreams);
+                if protocols::update(&*door.service, listener, &upstreams).is_none() {
+                    tracing::error!(listener = %name, "the listener keeps its old settings: an upstream could not be made");
+                }
             }
             None => {
                 let share = &listener_plan.share;
@@ -209,13 +211,13 @@ impl Core {
     /// Makes the upstreams that are new or changed; what they replace is kept until nobody uses it.
     fn update_upstreams(&self, plan: &Plan) {
         let mut upstreams = self.upstreams.borrow_mut();
-        let mut before = std::mem::take(&mut *upstreams);
+        let mut before = std::mem::take(&mut upstreams.0);
         for config in &plan.snapshot.upstreams {
             let name = config.settings.name.clone();
             let hard_cap = hard_cap(&plan.snapshot, &name);
             if let Some(kept) = before.remove(&name) {
                 if kept.config == *config && kept.hard_cap == hard_cap {
-                    upstreams.insert(name, kept);
+                    upstreams.0.insert(name, kept);
                     continue;
                 }
                 kept.upstream.retire();
@@ -224,7 +226,7 @@ impl Core {
             let health = plan.health.get(&name).cloned().unwrap_or_default();
             match protocols::upstream(&self.share, config, hard_cap, &health) {
                 Ok(upstream) => {
-                    upstreams.insert(name, Made { config: config.clone(), hard_cap, upstream });
+                    upstreams.0.insert(name, Made { config: config.clone(), hard_cap, upstream });
                 }
                 Err(error) => tracing::error!(upstream = %name, %error, "cannot make the upstream"),
             }
@@ -269,7 +271,7 @@ impl Core {
         while self.state.connections.load(Ordering::Relaxed) > 0 && turn::now() < deadline {
             weir_engine::sleep(Duration::from_millis(5)).await;
         }
-        self.upstreams.borrow().values().for_each(|made| made.upstream.end());
+        self.upstreams.borrow().0.values().for_each(|made| made.upstream.end());
     }
 }
 

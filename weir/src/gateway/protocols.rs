@@ -1,15 +1,15 @@
-//! The protocols of the gateway: how a worker makes their upstreams and their listeners.
+//! The protocols of the gateway: one file each behind the trait [`Protocol`], and the list from which the rest derives.
 
+mod http;
 mod redis;
+mod tcp;
 
 use std::{any::Any, collections::HashMap, io, rc::Rc, sync::Arc};
 
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
-use weir_http::{Http2Origins, HttpUpstream};
-use weir_listener::{CoreShare, Service};
-use weir_redis::{Insight, InsightShare, RedisShare, RedisUpstream, RespLane};
-use weir_tcp::TcpUpstream;
-use weir_upstream::{ConnectionProbe, Health, Upstream, UpstreamMetrics};
+use weir_listener::{CoreShare, Service, settings::ListenerSettings};
+use weir_redis::{Insight, InsightShare, RedisShare};
+use weir_upstream::{Health, UpstreamMetrics, settings::UpstreamSettings};
 
 use super::insight::insight_settings;
 use crate::upgrade::connection::SessionFields;
@@ -43,14 +43,6 @@ pub struct WorkerProtocols {
 /// The state that the workers share of one listener, in the form of its protocol.
 pub type ListenerShare = Arc<dyn Any + Send + Sync>;
 
-/// That state at the start of the listener.
-pub fn listener_share(protocol: &ListenerProtocol) -> ListenerShare {
-    match protocol {
-        ListenerProtocol::Redis(_) => Arc::new(weir_redis::ListenerShare::default()),
-        ListenerProtocol::Http(_) | ListenerProtocol::Tcp(_) => Arc::new(()),
-    }
-}
-
 /// An upstream of any protocol on one worker.
 pub trait AnyUpstream: Any {
     /// Takes part in nothing new.
@@ -62,28 +54,6 @@ pub trait AnyUpstream: Any {
     }
 }
 
-impl AnyUpstream for RedisUpstream {
-    fn retire(&self) {
-        RedisUpstream::retire(self);
-    }
-
-    fn end(&self) {
-        RedisUpstream::end(self);
-    }
-}
-
-impl AnyUpstream for HttpUpstream {
-    fn retire(&self) {
-        HttpUpstream::retire(self);
-    }
-}
-
-impl AnyUpstream for TcpUpstream {
-    fn retire(&self) {
-        TcpUpstream::retire(self);
-    }
-}
-
 /// An upstream, and the settings that it was made from.
 pub struct Made {
     pub config: weir_config::Upstream,
@@ -92,9 +62,159 @@ pub struct Made {
 }
 
 /// The upstreams of a worker by their names.
-pub type Upstreams = HashMap<Arc<str>, Made>;
+#[derive(Default)]
+pub struct Upstreams(pub HashMap<Arc<str>, Made>);
 
-/// Makes an upstream of one worker. `hard_cap`: the most output in bytes that a client may hold before it must not hold up others.
+impl Upstreams {
+    /// The upstream of that name, if it is of that protocol.
+    fn named<T: AnyUpstream>(&self, name: &str) -> Option<Rc<T>> {
+        let upstream: Rc<dyn Any> = self.0.get(name)?.upstream.clone();
+        upstream.downcast().ok()
+    }
+
+    /// The upstreams of those names, in their order.
+    fn all_named<T: AnyUpstream>(&self, names: &[Arc<str>]) -> Option<Vec<Rc<T>>> {
+        names.iter().map(|name| self.named(name)).collect()
+    }
+}
+
+/// What an upstream is made of, besides the settings of its protocol.
+struct ForUpstream<'a> {
+    core: &'a CoreShare,
+    settings: UpstreamSettings,
+    health: &'a [Arc<Health>],
+    metrics: UpstreamMetrics,
+    /// The most output in bytes that a client may hold before it must not hold up others.
+    hard_cap: usize,
+    /// This worker runs the health probes.
+    probes: bool,
+}
+
+/// What a listener is made of, besides the settings of its protocol.
+struct ForListener<'a> {
+    core: &'a CoreShare,
+    protocols: &'a WorkerProtocols,
+    settings: ListenerSettings,
+    share: &'a ListenerShare,
+    /// The name of the upstream of the listener.
+    upstream: &'a str,
+    upstreams: &'a Upstreams,
+}
+
+/// A protocol, as a worker makes its upstreams and listeners.
+trait Protocol {
+    /// The settings of a listener.
+    type Listener;
+    /// The settings of an upstream.
+    type Upstream;
+    /// A listener.
+    type Service: Service;
+
+    /// Its sessions can go on in another process.
+    const MOVES_SESSIONS: bool = false;
+
+    /// Makes an upstream.
+    ///
+    /// # Errors
+    /// The settings name files that cannot be used.
+    fn upstream(of: ForUpstream<'_>, own: &Self::Upstream) -> io::Result<Rc<dyn AnyUpstream>>;
+
+    /// The state that the workers share of a listener, at its start.
+    fn listener_share() -> ListenerShare {
+        Arc::new(())
+    }
+
+    /// Makes a listener. `None`: an upstream could not be made, and the log says why.
+    fn service(of: ForListener<'_>, own: &Self::Listener) -> Option<Rc<dyn Service>>;
+
+    /// Gives new settings to a listener. `None`: as [`Protocol::service`], and the old ones hold.
+    fn update(
+        service: &Self::Service,
+        settings: ListenerSettings,
+        own: &Self::Listener,
+        upstream: &str,
+        upstreams: &Upstreams,
+    ) -> Option<()>;
+
+    /// A session that leaves this process, for a message. The session comes back if it is of another protocol.
+    fn encode_session(session: Box<dyn Any + Send>) -> Result<SessionFields, Box<dyn Any + Send>> {
+        Err(session)
+    }
+
+    /// The session of a message. `None`: it cannot be understood.
+    fn decode_session(_: SessionFields) -> Option<Box<dyn Any + Send>> {
+        None
+    }
+}
+
+/// Expands the list of the protocols: the file of each and the type in it that implements [`Protocol`].
+macro_rules! protocols {
+    ($($file:ident $protocol:ident),+) => {
+        /// See [`Protocol::upstream`].
+        fn make_upstream(of: ForUpstream<'_>, protocol: &UpstreamProtocol) -> io::Result<Rc<dyn AnyUpstream>> {
+            match protocol {
+                $(UpstreamProtocol::$protocol(own) => $file::$protocol::upstream(of, own),)+
+            }
+        }
+
+        /// See [`Protocol::service`].
+        fn make_service(of: ForListener<'_>, protocol: &ListenerProtocol) -> Option<Rc<dyn Service>> {
+            match protocol {
+                $(ListenerProtocol::$protocol(own) => $file::$protocol::service(of, own),)+
+            }
+        }
+
+        /// See [`Protocol::listener_share`].
+        pub fn listener_share(protocol: &ListenerProtocol) -> ListenerShare {
+            match protocol {
+                $(ListenerProtocol::$protocol(_) => $file::$protocol::listener_share(),)+
+            }
+        }
+
+        /// See [`Protocol::update`]. `None` also for a listener of another protocol; a reload that changes it is refused before.
+        pub fn update(service: &dyn Service, config: &weir_config::Listener, upstreams: &Upstreams) -> Option<()> {
+            let (service, settings): (&dyn Any, _) = (service, (*config.settings).clone());
+            match &config.protocol {
+                $(ListenerProtocol::$protocol(own) => {
+                    let service = service.downcast_ref::<<$file::$protocol as Protocol>::Service>()?;
+                    $file::$protocol::update(service, settings, own, &config.upstream, upstreams)
+                })+
+            }
+        }
+
+        /// See [`Protocol::MOVES_SESSIONS`].
+        pub fn moves_sessions(protocol: &ListenerProtocol) -> bool {
+            match protocol {
+                $(ListenerProtocol::$protocol(_) => $file::$protocol::MOVES_SESSIONS,)+
+            }
+        }
+
+        /// See [`Protocol::encode_session`]. `None`: no protocol has a form for it.
+        pub fn encode_session(session: Box<dyn Any + Send>) -> Option<SessionFields> {
+            let encoded = Err(session);
+            $(let encoded = encoded.or_else($file::$protocol::encode_session);)+
+            encoded.ok()
+        }
+
+        /// See [`Protocol::decode_session`].
+        pub fn decode_session(protocol: &ListenerProtocol, fields: SessionFields) -> Option<Box<dyn Any + Send>> {
+            match protocol {
+                $(ListenerProtocol::$protocol(_) => $file::$protocol::decode_session(fields),)+
+            }
+        }
+    };
+}
+
+protocols! {
+    redis Redis,
+    http Http,
+    tcp Tcp
+}
+
+/// Makes an upstream of one worker.
+///
+/// # Errors
+/// See [`Protocol::upstream`].
 pub fn upstream(
     core: &CoreShare,
     config: &weir_config::Upstream,
@@ -105,20 +225,7 @@ pub fn upstream(
     let metrics = UpstreamMetrics::new(&core.metrics, core.log.clone(), settings.name.clone());
     // One worker probes for all: the server need not answer the same question once per core.
     let probes = core.worker == 0;
-    Ok(match &config.protocol {
-        UpstreamProtocol::Redis(redis) => {
-            Upstream::new(settings, RespLane::new((**redis).clone()), health, metrics, hard_cap, probes)?
-        }
-        UpstreamProtocol::Http(http) => {
-            let probe = probes.then(|| http.probe.clone());
-            let http2 = http.http2.map(|http2| Http2Origins::new(http2, core.bytes.clone()));
-            HttpUpstream::new(settings, http.lanes.clone(), http2, health, metrics, probe)?
-        }
-        UpstreamProtocol::Tcp(lanes) => {
-            let probe = probes.then_some(ConnectionProbe);
-            TcpUpstream::new(settings, (**lanes).clone(), None, health, metrics, probe)?
-        }
-    })
+    make_upstream(ForUpstream { core, settings, health, metrics, hard_cap, probes }, &config.protocol)
 }
 
 /// Makes a listener of one worker. `None`: an upstream could not be made, and the log says why.
@@ -129,75 +236,7 @@ pub fn service(
     share: &ListenerShare,
     upstreams: &Upstreams,
 ) -> Option<Rc<dyn Service>> {
-    let (settings, core) = ((*config.settings).clone(), core.clone());
-    Some(match &config.protocol {
-        ListenerProtocol::Redis(own) => {
-            let upstream = named::<RedisUpstream>(upstreams, &config.upstream)?;
-            let share = share.clone().downcast().ok()?;
-            weir_redis::Service::new((core, protocols.redis.clone()), settings, (**own).clone(), upstream, share)
-        }
-        ListenerProtocol::Http(own) => {
-            let upstreams = all_named(upstreams, &own.routes.upstreams)?;
-            weir_http::Service::new(core, settings, (**own).clone(), upstreams)
-        }
-        ListenerProtocol::Tcp(own) => {
-            let upstreams = all_named(upstreams, &own.upstreams)?;
-            weir_tcp::Service::new(core, settings, (**own).clone(), upstreams)
-        }
-    })
-}
-
-/// Gives new settings to a listener that stays. A reload that changes its protocol is refused before.
-pub fn update(service: &Rc<dyn Service>, config: &weir_config::Listener, upstreams: &Upstreams) {
     let settings = (*config.settings).clone();
-    let service: &dyn Any = &**service;
-    match &config.protocol {
-        ListenerProtocol::Redis(own) => {
-            let service = service.downcast_ref::<weir_redis::Service>();
-            if let Some((service, upstream)) = service.zip(named(upstreams, &config.upstream)) {
-                service.update(settings, (**own).clone(), upstream);
-            }
-        }
-        ListenerProtocol::Http(own) => {
-            let service = service.downcast_ref::<weir_http::Service>();
-            if let Some((service, upstreams)) = service.zip(all_named(upstreams, &own.routes.upstreams)) {
-                service.update(settings, (**own).clone(), upstreams);
-            }
-        }
-        ListenerProtocol::Tcp(own) => {
-            let service = service.downcast_ref::<weir_tcp::Service>();
-            if let Some((service, upstreams)) = service.zip(all_named(upstreams, &own.upstreams)) {
-                service.update(settings, (**own).clone(), upstreams);
-            }
-        }
-    }
-}
-
-/// Sessions of the protocol can go on in another process.
-pub fn moves_sessions(protocol: &ListenerProtocol) -> bool {
-    matches!(protocol, ListenerProtocol::Redis(_))
-}
-
-/// A session that leaves this process, for a message. `None`: its protocol has no form for it.
-pub fn encode_session(session: Box<dyn Any + Send>) -> Option<SessionFields> {
-    session.downcast().ok().map(|session| redis::encode_session(*session))
-}
-
-/// The session of a message, for a listener of that protocol. `None`: it cannot be understood.
-pub fn decode_session(protocol: &ListenerProtocol, fields: SessionFields) -> Option<Box<dyn Any + Send>> {
-    match protocol {
-        ListenerProtocol::Redis(_) => Some(Box::new(redis::decode_session(fields)?)),
-        ListenerProtocol::Http(_) | ListenerProtocol::Tcp(_) => None,
-    }
-}
-
-/// The upstream of that name, if it is of that protocol.
-fn named<T: AnyUpstream>(upstreams: &Upstreams, name: &str) -> Option<Rc<T>> {
-    let upstream: Rc<dyn Any> = upstreams.get(name)?.upstream.clone();
-    upstream.downcast().ok()
-}
-
-/// The upstreams of those names, in their order.
-fn all_named<T: AnyUpstream>(upstreams: &Upstreams, names: &[Arc<str>]) -> Option<Vec<Rc<T>>> {
-    names.iter().map(|name| named(upstreams, name)).collect()
+    let of = ForListener { core, protocols, settings, share, upstream: &config.upstream, upstreams };
+    make_service(of, &config.protocol)
 }

@@ -1,10 +1,73 @@
-//! A Redis session that moves to another process, as fields of a message.
+//! Redis: its upstreams and listeners, and its sessions that move to another process.
+
+use std::{any::Any, io, rc::Rc, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use weir_listener::ConnectionDetails;
-use weir_redis::MovedSession;
+use weir_listener::{ConnectionDetails, Service, settings::ListenerSettings};
+use weir_redis::{
+    MovedSession, RedisUpstream, RespLane,
+    settings::{RedisListenerSettings, RedisUpstreamSettings},
+};
+use weir_upstream::Upstream;
 
+use super::{AnyUpstream, ForListener, ForUpstream, ListenerShare, Protocol, Upstreams};
 use crate::upgrade::connection::SessionFields;
+
+impl AnyUpstream for RedisUpstream {
+    fn retire(&self) {
+        RedisUpstream::retire(self);
+    }
+
+    fn end(&self) {
+        RedisUpstream::end(self);
+    }
+}
+
+/// See [`Protocol`].
+pub(super) struct Redis;
+
+impl Protocol for Redis {
+    type Listener = RedisListenerSettings;
+    type Upstream = RedisUpstreamSettings;
+    type Service = weir_redis::Service;
+
+    const MOVES_SESSIONS: bool = true;
+
+    fn upstream(of: ForUpstream<'_>, own: &RedisUpstreamSettings) -> io::Result<Rc<dyn AnyUpstream>> {
+        let ForUpstream { settings, health, metrics, hard_cap, probes, .. } = of;
+        Ok(Upstream::new(settings, RespLane::new(own.clone()), health, metrics, hard_cap, probes)?)
+    }
+
+    fn listener_share() -> ListenerShare {
+        Arc::new(weir_redis::ListenerShare::default())
+    }
+
+    fn service(of: ForListener<'_>, own: &RedisListenerSettings) -> Option<Rc<dyn Service>> {
+        let upstream = of.upstreams.named::<RedisUpstream>(of.upstream)?;
+        let share = of.share.clone().downcast().ok()?;
+        let core = (of.core.clone(), of.protocols.redis.clone());
+        Some(weir_redis::Service::new(core, of.settings, own.clone(), upstream, share))
+    }
+
+    fn update(
+        service: &weir_redis::Service,
+        settings: ListenerSettings,
+        own: &RedisListenerSettings,
+        upstream: &str,
+        upstreams: &Upstreams,
+    ) -> Option<()> {
+        service.update(settings, own.clone(), upstreams.named(upstream)?);
+        Some(())
+    }
+
+    fn encode_session(session: Box<dyn Any + Send>) -> Result<SessionFields, Box<dyn Any + Send>> {
+        session.downcast().map(|session| encode_session(*session))
+    }
+
+    fn decode_session(fields: SessionFields) -> Option<Box<dyn Any + Send>> {
+        Some(Box::new(decode_session(fields)?))
+    }
+}
 
 /// The fields. A missing one has its default: the other process may be of another version.
 #[derive(Default, Serialize, Deserialize)]
@@ -26,7 +89,7 @@ struct Fields {
 }
 
 /// The session as the old process has it.
-pub(super) fn encode_session(session: MovedSession) -> SessionFields {
+fn encode_session(session: MovedSession) -> SessionFields {
     let details = session.details;
     let fields = Fields {
         name: details.name,
@@ -49,7 +112,7 @@ pub(super) fn encode_session(session: MovedSession) -> SessionFields {
 }
 
 /// The session as the new process needs it. `None`: a field has another type, or the input is no hexadecimal text.
-pub(super) fn decode_session(fields: SessionFields) -> Option<MovedSession> {
+fn decode_session(fields: SessionFields) -> Option<MovedSession> {
     let fields: Fields = serde_json::from_value(fields.into()).ok()?;
     let digits = fields.input.as_bytes().chunks(2);
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok().filter(|_| pair.len() == 2);
