@@ -197,7 +197,7 @@ fn a_share_of_a_cpu_bounds_the_gateway_and_marks_the_result() {
     // Nothing used more than its share, and a twentieth more for the edges of the window.
     let trials = result.pointer("/knee/seen").and_then(Value::as_array).expect("trials");
     let used = |trial: &Value| {
-        Some(trial.get("gateway_cpu_us_per_req")?.as_f64()? * trial.get("completed_rate")?.as_f64()? / 1e6)
+        Some(trial.pointer("/gateway_cpu_us_per_req")?.as_f64()? * trial.get("completed_rate")?.as_f64()? / 1e6)
     };
     let most = trials.iter().filter_map(used).fold(0.0, f64::max);
     assert!(most > 0.02 && most < 0.25, "{most} of 0.2\n{told}");

@@ -51,7 +51,7 @@ const FUZZED: &[&str] = &[
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
 
 const E2E_PATHS: &[&str] =
-    &["tests/src/", "tests/tests/e2e/", "tests/parity/", "tests/Cargo.toml", "lab/trials/src/testdata/knee.json"];
+    &["tests/src/", "tests/tests/redis/", "tests/parity/", "tests/Cargo.toml", "lab/trials/src/testdata/knee.json"];
 const HOSTILE_PATHS: &[&str] = &["tests/src/", "tests/tests/hostile/", "tests/Cargo.toml"];
 const HTTP_PATHS: &[&str] = &["tests/src/", "tests/tests/http/", "tests/clients/", "tests/Cargo.toml"];
 const LAB_PATHS: &[&str] =
