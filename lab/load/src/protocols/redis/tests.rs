@@ -5,8 +5,14 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use weir_resp::{RequestLimits, RequestParser, Step};
 
-use super::*;
-use crate::scenario;
+use weir_resp::encode;
+
+use super::preload::Preload;
+use crate::protocols::Preload as _;
+use crate::requests::{ARENA_BYTES_MAX, Integrity, Requests};
+use crate::scenario::{self, Scenario};
+use crate::shard::Shard;
+use crate::values::{Generation, Values};
 
 const MIXED: &str = r#"
     name = "mixed"
@@ -143,9 +149,9 @@ fn weights_give_the_mix() {
 fn a_plan_repeats_and_shards_differ() {
     let scenario = scenario(&MIXED.replace("name = \"mixed\"", "name = \"mixed\"\n shards = 2"));
     let [one, again, other] = [0, 0, 1].map(|at| Requests::build(&scenario, Shard::new(at, 2).unwrap(), 500));
-    assert_eq!(one.arena, again.arena);
-    assert_eq!(one.starts, again.starts);
-    assert_ne!(one.arena, other.arena);
+    let all = |requests: &Requests| -> Vec<Vec<u8>> { (0..500).map(|at| requests.bytes(at).to_vec()).collect() };
+    assert_eq!(all(&one), all(&again));
+    assert_ne!(all(&one), all(&other));
 }
 
 #[test]
@@ -189,9 +195,10 @@ fn nothing_but_the_planned_value_passes_for_a_key_that_nobody_writes() {
         if requests.bytes(index) != requests.bytes(index + 1) {
             assert_eq!(requests.check(index, &next), Some(Integrity::Mismatch), "a mix-up of two replies");
         }
-        let Plan::Get(wanted) = requests.plans[requests.place(index)] else { panic!("a GET") };
+        let name = String::from_utf8(words(requests.bytes(index)).remove(1)).expect("a name");
+        let key = name.trim_start_matches("key:").parse().expect("its number");
         let (mut written, mut value) = (Vec::new(), Vec::new());
-        requests.values.write(wanted.key, Generation::of_set(Shard::ONLY, 1), &mut value);
+        Values::new(scenario.seed, &scenario.payload).write(key, Generation::of_set(Shard::ONLY, 1), &mut value);
         encode::bulk(&mut written, &value);
         assert_eq!(requests.check(index, &written), Some(Integrity::Mismatch), "nobody planned this SET");
         for wrong in [&b"+OK\r\n"[..], b":1\r\n", b"", b"$3\r\nabc\r\n", b"-ERR x\r\n", b"*1\r\n$-1\r\n"] {

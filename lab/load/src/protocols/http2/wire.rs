@@ -6,8 +6,10 @@ use std::cell::Cell;
 use weir_engine::Stream;
 use weir_http_codec::frames::PREFACE;
 
-use super::{Broken, Leaving, hear};
+use super::http::reply;
 use crate::answer::Reply;
+use crate::scenario::Scenario;
+use crate::wire::{Broken, Each, Leaving, Of, Pending, Sender, Wire, hear, unasked};
 
 mod status;
 
@@ -68,19 +70,19 @@ fn number(bytes: &[u8]) -> Option<u32> {
 
 /// The writing side: a stream for each request.
 #[derive(Debug)]
-pub(crate) struct Sender {
+struct Streams {
     next: Cell<u32>,
 }
 
-impl Default for Sender {
+impl Default for Streams {
     fn default() -> Self {
         Self { next: Cell::new(1) }
     }
 }
 
-impl Sender {
+impl Sender for Streams {
     /// Puts the header block of a request into a frame of a new stream, whose number it gives.
-    pub(crate) fn write(&self, block: &[u8], out: &mut Vec<u8>) -> u32 {
+    fn write(&self, block: &[u8], out: &mut Vec<u8>) -> u32 {
         let stream = self.next.get();
         debug_assert!(stream <= STREAM_MAX, "a connection without further streams was used");
         self.next.set(stream + 2);
@@ -90,7 +92,7 @@ impl Sender {
     }
 
     /// The connection has had as many streams as there can be (section 5.1.1).
-    pub(crate) fn is_spent(&self) -> bool {
+    fn is_spent(&self) -> bool {
         self.next.get() > STREAM_MAX
     }
 }
@@ -110,7 +112,7 @@ struct Block {
 }
 
 /// The reading side: collects answers. A body that lies whole in one frame and one chunk is never copied.
-pub(crate) struct Frames {
+pub(super) struct Frames {
     /// A frame that is not whole.
     kept: Vec<u8>,
     answers: Vec<Answer>,
@@ -135,7 +137,7 @@ impl Frames {
     }
 
     /// Says the preface and hears the peer's settings.
-    pub(super) async fn begin(&mut self, stream: &mut Stream, streams: u32) -> Result<(), String> {
+    async fn open(&mut self, stream: &mut Stream, streams: u32) -> Result<(), String> {
         let mut out = PREFACE.to_vec();
         let settings = [(HEADER_TABLE_SIZE, 0), (ENABLE_PUSH, 0), (INITIAL_WINDOW_SIZE, WINDOW_BYTES)];
         head(settings.len() * 6, kind::SETTINGS, 0, 0, &mut out);
@@ -148,7 +150,7 @@ impl Frames {
         while self.streams_max.is_none() {
             let chunk = hear(stream).await?;
             let mut out = Vec::new();
-            let taken = self.take(&chunk, &mut out, |_, _| Err(Broken));
+            let taken = self.take(&chunk, &mut out, &mut unasked);
             if taken != Ok(Leaving::No) {
                 return Err("it does not speak HTTP/2 in clear text by prior knowledge".to_owned());
             }
@@ -162,50 +164,7 @@ impl Frames {
         }
     }
 
-    /// See [`Wire::take`](super::Wire::take).
-    pub(super) fn take(
-        &mut self,
-        chunk: &[u8],
-        out: &mut Vec<u8>,
-        mut each: impl FnMut(u32, Reply<'_>) -> Result<(), Broken>,
-    ) -> Result<Leaving, Broken> {
-        let mut leaving = Leaving::No;
-        let mut kept = std::mem::take(&mut self.kept);
-        let mut rest = chunk;
-        if !kept.is_empty() {
-            // Only what the frame lacks: what follows is read where it lies.
-            if kept.len() < HEAD_BYTES {
-                append(&mut kept, &mut rest, HEAD_BYTES);
-            }
-            if let Some(whole) = length_of(&kept)? {
-                append(&mut kept, &mut rest, whole);
-                if kept.len() == whole {
-                    leaving = self.frame(&kept, out, &mut each)?.or(leaving);
-                    kept.clear();
-                }
-            }
-        }
-        if kept.is_empty() {
-            while let Some(whole) = length_of(rest)?.filter(|whole| *whole <= rest.len()) {
-                let (frame, behind) = rest.split_at(whole);
-                leaving = self.frame(frame, out, &mut each)?.or(leaving);
-                rest = behind;
-            }
-            kept.extend_from_slice(rest);
-        }
-        self.kept = kept;
-        if self.received >= WINDOW_REFILL_BYTES {
-            window_update(std::mem::take(&mut self.received), out);
-        }
-        Ok(leaving)
-    }
-
-    fn frame(
-        &mut self,
-        frame: &[u8],
-        out: &mut Vec<u8>,
-        each: &mut impl FnMut(u32, Reply<'_>) -> Result<(), Broken>,
-    ) -> Result<Leaving, Broken> {
+    fn frame(&mut self, frame: &[u8], out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
         let (head, payload) = frame.split_at(HEAD_BYTES);
         let (kind, flags) = (head[3], head[4]);
         let stream = number(&head[5..]).ok_or(Broken)? & STREAM_MAX;
@@ -229,11 +188,11 @@ impl Frames {
             kind::RST_STREAM => {
                 self.answers.retain(|answer| answer.stream != stream);
                 let reply = match number(payload).ok_or(Broken)? {
-                    REFUSED_STREAM => Reply::Refused("refused_stream"),
-                    ENHANCE_YOUR_CALM => Reply::Refused("enhance_your_calm"),
-                    _ => Reply::Reset,
+                    REFUSED_STREAM => Reply::refused("refused_stream"),
+                    ENHANCE_YOUR_CALM => Reply::refused("enhance_your_calm"),
+                    _ => Reply::lost(),
                 };
-                each(stream, reply)?;
+                each(Of::Stream(stream), reply)?;
             }
             kind::SETTINGS if flags & flag::ACK == 0 => {
                 let mut streams_max = self.streams_max.unwrap_or(u32::MAX);
@@ -258,13 +217,7 @@ impl Frames {
         Ok(Leaving::No)
     }
 
-    fn data(
-        &mut self,
-        stream: u32,
-        flags: u8,
-        payload: &[u8],
-        each: &mut impl FnMut(u32, Reply<'_>) -> Result<(), Broken>,
-    ) -> Result<(), Broken> {
+    fn data(&mut self, stream: u32, flags: u8, payload: &[u8], each: Each<'_>) -> Result<(), Broken> {
         self.received += payload.len() as u32;
         let data = without_padding(flags, payload)?;
         if flags & flag::END_STREAM != 0 {
@@ -278,13 +231,7 @@ impl Frames {
         Ok(())
     }
 
-    fn headers(
-        &mut self,
-        stream: u32,
-        flags: u8,
-        payload: &[u8],
-        each: &mut impl FnMut(u32, Reply<'_>) -> Result<(), Broken>,
-    ) -> Result<(), Broken> {
+    fn headers(&mut self, stream: u32, flags: u8, payload: &[u8], each: Each<'_>) -> Result<(), Broken> {
         let mut block = without_padding(flags, payload)?;
         if flags & flag::PRIORITY != 0 {
             block = block.get(5..).ok_or(Broken)?;
@@ -308,21 +255,16 @@ impl Frames {
     }
 
     /// The answer of a stream is whole; `last` is the end of its body.
-    fn end(
-        &mut self,
-        stream: u32,
-        last: &[u8],
-        each: &mut impl FnMut(u32, Reply<'_>) -> Result<(), Broken>,
-    ) -> Result<(), Broken> {
+    fn end(&mut self, stream: u32, last: &[u8], each: Each<'_>) -> Result<(), Broken> {
         let Some(at) = self.answers.iter().rposition(|answer| answer.stream == stream) else { return Ok(()) };
         let mut answer = self.answers.swap_remove(at);
         let status = answer.status.ok_or(Broken)?;
         if answer.body.is_empty() {
-            return each(stream, Reply::Http { status, body: last });
+            return each(Of::Stream(stream), reply(status, last));
         }
         let room = self.bytes_max.saturating_sub(answer.body.len());
         answer.body.extend_from_slice(&last[..last.len().min(room)]);
-        each(stream, Reply::Http { status, body: &answer.body })
+        each(Of::Stream(stream), reply(status, &answer.body))
     }
 }
 
@@ -361,9 +303,52 @@ fn window_update(bytes: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes.to_be_bytes());
 }
 
+impl Wire for Frames {
+    fn begin<'a>(&'a mut self, stream: &'a mut Stream, scenario: &'a Scenario) -> Pending<'a> {
+        Box::pin(self.open(stream, scenario.pipeline))
+    }
+
+    fn sender(&self) -> Option<Box<dyn Sender>> {
+        Some(Box::<Streams>::default())
+    }
+
+    fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
+        let mut leaving = Leaving::No;
+        let mut kept = std::mem::take(&mut self.kept);
+        let mut rest = chunk;
+        if !kept.is_empty() {
+            // Only what the frame lacks: what follows is read where it lies.
+            if kept.len() < HEAD_BYTES {
+                append(&mut kept, &mut rest, HEAD_BYTES);
+            }
+            if let Some(whole) = length_of(&kept)? {
+                append(&mut kept, &mut rest, whole);
+                if kept.len() == whole {
+                    leaving = self.frame(&kept, out, each)?.or(leaving);
+                    kept.clear();
+                }
+            }
+        }
+        if kept.is_empty() {
+            while let Some(whole) = length_of(rest)?.filter(|whole| *whole <= rest.len()) {
+                let (frame, behind) = rest.split_at(whole);
+                leaving = self.frame(frame, out, each)?.or(leaving);
+                rest = behind;
+            }
+            kept.extend_from_slice(rest);
+        }
+        self.kept = kept;
+        if self.received >= WINDOW_REFILL_BYTES {
+            window_update(std::mem::take(&mut self.received), out);
+        }
+        Ok(leaving)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::Answer;
 
     fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -376,11 +361,16 @@ mod tests {
     fn collect(chunks: &[&[u8]]) -> Result<(Vec<String>, Vec<u8>, Leaving), Broken> {
         let (mut frames, mut found, mut out, mut leaving) = (Frames::new(8), Vec::new(), Vec::new(), Leaving::No);
         for chunk in chunks {
-            let told = frames.take(chunk, &mut out, |stream, reply| {
-                found.push(match reply {
-                    Reply::Http { status, body } => format!("{stream} {status} {}", String::from_utf8_lossy(body)),
-                    other => format!("{stream} {other:?}"),
-                });
+            let told = frames.take(chunk, &mut out, &mut |of, reply| {
+                let Of::Stream(stream) = of else { return Err(Broken) };
+                let kind = match reply.answer {
+                    Answer::Value => "value",
+                    Answer::Shed(reason) => reason,
+                    Answer::Error(_) => "error",
+                    Answer::Lost => "lost",
+                };
+                let body = reply.body.map_or("without a body".into(), String::from_utf8_lossy);
+                found.push(format!("{stream} {kind} {body}"));
                 Ok(())
             })?;
             leaving = told.or(leaving);
@@ -409,7 +399,14 @@ mod tests {
             frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 11, 0, 0, 0, 0]),
         ]
         .concat();
-        let wanted = ["1 404 gone", "3 200 hello", "5 200 ", "7 200 ", "9 Refused(\"refused_stream\")", "11 Reset"];
+        let wanted = [
+            "1 error gone",
+            "3 value hello",
+            "5 value ",
+            "7 value ",
+            "9 refused_stream without a body",
+            "11 lost without a body",
+        ];
         let said = [frame(kind::SETTINGS, flag::ACK, 0, b""), frame(kind::PING, flag::ACK, 0, b"12345678")].concat();
         for at in 0..wire.len() {
             let (found, out, leaving) = collect(&[&wire[..at], &wire[at..]]).expect("frames");
@@ -438,7 +435,7 @@ mod tests {
 
     #[test]
     fn every_request_has_a_stream_of_its_own_until_there_are_no_more() {
-        let (sender, mut out) = (Sender::default(), Vec::new());
+        let (sender, mut out) = (Streams::default(), Vec::new());
         assert_eq!((sender.write(b"ab", &mut out), sender.write(b"", &mut out)), (1, 3));
         assert_eq!(out, b"\0\0\x02\x01\x05\0\0\0\x01ab\0\0\0\x01\x05\0\0\0\x03");
         sender.next.set(STREAM_MAX);

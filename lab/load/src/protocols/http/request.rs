@@ -1,7 +1,7 @@
 //! `[request]`: what HTTP and WebSocket ask for.
 
-use super::Request;
-use super::table::{Node, Table};
+use crate::scenario::Request;
+use crate::scenario::table::{Node, Table};
 
 /// Bytes of a path or a host. Default 4 KiB and 255: what every server takes, and what a name may have.
 const PATH_BYTES_MAX: usize = 4 * 1024;

@@ -1,11 +1,9 @@
 //! `[[command]]`: the mix.
 
-use super::mistake::Problems;
-use super::table::{Node, Table};
-use super::{Command, CommandKind, MGET_KEYS_MAX};
-
-/// Largest weight of a command or a size. Default 1,000,000: parts per million.
-pub(super) const WEIGHT_MAX: u32 = 1_000_000;
+use crate::scenario::mistake::Problems;
+use crate::scenario::read::WEIGHT_MAX;
+use crate::scenario::table::{Node, Table};
+use crate::scenario::{Command, CommandKind, MGET_KEYS_MAX};
 
 /// Words of a raw command and bytes of each. Default 64 and 64 KiB: what a hand writes into a file.
 const WORDS_MAX: usize = 64;

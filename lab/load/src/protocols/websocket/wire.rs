@@ -4,9 +4,9 @@ use weir_engine::Stream;
 use weir_http_codec::{HeadLimits, ResponseParser};
 use weir_websocket_codec::{FrameHeader, Opcode, handshake};
 
-use super::{Broken, Leaving, hear, unasked};
 use crate::answer::Reply;
-use crate::scenario::Request;
+use crate::scenario::{Request, Scenario};
+use crate::wire::{Broken, Each, Leaving, Of, Pending, Wire, hear, unasked};
 
 /// The key of RFC 6455 section 1.3: it guards nothing, and the same one for all keeps runs alike.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -14,7 +14,7 @@ const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const SPARE_BYTES: usize = 1_024;
 
 /// Collects messages. One that lies whole in a chunk is never copied.
-pub(crate) struct Messages {
+pub(super) struct Messages {
     /// A header that is not whole.
     kept: Vec<u8>,
     frame: Option<Frame>,
@@ -47,7 +47,7 @@ impl Messages {
     }
 
     /// Asks for the upgrade.
-    pub(super) async fn begin(&mut self, stream: &mut Stream, request: &Request) -> Result<(), String> {
+    async fn upgrade(&mut self, stream: &mut Stream, request: &Request) -> Result<(), String> {
         let path = request.path.as_deref().unwrap_or("/");
         let wish = format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -71,40 +71,15 @@ impl Messages {
         if accepted != Some(handshake::accept(KEY.as_bytes()).as_bytes()) {
             return Err("its 101 does not answer the key".to_owned());
         }
-        let early = self.take(&received[used..], &mut Vec::new(), unasked);
+        let early = self.take(&received[used..], &mut Vec::new(), &mut unasked);
         early.map(drop).map_err(|Broken| "it sent a message that nobody asked for".to_owned())
-    }
-
-    /// See [`Wire::take`](super::Wire::take).
-    pub(super) fn take(
-        &mut self,
-        chunk: &[u8],
-        out: &mut Vec<u8>,
-        mut each: impl FnMut(Reply<'_>) -> Result<(), Broken>,
-    ) -> Result<Leaving, Broken> {
-        if self.kept.is_empty() {
-            let used = self.step(chunk, out, &mut each)?;
-            self.kept.extend_from_slice(&chunk[used..]);
-            return Ok(self.leaving());
-        }
-        let mut kept = std::mem::take(&mut self.kept);
-        kept.extend_from_slice(chunk);
-        let used = self.step(&kept, out, &mut each)?;
-        kept.drain(..used);
-        self.kept = kept;
-        Ok(self.leaving())
     }
 
     fn leaving(&self) -> Leaving {
         if self.is_closed { Leaving::Yes } else { Leaving::No }
     }
 
-    fn step(
-        &mut self,
-        input: &[u8],
-        out: &mut Vec<u8>,
-        each: &mut impl FnMut(Reply<'_>) -> Result<(), Broken>,
-    ) -> Result<usize, Broken> {
+    fn step(&mut self, input: &[u8], out: &mut Vec<u8>, each: Each<'_>) -> Result<usize, Broken> {
         if self.is_closed {
             return Ok(input.len());
         }
@@ -143,13 +118,13 @@ impl Messages {
                 Opcode::Pong => self.control.clear(),
                 _ if frame.is_final && self.message.is_empty() => {
                     self.has_begun = false;
-                    each(Reply::Message(piece))?;
+                    each(Of::Oldest, Reply::value(piece))?;
                 }
                 _ => {
                     self.keep(frame.opcode, piece);
                     if frame.is_final {
                         self.has_begun = false;
-                        each(Reply::Message(&self.message))?;
+                        each(Of::Oldest, Reply::value(&self.message))?;
                         self.message.clear();
                     }
                 }
@@ -184,6 +159,26 @@ impl Messages {
     }
 }
 
+impl Wire for Messages {
+    fn begin<'a>(&'a mut self, stream: &'a mut Stream, scenario: &'a Scenario) -> Pending<'a> {
+        Box::pin(self.upgrade(stream, &scenario.request))
+    }
+
+    fn take(&mut self, chunk: &[u8], out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
+        if self.kept.is_empty() {
+            let used = self.step(chunk, out, each)?;
+            self.kept.extend_from_slice(&chunk[used..]);
+            return Ok(self.leaving());
+        }
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.extend_from_slice(chunk);
+        let used = self.step(&kept, out, each)?;
+        kept.drain(..used);
+        self.kept = kept;
+        Ok(self.leaving())
+    }
+}
+
 /// A client has to mask, if only with nothing. Control frames have at most 125 bytes.
 fn pong(payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[0x8a, 0x80 | payload.len() as u8, 0, 0, 0, 0]);
@@ -201,9 +196,8 @@ mod tests {
     fn collect(chunks: &[&[u8]]) -> Result<(Vec<String>, Vec<u8>), Broken> {
         let (mut messages, mut found, mut out) = (Messages::new(8), Vec::new(), Vec::new());
         for chunk in chunks {
-            messages.take(chunk, &mut out, |reply| {
-                let Reply::Message(message) = reply else { return Err(Broken) };
-                found.push(String::from_utf8_lossy(message).into_owned());
+            messages.take(chunk, &mut out, &mut |_, reply| {
+                found.push(String::from_utf8_lossy(reply.body.ok_or(Broken)?).into_owned());
                 Ok(())
             })?;
         }

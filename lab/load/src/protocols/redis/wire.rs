@@ -2,8 +2,10 @@
 
 use weir_resp::{ReplyFramer, limits::ReplyLimits};
 
-use super::Broken;
+use super::answer::classify;
+use crate::answer::Reply;
 use crate::scenario::{CommandKind, Scenario};
+use crate::wire::{Broken, Each, Leaving, Of, Wire};
 
 /// Bytes of a reply besides its values: length lines, and the line of an error. More is cut off, which no check accepts.
 const OVERHEAD_BYTES: usize = 1_024;
@@ -11,7 +13,7 @@ const OVERHEAD_BYTES: usize = 1_024;
 const ELEMENT_BYTES: usize = 32;
 
 /// Collects replies. One that lies whole in a chunk is never copied.
-pub(in crate::run) struct Replies {
+pub(super) struct Replies {
     framer: ReplyFramer,
     partial: Vec<u8>,
     bytes_max: usize,
@@ -19,12 +21,12 @@ pub(in crate::run) struct Replies {
 
 impl Replies {
     /// Keeps at most `bytes_max` bytes of a reply.
-    pub(in crate::run) fn new(bytes_max: usize) -> Self {
+    pub(super) fn new(bytes_max: usize) -> Self {
         Self { framer: ReplyFramer::new(ReplyLimits::default()), partial: Vec::new(), bytes_max }
     }
 
     /// The longest reply that the commands of `scenario` can have.
-    pub(in crate::run) fn bytes_max(scenario: &Scenario) -> usize {
+    pub(super) fn bytes_max(scenario: &Scenario) -> usize {
         let values = |kind: &CommandKind| if let CommandKind::Mget { keys } = kind { *keys as usize } else { 1 };
         let values = scenario.commands.iter().map(|command| values(&command.kind)).max().unwrap_or(1);
         OVERHEAD_BYTES + values * (scenario.payload.bytes_max() + ELEMENT_BYTES)
@@ -34,7 +36,7 @@ impl Replies {
     ///
     /// # Errors
     /// Bytes that are no reply, or `each` refused one.
-    pub(in crate::run) fn take(
+    pub(super) fn each(
         &mut self,
         mut chunk: &[u8],
         mut each: impl FnMut(&[u8]) -> Result<(), Broken>,
@@ -58,6 +60,13 @@ impl Replies {
     }
 }
 
+impl Wire for Replies {
+    fn take(&mut self, chunk: &[u8], _out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
+        self.each(chunk, |reply| each(Of::Oldest, Reply { answer: classify(reply), body: Some(reply) }))?;
+        Ok(Leaving::No)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,7 +77,7 @@ mod tests {
             found.push(String::from_utf8_lossy(reply).into_owned());
             Ok(())
         };
-        replies.take(chunk, each).expect("replies");
+        replies.each(chunk, each).expect("replies");
         found
     }
 
@@ -90,6 +99,6 @@ mod tests {
         let mut replies = Replies::new(8);
         assert!(collect(&mut replies, b"$20\r\n0123456789").is_empty());
         assert_eq!(collect(&mut replies, b"0123456789\r\n+OK\r\n"), ["$20\r\n012", "+OK\r\n"]);
-        assert_eq!(replies.take(b"HTTP/1.1 400\r\n", |_| Ok(())), Err(Broken));
+        assert_eq!(replies.each(b"HTTP/1.1 400\r\n", |_| Ok(())), Err(Broken));
     }
 }

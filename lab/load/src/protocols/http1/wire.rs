@@ -3,8 +3,8 @@
 
 use weir_http_codec::{BodyDecoder, BodyLimits, HeadLimits, ResponseParser};
 
-use super::{Broken, Leaving};
-use crate::answer::Reply;
+use super::http::reply;
+use crate::wire::{Broken, Each, Leaving, Of, Wire};
 
 /// Bytes of a body that are kept besides those of the scenario's: the text of an error. More is cut off, which no check accepts.
 const SPARE_BYTES: usize = 1_024;
@@ -30,40 +30,7 @@ impl Answers {
         Self { parser: ResponseParser::new(), kept: Vec::new(), body: None, bytes_max: bytes_max + SPARE_BYTES }
     }
 
-    /// See [`Wire::take`](super::Wire::take).
-    pub(super) fn take(
-        &mut self,
-        chunk: &[u8],
-        each: impl FnMut(Reply<'_>) -> Result<(), Broken>,
-    ) -> Result<Leaving, Broken> {
-        if self.kept.is_empty() {
-            let (used, leaving) = self.step(chunk, each)?;
-            self.kept.extend_from_slice(&chunk[used..]);
-            return Ok(leaving);
-        }
-        let mut kept = std::mem::take(&mut self.kept);
-        kept.extend_from_slice(chunk);
-        let (used, leaving) = self.step(&kept, each)?;
-        kept.drain(..used);
-        self.kept = kept;
-        Ok(leaving)
-    }
-
-    /// The peer has closed, which is the end of a body without a length.
-    pub(super) fn finish(&mut self, mut each: impl FnMut(Reply<'_>) -> Result<(), Broken>) -> Result<(), Broken> {
-        match self.body.take() {
-            Some(body) if body.decoder.ends_with_connection() => {
-                each(Reply::Http { status: body.status, body: &body.collected })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn step(
-        &mut self,
-        input: &[u8],
-        mut each: impl FnMut(Reply<'_>) -> Result<(), Broken>,
-    ) -> Result<(usize, Leaving), Broken> {
+    fn step(&mut self, input: &[u8], each: Each<'_>) -> Result<(usize, Leaving), Broken> {
         let mut used = 0;
         loop {
             let rest = &input[used..];
@@ -73,12 +40,12 @@ impl Answers {
                 let is_done = body.decoder.is_done();
                 let (status, is_last) = (body.status, body.is_last);
                 if is_done && body.collected.is_empty() {
-                    each(Reply::Http { status, body: piece.data })?;
+                    each(Of::Oldest, reply(status, piece.data))?;
                 } else {
                     let room = self.bytes_max.saturating_sub(body.collected.len());
                     body.collected.extend_from_slice(&piece.data[..piece.data.len().min(room)]);
                     if is_done {
-                        each(Reply::Http { status, body: &body.collected })?;
+                        each(Of::Oldest, reply(status, &body.collected))?;
                     } else if piece.taken == 0 {
                         return Ok((used, Leaving::No));
                     }
@@ -108,18 +75,46 @@ impl Answers {
     }
 }
 
+impl Wire for Answers {
+    fn take(&mut self, chunk: &[u8], _out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
+        if self.kept.is_empty() {
+            let (used, leaving) = self.step(chunk, each)?;
+            self.kept.extend_from_slice(&chunk[used..]);
+            return Ok(leaving);
+        }
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.extend_from_slice(chunk);
+        let (used, leaving) = self.step(&kept, each)?;
+        kept.drain(..used);
+        self.kept = kept;
+        Ok(leaving)
+    }
+
+    /// The end of a body without a length.
+    fn finish(&mut self, each: Each<'_>) -> Result<(), Broken> {
+        match self.body.take() {
+            Some(body) if body.decoder.ends_with_connection() => each(Of::Oldest, reply(body.status, &body.collected)),
+            _ => Ok(()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::{Answer, Reply};
 
-    type Seen = Vec<(u16, String)>;
+    /// Whether each is a value, and its body.
+    type Seen = Vec<(bool, String)>;
+
+    fn note(reply: Reply<'_>, found: &mut Seen) -> Result<(), Broken> {
+        let body = String::from_utf8_lossy(reply.body.ok_or(Broken)?).into_owned();
+        found.push((reply.answer == Answer::Value, body));
+        Ok(())
+    }
 
     fn collect(answers: &mut Answers, chunk: &[u8], found: &mut Seen) -> Result<Leaving, Broken> {
-        answers.take(chunk, |reply| {
-            let Reply::Http { status, body } = reply else { return Err(Broken) };
-            found.push((status, String::from_utf8_lossy(body).into_owned()));
-            Ok(())
-        })
+        answers.take(chunk, &mut Vec::new(), &mut |_, reply| note(reply, found))
     }
 
     #[test]
@@ -127,8 +122,8 @@ mod tests {
         let wire = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 100 Continue\r\n\r\n\
                      HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n\
                      HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-        let wanted: Seen = [(200, "hello"), (404, "abcde"), (204, ""), (200, "")]
-            .map(|(status, body)| (status, body.to_owned()))
+        let wanted: Seen = [(true, "hello"), (false, "abcde"), (false, ""), (true, "")]
+            .map(|(is_value, body)| (is_value, body.to_owned()))
             .into();
         for at in 0..wire.len() {
             let (mut answers, mut found) = (Answers::new(8), Seen::new());
@@ -141,16 +136,11 @@ mod tests {
 
     #[test]
     fn a_body_without_a_length_ends_with_the_connection_and_one_with_a_length_does_not() {
-        for (framing, wanted) in [("", vec![(200, "abc".to_owned())]), ("Content-Length: 9\r\n", vec![])] {
+        for (framing, wanted) in [("", vec![(true, "abc".to_owned())]), ("Content-Length: 9\r\n", vec![])] {
             let (mut answers, mut found) = (Answers::new(8), Seen::new());
             collect(&mut answers, format!("HTTP/1.1 200 OK\r\n{framing}\r\nabc").as_bytes(), &mut found)
                 .expect("a head");
-            let each = |reply: Reply<'_>| {
-                let Reply::Http { status, body } = reply else { return Err(Broken) };
-                found.push((status, String::from_utf8_lossy(body).into_owned()));
-                Ok(())
-            };
-            answers.finish(each).expect("taken");
+            answers.finish(&mut |_, reply| note(reply, &mut found)).expect("taken");
             assert_eq!(found, wanted);
         }
     }
