@@ -14,6 +14,8 @@ use weir_tests::server::{Kind, Server};
 mod http;
 #[path = "lab/placement.rs"]
 mod placement;
+#[path = "lab/tcp.rs"]
+mod tcp;
 #[path = "lab/together.rs"]
 mod together;
 
@@ -358,10 +360,14 @@ struct Origin {
 
 impl Origin {
     fn start(words: &[&str]) -> Self {
+        Self::of("redis", words)
+    }
+
+    fn of(protocol: &str, words: &[&str]) -> Self {
         let port = weir_tests::port::free();
         let address = format!("127.0.0.1:{port}");
         let mut command = Command::new(program());
-        command.args(["lab", "origin", "redis", "--bind", &address]).args(words);
+        command.args(["lab", "origin", protocol, "--bind", &address]).args(words);
         let child = command.stdout(Stdio::null()).spawn().expect("an origin starts");
         weir_tests::deadline::until_true("the origin to listen", || {
             std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()

@@ -5,6 +5,7 @@
 //! | `redis` | RESP2: a mix of commands over a key space |
 //! | `http1`, `http2` | a GET for each request, over HTTP/1.1 or HTTP/2 in clear text |
 //! | `websocket` | a message there and the same back, behind an upgrade of HTTP/1.1 |
+//! | `tcp` | a message there and the same back, with nothing around it |
 //! | `http` | what the versions of HTTP and WebSocket have in common: `[request]`, paths, bodies |
 //! | `messages` | what echoes have in common: the plan of messages and their check |
 //!
@@ -27,10 +28,11 @@ mod http1;
 mod http2;
 mod messages;
 pub(crate) mod redis;
+mod tcp;
 mod websocket;
 
 /// Every protocol. The first stands in for a word that is none of them, so that the other mistakes of a scenario are found.
-pub const ALL: &[&dyn Protocol] = &[&redis::Redis, &http1::Http1, &http2::Http2, &websocket::WebSocket];
+pub const ALL: &[&dyn Protocol] = &[&redis::Redis, &http1::Http1, &http2::Http2, &websocket::WebSocket, &tcp::Tcp];
 
 /// One protocol of the lab. A scenario is read by [`read`](Self::read); each shard then makes a [`planner`](Self::planner),
 /// and each of its connections a [`wire`](Self::wire).

@@ -36,11 +36,11 @@
 //! duration = "10s"
 //! ```
 //!
-//! HTTP and WebSocket have no keys and no commands. `[request]` may say more about what they ask for:
+//! HTTP, WebSocket and TCP have no keys and no commands. Of HTTP and WebSocket `[request]` may say more about what they ask for:
 //!
 //! ```text
 //! name = "http2-128b"
-//! protocol = "http2"            # http1 | http2 | websocket
+//! protocol = "http2"            # http1 | http2 | websocket | tcp
 //! connections = 2
 //! streams = 32                  # HTTP/2: requests under way per connection; pipeline for the others
 //! payload.size = "128B"         # of an answer's body, or of a message that comes back

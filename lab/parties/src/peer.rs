@@ -43,7 +43,7 @@ macro_rules! peers {
 }
 
 /// The gateway of this project, a file for each family of protocols.
-const WEIR: &[&str] = peers!["weir", "weir-http"];
+const WEIR: &[&str] = peers!["weir", "weir-http", "weir-tcp"];
 /// All others.
 const OTHERS: &[&str] = peers![
     "envoy",
@@ -56,6 +56,7 @@ const OTHERS: &[&str] = peers![
     "haproxy-http2",
     "envoy-http2",
     "nginx-websocket",
+    "envoy-tcp",
 ];
 const WORDS: [&str; 9] = [
     "{port}",
@@ -475,9 +476,9 @@ arguments = ["{port}", "{origin}"]
         let names: Vec<String> = Peer::all_built_in().map(|peer| peer.name).collect();
         let ours = ["weir-telemetry-off", "weir", "weir-capture-all"];
         let others = ["envoy", "haproxy", "twemproxy", "nginx", "haproxy-http", "envoy-http"];
-        let more = ["nginx-http2", "haproxy-http2", "envoy-http2", "nginx-websocket"];
-        assert_eq!(names, [&ours[..], &ours, &others, &more].concat());
-        for protocol in ["redis", "http1", "http2", "websocket"] {
+        let more = ["nginx-http2", "haproxy-http2", "envoy-http2", "nginx-websocket", "envoy-tcp"];
+        assert_eq!(names, [&ours[..], &ours, &ours, &others, &more].concat());
+        for protocol in ["redis", "http1", "http2", "websocket", "tcp"] {
             let ours = Peer::weir(Telemetry::Off, protocol).expect("it speaks it");
             assert!(ours.is_weir() && ours.speaks(protocol));
             for name in ["envoy", "haproxy"] {

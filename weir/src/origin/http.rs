@@ -27,7 +27,7 @@ pub struct HttpArgs {
     payload: ByteSize,
 
     /// Wait before each reply, for example 1ms.
-    #[arg(long, value_parser = crate::origin::duration)]
+    #[arg(long, value_parser = super::duration)]
     delay: Option<Duration>,
 }
 
@@ -40,5 +40,5 @@ pub fn run(args: &HttpArgs) -> Result<(), String> {
         ..HttpOriginSettings::default()
     };
     let origin = weir_origin::http::start(settings).map_err(|error| error.to_string())?;
-    crate::origin::serve("http", origin)
+    super::serve("http", origin)
 }
