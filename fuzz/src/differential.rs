@@ -9,7 +9,7 @@ const LIMITS: ValueLimits = ValueLimits { depth_max: 16, nodes_max: 4096, bytes_
 
 /// Any reply: if ours decodes it, theirs gives the same value and length; if theirs decodes it and would write it the
 /// same way, ours takes it too.
-pub fn differential_reply(data: &[u8]) {
+pub fn redis_differential_reply(data: &[u8]) {
     match Value::decode(data, &LIMITS) {
         Ok(Some((value, len))) if is_comparable(&data[..len], &value) => {
             let theirs = resp3::decode::complete::decode(data);

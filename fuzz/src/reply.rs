@@ -34,7 +34,7 @@ pub(crate) fn frames<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Frames {
 }
 
 /// Any upstream: no panic, progress, bounded memory, and the decoder sees the same frames.
-pub fn reply_framer(data: &[u8]) {
+pub fn redis_reply_framer(data: &[u8]) {
     let (frames, unfinished, failed) = frames(std::iter::once(data));
     let limits = ValueLimits { depth_max: REPLY_DEPTH_MAX, ..ValueLimits::default() };
     let mut at = 0;

@@ -117,7 +117,7 @@ fn check_command(bytes: &[u8], args: &[Vec<u8>], inline: bool) {
 
 /// Any client: no panic, no memory beyond what was received, one encoding per command, and streaming at any size
 /// moves no command's end.
-pub fn request_parser(data: &[u8]) {
+pub fn redis_request_parser(data: &[u8]) {
     let limits = RequestLimits { stream_bytes: STREAM_BYTES, ..RequestLimits::default() };
     let whole = Connection::run(std::iter::once(data), &limits);
     let spent: usize = whole.lengths().iter().sum();
@@ -134,7 +134,7 @@ pub fn request_parser(data: &[u8]) {
 }
 
 /// Any client and any upstream: where a read ends changes nothing.
-pub fn split_invariance(data: &[u8]) {
+pub fn redis_split_invariance(data: &[u8]) {
     for authenticated in [true, false] {
         let limits = RequestLimits { authenticated, stream_bytes: STREAM_BYTES, ..RequestLimits::default() };
         let whole = Connection::run(std::iter::once(data), &limits);

@@ -14,6 +14,8 @@ use weir_tests::server::{Kind, Server};
 mod http;
 #[path = "lab/placement.rs"]
 mod placement;
+#[path = "lab/tcp.rs"]
+mod tcp;
 #[path = "lab/together.rs"]
 mod together;
 
@@ -197,7 +199,7 @@ fn a_share_of_a_cpu_bounds_the_gateway_and_marks_the_result() {
     // Nothing used more than its share, and a twentieth more for the edges of the window.
     let trials = result.pointer("/knee/seen").and_then(Value::as_array).expect("trials");
     let used = |trial: &Value| {
-        Some(trial.get("gateway_cpu_us_per_req")?.as_f64()? * trial.get("completed_rate")?.as_f64()? / 1e6)
+        Some(trial.pointer("/gateway_cpu_us_per_req")?.as_f64()? * trial.get("completed_rate")?.as_f64()? / 1e6)
     };
     let most = trials.iter().filter_map(used).fold(0.0, f64::max);
     assert!(most > 0.02 && most < 0.25, "{most} of 0.2\n{told}");
@@ -358,10 +360,14 @@ struct Origin {
 
 impl Origin {
     fn start(words: &[&str]) -> Self {
+        Self::of("redis", words)
+    }
+
+    fn of(protocol: &str, words: &[&str]) -> Self {
         let port = weir_tests::port::free();
         let address = format!("127.0.0.1:{port}");
         let mut command = Command::new(program());
-        command.args(["lab", "origin", "redis", "--bind", &address]).args(words);
+        command.args(["lab", "origin", protocol, "--bind", &address]).args(words);
         let child = command.stdout(Stdio::null()).spawn().expect("an origin starts");
         weir_tests::deadline::until_true("the origin to listen", || {
             std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()

@@ -5,7 +5,7 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 use clap::Args;
 use weir_engine::settings::Address;
 use weir_knee::{Rules, ratio::BLOCKS_MIN};
-use weir_load::{Scenario, scenario::Protocol};
+use weir_load::{Scenario, protocols::Protocol};
 use weir_parties::{
     Peer,
     peer::{DIRECT, Telemetry},
@@ -30,7 +30,7 @@ const WARMUP_SHORT: Duration = Duration::from_secs(1);
 /// origin and every gateway itself.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab compare examples/lab/redis-mixed.toml --peers envoy,haproxy,twemproxy,direct\n  weir lab compare examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  weir lab compare scenario.toml --peers envoy,./my-peer.toml --behind 127.0.0.1:6379 --json results/compared.json\n  weir lab compare scenario.toml --peers direct --quick\n\nEach phase of the scenario is a row at its rate. It takes phases x blocks x arms x 2 runs. A peer that is missing is named with how to install it, and the rest still runs. --show-peer prints a built-in peer's file, the pattern for your own.\n\nExit: 0 compared, 1 nothing was or this gateway failed, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab compare examples/lab/redis-mixed.toml --peers envoy,haproxy,twemproxy,direct\n  weir lab compare examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  weir lab compare examples/lab/tcp.toml --peers haproxy,envoy,direct\n  weir lab compare scenario.toml --peers envoy,./my-peer.toml --behind 127.0.0.1:6379 --json results/compared.json\n  weir lab compare scenario.toml --peers direct --quick\n\nEach phase of the scenario is a row at its rate. It takes phases x blocks x arms x 2 runs. A peer that is missing is named with how to install it, and the rest still runs. --show-peer prints a built-in peer's file, the pattern for your own.\n\nExit: 0 compared, 1 nothing was or this gateway failed, 2 the command line is wrong."
 )]
 pub struct CompareArgs {
     /// The scenario, a TOML file.
@@ -38,7 +38,7 @@ pub struct CompareArgs {
     scenario: Option<PathBuf>,
 
     /// With whom: nginx, haproxy, envoy, twemproxy, weir-telemetry-off, weir-capture-all, direct (no gateway), or a peer's
-    /// TOML file. Without it: envoy, haproxy and direct, and twemproxy for Redis or nginx for all else.
+    /// TOML file. Without it: envoy, haproxy and direct, with twemproxy for Redis and nginx for HTTP and WebSocket.
     #[arg(long, value_name = "NAME|FILE.toml", value_delimiter = ',')]
     peers: Vec<String>,
 
@@ -131,13 +131,9 @@ fn shorten(scenario: &mut Scenario, window: Duration) {
 }
 
 /// Those of the command line, or those that people know for `protocol`; and whether a load without a gateway is among them.
-pub fn peers(words: &[String], protocol: Protocol) -> Result<(Vec<Peer>, bool), String> {
-    let usual = if protocol.is_http() {
-        ["nginx", "haproxy", "envoy", DIRECT]
-    } else {
-        ["envoy", "haproxy", "twemproxy", DIRECT]
-    };
-    let usual = usual.map(str::to_owned);
+pub fn peers(words: &[String], protocol: &dyn Protocol) -> Result<(Vec<Peer>, bool), String> {
+    let usual: Vec<String> =
+        protocol.family().usual_peers.iter().chain([&DIRECT]).map(|name| (*name).to_owned()).collect();
     let words = if words.is_empty() { &usual[..] } else { words };
     let mut peers = Vec::new();
     for word in words.iter().filter(|word| *word != DIRECT) {
@@ -205,6 +201,8 @@ fn result_of(request: &Request, compared: Compared, scenario: String) -> Compari
 
 #[cfg(test)]
 mod tests {
+    use weir_load::protocols;
+
     use super::*;
 
     #[test]
@@ -223,18 +221,18 @@ mod tests {
     #[test]
     fn peers_are_names_or_files_and_direct_is_none_of_them() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        let peers = |names: &[&str]| peers(&words(names), Protocol::Redis);
+        let peers = |names: &[&str]| peers(&words(names), protocols::named("redis").expect("a row"));
         let (found, is_direct) = peers(&["envoy", "direct"]).expect("both are known");
         assert_eq!((found.len(), &*found[0].name, is_direct), (1, "envoy", true));
         let refusal = peers(&["gate"]).expect_err("it is not");
         assert_eq!(
             refusal,
-            "no peer `gate`; there are weir-telemetry-off, weir-capture-all, envoy, haproxy, twemproxy, nginx, haproxy-http, envoy-http, nginx-http2, haproxy-http2, envoy-http2, nginx-websocket, direct, or a file that ends in .toml"
+            "no peer `gate`; there are weir-telemetry-off, weir-capture-all, envoy, haproxy, twemproxy, nginx, haproxy-http, envoy-http, nginx-http2, haproxy-http2, envoy-http2, nginx-websocket, envoy-tcp, direct, or a file that ends in .toml"
         );
         assert!(peers(&["/no/such.toml"]).is_err_and(|error| error.starts_with("/no/such.toml")));
-        for (_, protocol) in Protocol::ALL {
-            let (usual, is_direct) = super::peers(&[], protocol).expect("all are known");
-            assert!(is_direct && usual.len() == 3 && usual.iter().all(|peer| peer.speaks(&protocol.to_string())));
+        for protocol in protocols::ALL {
+            let (usual, is_direct) = super::peers(&[], *protocol).expect("all are known");
+            assert!(is_direct && usual.len() >= 2 && usual.iter().all(|peer| peer.speaks(&protocol.to_string())));
         }
     }
 }

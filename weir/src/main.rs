@@ -14,7 +14,6 @@ mod lab_merge;
 mod lab_report;
 mod lab_sweep;
 mod origin;
-mod origin_http;
 mod plan;
 mod routes;
 mod run;
@@ -57,9 +56,8 @@ enum Command {
 
 #[derive(Subcommand)]
 enum Lab {
-    /// Synthetic back ends.
     #[command(subcommand)]
-    Origin(Origin),
+    Origin(origin::OriginCommand),
     Load(lab_load::LoadArgs),
     /// One of the processes of `weir lab load --processes`, which starts it and talks to it.
     #[command(hide = true)]
@@ -70,12 +68,6 @@ enum Lab {
     Ladder(lab_sweep::LadderArgs),
     Cores(lab_sweep::CoresArgs),
     Report(lab_report::ReportArgs),
-}
-
-#[derive(Subcommand)]
-enum Origin {
-    Http(origin_http::HttpArgs),
-    Redis(origin::RedisArgs),
 }
 
 fn main() -> ExitCode {
@@ -89,8 +81,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
         Command::Plan(args) => plan::run(&args),
         Command::Routes(args) => routes::run(&args),
-        Command::Lab(Lab::Origin(Origin::Http(args))) => origin_http::run(&args),
-        Command::Lab(Lab::Origin(Origin::Redis(args))) => origin::run(&args),
+        Command::Lab(Lab::Origin(command)) => origin::run(&command),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),
         Command::Lab(Lab::Merge(args)) => lab_merge::run(&args),

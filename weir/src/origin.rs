@@ -1,92 +1,31 @@
-//! `weir lab origin`: synthetic back ends.
+//! `weir lab origin`: synthetic back ends, a file for each.
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use weir_base::{secret::Secret, size::ByteSize};
-use weir_engine::settings::Address;
-use weir_origin::redis::{Faults, Mode, Origin, OriginSettings, Stall};
+use clap::Subcommand;
 
-/// What stands behind the protocol.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ModeName {
-    /// A small real store: strings, lists, hashes, sets, expiry, transactions, channels.
-    Memory,
-    /// Fixed replies: the cheapest server there is.
-    Fixed,
+mod http;
+mod redis;
+mod tcp;
+
+/// Synthetic back ends.
+#[derive(Debug, Subcommand)]
+pub enum OriginCommand {
+    Http(http::HttpArgs),
+    Redis(redis::RedisArgs),
+    Tcp(tcp::TcpArgs),
 }
 
-/// Start a synthetic Redis server: a small store in memory, or fixed replies with faults on purpose.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir lab origin redis --bind 127.0.0.1:6379\n  weir lab origin redis --mode fixed --payload 64KiB --delay 1ms --workers 2"
-)]
-pub struct RedisArgs {
-    /// Address, or unix:/path; port 0 takes a free one.
-    #[arg(long, default_value = "127.0.0.1:6379", value_parser = Address::from_str)]
-    bind: Address,
-
-    /// What stands behind the protocol.
-    #[arg(long, value_enum, default_value = "memory")]
-    mode: ModeName,
-
-    /// Worker threads; more than one only with fixed replies.
-    #[arg(long, default_value_t = 1)]
-    workers: usize,
-
-    /// Bytes of a value with fixed replies.
-    #[arg(long, default_value = "64", value_parser = ByteSize::from_str)]
-    payload: ByteSize,
-
-    /// Wait before each reply, for example 1ms.
-    #[arg(long, value_parser = duration)]
-    delay: Option<Duration>,
-
-    /// Share of requests answered with an error, 0 to 1.
-    #[arg(long, default_value_t = 0.0)]
-    error_ratio: f64,
-
-    /// Share of requests answered by closing the connection, 0 to 1.
-    #[arg(long, default_value_t = 0.0)]
-    disconnect_ratio: f64,
-
-    /// Stall every so often: EVERY,LASTING, for example 10s,100ms.
-    #[arg(long, value_parser = stall)]
-    stall: Option<Stall>,
-
-    /// Environment variable with the password that clients must give.
-    #[arg(long, value_name = "NAME")]
-    password_env: Option<String>,
-}
-
-pub fn run(args: &RedisArgs) -> Result<(), String> {
-    let password = match &args.password_env {
-        None => None,
-        Some(name) => Some(Secret::from(std::env::var(name).map_err(|_| format!("${name} is not set"))?)),
-    };
-    let settings = OriginSettings {
-        bind: args.bind.clone(),
-        workers: args.workers,
-        mode: match args.mode {
-            ModeName::Memory => Mode::Memory,
-            ModeName::Fixed => Mode::Fixed { payload: args.payload.bytes() as usize },
-        },
-        faults: Faults {
-            delay: args.delay.unwrap_or_default(),
-            error_ratio: args.error_ratio,
-            disconnect_ratio: args.disconnect_ratio,
-            stall: args.stall,
-            ..Faults::default()
-        },
-        password,
-        ..OriginSettings::default()
-    };
-    let origin = weir_origin::redis::start(settings).map_err(|error| error.to_string())?;
-    serve("redis", origin)
+pub fn run(command: &OriginCommand) -> Result<(), String> {
+    match command {
+        OriginCommand::Http(args) => http::run(args),
+        OriginCommand::Redis(args) => redis::run(args),
+        OriginCommand::Tcp(args) => tcp::run(args),
+    }
 }
 
 /// Until it is interrupted.
-pub fn serve(protocol: &str, origin: Origin) -> Result<(), String> {
+fn serve(protocol: &str, origin: weir_origin::Origin) -> Result<(), String> {
     for address in origin.addresses() {
         println!("{protocol} origin on {address}");
     }
@@ -106,9 +45,4 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "s" => Ok(Duration::from_secs(number)),
         _ => Err("the unit is us, ms or s".to_owned()),
     }
-}
-
-fn stall(text: &str) -> Result<Stall, String> {
-    let (every, lasting) = text.split_once(',').ok_or("two durations, for example 10s,100ms")?;
-    Ok(Stall { every: duration(every)?, lasting: duration(lasting)? })
 }

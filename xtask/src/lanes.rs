@@ -37,14 +37,21 @@ const PRODUCT: &[&str] = &["weir", "weir-config", "weir-admin"];
 const REDIS: &[&str] = &["weir-redis", "weir-resp", "weir-analysis", "weir-policy", "weir-upstream"];
 
 /// The packages that the fuzz targets test.
-const FUZZED: &[&str] =
-    &["weir-fuzz", "weir-resp", "weir-http-codec", "weir-websocket-codec", "weir-redis", "weir-analysis"];
+const FUZZED: &[&str] = &[
+    "weir-fuzz",
+    "weir-engine",
+    "weir-resp",
+    "weir-http-codec",
+    "weir-websocket-codec",
+    "weir-redis",
+    "weir-analysis",
+];
 
 /// The packages of the lab. Its lane takes ten minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
 
 const E2E_PATHS: &[&str] =
-    &["tests/src/", "tests/tests/e2e/", "tests/parity/", "tests/Cargo.toml", "lab/trials/src/testdata/knee.json"];
+    &["tests/src/", "tests/tests/redis/", "tests/parity/", "tests/Cargo.toml", "lab/trials/src/testdata/knee.json"];
 const HOSTILE_PATHS: &[&str] = &["tests/src/", "tests/tests/hostile/", "tests/Cargo.toml"];
 const HTTP_PATHS: &[&str] = &["tests/src/", "tests/tests/http/", "tests/clients/", "tests/Cargo.toml"];
 const LAB_PATHS: &[&str] =

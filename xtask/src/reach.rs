@@ -270,7 +270,7 @@ mod tests {
         assert!(!Reach::new(&graph, &nothing).is_documents(), "nothing changed is no change of documents");
         let compared = change(&["proxy/one/src/testdata/report.md"]);
         assert!(!Reach::new(&graph, &compared).is_documents(), "a test compares with it");
-        let seeds = change(&["fuzz/corpus/session/a"]);
+        let seeds = change(&["fuzz/corpus/redis_session/a"]);
         assert_eq!(Reach::new(&graph, &seeds).changed(), BTreeSet::from(["weir-tests".to_owned()]));
     }
 

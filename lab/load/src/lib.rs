@@ -1,16 +1,18 @@
-//! The load generator: what it will send, when, and what became of it. All but [`run`](mod@run) is pure: no sockets, no
-//! clock, no threads, so that each part can be tested against theory.
+//! The load generator: what it will send, when, and what became of it. All but [`run`](mod@run), and the first words of a
+//! connection in [`protocols`], is pure: no sockets, no clock, no threads, so that each part can be tested against theory.
 //!
 //! | module | concept |
 //! |---|---|
 //! | [`scenario`] | the TOML file of one workload, checked as a whole before any load |
+//! | [`protocols`] | the protocols of the lab: one file each behind one trait, and the table that lists them |
+//! | `wire` | what a connection says first, and whole replies out of chunks |
 //! | [`shard`] | one of n generator shards, its part of the connections, its own random streams |
 //! | [`part`] | which shards are those of one of several processes |
 //! | [`arrivals`] | intended times: a pure function of seed, shard and rate |
 //! | [`keys`] | which key: uniform or Zipf |
 //! | [`values`] | what a key holds: a keyed hash, so that every reply can be verified without a table |
 //! | [`requests`] | the encoded requests of a shard, and the check of each reply |
-//! | [`answer`] | an error reply: the overload answer of a gateway, or a failure |
+//! | [`answer`] | what kind of answer a reply is: a value, the overload answer of a gateway, or a failure |
 //! | [`recorder`] | one latency histogram, 1 us to 60 s, and the sample-size rule |
 //! | [`outcome`] | the counters and histograms of a shard, merged by adding |
 //! | `measured` | what shards measured in a phase, added up, and its verdict |
@@ -32,6 +34,7 @@ mod measured;
 pub mod merge;
 pub mod outcome;
 pub mod part;
+pub mod protocols;
 pub mod record;
 pub mod recorder;
 pub mod requests;
@@ -39,6 +42,7 @@ pub mod run;
 pub mod scenario;
 pub mod shard;
 pub mod values;
+mod wire;
 
 pub use arrivals::{Arrival, Rate, Schedule};
 pub use merge::{MergeError, Named, merge};

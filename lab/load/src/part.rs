@@ -123,7 +123,8 @@ impl std::error::Error for TooFewShards {}
 mod tests {
     use super::*;
     use crate::arrivals::Schedule;
-    use crate::requests::{Preload, Requests};
+    use crate::protocols::redis::Preload;
+    use crate::requests::Requests;
     use crate::scenario::{self, Mode};
 
     fn scenario(shards: u32, arrival: &str) -> Scenario {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::outcome::{Counts, Latencies, Outcome};
 use crate::recorder::{HistogramError, Recorder, Summary};
-use crate::scenario::{Mode, Phase, Protocol, Scenario};
+use crate::scenario::{Mode, Phase, Scenario};
 
 /// What `schema` says.
 pub const SCHEMA: &str = "weir.lab.step/1";
@@ -174,14 +174,14 @@ impl Load {
             Mode::Open(arrival) => Some(arrival.to_string()),
             Mode::Closed => None,
         };
-        let is_http2 = scenario.protocol == Protocol::Http2;
+        let is_multiplexed = scenario.protocol.is_multiplexed();
         Self {
             mode: scenario.mode.to_string(),
             arrival,
             offered: phase.rate.map(|rate| rate.as_per_second()),
             connections: scenario.connections,
-            pipeline: if is_http2 { 1 } else { scenario.pipeline },
-            streams: is_http2.then_some(scenario.pipeline),
+            pipeline: if is_multiplexed { 1 } else { scenario.pipeline },
+            streams: is_multiplexed.then_some(scenario.pipeline),
             payload: scenario.payload.to_string(),
             window_s: phase.duration.as_secs_f64(),
             warmup_s: phase.warmup.as_secs_f64(),

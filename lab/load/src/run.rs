@@ -5,7 +5,6 @@
 //! | `worker` | one core: connects, preloads, runs phases as ordered |
 //! | `generator` | its connections, free slots, and requests on their way |
 //! | `connection` | one connection: made, read, made again |
-//! | `wire` | its protocol: what is said first, whole replies out of chunks |
 //! | `dispatch`, `bell` | when a request is sent: by the schedule (open) or by a reply (closed) |
 //! | `tally` | what is counted: the window, and the running second |
 //! | `second` | seconds for the live view, added up over shards and processes |
@@ -28,7 +27,6 @@ use self::step::Run;
 use self::worker::{Job, Order, Report, Reporter};
 use crate::part::Part;
 use crate::record::StepRecord;
-use crate::requests::Preload;
 use crate::scenario::Scenario;
 
 mod barrier;
@@ -42,7 +40,6 @@ mod host;
 mod second;
 mod step;
 mod tally;
-mod wire;
 mod worker;
 
 pub use barrier::{Alone, Barrier, ByClock, Start, unix_micros};
@@ -110,7 +107,8 @@ pub fn run_part(
     crew.until_done()?;
     barrier.connected().map_err(RunError::Barrier)?;
     if scenario.keys.preload {
-        let keys = part.shards(scenario.shards).map(|shard| Preload::new(&scenario, shard).left()).sum();
+        let preloads = part.shards(scenario.shards).filter_map(|shard| scenario.protocol.preload(&scenario, shard));
+        let keys = preloads.map(|preload| preload.left()).sum();
         tell(Event::Preloading(keys));
         crew.order(|| Order::Preload);
         crew.until_done()?;

@@ -36,11 +36,11 @@
 //! duration = "10s"
 //! ```
 //!
-//! HTTP and WebSocket have no keys and no commands; `[request]` may say more about what they ask for:
+//! HTTP, WebSocket and TCP have no keys and no commands. Of HTTP and WebSocket `[request]` may say more about what they ask for:
 //!
 //! ```text
 //! name = "http2-128b"
-//! protocol = "http2"            # http1 | http2 | websocket
+//! protocol = "http2"            # http1 | http2 | websocket | tcp
 //! connections = 2
 //! streams = 32                  # HTTP/2: requests under way per connection; pipeline for the others
 //! payload.size = "128B"         # of an answer's body, or of a message that comes back
@@ -61,12 +61,11 @@ use weir_base::ByteSize;
 
 use crate::arrivals::{Arrival, Rate};
 use crate::keys::Distribution;
+use crate::protocols::Protocol;
 
-mod commands;
-mod mistake;
-mod read;
-mod request;
-mod table;
+pub(crate) mod mistake;
+pub(crate) mod read;
+pub(crate) mod table;
 
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
 pub use read::{FILE_BYTES_MAX, PHASES_MAX, parse};
@@ -102,7 +101,7 @@ pub struct Scenario {
     /// The row of the report: letters, digits, `-`, `_`, `.`.
     pub name: String,
     /// The wire protocol.
-    pub protocol: Protocol,
+    pub protocol: &'static dyn Protocol,
     /// Open or closed loop.
     pub mode: Mode,
     /// Of every random choice.
@@ -123,7 +122,7 @@ pub struct Scenario {
     pub keys: KeySpace,
     /// How large values are.
     pub payload: Payload,
-    /// The mix, at least one; none of HTTP and WebSocket.
+    /// The mix, at least one; none where nothing is stored.
     pub commands: Vec<Command>,
     /// What HTTP and WebSocket ask for.
     pub request: Request,
@@ -149,54 +148,6 @@ impl Scenario {
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         format!("{hash:016x}")
-    }
-}
-
-/// Wire protocols that the generator speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// RESP2.
-    Redis,
-    /// HTTP/1.1, connections kept.
-    Http1,
-    /// HTTP/2 in clear text, by prior knowledge.
-    Http2,
-    /// A message there and the same back, behind an upgrade of HTTP/1.1.
-    WebSocket,
-}
-
-impl Protocol {
-    /// Each with its word.
-    pub const ALL: [(&'static str, Self); 4] =
-        [("redis", Self::Redis), ("http1", Self::Http1), ("http2", Self::Http2), ("websocket", Self::WebSocket)];
-
-    /// Whether it is a version of HTTP, or begins as one.
-    #[must_use]
-    pub const fn is_http(self) -> bool {
-        !matches!(self, Self::Redis)
-    }
-
-    /// As tables for people head their rows.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Redis => "Redis",
-            Self::Http1 => "HTTP/1.1",
-            Self::Http2 => "HTTP/2",
-            Self::WebSocket => "WebSocket",
-        }
-    }
-}
-
-/// As scenarios and peers write it: `redis`.
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Redis => "redis",
-            Self::Http1 => "http1",
-            Self::Http2 => "http2",
-            Self::WebSocket => "websocket",
-        })
     }
 }
 
@@ -243,6 +194,13 @@ pub struct KeySpace {
     pub distribution: Distribution,
     /// Whether all are written before the run.
     pub preload: bool,
+}
+
+/// Nothing is stored: one key that nobody asks for.
+impl Default for KeySpace {
+    fn default() -> Self {
+        Self { count: 1, prefix: String::new(), distribution: Distribution::Uniform, preload: false }
+    }
 }
 
 /// One size of values and how often it comes.

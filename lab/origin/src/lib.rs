@@ -7,9 +7,13 @@
 //! |---|---|
 //! | [`http`] | HTTP/1.1, HTTP/2 by prior knowledge: fixed replies of any size; WebSocket: echo |
 //! | [`redis`] | RESP2 and RESP3: a small store in memory, or fixed replies |
+//! | [`tcp`] | TCP: every byte comes back |
 #![forbid(unsafe_code)]
 
 mod held;
 pub mod http;
 pub mod redis;
 mod server;
+pub mod tcp;
+
+pub use server::{Origin, OriginStats};

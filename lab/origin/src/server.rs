@@ -17,15 +17,19 @@ use std::{
 
 use socket2::Socket;
 use weir_engine::{
-    Mailbox, Worker,
+    JoinHandle, Mailbox, Worker,
     accept::{HandedOver, accept_loop, accept_one},
     mailbox::Inbox,
     net,
     settings::{Address, RuntimeSettings},
+    sleep, spawn,
 };
 
 /// Pending connections of one listening socket: a wave of clients, not a queue to live in.
 const BACKLOG: u32 = 4_096;
+
+/// How often processor time is read.
+const HOUSEKEEPING: Duration = Duration::from_millis(100);
 
 /// A running origin. Dropped, it stops.
 pub struct Origin {
@@ -186,6 +190,16 @@ impl Drop for Origin {
             false => self.halt(),
         };
     }
+}
+
+/// Reads the processor time of this worker again and again, for as long as the task is kept.
+pub(crate) fn count_cpu(stats: Arc<WorkerStats>) -> JoinHandle<()> {
+    spawn(async move {
+        loop {
+            stats.cpu_nanos.store(net::thread_cpu_nanos(), Ordering::Relaxed);
+            sleep(HOUSEKEEPING).await;
+        }
+    })
 }
 
 /// Accepts until it is told to stop.

@@ -35,20 +35,28 @@ const VERSION_UNKNOWN: &str = "version unknown";
 /// How long a program may take to tell its version.
 const VERSION_SECONDS: &str = "5";
 
-/// By family: Redis, and all that is HTTP or begins as it.
-const WEIR: [&str; 2] = [include_str!("peers/weir.toml"), include_str!("peers/weir-http.toml")];
 const NGINX_ORIGIN: &str = include_str!("peers/nginx-origin.toml");
-const OTHERS: [&str; 10] = [
-    include_str!("peers/envoy.toml"),
-    include_str!("peers/haproxy.toml"),
-    include_str!("peers/twemproxy.toml"),
-    include_str!("peers/nginx.toml"),
-    include_str!("peers/haproxy-http.toml"),
-    include_str!("peers/envoy-http.toml"),
-    include_str!("peers/nginx-http2.toml"),
-    include_str!("peers/haproxy-http2.toml"),
-    include_str!("peers/envoy-http2.toml"),
-    include_str!("peers/nginx-websocket.toml"),
+
+/// Makes a list of texts out of names of files.
+macro_rules! peers {
+    ($($name:literal),+ $(,)?) => { &[$(include_str!(concat!("peers/", $name, ".toml"))),+] };
+}
+
+/// The gateway of this project, a file for each family of protocols.
+const WEIR: &[&str] = peers!["weir", "weir-http", "weir-tcp"];
+/// All others.
+const OTHERS: &[&str] = peers![
+    "envoy",
+    "haproxy",
+    "twemproxy",
+    "nginx",
+    "haproxy-http",
+    "envoy-http",
+    "nginx-http2",
+    "haproxy-http2",
+    "envoy-http2",
+    "nginx-websocket",
+    "envoy-tcp",
 ];
 const WORDS: [&str; 9] = [
     "{port}",
@@ -120,7 +128,7 @@ impl Telemetry {
 pub struct Peer {
     /// As tables call it: small letters, digits, `-`.
     pub name: String,
-    /// What it speaks: `redis`, `http1`, `http2`, `websocket`.
+    /// What it speaks, in the words of scenarios: `redis`, `http1` and so on.
     pub protocols: Vec<String>,
     /// Name of the program, or a path to it.
     pub program: String,
@@ -372,10 +380,10 @@ impl Peer {
 }
 
 fn built_in_texts() -> impl Iterator<Item = String> {
-    weir_texts().chain(OTHERS.map(str::to_owned))
+    weir_texts().chain(OTHERS.iter().copied().map(str::to_owned))
 }
 
-/// The gateway of this project, first with Redis: those of the other family have the same names.
+/// The gateway of this project, first with Redis: those of the other families have the same names.
 fn weir_texts() -> impl Iterator<Item = String> {
     WEIR.iter().flat_map(|family| Telemetry::ALL.into_iter().map(|telemetry| telemetry.text(family)))
 }
@@ -468,9 +476,9 @@ arguments = ["{port}", "{origin}"]
         let names: Vec<String> = Peer::all_built_in().map(|peer| peer.name).collect();
         let ours = ["weir-telemetry-off", "weir", "weir-capture-all"];
         let others = ["envoy", "haproxy", "twemproxy", "nginx", "haproxy-http", "envoy-http"];
-        let more = ["nginx-http2", "haproxy-http2", "envoy-http2", "nginx-websocket"];
-        assert_eq!(names, [&ours[..], &ours, &others, &more].concat());
-        for protocol in ["redis", "http1", "http2", "websocket"] {
+        let more = ["nginx-http2", "haproxy-http2", "envoy-http2", "nginx-websocket", "envoy-tcp"];
+        assert_eq!(names, [&ours[..], &ours, &ours, &others, &more].concat());
+        for protocol in ["redis", "http1", "http2", "websocket", "tcp"] {
             let ours = Peer::weir(Telemetry::Off, protocol).expect("it speaks it");
             assert!(ours.is_weir() && ours.speaks(protocol));
             for name in ["envoy", "haproxy"] {

@@ -7,7 +7,7 @@ use weir_knee::plan::{Dimension, Figure, Measured, Shape};
 use weir_knee::{Backend, Knee};
 use weir_load::Scenario;
 use weir_load::record::Host;
-use weir_load::scenario::{CommandKind, Mode, Protocol};
+use weir_load::scenario::Mode;
 use weir_parties::peer::Telemetry;
 
 use crate::budget::Budget;
@@ -94,8 +94,8 @@ pub struct Conditions {
 #[must_use]
 pub fn shape_of(scenario: &Scenario, conditions: &Conditions) -> Shape {
     let Conditions { budget, backend, telemetry, is_quick } = *conditions;
-    let Scenario { name, payload, connections, pipeline, mode, slo_p99, late_limit, .. } = scenario;
-    let depth = if scenario.protocol == Protocol::Http2 { "streams" } else { "pipeline" };
+    let Scenario { name, protocol, payload, connections, pipeline, mode, slo_p99, late_limit, .. } = scenario;
+    let depth = if protocol.is_multiplexed() { "streams" } else { "pipeline" };
     let arrival = match mode {
         Mode::Open(arrival) => arrival.to_string(),
         Mode::Closed => "closed loop".to_owned(),
@@ -110,8 +110,8 @@ pub fn shape_of(scenario: &Scenario, conditions: &Conditions) -> Shape {
         row: format!(
             "{name}: {}, {payload}, {connections} connections, {depth} {pipeline}, {arrival}{}, p99 limit {slo}, late \
              limit {} us, {backend} back end{quick}",
-            mix_of(scenario),
-            keys_of(scenario),
+            protocol.mix(scenario),
+            protocol.details(scenario),
             late_limit.as_micros()
         ),
         budget_vcpu: budget.vcpu(),
@@ -119,42 +119,6 @@ pub fn shape_of(scenario: &Scenario, conditions: &Conditions) -> Shape {
         driver: "auto".to_owned(),
         tls: "off".to_owned(),
         telemetry: telemetry.name().to_owned(),
-    }
-}
-
-/// What is asked for.
-fn mix_of(scenario: &Scenario) -> String {
-    let path = scenario.request.path.as_deref().map_or(String::new(), |path| format!(" of {path}"));
-    match scenario.protocol {
-        Protocol::Redis => {
-            let mix = scenario.commands.iter();
-            let mix: Vec<String> =
-                mix.map(|command| format!("{} x {}", kind_of(&command.kind), command.weight)).collect();
-            mix.join(" + ")
-        }
-        Protocol::WebSocket => format!("WebSocket echo{path}"),
-        http => format!("{} GET{path}", http.title()),
-    }
-}
-
-fn keys_of(scenario: &Scenario) -> String {
-    let keys = &scenario.keys;
-    match scenario.protocol {
-        Protocol::Redis => {
-            let preload = if keys.preload { "" } else { " not preloaded" };
-            format!(", {} keys {:?}{preload}", keys.count, keys.distribution)
-        }
-        _ => String::new(),
-    }
-}
-
-fn kind_of(kind: &CommandKind) -> String {
-    match kind {
-        CommandKind::Get => "GET".to_owned(),
-        CommandKind::Set => "SET".to_owned(),
-        CommandKind::Mget { keys } => format!("MGET of {keys}"),
-        CommandKind::Incr => "INCR".to_owned(),
-        CommandKind::Raw { words } => words.join(" "),
     }
 }
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use weir_engine::settings::Address;
 use weir_knee::Backend;
 use weir_load::Scenario;
-use weir_load::scenario::Protocol;
+use weir_load::protocols::Protocol;
 use weir_parties::peer::{Peer, Running, Setting, Telemetry};
 use weir_parties::place::free_port;
 use weir_parties::{Launch, Process};
@@ -61,7 +61,7 @@ impl Behind {
         let mut scenario = scenario.clone();
         if *self == Self::Nginx {
             ensure!(
-                scenario.protocol == Protocol::Http1 && scenario.payload.sizes().len() == 1,
+                scenario.protocol.is_served_by_files() && scenario.payload.sizes().len() == 1,
                 "nginx can stand behind a scenario with protocol = \"http1\" and one size of payload; {} is another",
                 scenario.name
             );
@@ -78,7 +78,7 @@ const FILE: &str = "payload";
 /// The programs behind the gateways, and where they listen. Dropped, they end.
 pub(crate) struct Stage {
     weir: PathBuf,
-    protocol: Protocol,
+    protocol: &'static dyn Protocol,
     folder: TempDir,
     placement: Placement,
     share: Option<f64>,
@@ -90,7 +90,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Starts the origin of `scenario` with the program `weir`, or reaches for the server that is there. Gateways get `share`
-    /// of their CPU, and have room for as many connections as clients will make, or requests on the streams of HTTP/2.
+    /// of their CPU, and have room for as many connections as clients will make, or streams on them.
     pub(crate) fn start(
         weir: &Path,
         behind: &Behind,
@@ -99,11 +99,9 @@ impl Stage {
         scenario: &Scenario,
     ) -> Result<Self> {
         let protocol = scenario.protocol;
-        let connections = match protocol {
-            // Behind the gateway a stream needs a connection.
-            Protocol::Http2 => scenario.connections.saturating_mul(scenario.pipeline),
-            _ => scenario.connections,
-        };
+        // Behind the gateway a stream needs a connection.
+        let per_connection = if protocol.is_multiplexed() { scenario.pipeline } else { 1 };
+        let connections = scenario.connections.saturating_mul(per_connection);
         let folder = tempfile::Builder::new().prefix("weir-lab-").tempdir()?;
         let mut server = None;
         let (origin, behind) = match behind {
@@ -195,21 +193,14 @@ fn reach(address: &Address) -> Result<()> {
 
 fn start_origin(
     weir: &Path,
-    protocol: Protocol,
+    protocol: &dyn Protocol,
     name: &str,
     cpus: &[u32],
     folder: &Path,
 ) -> Result<(Process, Address)> {
     let port = free_port()?;
-    let (bind, workers) = (format!("127.0.0.1:{port}"), cpus.len().to_string());
-    // The store of Redis is one, in one thread.
-    let words: &[&str] = match protocol {
-        Protocol::Redis => &["lab", "origin", "redis", "--bind", &bind],
-        Protocol::Http1 | Protocol::Http2 | Protocol::WebSocket => {
-            &["lab", "origin", "http", "--bind", &bind, "--workers", &workers]
-        }
-    };
-    let words = [weir.as_os_str()].into_iter().chain(words.iter().map(OsStr::new));
+    let arguments = protocol.family().origin_arguments(&format!("127.0.0.1:{port}"), cpus.len());
+    let words = [weir.as_os_str()].into_iter().chain(arguments.iter().map(OsStr::new));
     let mut process = Process::start(Launch::new(name, Some(&list_of(cpus)), words), folder)?;
     process.wait_for_port(port)?;
     Ok((process, loopback(port)))

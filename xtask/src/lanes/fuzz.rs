@@ -125,7 +125,7 @@ fn fuzz_target(workspace: &Workspace, program: &TestProgram, seconds: u64) -> Re
         "-verbosity=0".into(),
         "-print_final_stats=1".into(),
     ];
-    let protocol = if target.starts_with("http") { "http" } else { "resp" };
+    let protocol = target.split('_').next().unwrap_or(target);
     let dictionary = workspace.root.join(format!("fuzz/{protocol}.dict"));
     if dictionary.is_file() {
         words.push(format!("-dict={}", dictionary.display()));

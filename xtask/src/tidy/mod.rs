@@ -6,11 +6,13 @@
 //! | [`tree`] | no `ring`, `openssl-sys`, `native-tls`; no git dependency; one `rustls` |
 //! | [`sources`] | file length, `#![forbid(unsafe_code)]`, open promises, bare `#[ignore]`, examples that nobody runs |
 //! | [`links`] | every link of a document leads to a file and a heading |
+//! | [`protocols`] | a protocol of `proxy/` has its life cycle, fuzz target, lab, tests, example, guide and README row |
 //! | [`modules`] | every source file is reached from a crate root; none is dead |
 
 pub mod arrows;
 pub mod links;
 pub mod modules;
+pub mod protocols;
 pub mod sources;
 pub mod tree;
 
@@ -46,6 +48,7 @@ pub fn run(workspace: &Workspace) -> Result<Findings> {
     violations.extend(tree::violations(workspace)?);
     violations.extend(files.violations(workspace));
     violations.extend(modules::violations(workspace, &files));
+    violations.extend(protocols::violations(workspace)?);
     violations.extend(links::violations(workspace)?);
     Ok(Findings { violations, files_read: files.files.len() })
 }

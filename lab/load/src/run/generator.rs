@@ -14,10 +14,10 @@ use weir_engine::{Cutter, Output, Stream, net};
 
 use super::bell::Bell;
 use super::tally::{End, Sent, Tally};
-use super::wire::{Broken, Leaving, Of, Sender, Wire};
 use crate::answer::Reply;
 use crate::requests::Requests;
 use crate::scenario::Scenario;
+use crate::wire::{Broken, Leaving, Of, Sender};
 
 /// A place for one request on one connection.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +97,8 @@ impl Queue {
 
 struct Connection {
     output: Output,
-    /// Of HTTP/2.
-    sender: Option<Sender>,
+    /// Where each request is a stream.
+    sender: Option<Box<dyn Sender>>,
     /// It takes no further request.
     is_leaving: Cell<bool>,
     cutter: Cutter,
@@ -173,7 +173,7 @@ impl Generator {
     }
 
     /// Connection `at` stands.
-    pub(super) fn connected(&self, at: usize, stream: &Stream, wire: &Wire) -> Rc<Queue> {
+    pub(super) fn connected(&self, at: usize, stream: &Stream, sender: Option<Box<dyn Sender>>) -> Rc<Queue> {
         let queue = Rc::new(Queue::default());
         let stamped = queue.clone();
         stream.output.on_flush(move || stamped.stamp());
@@ -181,7 +181,7 @@ impl Generator {
         link.epoch += 1;
         link.connection = Some(Connection {
             output: stream.output.clone(),
-            sender: wire.sender(),
+            sender,
             is_leaving: Cell::new(false),
             cutter: stream.cutter(),
             queue: queue.clone(),
@@ -283,7 +283,7 @@ impl Generator {
     pub(super) fn answered(&self, at: usize, queue: &Queue, of: Of, reply: Reply<'_>) -> Result<(), Broken> {
         let Some(request) = queue.pop_answered(of) else {
             // A stream may be reset when all of it has been said.
-            return if matches!(reply, Reply::Reset | Reply::Refused(_)) { Ok(()) } else { Err(Broken) };
+            return if reply.body.is_none() { Ok(()) } else { Err(Broken) };
         };
         let now = Time::now().as_nanos();
         self.tally.borrow_mut().ended(&self.requests, &request, End::Reply(reply), now);
@@ -305,7 +305,7 @@ impl Generator {
         if let Leaving::Above(stream) = leaving {
             let (mut tally, now) = (self.tally.borrow_mut(), Time::now().as_nanos());
             for request in queue.split_off_above(stream) {
-                tally.ended(&self.requests, &request, End::Reply(Reply::Refused("goaway")), now);
+                tally.ended(&self.requests, &request, End::Reply(Reply::refused("goaway")), now);
                 self.in_flight.set(self.in_flight.get() - 1);
             }
         }

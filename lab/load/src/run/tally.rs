@@ -17,7 +17,7 @@ pub(super) struct Sent {
     pub(super) ready: u64,
     /// 0 until its bytes were handed to the kernel.
     pub(super) sent: u64,
-    /// Of HTTP/2; 0 where replies come in order.
+    /// Of a connection that has several; 0 where replies come in order.
     pub(super) stream: u32,
 }
 
@@ -43,8 +43,8 @@ enum Fate {
 impl Fate {
     fn of(end: End<'_>, index: u64, requests: &Requests) -> Self {
         match end {
-            End::Reply(reply) => match reply.answer() {
-                Answer::Value => Self::Value(requests.check_reply(index, &reply)),
+            End::Reply(reply) => match reply.answer {
+                Answer::Value => Self::Value(reply.body.and_then(|body| requests.check(index, body))),
                 Answer::Shed(reason) => Self::Shed(reason),
                 Answer::Error(_) => Self::Failed(ErrorClass::Status),
                 Answer::Lost => Self::Failed(ErrorClass::Transport),

@@ -15,10 +15,9 @@ use super::dispatch::{self, Times};
 use super::generator::{Generator, Usage};
 use super::second::Slice;
 use super::tally::Tally;
-use super::wire::Replies;
 use crate::arrivals::Schedule;
 use crate::outcome::Outcome;
-use crate::requests::{Preload, REQUESTS_MAX, Requests};
+use crate::requests::{REQUESTS_MAX, Requests};
 use crate::scenario::{Mode, Phase, Scenario};
 use crate::shard::Shard;
 
@@ -145,9 +144,11 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
 }
 
 async fn preload(job: &Job, lines: &mut [Line]) -> Result<(), String> {
-    let mut keys = Preload::new(&job.scenario, job.shard);
-    let Some(line) = lines.first_mut() else { return Ok(()) };
-    connection::preload(&mut line.stream, &mut keys, Replies::bytes_max(&job.scenario)).await
+    let preload = job.scenario.protocol.preload(&job.scenario, job.shard);
+    match (preload, lines.first_mut()) {
+        (Some(mut preload), Some(line)) => preload.write(&mut line.stream).await,
+        _ => Ok(()),
+    }
 }
 
 async fn gather(generator: &Generator) -> u32 {

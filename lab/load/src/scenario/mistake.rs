@@ -8,7 +8,7 @@ use std::ops::Range;
 pub const MISTAKES_MAX: usize = 100;
 
 /// Byte range in the source.
-pub(super) type Span = Range<usize>;
+pub(crate) type Span = Range<usize>;
 
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,27 +65,27 @@ impl fmt::Display for Mistakes {
 impl std::error::Error for Mistakes {}
 
 /// Collects mistakes while reading goes on.
-pub(super) struct Problems<'a> {
+pub struct Problems<'a> {
     file: &'a str,
     source: &'a str,
     found: RefCell<Vec<(Span, String, String)>>,
 }
 
 impl<'a> Problems<'a> {
-    pub(super) fn new(file: &'a str, source: &'a str) -> Self {
+    pub(crate) fn new(file: &'a str, source: &'a str) -> Self {
         Self { file, source, found: RefCell::default() }
     }
 
-    pub(super) fn add(&self, span: &Span, what: impl Into<String>, remedy: impl Into<String>) {
+    pub(crate) fn add(&self, span: &Span, what: impl Into<String>, remedy: impl Into<String>) {
         self.found.borrow_mut().push((span.clone(), what.into(), remedy.into()));
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.found.borrow().is_empty()
     }
 
     /// Sorts by place.
-    pub(super) fn finish(self) -> Mistakes {
+    pub(crate) fn finish(self) -> Mistakes {
         let mut found = self.found.into_inner();
         debug_assert!(!found.is_empty(), "a file without mistakes was refused");
         found.sort_by_key(|(span, ..)| span.start);

@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::commands::{self, WEIGHT_MAX};
-use super::mistake::{Mistakes, Problems, Span};
+use super::mistake::{Mistakes, Problems};
 use super::table::{Node, Table};
 use super::{
-    CONNECTIONS_MAX, Command, CommandKind, KEYS_MAX, KeySpace, LATENCY_MAX, Mode, PAYLOAD_BYTES_MAX, PIPELINE_MAX,
-    Payload, PayloadSize, Phase, Protocol, REPLY_BYTES_MAX, Request, Scenario, request,
+    CONNECTIONS_MAX, LATENCY_MAX, Mode, PAYLOAD_BYTES_MAX, PIPELINE_MAX, Payload, PayloadSize, Phase, Scenario,
 };
 use crate::arrivals::{Arrival, Rate};
-use crate::keys::Distribution;
+use crate::protocols::{self, Common, OwnKey, Protocol};
 use crate::shard::SHARDS_MAX;
 
 /// Bytes of a scenario file. Default 256 KiB: hundreds of phases; what is larger is no scenario.
@@ -22,12 +20,12 @@ pub const FILE_BYTES_MAX: usize = 256 * 1024;
 /// Phases of one scenario. Default 1,000: days of load.
 pub const PHASES_MAX: usize = 1_000;
 
-/// Bytes of a name or a key prefix.
-const NAME_BYTES_MAX: usize = 64;
-const PREFIX_BYTES_MAX: usize = 256;
+/// Largest weight of a command or a size. Default 1,000,000: parts per million.
+pub(crate) const WEIGHT_MAX: u32 = 1_000_000;
 
-/// Zipf exponents. At 10 nearly all requests name one key; beyond it there is nothing to measure.
-const EXPONENTS: RangeInclusive<f64> = 0.01..=10.0;
+/// Bytes of a name.
+const NAME_BYTES_MAX: usize = 64;
+
 /// Burstiness of gamma gaps. At 1,000 nearly all gaps are zero.
 const BURSTINESS: RangeInclusive<f64> = 1.0..=1_000.0;
 const BURST_MAX: u32 = 1_000_000;
@@ -74,7 +72,8 @@ fn read(source: &str, problems: &Problems<'_>) -> Option<Scenario> {
 
 fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
     let name = root.need("name", "\"redis-get-64b\"").and_then(|node| name(&node));
-    let protocol = root.need("protocol", "\"redis\"").and_then(|node| node.choice(&Protocol::ALL));
+    let words: Vec<_> = protocols::ALL.iter().map(|protocol| (protocol.word(), *protocol)).collect();
+    let protocol = root.need("protocol", "\"redis\"").and_then(|node| node.choice(&words));
     let mode = read_mode(root);
     let seed = or_default(root.get("seed"), 1, |node| node.whole(0..=i64::MAX as u64));
     let connections = or_default(root.get("connections"), 50, |node| node.whole(1..=CONNECTIONS_MAX));
@@ -89,12 +88,11 @@ fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
     let (slo_p99, late_limit) = read_limits(root);
     let payload = read_payload(root);
     let integrity = or_default(root.get("integrity"), true, |node| node.boolean());
-    let work = match protocol {
-        Some(protocol) if protocol.is_http() => read_http(root, payload.as_ref()),
-        // What is wrong is told as if it were Redis, whose keys are the most.
-        _ => read_redis(root, payload.as_ref(), integrity, problems),
-    };
+    let spoken = protocol.unwrap_or(protocols::ALL[0]);
+    refuse_keys_of_others(root, spoken);
+    let work = spoken.read(root, &Common { payload: payload.as_ref(), integrity, problems });
     let phases = read_phases(root, mode, problems);
+    let work = work?;
     Some(Scenario {
         name: name?,
         protocol: protocol?,
@@ -106,69 +104,50 @@ fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
         slo_p99: slo_p99?,
         late_limit: late_limit?,
         integrity: integrity?,
-        keys: work.as_ref()?.keys.clone(),
+        keys: work.keys,
         payload: payload?,
-        commands: work.as_ref()?.commands.clone(),
-        request: work?.request,
+        commands: work.commands,
+        request: work.request,
         phases,
     })
 }
 
-/// What is sent, by protocol.
-struct Work {
-    keys: KeySpace,
-    commands: Vec<Command>,
-    request: Request,
-}
-
-fn read_redis(
-    root: &Table<'_>,
-    payload: Option<&Payload>,
-    integrity: Option<bool>,
-    problems: &Problems<'_>,
-) -> Option<Work> {
-    root.refuse("request", "is only for HTTP and WebSocket", "remove it, or change the protocol");
-    let keys = root.table("keys").and_then(read_keys);
-    let commands = commands::read(root, problems);
-    check_reply_size(&commands, payload, &root.span_of("command"), problems);
-    if integrity == Some(true) && !commands.is_empty() && !commands.iter().any(|one| one.kind.is_checked()) {
-        let what = "`integrity` is on, but no command of the mix can be checked";
-        problems.add(&root.span_of("integrity"), what, "add a GET, or write integrity = false");
+/// Keys that only other protocols have.
+fn refuse_keys_of_others(root: &Table<'_>, protocol: &dyn Protocol) {
+    let own = protocol.family();
+    let mut others: Vec<&OwnKey> = Vec::new();
+    for key in protocols::ALL.iter().flat_map(|other| other.family().own_keys) {
+        if !own.own_keys.contains(key) && !others.contains(&key) {
+            others.push(key);
+            root.refuse(key.name, key.why, own.remedy);
+        }
     }
-    Some(Work { keys: keys?, commands, request: Request::default() })
 }
 
-/// HTTP and WebSocket.
-fn read_http(root: &Table<'_>, payload: Option<&Payload>) -> Option<Work> {
-    root.refuse("keys", "is only for protocol = \"redis\"", "remove it; [request] says what HTTP asks for");
-    root.refuse("command", "is only for protocol = \"redis\"", "remove it; [request] says what HTTP asks for");
-    let request = root.table("request").and_then(request::read)?;
-    let sizes = payload.map_or(1, |payload| payload.sizes().len());
-    if request.path.is_some() && sizes > 1 && root.get("protocol").is_some_and(|node| !is_echo(&node)) {
-        root.refuse("payload", "has several sizes, and `request.path` asks for one answer", "keep one of both");
-    }
-    // Nothing is stored, so nothing is written first.
-    let keys = KeySpace { count: 1, prefix: String::new(), distribution: Distribution::Uniform, preload: false };
-    Some(Work { keys, commands: Vec::new(), request })
-}
-
-/// Of a WebSocket every message may have its own size, whatever the path.
-fn is_echo(protocol: &Node<'_>) -> bool {
-    protocol.value.as_str() == Some("websocket")
-}
-
-/// Requests under way per connection: streams of HTTP/2, which have no order, and the pipeline of all others.
-fn read_depth(root: &Table<'_>, protocol: Option<Protocol>) -> Option<u32> {
-    let (key, other, why, remedy) = match protocol {
-        Some(Protocol::Http2) => ("streams", "pipeline", "is not for HTTP/2", "write `streams`"),
-        _ => ("pipeline", "streams", "is only for protocol = \"http2\"", "write `pipeline`, or remove it"),
+/// Requests under way per connection: streams, which have no order, or the pipeline.
+fn read_depth(root: &Table<'_>, protocol: Option<&dyn Protocol>) -> Option<u32> {
+    let key = match protocol.filter(|protocol| protocol.is_multiplexed()) {
+        Some(protocol) => {
+            root.refuse("pipeline", &format!("is not for {}", protocol.title()), "write `streams`");
+            "streams"
+        }
+        None => {
+            let multiplexed = protocols::ALL.iter().filter(|protocol| protocol.is_multiplexed());
+            let words: Vec<String> = multiplexed.map(|protocol| format!("\"{protocol}\"")).collect();
+            let why = format!("is only for protocol = {}", words.join(" or "));
+            root.refuse("streams", &why, "write `pipeline`, or remove it");
+            "pipeline"
+        }
     };
-    root.refuse(other, why, remedy);
     or_default(root.get(key), 1, |node| node.whole(1..=PIPELINE_MAX))
 }
 
 /// The default if the key is absent; `None` if its value is wrong.
-fn or_default<'a, T>(node: Option<Node<'a>>, default: T, read: impl FnOnce(&Node<'a>) -> Option<T>) -> Option<T> {
+pub(crate) fn or_default<'a, T>(
+    node: Option<Node<'a>>,
+    default: T,
+    read: impl FnOnce(&Node<'a>) -> Option<T>,
+) -> Option<T> {
     match node {
         Some(node) => read(&node),
         None => Some(default),
@@ -237,36 +216,6 @@ fn read_limits(root: &Table<'_>) -> (Option<Option<Duration>>, Option<Duration>)
     (slo_p99, late_limit)
 }
 
-fn read_keys(table: Table<'_>) -> Option<KeySpace> {
-    let count = or_default(table.get("count"), 100_000, |node| node.whole(1..=KEYS_MAX));
-    let prefix = or_default(table.get("prefix"), "key:", |node| {
-        let text = node.text()?;
-        if text.len() > PREFIX_BYTES_MAX {
-            node.wrong("is too long", format!("use at most {PREFIX_BYTES_MAX} bytes"));
-            return None;
-        }
-        Some(text)
-    });
-    let is_zipf =
-        or_default(table.get("distribution"), false, |node| node.choice(&[("uniform", false), ("zipf", true)]));
-    let distribution = match is_zipf {
-        Some(true) => table
-            .need("exponent", "0.99")
-            .and_then(|node| node.number(EXPONENTS))
-            .map(|exponent| Distribution::Zipf { exponent }),
-        Some(false) => {
-            table.refuse("exponent", "is only for distribution = \"zipf\"", "remove it, or change the distribution");
-            Some(Distribution::Uniform)
-        }
-        None => None,
-    };
-    // Known, whatever the distribution.
-    table.get("exponent");
-    let preload = or_default(table.get("preload"), true, |node| node.boolean());
-    table.finish();
-    Some(KeySpace { count: count?, prefix: prefix?.to_owned(), distribution: distribution?, preload: preload? })
-}
-
 /// `[payload]` with one size, or `[[payload]]` with several.
 fn read_payload(root: &Table<'_>) -> Option<Payload> {
     let Some(node) = root.get("payload") else {
@@ -291,15 +240,6 @@ fn read_payload(root: &Table<'_>) -> Option<Payload> {
         })
         .collect();
     Payload::new(sizes.into_iter().collect::<Option<_>>()?)
-}
-
-fn check_reply_size(commands: &[Command], payload: Option<&Payload>, span: &Span, problems: &Problems<'_>) {
-    let keys_max = commands.iter().map(|one| if let CommandKind::Mget { keys } = one.kind { keys } else { 1 }).max();
-    let bytes = u64::from(keys_max.unwrap_or(1)) * payload.map_or(0, Payload::bytes_max) as u64;
-    if bytes > REPLY_BYTES_MAX {
-        let what = format!("one reply of `command` MGET could have {bytes} bytes");
-        problems.add(span, what, format!("lower keys or payload: the limit is {REPLY_BYTES_MAX}"));
-    }
 }
 
 fn read_phases(root: &Table<'_>, mode: Option<Mode>, problems: &Problems<'_>) -> Vec<Phase> {

@@ -11,42 +11,42 @@ use weir_base::ByteSize;
 use super::mistake::{Problems, Span};
 
 /// One table of the file. An absent table reads as an empty one.
-pub(super) struct Table<'a> {
+pub struct Table<'a> {
     table: Option<&'a DeTable<'a>>,
     /// Of the table, or of what stands for it.
-    pub(super) span: Span,
+    pub(crate) span: Span,
     path: String,
     problems: &'a Problems<'a>,
     asked: RefCell<Vec<&'static str>>,
 }
 
 /// A value and its place.
-pub(super) struct Node<'a> {
-    pub(super) value: &'a DeValue<'a>,
-    pub(super) span: Span,
-    pub(super) path: String,
+pub struct Node<'a> {
+    pub(crate) value: &'a DeValue<'a>,
+    pub(crate) span: Span,
+    pub(crate) path: String,
     problems: &'a Problems<'a>,
 }
 
 impl<'a> Table<'a> {
-    pub(super) fn root(table: &'a DeTable<'a>, problems: &'a Problems<'a>) -> Self {
+    pub(crate) fn root(table: &'a DeTable<'a>, problems: &'a Problems<'a>) -> Self {
         Self { table: Some(table), span: 0..0, path: String::new(), problems, asked: RefCell::default() }
     }
 
     /// Path of a key of this table.
-    pub(super) fn path(&self, key: &str) -> String {
+    pub(crate) fn path(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
     /// The value of a key that may be absent.
-    pub(super) fn get(&self, key: &'static str) -> Option<Node<'a>> {
+    pub(crate) fn get(&self, key: &'static str) -> Option<Node<'a>> {
         self.asked.borrow_mut().push(key);
         let (_, value) = self.table?.iter().find(|(name, _)| name.get_ref() == key)?;
         Some(Node { value: value.get_ref(), span: value.span(), path: self.path(key), problems: self.problems })
     }
 
     /// The value of a key that must be there.
-    pub(super) fn need(&self, key: &'static str, example: &str) -> Option<Node<'a>> {
+    pub(crate) fn need(&self, key: &'static str, example: &str) -> Option<Node<'a>> {
         let found = self.get(key);
         if found.is_none() {
             self.problems.add(&self.span, format!("`{}` is missing", self.path(key)), format!("add {key} = {example}"));
@@ -55,19 +55,19 @@ impl<'a> Table<'a> {
     }
 
     /// The value of a key that does not fit to what stands elsewhere.
-    pub(super) fn refuse(&self, key: &'static str, why: &str, remedy: &str) {
+    pub(crate) fn refuse(&self, key: &'static str, why: &str, remedy: &str) {
         if let Some(node) = self.get(key) {
             node.wrong(why, remedy);
         }
     }
 
     /// Place of a key, or of the table if it is absent.
-    pub(super) fn span_of(&self, key: &'static str) -> Span {
+    pub(crate) fn span_of(&self, key: &'static str) -> Span {
         self.get(key).map_or(self.span.clone(), |node| node.span)
     }
 
     /// A table that may be absent; `None` if something else stands there.
-    pub(super) fn table(&self, key: &'static str) -> Option<Table<'a>> {
+    pub(crate) fn table(&self, key: &'static str) -> Option<Table<'a>> {
         match self.get(key) {
             Some(node) => node.into_table(),
             None => Some(Table {
@@ -81,7 +81,7 @@ impl<'a> Table<'a> {
     }
 
     /// Notes every key that was never asked for.
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         let asked = self.asked.into_inner();
         for key in self.table.into_iter().flat_map(DeTable::keys) {
             let word: &str = key.get_ref();
@@ -99,11 +99,11 @@ impl<'a> Table<'a> {
 
 impl<'a> Node<'a> {
     /// Notes a mistake in this value.
-    pub(super) fn wrong(&self, why: impl Display, remedy: impl Into<String>) {
+    pub(crate) fn wrong(&self, why: impl Display, remedy: impl Into<String>) {
         self.problems.add(&self.span, format!("`{}` {why}", self.path), remedy);
     }
 
-    pub(super) fn text(&self) -> Option<&'a str> {
+    pub(crate) fn text(&self) -> Option<&'a str> {
         let text = self.value.as_str();
         if text.is_none() {
             self.wrong("is no text", "write it in double quotes");
@@ -111,7 +111,7 @@ impl<'a> Node<'a> {
         text
     }
 
-    pub(super) fn boolean(&self) -> Option<bool> {
+    pub(crate) fn boolean(&self) -> Option<bool> {
         let boolean = self.value.as_bool();
         if boolean.is_none() {
             self.wrong("is neither true nor false", "write true or false, without quotes");
@@ -119,7 +119,7 @@ impl<'a> Node<'a> {
         boolean
     }
 
-    pub(super) fn whole<T>(&self, range: RangeInclusive<T>) -> Option<T>
+    pub(crate) fn whole<T>(&self, range: RangeInclusive<T>) -> Option<T>
     where
         T: TryFrom<u64> + Into<u64> + Copy + PartialOrd + Display,
     {
@@ -133,7 +133,7 @@ impl<'a> Node<'a> {
         number
     }
 
-    pub(super) fn number(&self, range: RangeInclusive<f64>) -> Option<f64> {
+    pub(crate) fn number(&self, range: RangeInclusive<f64>) -> Option<f64> {
         let number = match self.value {
             DeValue::Integer(integer) => {
                 i64::from_str_radix(integer.as_str(), integer.radix()).ok().map(|number| number as f64)
@@ -149,7 +149,7 @@ impl<'a> Node<'a> {
         number
     }
 
-    pub(super) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
+    pub(crate) fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Option<T> {
         let text = self.text()?;
         let chosen = choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
         if chosen.is_none() {
@@ -159,7 +159,7 @@ impl<'a> Node<'a> {
         chosen
     }
 
-    pub(super) fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
+    pub(crate) fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
         let example = "write a whole number and a unit: \"500us\", \"20ms\", \"30s\", \"5m\"";
         let Some(duration) = self.value.as_str().and_then(parse_duration) else {
             self.wrong("is no duration", example);
@@ -173,7 +173,7 @@ impl<'a> Node<'a> {
     }
 
     /// Bytes, from 1 to `most`.
-    pub(super) fn size(&self, most: usize) -> Option<usize> {
+    pub(crate) fn size(&self, most: usize) -> Option<usize> {
         if self.value.as_integer().is_some() {
             return self.whole(1..=most as u64).map(|bytes| bytes as usize);
         }
@@ -191,7 +191,7 @@ impl<'a> Node<'a> {
     }
 
     /// The entries of a list.
-    pub(super) fn list(&self) -> Option<Vec<Node<'a>>> {
+    pub(crate) fn list(&self) -> Option<Vec<Node<'a>>> {
         let DeValue::Array(items) = self.value else {
             self.wrong("is no list", "write it in square brackets");
             return None;
@@ -206,7 +206,7 @@ impl<'a> Node<'a> {
     }
 
     /// The table that this value is.
-    pub(super) fn into_table(self) -> Option<Table<'a>> {
+    pub(crate) fn into_table(self) -> Option<Table<'a>> {
         let DeValue::Table(table) = self.value else {
             self.wrong("is no table", "write its keys below a header in square brackets");
             return None;

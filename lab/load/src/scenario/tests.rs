@@ -1,6 +1,7 @@
 //! Scenario files, right and wrong.
 
 use super::*;
+use crate::protocols;
 
 const WHOLE: &str = r#"
 name = "redis-mixed"
@@ -71,7 +72,7 @@ fn a_whole_scenario_is_read_as_it_stands() {
     let seconds = Duration::from_secs;
     let expected = Scenario {
         name: "redis-mixed".into(),
-        protocol: Protocol::Redis,
+        protocol: protocols::named("redis").expect("a row"),
         mode: Mode::Open(Arrival::Gamma { burstiness: 4.0 }),
         seed: 7,
         shards: 2,
@@ -266,7 +267,7 @@ duration = "1s"
 #[test]
 fn http_and_websocket_have_requests_in_place_of_keys_and_commands() {
     let scenario = parse("s.toml", HTTP).expect("a right scenario");
-    assert_eq!((scenario.protocol, scenario.pipeline, scenario.commands.len()), (Protocol::Http2, 32, 0));
+    assert_eq!((scenario.protocol.word(), scenario.pipeline, scenario.commands.len()), ("http2", 32, 0));
     assert_eq!(scenario.request, Request { path: Some("/a?b=c".into()), host: "example.org:8080".into() });
     assert!(!scenario.keys.preload, "there is nothing to write");
     let load = crate::record::Load::of(&scenario, &scenario.phases[0]);
@@ -290,8 +291,8 @@ fn http_and_websocket_have_requests_in_place_of_keys_and_commands() {
     }
     let redis = with("request.path = \"/\"\n");
     assert!(mistakes(&redis)[0].contains("`request` is only for HTTP and WebSocket"));
-    for (word, protocol) in Protocol::ALL {
-        assert_eq!(protocol.to_string(), word);
+    for protocol in protocols::ALL {
+        assert_eq!(protocols::named(&protocol.to_string()), Some(*protocol));
     }
 }
 

@@ -1,14 +1,9 @@
 //! Starting: settings, workers.
 
-use std::{io, rc::Rc, sync::atomic::Ordering, time::Duration};
-
-use weir_engine::{net, sleep, spawn};
+use std::{io, rc::Rc};
 
 use super::{connection, session::Replies, settings::HttpOriginSettings};
 use crate::server::{self, Origin, Places};
-
-/// How often processor time is read.
-const HOUSEKEEPING: Duration = Duration::from_millis(100);
 
 /// Binds and serves. When it returns, clients can connect.
 ///
@@ -21,13 +16,7 @@ pub fn start(settings: HttpOriginSettings) -> io::Result<Origin> {
     let (payload, delay, connections_max) = (*payload, *delay, *connections_max);
     server::start(&Places { bind, workers: *workers, cpus, runtime }, |post| {
         move || async move {
-            let stats = post.stats.clone();
-            let _housekeeper = spawn(async move {
-                loop {
-                    stats.cpu_nanos.store(net::thread_cpu_nanos(), Ordering::Relaxed);
-                    sleep(HOUSEKEEPING).await;
-                }
-            });
+            let _housekeeper = server::count_cpu(post.stats.clone());
             let replies = Rc::new(Replies::new(payload, connections_max, delay, post.stats.clone()));
             server::accept(&post.listener, post.inbox, &post.stats, |socket| connection::admit(&replies, socket)).await;
         }

@@ -1,0 +1,178 @@
+//! The protocols that the lab speaks: one file each behind one trait, and one table that lists them.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `redis` | RESP2: a mix of commands over a key space |
+//! | `http1`, `http2` | a GET for each request, over HTTP/1.1 or HTTP/2 in clear text |
+//! | `websocket` | a message there and the same back, behind an upgrade of HTTP/1.1 |
+//! | `tcp` | a message there and the same back, with nothing around it |
+//! | `http` | what the versions of HTTP and WebSocket have in common: `[request]`, paths, bodies |
+//! | `messages` | what echoes have in common: the plan of messages and their check |
+//!
+//! A new protocol is a file with its [`Protocol`], its `mod`, and its row in [`ALL`]. The generator, the trials and the
+//! commands ask the trait and name no protocol.
+
+use std::fmt;
+
+use weir_engine::Stream;
+
+use crate::requests::Planner;
+use crate::scenario::mistake::Problems;
+use crate::scenario::table::Table;
+use crate::scenario::{Command, KeySpace, Payload, Request, Scenario};
+use crate::shard::Shard;
+use crate::wire::{Pending, Wire};
+
+mod http;
+mod http1;
+mod http2;
+mod messages;
+pub(crate) mod redis;
+mod tcp;
+mod websocket;
+
+/// Every protocol. The first stands in for a word that is none of them, so that the other mistakes of a scenario are found.
+pub const ALL: &[&dyn Protocol] = &[&redis::Redis, &http1::Http1, &http2::Http2, &websocket::WebSocket, &tcp::Tcp];
+
+/// One protocol of the lab. A scenario is read by [`read`](Self::read); each shard then makes a [`planner`](Self::planner),
+/// and each of its connections a [`wire`](Self::wire).
+pub trait Protocol: Sync + 'static {
+    /// The word of scenarios and peers: `redis`.
+    fn word(&self) -> &'static str;
+
+    /// The heading of its rows in tables.
+    fn title(&self) -> &'static str;
+
+    /// Whether requests under way on one connection are streams of their own, which `streams` counts in place of
+    /// `pipeline`. A gateway may need a connection behind it for each.
+    fn is_multiplexed(&self) -> bool {
+        false
+    }
+
+    /// Whether a web server with one file can stand behind a gateway.
+    fn is_served_by_files(&self) -> bool {
+        false
+    }
+
+    /// Facts that it shares with other protocols.
+    fn family(&self) -> &'static Family;
+
+    /// Reads and checks what is sent. Mistakes are noted, and `None` is given.
+    fn read(&self, root: &Table<'_>, common: &Common<'_>) -> Option<Work>;
+
+    /// Plans the requests of a shard.
+    fn planner<'a>(&self, scenario: &'a Scenario, shard: Shard) -> Box<dyn Planner + 'a>;
+
+    /// The reading side of a connection on which nothing was said yet.
+    fn wire(&self, scenario: &Scenario) -> Box<dyn Wire>;
+
+    /// The writes of a shard before the run; `None`: this protocol stores nothing.
+    fn preload(&self, _scenario: &Scenario, _shard: Shard) -> Option<Box<dyn Preload>> {
+        None
+    }
+
+    /// The requests in words, for the row of a result.
+    fn mix(&self, scenario: &Scenario) -> String;
+
+    /// Further words of that row, with a comma in front.
+    fn details(&self, _scenario: &Scenario) -> String {
+        String::new()
+    }
+}
+
+/// The word of [`Protocol::word`].
+impl fmt::Display for dyn Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// The same: fingerprints are made of it.
+impl fmt::Debug for dyn Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl PartialEq for dyn Protocol {
+    fn eq(&self, other: &Self) -> bool {
+        self.word() == other.word()
+    }
+}
+
+/// The protocol of this word.
+#[must_use]
+pub fn named(word: &str) -> Option<&'static dyn Protocol> {
+    ALL.iter().copied().find(|protocol| protocol.word() == word)
+}
+
+/// Protocols that one origin speaks, and that scenarios and comparisons treat alike.
+#[derive(Debug)]
+pub struct Family {
+    /// Keys at the root of a scenario that not every protocol has.
+    pub(crate) own_keys: &'static [OwnKey],
+    /// The remedy for a key of another family.
+    pub(crate) remedy: &'static str,
+    /// The command of `weir lab origin`.
+    pub(crate) origin: &'static str,
+    /// Whether that origin runs on several cores.
+    pub(crate) has_workers: bool,
+    /// The gateways that people know for it, for a comparison that names none.
+    pub usual_peers: &'static [&'static str],
+}
+
+/// The remedy of families that know no better one.
+const REMEDY: &str = "remove it, or change the protocol";
+
+impl Family {
+    /// Arguments of the program `weir` that start the origin on `bind`, on so many cores if it can.
+    #[must_use]
+    pub fn origin_arguments(&self, bind: &str, workers: usize) -> Vec<String> {
+        let mut arguments = ["lab", "origin", self.origin, "--bind", bind].map(str::to_owned).to_vec();
+        if self.has_workers {
+            arguments.extend(["--workers".to_owned(), workers.to_string()]);
+        }
+        arguments
+    }
+}
+
+/// A key at the root of a scenario, and what a mistake says of it where it does not belong.
+#[derive(Debug, PartialEq, Eq)]
+pub struct OwnKey {
+    pub(crate) name: &'static str,
+    pub(crate) why: &'static str,
+}
+
+/// Keys of every protocol that matter to the reading of its own.
+pub struct Common<'a> {
+    pub(crate) payload: Option<&'a Payload>,
+    pub(crate) integrity: Option<bool>,
+    pub(crate) problems: &'a Problems<'a>,
+}
+
+impl Common<'_> {
+    /// Whether messages have several sizes.
+    fn has_sizes(&self) -> bool {
+        self.payload.is_some_and(|payload| payload.sizes().len() > 1)
+    }
+}
+
+/// The keys, commands or targets that a scenario sends.
+#[derive(Default)]
+pub struct Work {
+    pub(crate) keys: KeySpace,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) request: Request,
+}
+
+/// The writes of one shard before the run.
+pub trait Preload {
+    /// Keys still to come.
+    fn left(&self) -> u64;
+
+    /// Writes them on a connection.
+    ///
+    /// # Errors
+    /// The answer of a target that did not take one, or its end of the connection.
+    fn write<'a>(&'a mut self, stream: &'a mut Stream) -> Pending<'a>;
+}

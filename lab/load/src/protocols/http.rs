@@ -1,0 +1,202 @@
+//! Common ground of the versions of HTTP, and of WebSocket behind an upgrade.
+//!
+//! An answer of the lab's origin begins with the word that its target named, a keyed hash of who asked: the answer to another
+//! stream or connection is seen, as is one of another length.
+
+use super::messages::name_of;
+use super::{Common, Family, OwnKey, Work};
+use crate::answer::{Answer, Reply};
+use crate::requests::{Expectation, Integrity, Place, Planner};
+use crate::scenario::Scenario;
+use crate::scenario::table::Table;
+use crate::shard::Shard;
+use crate::values::{Generation, Values};
+
+mod request;
+
+pub(super) const FAMILY: Family = Family {
+    own_keys: &[OwnKey { name: "request", why: "is only for HTTP and WebSocket" }],
+    remedy: "remove it; [request] says what HTTP asks for",
+    origin: "http",
+    has_workers: true,
+    usual_peers: &["nginx", "haproxy", "envoy"],
+};
+
+/// Digits of a word.
+const WORD_BYTES: usize = 16;
+/// The byte that the origin fills bodies with.
+const FILLING: u8 = b'x';
+
+/// `[request]`. Nothing is stored, so nothing is written first.
+pub(super) fn read(root: &Table<'_>) -> Option<Work> {
+    Some(Work { request: root.table("request").and_then(request::read)?, ..Work::default() })
+}
+
+/// The same for a GET, which has one answer.
+pub(super) fn read_get(root: &Table<'_>, common: &Common<'_>) -> Option<Work> {
+    let work = read(root)?;
+    if work.request.path.is_some() && common.has_sizes() {
+        root.refuse("payload", "has several sizes, and `request.path` asks for one answer", "keep one of both");
+    }
+    Some(work)
+}
+
+/// The requests in words, with the path if the scenario names one.
+pub(super) fn mix(what: &str, scenario: &Scenario) -> String {
+    let path = scenario.request.path.as_deref().map_or(String::new(), |path| format!(" of {path}"));
+    format!("{what}{path}")
+}
+
+/// A whole answer of any version.
+pub(super) fn reply(status: u16, body: &[u8]) -> Reply<'_> {
+    let answer = match status {
+        200 => Answer::Value,
+        // Gateways and servers refuse load with these two. A 503 may have another reason; it is no answer either way.
+        429 => Answer::Shed("status_429"),
+        503 => Answer::Shed("status_503"),
+        _ => Answer::Error(body),
+    };
+    Reply { answer, body: Some(body) }
+}
+
+/// Writes a GET for a path and a host.
+type Write = fn(&str, &str, &mut Vec<u8>);
+
+/// Plans a GET for each request.
+pub(super) struct Gets<'a> {
+    scenario: &'a Scenario,
+    write: Write,
+    expected: Bodies,
+    planned: usize,
+}
+
+impl<'a> Gets<'a> {
+    pub(super) fn new(scenario: &'a Scenario, shard: Shard, write: Write) -> Self {
+        let values = Values::new(scenario.seed, &scenario.payload);
+        let has_word = scenario.request.path.is_none();
+        Self { scenario, write, expected: Bodies { shard, values, has_word }, planned: 0 }
+    }
+}
+
+impl Planner for Gets<'_> {
+    fn plan(&mut self, arena: &mut Vec<u8>) {
+        let request = &self.scenario.request;
+        let own;
+        let path = match &request.path {
+            Some(path) => path,
+            None => {
+                let (size, word) = self.expected.of(self.planned);
+                own = format!("/{size}/{}", String::from_utf8_lossy(&word));
+                &own
+            }
+        };
+        (self.write)(path, &request.host, arena);
+        self.planned += 1;
+    }
+
+    fn finish(self: Box<Self>) -> Box<dyn Expectation> {
+        Box::new(self.expected)
+    }
+}
+
+/// The bodies of the answers.
+#[derive(Debug)]
+struct Bodies {
+    shard: Shard,
+    values: Values,
+    /// Whether they begin with the word of their target.
+    has_word: bool,
+}
+
+impl Bodies {
+    /// Size and word of the answer to request `at`.
+    fn of(&self, at: usize) -> (usize, [u8; WORD_BYTES]) {
+        let name = name_of(self.shard, at);
+        (self.values.size(name, Generation::PRELOADED), digits(self.values.word(name)))
+    }
+}
+
+impl Expectation for Bodies {
+    fn check(&self, place: Place, body: &[u8]) -> Option<Integrity> {
+        let (size, word) = self.of(place.at);
+        if body.len() != size {
+            return Some(if body.is_empty() { Integrity::Missing } else { Integrity::Mismatch });
+        }
+        let (begin, rest) = body.split_at(body.len().min(WORD_BYTES));
+        let is_own = || begin == &word[..begin.len()] && rest.iter().all(|byte| *byte == FILLING);
+        Some(if !self.has_word || is_own() { Integrity::Ok } else { Integrity::Mismatch })
+    }
+}
+
+fn digits(word: u64) -> [u8; WORD_BYTES] {
+    std::array::from_fn(|at| b"0123456789abcdef"[(word >> (60 - 4 * at)) as usize & 15])
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::requests::Requests;
+    use crate::scenario;
+
+    pub(in crate::protocols) fn requests(protocol: &str, more: &str) -> Requests {
+        let source = format!(
+            "name = \"s\"\nprotocol = \"{protocol}\"\npayload = [{{ size = 8 }}, {{ size = 300 }}]\n{more}\
+             [[phase]]\nrate = 10\nduration = \"1s\"\n"
+        );
+        let scenario = scenario::parse("s.toml", &source).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        Requests::build(&scenario, Shard::new(1, 2).expect("a shard"), 50)
+    }
+
+    /// The size and the word that request `index` asks for.
+    fn target(requests: &Requests, index: u64) -> (usize, String) {
+        let text = String::from_utf8_lossy(requests.bytes(index)).into_owned();
+        let path = text.split(' ').nth(1).expect("a path");
+        let (size, word) = path[1..].split_once('/').expect("two parts");
+        (size.parse().expect("a number"), word.to_owned())
+    }
+
+    #[test]
+    fn the_answer_to_another_request_is_seen_by_its_word_and_its_length() {
+        let requests = requests("http1", "");
+        assert_eq!(requests.len(), 50);
+        let mut sizes = [0, 0];
+        for index in 0..50 {
+            let (size, word) = target(&requests, index);
+            sizes[usize::from(size == 300)] += 1;
+            let mut body = word.into_bytes();
+            body.resize(size.max(16), b'x');
+            body.truncate(size);
+            assert_eq!(requests.check(index, &body), Some(Integrity::Ok));
+            assert_eq!(requests.check(index + 50, &body), Some(Integrity::Ok), "the next round");
+            assert_eq!(requests.check((index + 1) % 50, &body), Some(Integrity::Mismatch));
+            *body.last_mut().expect("a byte") ^= 1;
+            assert_eq!(requests.check(index, &body), Some(Integrity::Mismatch));
+            assert_eq!(requests.check(index, &body[1..]), Some(Integrity::Mismatch));
+            assert_eq!(requests.check(index, b""), Some(Integrity::Missing));
+        }
+        assert!(sizes[0] > 10 && sizes[1] > 10, "{sizes:?}");
+    }
+
+    #[test]
+    fn a_path_of_ones_own_is_asked_for_as_it_stands_and_only_its_length_is_checked() {
+        let single = "name = \"s\"\nprotocol = \"http1\"\npayload.size = 3\n[request]\npath = \"/a?b\"\nhost = \"h:1\"\n\
+                      [[phase]]\nrate = 10\nduration = \"1s\"\n";
+        let scenario = scenario::parse("s.toml", single).expect("right");
+        let requests = Requests::build(&scenario, Shard::ONLY, 5);
+        assert_eq!(requests.bytes(3), b"GET /a?b HTTP/1.1\r\nHost: h:1\r\n\r\n");
+        assert_eq!(requests.check(3, b"any"), Some(Integrity::Ok));
+        assert_eq!(requests.check(3, b"more"), Some(Integrity::Mismatch));
+    }
+
+    #[test]
+    fn a_status_is_an_answer_a_refusal_or_a_failure() {
+        let answer = |status| reply(status, b"x").answer;
+        assert_eq!(answer(200), Answer::Value);
+        assert_eq!((answer(503), answer(429)), (Answer::Shed("status_503"), Answer::Shed("status_429")));
+        for status in [204, 301, 404, 500, 502, 504] {
+            assert_eq!(answer(status), Answer::Error(b"x"), "{status}");
+        }
+        assert_eq!(Reply::refused("refused_stream").answer, Answer::Shed("refused_stream"));
+        assert_eq!((Reply::lost().answer, Reply::value(b"").answer), (Answer::Lost, Answer::Value));
+    }
+}

@@ -1,0 +1,52 @@
+//! HTTP/1.1 with connections that are kept: a GET for each request.
+
+use super::http::{self, Gets};
+use super::{Common, Family, Protocol, Work};
+use crate::requests::Planner;
+use crate::scenario::Scenario;
+use crate::scenario::table::Table;
+use crate::shard::Shard;
+use crate::wire::Wire;
+
+mod wire;
+
+/// See the module.
+pub(super) struct Http1;
+
+impl Protocol for Http1 {
+    fn word(&self) -> &'static str {
+        "http1"
+    }
+
+    fn title(&self) -> &'static str {
+        "HTTP/1.1"
+    }
+
+    fn is_served_by_files(&self) -> bool {
+        true
+    }
+
+    fn family(&self) -> &'static Family {
+        &http::FAMILY
+    }
+
+    fn read(&self, root: &Table<'_>, common: &Common<'_>) -> Option<Work> {
+        http::read_get(root, common)
+    }
+
+    fn planner<'a>(&self, scenario: &'a Scenario, shard: Shard) -> Box<dyn Planner + 'a> {
+        Box::new(Gets::new(scenario, shard, write_get))
+    }
+
+    fn wire(&self, scenario: &Scenario) -> Box<dyn Wire> {
+        Box::new(wire::Answers::new(scenario.payload.bytes_max()))
+    }
+
+    fn mix(&self, scenario: &Scenario) -> String {
+        http::mix("HTTP/1.1 GET", scenario)
+    }
+}
+
+fn write_get(path: &str, host: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+}

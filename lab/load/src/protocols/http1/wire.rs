@@ -1,0 +1,160 @@
+//! Whole answers of HTTP/1.1 out of the chunks of one connection. Only GET is asked for, so every answer but a 204 and a 304
+//! has a body.
+
+use weir_http_codec::{BodyDecoder, BodyLimits, HeadLimits, ResponseParser};
+
+use super::http::reply;
+use crate::wire::{Broken, Each, Leaving, Of, Wire};
+
+/// Bytes of a body that are kept besides those of the scenario's: the text of an error. More is cut off, which no check accepts.
+const SPARE_BYTES: usize = 1_024;
+
+/// Collects answers. A body that lies whole in a chunk is never copied.
+pub(crate) struct Answers {
+    parser: ResponseParser,
+    /// Of a head that is not whole.
+    kept: Vec<u8>,
+    body: Option<Body>,
+    bytes_max: usize,
+}
+
+struct Body {
+    status: u16,
+    decoder: BodyDecoder,
+    collected: Vec<u8>,
+    is_last: bool,
+}
+
+impl Answers {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { parser: ResponseParser::new(), kept: Vec::new(), body: None, bytes_max: bytes_max + SPARE_BYTES }
+    }
+
+    fn step(&mut self, input: &[u8], each: Each<'_>) -> Result<(usize, Leaving), Broken> {
+        let mut used = 0;
+        loop {
+            let rest = &input[used..];
+            if let Some(body) = &mut self.body {
+                let piece = body.decoder.decode(rest, &BodyLimits::default()).map_err(|_| Broken)?;
+                used += piece.taken;
+                let is_done = body.decoder.is_done();
+                let (status, is_last) = (body.status, body.is_last);
+                if is_done && body.collected.is_empty() {
+                    each(Of::Oldest, reply(status, piece.data))?;
+                } else {
+                    let room = self.bytes_max.saturating_sub(body.collected.len());
+                    body.collected.extend_from_slice(&piece.data[..piece.data.len().min(room)]);
+                    if is_done {
+                        each(Of::Oldest, reply(status, &body.collected))?;
+                    } else if piece.taken == 0 {
+                        return Ok((used, Leaving::No));
+                    }
+                }
+                if is_done {
+                    self.body = None;
+                    if is_last {
+                        return Ok((input.len(), Leaving::Yes));
+                    }
+                }
+                continue;
+            }
+            if rest.is_empty() {
+                return Ok((used, Leaving::No));
+            }
+            let parsed = self.parser.parse(rest, &HeadLimits::default()).map_err(|_| Broken)?;
+            let Some(taken) = parsed else { return Ok((used, Leaving::No)) };
+            used += taken;
+            let head = self.parser.take();
+            if !head.is_interim() {
+                let decoder = BodyDecoder::new(head.body(false));
+                let is_last = !head.is_persistent();
+                self.body = Some(Body { status: head.status(), decoder, collected: Vec::new(), is_last });
+            }
+            self.parser.reuse(head);
+        }
+    }
+}
+
+impl Wire for Answers {
+    fn take(&mut self, chunk: &[u8], _out: &mut Vec<u8>, each: Each<'_>) -> Result<Leaving, Broken> {
+        if self.kept.is_empty() {
+            let (used, leaving) = self.step(chunk, each)?;
+            self.kept.extend_from_slice(&chunk[used..]);
+            return Ok(leaving);
+        }
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.extend_from_slice(chunk);
+        let (used, leaving) = self.step(&kept, each)?;
+        kept.drain(..used);
+        self.kept = kept;
+        Ok(leaving)
+    }
+
+    /// The end of a body without a length.
+    fn finish(&mut self, each: Each<'_>) -> Result<(), Broken> {
+        match self.body.take() {
+            Some(body) if body.decoder.ends_with_connection() => each(Of::Oldest, reply(body.status, &body.collected)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::{Answer, Reply};
+
+    /// Whether each is a value, and its body.
+    type Seen = Vec<(bool, String)>;
+
+    fn note(reply: Reply<'_>, found: &mut Seen) -> Result<(), Broken> {
+        let body = String::from_utf8_lossy(reply.body.ok_or(Broken)?).into_owned();
+        found.push((reply.answer == Answer::Value, body));
+        Ok(())
+    }
+
+    fn collect(answers: &mut Answers, chunk: &[u8], found: &mut Seen) -> Result<Leaving, Broken> {
+        answers.take(chunk, &mut Vec::new(), &mut |_, reply| note(reply, found))
+    }
+
+    #[test]
+    fn answers_are_the_same_however_they_are_cut() {
+        let wire = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 100 Continue\r\n\r\n\
+                     HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n\
+                     HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        let wanted: Seen = [(true, "hello"), (false, "abcde"), (false, ""), (true, "")]
+            .map(|(is_value, body)| (is_value, body.to_owned()))
+            .into();
+        for at in 0..wire.len() {
+            let (mut answers, mut found) = (Answers::new(8), Seen::new());
+            let first = collect(&mut answers, &wire[..at], &mut found).expect("answers");
+            let second = collect(&mut answers, &wire[at..], &mut found).expect("answers");
+            assert_eq!(found, wanted, "cut at {at}");
+            assert_eq!((first, second), (Leaving::No, Leaving::Yes));
+        }
+    }
+
+    #[test]
+    fn a_body_without_a_length_ends_with_the_connection_and_one_with_a_length_does_not() {
+        for (framing, wanted) in [("", vec![(true, "abc".to_owned())]), ("Content-Length: 9\r\n", vec![])] {
+            let (mut answers, mut found) = (Answers::new(8), Seen::new());
+            collect(&mut answers, format!("HTTP/1.1 200 OK\r\n{framing}\r\nabc").as_bytes(), &mut found)
+                .expect("a head");
+            answers.finish(&mut |_, reply| note(reply, &mut found)).expect("taken");
+            assert_eq!(found, wanted);
+        }
+    }
+
+    #[test]
+    fn rubbish_is_refused_and_a_long_body_is_cut() {
+        let mut found = Seen::new();
+        assert_eq!(collect(&mut Answers::new(8), b"+OK\r\n", &mut found), Err(Broken));
+        let mut answers = Answers::new(2);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", SPARE_BYTES + 10);
+        collect(&mut answers, head.as_bytes(), &mut found).expect("a head");
+        for _ in 0..SPARE_BYTES + 10 {
+            collect(&mut answers, b"y", &mut found).expect("a body");
+        }
+        assert_eq!(found[0].1.len(), SPARE_BYTES + 2);
+    }
+}

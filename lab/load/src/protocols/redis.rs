@@ -1,0 +1,111 @@
+//! Redis, in RESP2: a mix of commands over a key space whose values can be checked.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `commands`, `keys` | the mix and the key space, as scenarios write them |
+//! | `plan`, `check` | the commands of a shard; the check of each reply |
+//! | `names`, `preload` | names of keys; the keys that are written first |
+//! | `wire`, `answer` | whole replies out of chunks; the kind of a reply |
+
+use super::{Common, Family, OwnKey, Protocol, REMEDY, Work};
+use crate::requests::Planner;
+use crate::scenario::mistake::{Problems, Span};
+use crate::scenario::table::Table;
+use crate::scenario::{Command, CommandKind, Payload, REPLY_BYTES_MAX, Request, Scenario};
+use crate::shard::Shard;
+use crate::wire::Wire;
+
+mod answer;
+mod check;
+mod commands;
+mod keys;
+mod names;
+mod plan;
+mod preload;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+#[cfg(test)]
+pub(crate) use preload::Preload;
+
+/// See the module.
+pub(crate) struct Redis;
+
+impl Protocol for Redis {
+    fn word(&self) -> &'static str {
+        "redis"
+    }
+
+    fn title(&self) -> &'static str {
+        "Redis"
+    }
+
+    fn family(&self) -> &'static Family {
+        const WHY: &str = "is only for protocol = \"redis\"";
+        &Family {
+            own_keys: &[OwnKey { name: "keys", why: WHY }, OwnKey { name: "command", why: WHY }],
+            remedy: REMEDY,
+            origin: "redis",
+            // Its store is one, in one thread.
+            has_workers: false,
+            usual_peers: &["envoy", "haproxy", "twemproxy"],
+        }
+    }
+
+    fn read(&self, root: &Table<'_>, common: &Common<'_>) -> Option<Work> {
+        let problems = common.problems;
+        let keys = root.table("keys").and_then(keys::read);
+        let commands = commands::read(root, problems);
+        check_reply_size(&commands, common.payload, &root.span_of("command"), problems);
+        let is_checked = commands.iter().any(|one| one.kind.is_checked());
+        if common.integrity == Some(true) && !commands.is_empty() && !is_checked {
+            let what = "`integrity` is on, but no command of the mix can be checked";
+            problems.add(&root.span_of("integrity"), what, "add a GET, or write integrity = false");
+        }
+        Some(Work { keys: keys?, commands, request: Request::default() })
+    }
+
+    fn planner<'a>(&self, scenario: &'a Scenario, shard: Shard) -> Box<dyn Planner + 'a> {
+        Box::new(plan::Commands::new(scenario, shard))
+    }
+
+    fn wire(&self, scenario: &Scenario) -> Box<dyn Wire> {
+        Box::new(wire::Replies::new(wire::Replies::bytes_max(scenario)))
+    }
+
+    fn preload(&self, scenario: &Scenario, shard: Shard) -> Option<Box<dyn super::Preload>> {
+        Some(Box::new(preload::Preload::new(scenario, shard)))
+    }
+
+    fn mix(&self, scenario: &Scenario) -> String {
+        let mix = scenario.commands.iter();
+        let mix: Vec<String> = mix.map(|command| format!("{} x {}", kind_of(&command.kind), command.weight)).collect();
+        mix.join(" + ")
+    }
+
+    fn details(&self, scenario: &Scenario) -> String {
+        let keys = &scenario.keys;
+        let preload = if keys.preload { "" } else { " not preloaded" };
+        format!(", {} keys {:?}{preload}", keys.count, keys.distribution)
+    }
+}
+
+fn check_reply_size(commands: &[Command], payload: Option<&Payload>, span: &Span, problems: &Problems<'_>) {
+    let keys_max = commands.iter().map(|one| if let CommandKind::Mget { keys } = one.kind { keys } else { 1 }).max();
+    let bytes = u64::from(keys_max.unwrap_or(1)) * payload.map_or(0, Payload::bytes_max) as u64;
+    if bytes > REPLY_BYTES_MAX {
+        let what = format!("one reply of `command` MGET could have {bytes} bytes");
+        problems.add(span, what, format!("lower keys or payload: the limit is {REPLY_BYTES_MAX}"));
+    }
+}
+
+fn kind_of(kind: &CommandKind) -> String {
+    match kind {
+        CommandKind::Get => "GET".to_owned(),
+        CommandKind::Set => "SET".to_owned(),
+        CommandKind::Mget { keys } => format!("MGET of {keys}"),
+        CommandKind::Incr => "INCR".to_owned(),
+        CommandKind::Raw { words } => words.join(" "),
+    }
+}
