@@ -5,8 +5,11 @@
 //! and a secret stand in a table, and so do the keys without which one says nothing. A key that changes nothing alone must
 //! not pass in silence either.
 
+mod samples;
+
 use std::path::Path;
 
+use self::samples::{COMPANY, MORE_KEYS, SAMPLES};
 use crate::support::Memory;
 use serde_json::Value as Json;
 use toml::{Table, Value};
@@ -14,124 +17,6 @@ use weir_config::{Diagnostic, Diagnostics, ListenerProtocol, ProtocolName, Snaps
 
 /// What the file of a protocol consists of: another protocol or upstream is another file.
 const FIXED: [&str; 3] = ["listener.protocol", "listener.upstream", "upstream.name"];
-
-/// Values of keys whose form is narrower than their type, by the end of their path. The longest end counts.
-const SAMPLES: &[(&str, &str)] = &[
-    ("allow_origin_regexes", r#"["https://[a-z]+\\.example"]"#),
-    ("allow_origins", r#"["https://other.example"]"#),
-    ("audiences", r#"["other"]"#),
-    ("balance", r#""least_request""#),
-    ("bind", r#""127.0.0.1:6399""#),
-    ("ca_file", r#""other.pem""#),
-    ("client_ca_file", r#""other.pem""#),
-    ("cert_file", r#""other.pem""#),
-    ("client_auth", r#""required""#),
-    ("codings", r#"["gzip"]"#),
-    ("compression.types", r#"["text/html"]"#),
-    ("deny", r#"["10.0.0.0/8"]"#),
-    ("allow", r#"["10.1.0.0/16"]"#),
-    ("distribution", r#""maglev""#),
-    ("endpoints", r#"["127.0.0.1:6377"]"#),
-    ("ext_auth.upstream", r#""v""#),
-    ("hash_tag", r#""{}""#),
-    ("health_path", r#""/other""#),
-    ("http.basic_auth.users_file", r#""other.htpasswd""#),
-    ("jwks_file", r#""other.json""#),
-    ("jwks_path", r#""/other""#),
-    ("jwks_upstream", r#""v""#),
-    ("algorithms", r#"["EdDSA", "ES256"]"#),
-    ("key_file", r#""other.key""#),
-    ("knee", r#""knee.json""#),
-    ("knee_action", r#""unready""#),
-    ("names", r#"["other.example"]"#),
-    ("ext_auth.path", r#""/other""#),
-    ("proxy_trusted", r#"["10.0.0.0/8"]"#),
-    ("rate_limit.key", r#""all""#),
-    ("retry.on", r#"["reset"]"#),
-    ("rules", r#""on >secret ~other:* +get""#),
-    ("server_name.upstream", r#""v""#),
-    ("sha256", r#""e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855""#),
-    ("statuses", "[503]"),
-    ("topology", r#""cluster""#),
-    ("upgrades", r#"["websocket"]"#),
-    ("users_file", r#""users.acl""#),
-    ("weights", "[3]"),
-];
-
-/// Keys in whose company a key says something, by the beginning of its path. The longest beginning counts.
-const COMPANY: &[(&str, &str)] = &[
-    ("listener.head_timeout", "proxy_protocol = \"v1\""),
-    ("listener.proxy_trusted", "proxy_protocol = \"v1\""),
-    ("listener.knee_warn", "knee = \"knee.json\""),
-    ("listener.knee_action", "knee = \"knee.json\""),
-    ("listener.redis.user", "redis.password = { env = \"ADMIN_TOKEN\" }"),
-    ("listener.redis.cache_value_bytes_max", "redis.cache_bytes_max = \"1MiB\""),
-    ("listener.redis.cache_age_max", "redis.cache_bytes_max = \"1MiB\""),
-    ("listener.redis.cache_prefixes", "redis.cache_bytes_max = \"1MiB\""),
-    ("listener.user", "user = [{ name = \"alice\", rules = \"on >secret ~a* +get\" }]"),
-    ("listener.user.upstream_user", LOGIN),
-    ("listener.user.upstream_password", LOGIN),
-    ("listener.tls.client_auth", CLIENT_AUTH),
-    ("listener.tls.client_ca_file", CLIENT_AUTH),
-    ("listener.http.trusted_hops", "http.forwarded = \"append\""),
-    ("listener.http.api_key", "http.api_key.key = [{ name = \"a\", key = { env = \"ADMIN_TOKEN\" } }]"),
-    (
-        "listener.http.api_key.scheme",
-        "http.api_key = { header = \"a\", key = [{ name = \"a\", key = { env = \"SHORT\" } }] }",
-    ),
-    ("listener.http.api_key.key.sha256", SHA256),
-    ("listener.http.basic_auth", "http.basic_auth.users_file = \"users.htpasswd\""),
-    ("listener.http.jwt", "http.jwt.provider = [{ jwks_file = \"jwks.json\", algorithms = [\"EdDSA\"] }]"),
-    (
-        "listener.http.jwt.provider.algorithms",
-        "http.jwt.provider = [{ jwks_file = \"other.json\", algorithms = [\"EdDSA\"] }]",
-    ),
-    ("listener.http.jwt.provider.jwks_upstream", JWKS),
-    ("listener.http.jwt.provider.jwks_path", JWKS),
-    ("listener.http.jwt.provider.jwks_host", JWKS),
-    ("listener.http.jwt.provider.jwks_refresh", JWKS),
-    ("listener.http.ext_auth", "http.ext_auth.upstream = \"u\""),
-    ("listener.http.rate_limit", "http.rate_limit = [{ name = \"r\", requests = 10 }]"),
-    ("listener.http.rate_limit.header", BY_HEADER),
-    ("listener.http.rate_limit.missing", BY_HEADER),
-    ("listener.http.ip_filter", "http.ip_filter.allow = [\"192.168.0.0/16\"]"),
-    ("listener.http.ip_filter.deny", "http.ip_filter.deny = [\"192.168.0.0/16\"]"),
-    ("listener.http.cors", "http.cors.allow_origins = [\"https://a.example\"]"),
-    ("upstream.http.affinity", "http = { balance = \"maglev\", affinity = { address = true } }"),
-    ("upstream.http.affinity.address", "http.balance = \"maglev\""),
-    ("upstream.http.affinity.header", "http = { balance = \"maglev\", affinity = { header = \"a\" } }"),
-    ("upstream.http.affinity.cookie", "http = { balance = \"maglev\", affinity = { cookie = \"a\" } }"),
-    ("upstream.http.affinity.cookie_max_age", "http = { balance = \"maglev\", affinity = { cookie = \"a\" } }"),
-    ("upstream.http.streams_max", "http.version = \"2\""),
-    ("upstream.http.stream_window", "http.version = \"2\""),
-    ("upstream.http.stream_window_max", "http.version = \"2\""),
-    ("upstream.http.health_grpc_service", "http.version = \"2\""),
-    ("upstream.http.health_host", "http.health_path = \"/a\""),
-    ("upstream.tls.cert_file", "tls = { cert_file = \"server.crt\", key_file = \"server.key\" }"),
-    ("upstream.tls.key_file", "tls = { cert_file = \"server.crt\", key_file = \"server.key\" }"),
-    ("upstream.redis.user", "redis.password = { env = \"ADMIN_TOKEN\" }"),
-    ("upstream.read_from", "topology = \"cluster\""),
-    ("upstream.zone", "topology = \"cluster\"\nread_from = \"any\""),
-    ("upstream.sentinel", SENTINEL),
-    (
-        "upstream.sentinel.user",
-        "topology = \"sentinel\"\nsentinel = { service = \"a\", password = { env = \"SHORT\" } }",
-    ),
-    ("upstream.sharding", "endpoints = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nsharding.distribution = \"modula\""),
-];
-
-const LOGIN: &str = "user = [{ name = \"alice\", rules = \"on >secret ~a* +get\", upstream_user = \"a\", \
-                     upstream_password = { env = \"ADMIN_TOKEN\" } }]";
-const CLIENT_AUTH: &str = "tls = { cert_file = \"server.crt\", key_file = \"server.key\", client_auth = \"optional\", \
-                           client_ca_file = \"ca.crt\" }";
-const SHA256: &str = "http.api_key.key = [{ name = \"a\", \
-                      sha256 = \"a3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\" }]";
-const JWKS: &str = "http.jwt.provider = [{ jwks_upstream = \"u\" }]";
-/// Keys of two kinds besides the one in `jwks.json`; that of ES256 is the example of RFC 7515 A.3.
-const MORE_KEYS: &str = r#"{"kty":"OKP","kid":"other","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},
-    {"kty":"EC","crv":"P-256","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"}"#;
-const BY_HEADER: &str = "http.rate_limit = [{ name = \"r\", requests = 10, key = \"header\", header = \"a\" }]";
-const SENTINEL: &str = "topology = \"sentinel\"\nsentinel.service = \"a\"";
 
 /// The smallest file of a protocol.
 fn smallest(protocol: ProtocolName) -> Table {
