@@ -6,20 +6,52 @@ use std::{cell::RefCell, future::poll_fn, pin::pin, rc::Rc, task::Poll};
 use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version};
 
 use crate::{
-    attempt::Failure,
+    asked::Asked,
+    body::{Nowhere, RequestBody as _, Source as _},
     client::{Client, Replies as _, Sides},
-    exchange::Asked,
+    failure::Failure,
     kept::Kept,
+    limits::REQUEST_BUFFER_BYTES,
     mirror::Copying,
+    options::RetrySettings,
     refusal::Refusal,
-    relay::{Limited, Nowhere, RequestBody as _, Source as _, relay_paced},
-    routing::Routed,
-    settings::{HttpListenerSettings, REQUEST_BUFFER_BYTES, RetrySettings},
-    tunnel::Wish,
+    routed::Routed,
+    settings::HttpListenerSettings,
+    upgrade::Wish,
+    upload::{Limited, relay_paced},
 };
 
-/// Bytes of the body that are read before an origin is asked; 0: it goes on as it comes.
-pub(crate) fn wanted(asked: &Asked, routed: &Routed<'_>, settings: &HttpListenerSettings) -> usize {
+/// The part of a body that is read before an origin is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Buffer {
+    /// At most so many bytes; 0: the body goes on as it comes.
+    bytes: usize,
+    /// Not all of the body is here: it is waited for.
+    pub(crate) waits: bool,
+}
+
+impl Buffer {
+    /// That of a request that is about to go on.
+    pub(crate) fn of(
+        client: &impl Client,
+        asked: &mut Asked,
+        head: &mut RequestHead,
+        routed: &Routed<'_>,
+        settings: &HttpListenerSettings,
+    ) -> Self {
+        let bytes = wanted(asked, routed, settings);
+        let waits = bytes > 0 && !client.has_whole_body();
+        if bytes > 0 && asked.expects_continue {
+            // The gateway answers `Expect`, and not the origin, which has nothing of the request yet. Behind a body that is here already
+            // nothing is waited for (RFC 9110 section 10.1.1).
+            head.fields.remove(Known::Expect);
+            asked.expects_continue = waits;
+        }
+        Self { bytes, waits }
+    }
+}
+
+fn wanted(asked: &Asked, routed: &Routed<'_>, settings: &HttpListenerSettings) -> usize {
     if asked.body == BodyLength::Exact(0) || asked.is_call || asked.wish != Wish::None {
         return 0;
     }
@@ -29,13 +61,13 @@ pub(crate) fn wanted(asked: &Asked, routed: &Routed<'_>, settings: &HttpListener
     bytes as usize
 }
 
-/// Where the body is kept, if it is: until an origin is asked, or until it need not be sent again. `waits`: not all of it is here.
+/// Where the body is kept, if it is: until an origin is asked, or until it need not be sent again.
 pub(crate) fn kept(
     client: &impl Client,
     asked: &Asked,
     retry: &RetrySettings,
     is_multiplexed: bool,
-    (buffer, waits): (usize, bool),
+    Buffer { bytes: buffer, waits }: Buffer,
 ) -> Option<RefCell<Kept>> {
     let most = retry.body_bytes_max;
     let may_fit = match asked.body {
@@ -61,16 +93,7 @@ pub(crate) struct Passing<'a> {
     pub(crate) settings: &'a HttpListenerSettings,
     /// Fields that no client may send, in trailers either.
     pub(crate) identity_fields: &'a [Box<str>],
-    pub(crate) copying: Option<&'a Rc<Copying>>,
-}
-
-/// The gateway answers `Expect`, and not the origin, which has nothing of the request yet. Behind a body that is here already
-/// nothing is waited for (RFC 9110 section 10.1.1). `waits`: not all of it is here.
-pub(crate) fn expect_here(asked: &mut Asked, head: &mut RequestHead, waits: bool) {
-    if asked.expects_continue {
-        head.fields.remove(Known::Expect);
-        asked.expects_continue = waits;
-    }
+    pub(crate) copying: &'a RefCell<Option<Rc<Copying>>>,
 }
 
 /// Reads the body until it is whole or `kept` is full.
@@ -85,13 +108,14 @@ pub(crate) async fn run<C: Client>(
 ) -> Result<(), Failure> {
     let connection = client.connection().clone();
     let Passing { routed, settings, identity_fields, copying } = passing;
+    let copying = copying.borrow().clone();
     let (is_whole, filled) = {
         let Sides { mut body, mut replies, .. } = client.sides(asked);
         if asked.expects_continue {
             replies.interim(&ResponseHead::from_parts(Version::Http11, 100, BodyLength::Exact(0)));
         }
         let room = routed.body_bytes_max(settings, asked);
-        let mut sink = Limited::new(Nowhere, room, identity_fields, copying.map(|one| &one.body), Some(kept));
+        let mut sink = Limited::new(Nowhere, room, identity_fields, copying.as_ref().map(|one| &one.body), Some(kept));
         let filled = {
             let is_enough = || kept.borrow().is_full();
             let mut fill = pin!(relay_paced(&mut body, &mut sink, routed.body_rate_min(settings), is_enough));
@@ -111,9 +135,7 @@ pub(crate) async fn run<C: Client>(
             .await
         };
         connection.service.sessions.read(body.received());
-        if let Some(notes) = &asked.notes {
-            notes.body_bytes.set(room - sink.room);
-        }
+        asked.note_body(room - sink.room);
         (body.is_done(), filled)
     };
     filled?;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead, ResponseHead, token};
 
-use crate::relay::{Broken, Sink};
+use crate::body::{Broken, Sink};
 
 /// Answers shorter than this are not worth it. Default 1 KiB: they fit in one packet as they are.
 pub const BYTES_MIN: u64 = 1024;

@@ -3,22 +3,17 @@
 use std::{
     cell::{OnceCell, RefCell},
     net::SocketAddr,
-    panic::AssertUnwindSafe,
     rc::Rc,
     task::{Context, Waker},
 };
 
-use futures_util::FutureExt as _;
-use weir_base::{error::Culprit, limits, time::turn, violation::Violation};
+use weir_base::{error::Culprit, time::turn, violation::Violation};
 use weir_engine::{Cutter, Deadline, Stream, tls::PeerIdentity};
 use weir_listener::{Arrival, CloseReason, ConnectionHandle, DRAIN_GAP, Drain, Listed, Roster, Session};
 
 use crate::{
     forward::{self, Forwarded},
-    http1::{self, End},
-    http2,
     service::Service,
-    settings::{DISCARD_BYTES_MAX, LINGER_TIMEOUT},
 };
 
 /// What a handshake of TLS has agreed on.
@@ -82,83 +77,28 @@ impl Listening {
     }
 }
 
-/// Serves one admitted connection until it ends.
-///
-/// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
-pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
-    let Arrival { stream, guard, peer, local, .. } = arrival;
-    let is_http2 = stream.has_agreed_on(b"h2");
-    let (facts, identity) = (stream.tls_facts(), stream.peer_identity());
-    let tls = (!stream.is_plain()).then(|| Box::new(Tls { facts, identity }));
-    let identity = tls.as_ref().and_then(|tls| tls.identity.as_ref());
-    let client_cert = identity.filter(|_| service.http().forwarded_client_cert).map(forward::client_cert);
-    let cutter = stream.cutter();
-    let connection = Rc::new(Connection {
-        service,
-        handle: ConnectionHandle::new(guard, peer, Some(cutter.clone())),
-        local,
-        tls,
-        peer_name: forward::peer_name(peer),
-        client_cert,
-        cutter,
-        listening: OnceCell::new(),
-    });
-    let opened = connection.service.sessions.open(connection.clone());
-    let life = AssertUnwindSafe(run(&connection, stream, is_http2)).catch_unwind();
-    let (reason, stream) = match life.await {
-        Ok(ended) => ended,
-        Err(_) => {
-            (connection.service.sessions.panicked(&connection.handle, "the session of a connection panicked"), None)
-        }
-    };
-    opened.close(reason);
-    if let Some(stream) = stream {
-        connection.service.sessions.written(stream.output.appended());
-        if connection.handle.ending().is_none() && reason != CloseReason::ClientReset {
-            Box::pin(linger(stream)).await;
-        }
-    }
-}
-
-/// Serves the connection in the version that the client speaks; why it ended, and what is left of it.
-async fn run(connection: &Rc<Connection>, mut stream: Box<Stream>, is_http2: bool) -> (CloseReason, Option<Stream>) {
-    let received = match is_http2 {
-        true => Vec::new(),
-        false => match http1::run(connection, &mut stream).await {
-            End::Http2(received) => received,
-            End::Quiet(reason) => return (reason, Some(*stream)),
-            End::Torn(reason) => {
-                connection.service.sessions.written(stream.output.appended());
-                stream.reset();
-                return (reason, None);
-            }
-            End::Refused(refusal) => return (CloseReason::of_client(refusal.reason), Some(*stream)),
-        },
-    };
-    Box::pin(http2::run(connection, *stream, &received)).await
-}
-
-/// Ends our direction and lets the client read what it was sent: closing at once, with bytes of its own unread, would reset
-/// the connection.
-async fn linger(mut stream: Stream) {
-    stream.finish();
-    if !stream.output.drained(limits::WRITE_IDLE_TIMEOUT).await {
-        return;
-    }
-    let rest = async {
-        let mut left = DISCARD_BYTES_MAX;
-        while let Ok(Some(chunk)) = stream.reader.receive().await {
-            // Who still floods gets no more attention.
-            let Some(rest) = left.checked_sub(chunk.len() as u64) else { break };
-            left = rest;
-        }
-    };
-    // A client that does not close in time has had its chance.
-    let _ = weir_engine::timeout(LINGER_TIMEOUT, rest).await;
-    stream.close(LINGER_TIMEOUT).await;
-}
-
 impl Connection {
+    /// The connection that has arrived, and its stream.
+    pub(crate) fn new(service: Rc<Service>, arrival: Arrival) -> (Rc<Self>, Box<Stream>) {
+        let Arrival { stream, guard, peer, local, .. } = arrival;
+        let (facts, identity) = (stream.tls_facts(), stream.peer_identity());
+        let tls = (!stream.is_plain()).then(|| Box::new(Tls { facts, identity }));
+        let identity = tls.as_ref().and_then(|tls| tls.identity.as_ref());
+        let client_cert = identity.filter(|_| service.http().forwarded_client_cert).map(forward::client_cert);
+        let cutter = stream.cutter();
+        let connection = Self {
+            service,
+            handle: ConnectionHandle::new(guard, peer, Some(cutter.clone())),
+            local,
+            tls,
+            peer_name: forward::peer_name(peer),
+            client_cert,
+            cutter,
+            listening: OnceCell::new(),
+        };
+        (Rc::new(connection), stream)
+    }
+
     /// What origins are told of the client.
     pub(crate) fn forwarded(&self) -> Forwarded<'_> {
         Forwarded { peer: &self.peer_name, is_tls: self.is_tls(), client_cert: self.client_cert.as_deref(), via: None }

@@ -6,7 +6,7 @@ use weir_base::ByteLease;
 use weir_base::BytesPermit;
 use weir_http_codec::Fields;
 
-use crate::relay::{Broken, Sink, Source, passed};
+use crate::body::{Broken, Sink, Source, passed};
 
 /// Of what is kept, so much is sent before it is looked whether it is taken.
 const PIECE_BYTES: usize = 64 * 1024;

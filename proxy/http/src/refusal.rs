@@ -3,7 +3,7 @@
 use weir_http_codec::{Fields, Known, WireError};
 use weir_upstream::Refusal as LaneRefusal;
 
-use crate::client::OwnAnswer;
+use crate::response::OwnAnswer;
 
 /// An answer of the gateway's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
