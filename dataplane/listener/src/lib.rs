@@ -36,7 +36,7 @@ pub use admission::{Admission, ConnectionPermit, ListenerAdmission, NotAdmitted}
 pub use close::CloseReason;
 pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, ConnectionTable};
 pub use departure::{Departure, Mover};
-pub use handle::ConnectionHandle;
+pub use handle::{ConnectionHandle, Cut};
 pub use roster::{Listed, Roster};
 pub use service::{Arrival, Life, Service, is_among};
 pub use sessions::{Opened, Session, Sessions};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use weir_base::{error::Culprit, time::turn, violation::Violation};
-use weir_engine::{Cutter, Deadline, Stream, tls::PeerIdentity};
+use weir_engine::{Deadline, Stream, tls::PeerIdentity};
 use weir_listener::{Arrival, CloseReason, ConnectionHandle, DRAIN_GAP, Drain, Listed, Roster, Session};
 
 use crate::{
@@ -47,7 +47,6 @@ pub(crate) struct Connection {
     pub(crate) peer_name: Box<str>,
     /// What origins are told of its certificate.
     pub(crate) client_cert: Option<Box<str>>,
-    cutter: Cutter,
     /// Its tasks that hear of its end: tunnels, and what policies wait for.
     listening: OnceCell<Roster<Listening>>,
 }
@@ -85,15 +84,13 @@ impl Connection {
         let tls = (!stream.is_plain()).then(|| Box::new(Tls { facts, identity }));
         let identity = tls.as_ref().and_then(|tls| tls.identity.as_ref());
         let client_cert = identity.filter(|_| service.http().forwarded_client_cert).map(forward::client_cert);
-        let cutter = stream.cutter();
         let connection = Self {
             service,
-            handle: ConnectionHandle::new(guard, peer, Some(cutter.clone())),
+            handle: ConnectionHandle::new(guard, peer, Some(Box::new(stream.cutter()))),
             local,
             tls,
             peer_name: forward::peer_name(peer),
             client_cert,
-            cutter,
             listening: OnceCell::new(),
         };
         (Rc::new(connection), stream)
@@ -111,7 +108,7 @@ impl Connection {
 
     /// Where the client has connected to.
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
-        self.local.or_else(|| self.cutter.local_address())
+        self.local.or_else(|| self.handle.local_address())
     }
 
     /// No further request is taken on it.

@@ -74,9 +74,8 @@ impl Connection {
 /// Serves one admitted connection until it ends.
 pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
     let Arrival { mut stream, guard, peer, local, .. } = arrival;
-    let cutter = stream.cutter();
-    let local = local.or_else(|| cutter.local_address());
-    let handle = ConnectionHandle::new(guard, peer, Some(cutter));
+    let handle = ConnectionHandle::new(guard, peer, Some(Box::new(stream.cutter())));
+    let local = local.or_else(|| handle.local_address());
     let connection = Rc::new(Connection { service, handle, local });
     let sessions = &connection.service.sessions;
     let opened = sessions.open(connection.clone());
