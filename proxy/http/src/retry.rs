@@ -9,12 +9,13 @@ use std::{
 use weir_http_codec::{BodyLength, Fields, Known};
 use weir_upstream::{Retry, Tried};
 
+pub use crate::options::Class;
 use crate::{
     asked::Asked,
     http2::origin::Http2Origins,
     kept::Kept,
     limits::{RETRY_PAUSE, RETRY_PAUSE_MAX},
-    options::{Class, RetrySettings},
+    options::RetrySettings,
     service::Service,
     upstream::HttpUpstream,
 };
