@@ -9,14 +9,15 @@ use weir_upstream::LossCause;
 use crate::{
     body::relay,
     client::Replies,
-    compression::{self, Coding, Compressing},
-    cookies,
+    compression, cookies,
+    doors::BodyTap,
     failure::{Begun, Ended, Failure},
     grpc,
     limits::INTERIM_RESPONSES_MAX,
     origin::Download,
     passage::Passage,
     refusal::Refusal,
+    tapped::Tapped,
     upgrade::{Switched, Wish},
     variables::Variables,
 };
@@ -71,17 +72,15 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
             return Ended::Failed(Failure::Unwilling(Refusal::ORIGIN_NO_WEBSOCKET));
         }
         let length = self.origin.begin(&head, self.passage.asked.is_head);
-        let coding = self.coding(&mut head, length);
+        let taps = self.taps(&mut head, length);
         let is_persistent = head.is_persistent();
-        let keeps_client = self.pass_head(&mut head, if coding.is_some() { BodyLength::Chunked } else { length });
+        let keeps_client = self.pass_head(&mut head, if taps.is_empty() { length } else { BodyLength::Chunked });
         // What comes although nothing may is nobody's: it would be taken for the next answer.
         if length != BodyLength::Exact(0) {
-            let passed = match coding {
-                None => relay(&mut self.origin, &mut self.replies).await,
+            let passed = match taps.is_empty() {
+                true => relay(&mut self.origin, &mut self.replies).await,
                 // Every connection pays for the size of this future.
-                Some(coding) => {
-                    Box::pin(relay(&mut self.origin, &mut Compressing::new(coding, &mut self.replies))).await
-                }
+                false => Box::pin(relay(&mut self.origin, &mut Tapped::new(taps, &mut self.replies))).await,
             };
             if let Err(broken) = passed {
                 return Ended::Failed(Failure::of_origin(broken));
@@ -96,16 +95,28 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         Ended::Answered { status, keeps_client, remains: self.origin.remains().filter(|_| is_persistent) }
     }
 
-    /// How the answer is compressed; its head says so then.
-    fn coding(&self, head: &mut ResponseHead, length: BodyLength) -> Option<Coding> {
-        let (coding, compression) = self.passage.asked.coding.as_ref()?;
-        if length == BodyLength::Exact(0) || !compression::is_fit(head, length, compression) {
-            return None;
+    /// What the body passes on its way; the head says so then.
+    fn taps(&self, head: &mut ResponseHead, length: BodyLength) -> Vec<Box<dyn BodyTap>> {
+        let Passage { asked, routed, .. } = self.passage;
+        let mut taps = Vec::new();
+        if length == BodyLength::Exact(0) {
+            return taps;
         }
-        compression::vary(&mut head.fields);
-        let coding = (*coding)?;
-        compression::announce(&mut head.fields, coding);
-        Some(coding)
+        let tap = routed.action.doors.tap.as_ref();
+        if let Some(tap) = tap.and_then(|tap| tap.begin(head.status(), &mut head.fields)) {
+            head.fields.remove(Known::ContentLength);
+            taps.push(tap);
+        }
+        if let Some((coding, compression)) = &asked.coding
+            && compression::is_fit(head, if taps.is_empty() { length } else { BodyLength::Chunked }, compression)
+        {
+            compression::vary(&mut head.fields);
+            if let Some(coding) = *coding {
+                compression::announce(&mut head.fields, coding);
+                taps.push(compression::encoder(coding));
+            }
+        }
+        taps
     }
 
     /// Passes the final head on; whether the connection of the client may bring another request.

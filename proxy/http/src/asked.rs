@@ -18,6 +18,7 @@ use crate::{
     notes::Notes,
     policies::AnswerFields,
     settings::HttpListenerSettings,
+    settling::Settling,
     upgrade::Wish,
 };
 
@@ -48,6 +49,8 @@ pub(crate) struct Asked {
     pub(crate) answer_idle_timeout: Duration,
     /// How long all of it may take, as the client says.
     pub(crate) call_timeout: Option<Duration>,
+    /// The hook of its route that is to hear of its end.
+    pub(crate) settling: OnceCell<Box<Settling>>,
     /// Cells of its route, if routes are counted.
     pub(crate) route: OnceCell<Rc<RouteMetrics>>,
     pub(crate) wish: Wish,
@@ -69,6 +72,9 @@ impl Asked {
     pub(crate) fn note_body(&self, bytes: u64) {
         if let Some(notes) = &self.notes {
             notes.body_bytes.set(bytes);
+        }
+        if let Some(settling) = self.settling.get() {
+            settling.body_bytes.set(bytes);
         }
     }
 
@@ -94,6 +100,7 @@ impl Asked {
             body: head.body(),
             answer_fields: OnceCell::new(),
             notes: None,
+            settling: OnceCell::new(),
             route: OnceCell::new(),
             wish,
             coding: None,

@@ -33,7 +33,7 @@ use crate::{
     routed::Routed,
     settings::HttpListenerSettings,
     upgrade::{Switched, Wish},
-    upload::{Limited, relay_paced},
+    upload::{Limited, Limits, relay_paced},
     upstream::HttpLane,
     wire::Framing,
 };
@@ -150,10 +150,17 @@ impl<'a> Attempt<'a> {
         mut download: Pin<&mut impl Future<Output = Ended>>,
         poll_cut: &impl Fn(&mut Context<'_>) -> Poll<Ended>,
     ) -> Option<Ended> {
-        let Passage { connection, settings, asked, routed, identity_fields, .. } = *self.passage;
+        let Passage { connection, settings, asked, routed, identity_fields, inspecting, .. } = *self.passage;
         let room = routed.body_bytes_max(settings, asked);
         let kept = self.passage.retries.kept();
-        let mut sink = Limited::new(upload, room, identity_fields, self.copying.as_ref().map(|one| &one.body), kept);
+        let limits = Limits {
+            room,
+            dropped: identity_fields,
+            copied: self.copying.as_ref().map(|one| &one.body),
+            kept,
+            inspecting,
+        };
+        let mut sink = Limited::new(upload, limits);
         // A part of it was read before, or it is over before it began.
         let is_begun = kept.is_some_and(|kept| kept.borrow().is_begun()) || body.is_done();
         let rate = if asked.is_call { 0 } else { routed.body_rate_min(settings) };
@@ -244,6 +251,7 @@ impl<'a> Attempt<'a> {
             Ended::Failed(
                 Failure::Unseen
                 | Failure::Expired
+                | Failure::Inspected
                 | Failure::Unwilling(_)
                 | Failure::Client(_)
                 | Failure::ClientStalled
@@ -264,6 +272,7 @@ impl<'a> Attempt<'a> {
             Failure::Origin(..)
             | Failure::Connection
             | Failure::Expired
+            | Failure::Inspected
             | Failure::Unwilling(_)
             | Failure::Client(_)
             | Failure::ClientStalled
@@ -301,6 +310,11 @@ impl<'a> Attempt<'a> {
             Ended::Failed(Failure::Unwilling(refusal)) => {
                 lane.ends();
                 Err(refusal)
+            }
+            // An inspection gives the response itself.
+            Ended::Failed(Failure::Inspected) => {
+                lane.ends();
+                Err(Refusal::POLICY_FAILED)
             }
             Ended::Failed(Failure::Origin(refusal, cause)) => {
                 lane.failed(cause);
@@ -346,7 +360,7 @@ impl<'a> Attempt<'a> {
             connection.violated(STALLED, STALLED_TEXT);
         }
         let status = self.begun.get().map_or(0, |begun| begun.status);
-        connection.broke_off(asked, status, self.sent, &routed.upstream.settings().name, reason.name());
+        connection.broke_off(asked, status, Some(self.sent), &routed.upstream.settings().name, reason.name());
         // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
         After::Broken(if self.is_grpc.get() && reason == EXPIRED { grpc::EXPIRED } else { reason })
     }

@@ -24,6 +24,8 @@ pub(crate) enum Broken {
     Idle,
     /// It is longer than it may be.
     TooLong,
+    /// An inspection refuses the request.
+    Refused,
     /// Who takes it is gone.
     Untaken,
     /// Who takes it takes nothing, or next to nothing, for too long.

@@ -7,12 +7,13 @@ use weir_upstream::{Link, LossCause, Refusal as LaneRefusal, Wanted};
 use crate::{
     attempt::{Attempt, expired},
     client::{After, Client},
-    failure::{Ended, Failure},
+    doors::Whole,
+    failure::{Ended, Failure, INSPECTED},
     options::Class,
     origin::WireOrigin,
     passage::Passage,
     refusal::Refusal,
-    respond::refuse_for,
+    respond::{refuse_for, whole},
     tunnel,
     upstream::HttpLane,
     waiting::{Cut, while_wanted},
@@ -77,6 +78,10 @@ impl Passage<'_> {
                 continue;
             }
             let upstream = &self.routed.upstream.settings().name;
+            if let Some(refused) = self.refused(&ended) {
+                lane.ends();
+                return whole(client, self.asked, refused, INSPECTED);
+            }
             if let Some(switched) = attempt.switched.take() {
                 self.connection.answered(self.asked, 101, Some(attempt.sent), upstream, "ok");
                 return Box::pin(tunnel::run(client.tunnel_end(), self, lane, *switched)).await;
@@ -91,6 +96,12 @@ impl Passage<'_> {
     /// The request may be sent again on another connection after one that said nothing.
     fn may_repeat(&self) -> bool {
         self.asked.is_idempotent && self.retries.is_repeatable()
+    }
+
+    /// The response that an inspection refuses the request with, if the client has nothing yet.
+    fn refused(&self, ended: &Ended) -> Option<Whole> {
+        let inspecting = self.inspecting.filter(|_| matches!(ended, Ended::Failed(Failure::Inspected)))?;
+        inspecting.borrow_mut().refused()
     }
 
     /// A lane for the request. An endpoint that cannot be reached is followed by another, until the request ends.

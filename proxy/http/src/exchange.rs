@@ -10,10 +10,15 @@ use crate::{
     affinity,
     asked::Asked,
     attempt::call_timeout,
-    buffering::{self, Passing},
+    buffering::{self, Buffer, Passing},
     client::{After, Client},
     compression,
     connection::Connection,
+    doors::{Choice, Inspect},
+    handling,
+    inspecting::Inspecting,
+    kept::Kept,
+    local::Local,
     mirror::Copying,
     notes::Notes,
     passage::Passage,
@@ -33,7 +38,6 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     let connection = client.connection().clone();
     let service = &connection.service;
     let (settings, routing) = (service.http(), service.routing());
-    let identity_fields = &*routing.routes.identity_fields;
     let mut asked = received(client, head, &settings);
     // Admit: before anything else is spent on a request that is one too many. The permit lasts until the response is over.
     let _admitted = match admit(&connection, &asked) {
@@ -42,34 +46,115 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     };
     // Route, judge: the policies are those of the route, and what they refuse leaves no trace at an origin. Routes and policies that
     // answer by themselves end here.
-    let routed = match while_wanted(client, None, route(&connection, &routing, head, &asked, &settings)).await {
+    let routed = while_wanted(client, None, route(&connection, &routing, head, &asked, &settings)).await;
+    if let Some(settling) = asked.settling.get() {
+        settling.count(client.sent_bytes());
+    }
+    let mut routed = match routed {
         Ok(Ok(routed)) => routed,
-        Ok(Err(local)) => return respond::local(client, &asked, local),
+        Ok(Err(Local::Refused(refusal))) => return respond::refuse(client, &asked, refusal),
+        Ok(Err(Local::Answered(answer))) => return respond::answer(client, &asked, &answer, "ok"),
+        Ok(Err(Local::Handled(handler))) => {
+            return Box::pin(handling::run(client, &mut asked, head, &settings, handler)).await;
+        }
         Err(cut) => return respond::cut_short(client, &asked, cut),
     };
     // Target: what the client may become, and how long it may take, depends on the version that its upstream speaks.
     if let Err(refusal) = aim(&mut asked, head, &routed, &settings) {
         return respond::refuse(client, &asked, refusal);
     }
-    // Inspect: a body is read before a lane is taken for it, as far as it may be kept: a slow client holds no lane.
+    // Inspect: a body is read before a lane is taken for it, as far as it may be kept: a slow client holds no lane. An inspection sees it
+    // on its way, and may choose the target anew once it has seen enough.
     let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
-    let buffer = buffering::Buffer::of(client, &mut asked, head, &routed, &settings);
+    let inspect = routed.action.doors.inspect.as_deref();
+    let inspecting = Inspecting::begin(inspect, head, &asked);
+    let inspected = inspect.filter(|_| inspecting.is_some()).map_or(0, Inspect::bytes_kept);
+    let buffer = Buffer::of(client, &mut asked, head, &routed, &settings, inspected);
     let copying = RefCell::new(copying(&connection, &routing, &routed, head, &asked));
-    let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
     let kept = buffering::kept(client, &asked, retry, routed.upstream.is_multiplexed(), buffer);
     if let Some(kept) = kept.as_ref().filter(|_| buffer.waits) {
-        let passing = Passing { routed: &routed, settings: &settings, identity_fields, copying: &copying };
+        let ready = Ready {
+            routing: &routing,
+            settings: &settings,
+            kept,
+            copying: &copying,
+            inspecting: inspecting.as_deref(),
+        };
         // Every connection pays for the size of this future, and requests without a body do not need it.
-        if let Err(failure) = Box::pin(buffering::run(client, &mut asked, kept, passing)).await {
-            return respond::unread(client, &asked, failure, &routed.upstream.settings().name);
+        if let Err(after) = Box::pin(inspect_body(client, &mut asked, head, &mut routed, ready)).await {
+            return after;
         }
     }
+    let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
     // Attempt, respond, settle: each attempt has a lane of its own, and none follows once the client has a part of a response.
     let ends = call_timeout(&asked, &routed, &settings).map(|timeout| asked.arrived.saturating_add(timeout));
     let retries = Retries::new(retry, routed.upstream, &asked, service, kept.as_ref());
-    let (connection, settings, asked, routed) = (&connection, &*settings, &asked, &routed);
-    let passage = Passage { connection, settings, asked, routed, identity_fields, retries, copying, affinity, ends };
+    let passage = Passage {
+        connection: &connection,
+        settings: &settings,
+        asked: &asked,
+        routed: &routed,
+        identity_fields: &routing.routes.identity_fields,
+        retries,
+        copying,
+        inspecting: inspecting.as_deref(),
+        affinity,
+        ends,
+    };
     passage.run(client, head).await
+}
+
+/// What a body meets that is read before an origin is asked.
+struct Ready<'a, 'r> {
+    routing: &'r Routing,
+    settings: &'a HttpListenerSettings,
+    kept: &'a RefCell<Kept>,
+    copying: &'a RefCell<Option<Rc<Copying>>>,
+    inspecting: Option<&'a RefCell<Inspecting>>,
+}
+
+/// Reads a body before an origin is asked, and has the inspection choose the target anew.
+///
+/// # Errors
+/// The exchange is over.
+async fn inspect_body<'r>(
+    client: &mut impl Client,
+    asked: &mut Asked,
+    head: &mut RequestHead,
+    routed: &mut Routed<'r>,
+    ready: Ready<'_, 'r>,
+) -> Result<(), After> {
+    let Ready { routing, settings, kept, copying, inspecting } = ready;
+    let copying = copying.borrow().clone();
+    let passing = Passing {
+        room: routed.body_bytes_max(settings, asked),
+        rate: routed.body_rate_min(settings),
+        timeout: routed.action.request_timeout.or(settings.request_timeout),
+        identity_fields: &routing.routes.identity_fields,
+        copied: copying.as_ref().map(|copying| &copying.body),
+        inspecting,
+    };
+    let is_whole = match buffering::run(client, asked, kept, passing).await {
+        Ok(is_whole) => is_whole,
+        Err(failure) => {
+            return Err(respond::unread(client, asked, failure, &routed.upstream.settings().name, inspecting));
+        }
+    };
+    let wants =
+        inspecting.filter(|_| routed.action.doors.inspect.as_ref().is_some_and(|inspect| inspect.bytes_kept() > 0));
+    let Some(mut inspection) = wants.map(RefCell::borrow_mut) else { return Ok(()) };
+    match inspection.choose(head, is_whole) {
+        Some(Choice::Stay) => Ok(()),
+        Some(Choice::Upstream { name, host }) => {
+            let Some(upstream) = routing.upstream(&name) else {
+                return Err(respond::refuse(client, asked, Refusal::ROUTE_INVALID));
+            };
+            routed.upstream = upstream;
+            routed.host = host.map(Vec::from).or(routed.host.take());
+            aim(asked, head, routed, settings).map_err(|refusal| respond::refuse(client, asked, refusal))
+        }
+        None => Err(respond::inspected(client, asked, &mut inspection)),
+    }
 }
 
 /// The facts of a request as it came, and its notes if it is chosen for the access log.
@@ -111,15 +196,15 @@ fn aim(
     if is_multiplexed {
         // What a connection may become, a stream cannot.
         asked.wish = Wish::None;
-        // A client's word alone that this is gRPC lifts no limit: the origin must be able to speak it.
-        asked.is_call = asked.is_grpc;
-        if asked.is_call {
-            asked.body_idle_timeout = settings.grpc_idle_timeout;
-            asked.answer_idle_timeout = settings.grpc_idle_timeout;
-        }
     }
-    asked.body_idle_timeout = action.body_idle_timeout.unwrap_or(asked.body_idle_timeout);
-    asked.answer_idle_timeout = action.answer_idle_timeout.unwrap_or(asked.answer_idle_timeout);
+    // A client's word alone that this is gRPC lifts no limit: the origin must be able to speak it.
+    asked.is_call = asked.is_grpc && is_multiplexed;
+    let (body_idle, answer_idle) = match asked.is_call {
+        true => (settings.grpc_idle_timeout, settings.grpc_idle_timeout),
+        false => (settings.body_idle_timeout, settings.answer_idle_timeout),
+    };
+    asked.body_idle_timeout = action.body_idle_timeout.unwrap_or(body_idle);
+    asked.answer_idle_timeout = action.answer_idle_timeout.unwrap_or(answer_idle);
     match asked.wish {
         Wish::Malformed if may_tunnel => return Err(Refusal::WEBSOCKET_HANDSHAKE),
         Wish::WebSocket(_) if may_tunnel => asked.wish.ask(head),

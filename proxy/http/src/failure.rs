@@ -9,6 +9,8 @@ use crate::{body::Broken, refusal::Refusal};
 /// A client does not take its answer.
 pub(crate) const STALLED: &str = "client_stalled";
 pub(crate) const STALLED_TEXT: &str = "the client does not read what it is sent";
+/// An inspection refused the request.
+pub(crate) const INSPECTED: &str = "inspected";
 /// An exchange took longer than it may.
 pub(crate) const EXPIRED: CloseReason = CloseReason::Broken { reason: "call_expired", culprit: Culprit::Gateway };
 
@@ -43,6 +45,8 @@ pub(crate) enum Failure {
     Origin(Refusal, LossCause),
     /// The origin broke a rule of their common connection, which ends for all exchanges on it.
     Connection,
+    /// An inspection refuses the request.
+    Inspected,
     /// The origin is well, and does not do what the client wants.
     Unwilling(Refusal),
     /// The client is at fault.
@@ -67,6 +71,7 @@ impl Failure {
             Broken::Idle => Self::Client(Refusal::BODY_TIMEOUT),
             Broken::TooLong => Self::Client(Refusal::BODY_TOO_LONG.closing()),
             Broken::Cut => Self::Client(Refusal::BODY_CUT),
+            Broken::Refused => Self::Inspected,
             Broken::GivenUp => Self::Unwilling(Refusal::UPLOAD_GIVEN_UP),
             Broken::Untaken | Broken::Stalled | Broken::Cancelled => Self::ClientGone,
         }
@@ -74,7 +79,9 @@ impl Failure {
 
     pub(crate) fn of_origin(broken: Broken) -> Self {
         match broken {
-            Broken::Malformed(_) | Broken::TooLong => Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation),
+            Broken::Malformed(_) | Broken::TooLong | Broken::Refused => {
+                Self::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation)
+            }
             Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
             Broken::Cut | Broken::Cancelled => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
             Broken::Stalled | Broken::GivenUp => Self::ClientStalled,
@@ -103,6 +110,7 @@ impl Failure {
             }
             Self::Origin(refusal, _) => CloseReason::of_upstream(refusal.reason),
             Self::Client(refusal) => CloseReason::of_client(refusal.reason),
+            Self::Inspected => CloseReason::Broken { reason: INSPECTED, culprit: Culprit::Client },
             Self::ClientStalled => CloseReason::of_client(STALLED),
             Self::ClientGone => CloseReason::ClientReset,
         }

@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
-use weir_base::ByteLease;
-use weir_base::BytesPermit;
+use bytes::Bytes;
+use weir_base::{ByteLease, BytesPermit};
 use weir_http_codec::Fields;
 
 use crate::body::{Broken, Sink, Source, passed};
@@ -71,6 +71,11 @@ impl Kept {
     /// All that has come is here.
     pub(crate) fn is_all(&self) -> bool {
         !self.is_lost
+    }
+
+    /// All that is here, and nothing of it is kept any more.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.bytes.into()
     }
 
     pub(crate) fn len(&self) -> usize {

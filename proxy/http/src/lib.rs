@@ -24,6 +24,8 @@
 //! | `answer` | respond: what comes back |
 //! | `local` / `respond` / `response` | responses without an upstream |
 //! | `settle` / `access` / `notes` | settle: what is counted and logged of an exchange that is over |
+//! | `doors` | where another room takes part in the exchanges of a route |
+//! | `inspecting` / `handling` / `tapped` / `settling` | the doors under way: a body looked at; a request answered here; a response followed; an end told |
 //! | `waiting` | waits, while the client waits |
 //! | `grpc` | what gRPC adds |
 //! | `variables` | what stands in header values for something of the request |
@@ -61,6 +63,7 @@ mod connection;
 pub mod cookies;
 mod date;
 mod dispatch;
+pub mod doors;
 mod ends;
 mod exchange;
 pub mod explain;
@@ -70,9 +73,11 @@ mod failure;
 pub mod fault;
 mod forward;
 mod grpc;
+mod handling;
 mod http1;
 mod http2;
 mod input;
+mod inspecting;
 mod judge;
 pub mod jwks;
 mod kept;
@@ -98,7 +103,9 @@ mod serve;
 mod service;
 pub mod settings;
 mod settle;
+mod settling;
 mod subrequest;
+mod tapped;
 mod trace;
 mod tunnel;
 mod upgrade;

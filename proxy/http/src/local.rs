@@ -1,6 +1,10 @@
 //! Responses without an upstream.
 
-use crate::{refusal::Refusal, response::OwnAnswer};
+use std::sync::Arc;
+
+use weir_http_codec::Fields;
+
+use crate::{doors::Handler, refusal::Refusal, response::OwnAnswer};
 
 /// A response that the gateway gives in its own name.
 pub(crate) enum Local {
@@ -8,12 +12,14 @@ pub(crate) enum Local {
     Refused(Refusal),
     /// The response of the route, of a policy or of the service that decides.
     Answered(Box<OwnAnswer>),
+    /// The response of a handler, which is still to be asked.
+    Handled(Arc<dyn Handler>),
 }
 
 impl Local {
     /// A few words, or none, with these fields.
-    pub(crate) fn text(status: u16, text: &'static str, fields: &weir_http_codec::Fields) -> Self {
-        let answer = OwnAnswer::new(status, b"text/plain; charset=utf-8", text.into());
+    pub(crate) fn text(status: u16, text: &'static str, fields: &Fields) -> Self {
+        let answer = OwnAnswer::new(status, b"text/plain; charset=utf-8", text);
         Self::Answered(Box::new(answer.with(fields)))
     }
 }

@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc};
 use weir_base::time::Time;
 
 use crate::{
-    asked::Asked, connection::Connection, mirror::Copying, retry::Retries, routed::Routed,
+    asked::Asked, connection::Connection, inspecting::Inspecting, mirror::Copying, retry::Retries, routed::Routed,
     settings::HttpListenerSettings,
 };
 
@@ -20,6 +20,8 @@ pub(crate) struct Passage<'a> {
     pub(crate) retries: Retries<'a>,
     /// The copy for a mirror, until the request has gone to its end.
     pub(crate) copying: RefCell<Option<Rc<Copying>>>,
+    /// The inspection of the body, if the route has one.
+    pub(crate) inspecting: Option<&'a RefCell<Inspecting>>,
     /// The hash of what keeps the request together with others.
     pub(crate) affinity: Option<u64>,
     /// The time at which the exchange is to be over.

@@ -1,5 +1,6 @@
 //! Responses of the gateway's own.
 
+use bytes::Bytes;
 use weir_http_codec::{BodyLength, Fields, Known, ResponseHead};
 
 use crate::date;
@@ -10,16 +11,17 @@ pub(crate) struct OwnAnswer {
     /// Without framing.
     pub(crate) head: ResponseHead,
     /// Empty for a status that has none.
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Bytes,
 }
 
 impl OwnAnswer {
     /// With its date, as a server with a clock has to write it (RFC 9110 section 6.6.1), and with its media type, which means
     /// something only if there is a body.
-    pub(crate) fn new(status: u16, content_type: &[u8], body: Vec<u8>) -> Self {
+    pub(crate) fn new(status: u16, content_type: &[u8], body: impl Into<Bytes>) -> Self {
+        let body = body.into();
         let mut head = ResponseHead::from_parts(Default::default(), status, BodyLength::Exact(body.len() as u64));
         date::with(|date| head.fields.push(b"Date", date));
-        if !body.is_empty() && head.has_body(false) {
+        if !body.is_empty() && !content_type.is_empty() && head.has_body(false) {
             head.fields.push(b"Content-Type", content_type);
         }
         Self { head, body }

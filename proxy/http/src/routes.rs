@@ -14,6 +14,7 @@ pub use crate::response::DirectResponse;
 use crate::{
     compression::Compression,
     cookies::CookieChange,
+    doors::{Doors, Handler},
     fault::Fault,
     options::{RetrySettings, Upgrades},
     policies::Policies,
@@ -75,6 +76,8 @@ pub struct Action {
     pub number: usize,
     /// Instead of the listener's.
     pub upgrades: Option<Upgrades>,
+    /// Other rooms that take part.
+    pub doors: Doors,
 }
 
 impl Action {
@@ -102,6 +105,7 @@ impl Action {
             policies: None,
             number: 0,
             upgrades: None,
+            doors: Doors::default(),
         }
     }
 }
@@ -126,6 +130,8 @@ pub enum Target {
     Redirect(Redirect),
     /// The gateway: this.
     Response(Arc<DirectResponse>),
+    /// The gateway, by this handler.
+    Handler(Arc<dyn Handler>),
     /// The gateway: not now, for there is a mistake in the route.
     Invalid,
 }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, future::poll_fn, pin::Pin, rc::Rc, sync::Arc, task::Poll};
 
-use weir_http_codec::{BodyLength, Fields, RequestHead};
+use weir_http_codec::{BodyLength, Fields, RequestHead, strip_hop_by_hop};
 use weir_route::{
     Route,
     redirect::{self, Redirect, Scheme},
@@ -24,6 +24,7 @@ use crate::{
     routes::{Action, Target},
     service::Routing,
     settings::HttpListenerSettings,
+    settling::Settling,
     trace,
     upstream::HttpUpstream,
     variables::Variables,
@@ -113,6 +114,9 @@ fn choose<'a>(
     if let Some(notes) = &asked.notes {
         notes.note_route(&route.name);
     }
+    if let Some(hook) = &action.doors.settle {
+        asked.settling.get_or_init(|| Box::new(Settling::new(hook.clone(), asked.arrived)));
+    }
     let admitted = judged(connection, action, head, asked, settings, known)?;
     if let Some(service) = unasked(action, admitted.as_ref()) {
         // It judges the path that goes on, not another way to write it.
@@ -123,7 +127,14 @@ fn choose<'a>(
         *known = admitted;
         return Err(Stop::Wait(Wait::Service(service)));
     }
-    let upstream = target(connection, routing, route, &facts, head, asked)?;
+    let upstream = match target(connection, routing, route, &facts, head, asked) {
+        Err(local @ Local::Handled(_)) => {
+            let target = facts.target(&facts.path);
+            handled(action, head, target, admitted.as_ref());
+            return Err(local.into());
+        }
+        found => found?,
+    };
     let path = match &action.path {
         Some(rewrite) => rewrite.apply(&facts.path).map_err(|_| Refusal::REWRITE)?,
         None => Cow::Borrowed(&*facts.path),
@@ -196,12 +207,24 @@ fn target<'a>(
             let answer = OwnAnswer::new(response.status, response.content_type.as_bytes(), response.body.clone());
             Err(Local::Answered(Box::new(answer.with(&fields()))))
         }
+        Target::Handler(handler) => Err(Local::Handled(handler.clone())),
         Target::Redirect(redirect) => {
             let location = location(connection, redirect, facts)?;
             let mut fields = fields();
             fields.set_named(b"Location", &location);
             Err(Local::text(redirect.status().code(), "", &fields))
         }
+    }
+}
+
+/// Makes the head of a request ready for its handler.
+fn handled(action: &Action, head: &mut RequestHead, target: Option<Vec<u8>>, admitted: Option<&Admitted>) {
+    if let Some(target) = target {
+        head.set_target(&target);
+    }
+    strip_hop_by_hop(&mut head.fields);
+    if let (Some(policies), Some(admitted)) = (&action.policies, admitted) {
+        policies.tell(admitted, head);
     }
 }
 
@@ -222,7 +245,7 @@ fn prepare(
     admitted: Option<&Admitted>,
 ) {
     let (action, chance) = (routed.action, || connection.service.sessions.chance());
-    if matches!(routed.upstream.affinity(), Affinity::Address) {
+    if matches!(routed.upstream.affinity(), Affinity::Address) || action.doors.inspect.is_some() {
         // While the head still says what proxies have said.
         let _ = asked.client.set(connection.addresses(&head.fields).1);
     }

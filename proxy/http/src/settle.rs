@@ -4,8 +4,8 @@ use weir_base::time::{Time, turn};
 use weir_listener::CloseReason;
 
 use crate::{
-    asked::Asked, body::Broken, connection::Connection, failure::Failure, grpc, metrics::Timing, notes::Outcome,
-    refusal::Refusal,
+    asked::Asked, body::Broken, connection::Connection, doors::End, failure::Failure, grpc, metrics::Timing,
+    notes::Outcome, refusal::Refusal,
 };
 
 impl Connection {
@@ -19,11 +19,21 @@ impl Connection {
         outcome: &'static str,
     ) {
         self.ended(asked, status, sent, Outcome { status, upstream, reason: outcome });
+        asked.settle(status, upstream, if outcome == "ok" { End::Answered } else { End::Refused }, outcome);
     }
 
     /// Counts and logs an answer that did not come to its end; its head had this status.
-    pub(crate) fn broke_off(&self, asked: &Asked, status: u16, sent: Time, upstream: &str, reason: &'static str) {
-        self.ended(asked, 0, Some(sent), Outcome { status, upstream, reason });
+    pub(crate) fn broke_off(
+        &self,
+        asked: &Asked,
+        status: u16,
+        sent: Option<Time>,
+        upstream: &str,
+        reason: &'static str,
+    ) {
+        self.ended(asked, 0, sent, Outcome { status, upstream, reason });
+        let is_gone = reason == CloseReason::ClientReset.name();
+        asked.settle(status, upstream, if is_gone { End::ClientGone } else { End::BrokenOff }, reason);
     }
 
     /// `counted`: the status that it is counted under.
@@ -59,11 +69,16 @@ impl Connection {
     /// Nobody waits for the answer any more, and there was nothing of it yet.
     pub(crate) fn abandoned(&self, asked: &Asked, sent: Option<Time>, upstream: &str) {
         let timing = Timing { arrived: asked.arrived, sent, replied: turn::now() };
-        self.log_request(
-            asked,
-            &timing,
-            Time::now(),
-            &Outcome { status: 0, upstream, reason: CloseReason::ClientReset.name() },
-        );
+        let reason = CloseReason::ClientReset.name();
+        self.log_request(asked, &timing, Time::now(), &Outcome { status: 0, upstream, reason });
+        asked.settle(0, upstream, End::ClientGone, reason);
+    }
+}
+
+impl Asked {
+    fn settle(&self, status: u16, upstream: &str, end: End, reason: &str) {
+        if let Some(settling) = self.settling.get() {
+            settling.settle(status, upstream, end, reason);
+        }
     }
 }

@@ -8,37 +8,43 @@ use weir_http_codec::Fields;
 use crate::{
     body::{Broken, Copied, Sink, Source, passed},
     forward,
+    inspecting::Inspecting,
     kept::Kept,
 };
+
+/// What the body of a request passes on its way.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits<'a> {
+    /// Bytes that may still come.
+    pub(crate) room: u64,
+    /// Names of fields that do not pass in trailers.
+    pub(crate) dropped: &'a [Box<str>],
+    /// Gets the same, if a mirror wants it.
+    pub(crate) copied: Option<&'a RefCell<Copied>>,
+    /// Keeps it, if it may have to be sent later or again.
+    pub(crate) kept: Option<&'a RefCell<Kept>>,
+    /// Looks at it, and may refuse the request.
+    pub(crate) inspecting: Option<&'a RefCell<Inspecting>>,
+}
 
 /// A place of which only so much is taken, and not every trailer. What is past it goes nowhere, and the body has no end there.
 pub(crate) struct Limited<'a, S> {
     sink: S,
-    /// Names of fields that do not pass in trailers.
-    dropped: &'a [Box<str>],
-    /// Gets the same, if a mirror wants it.
-    copied: Option<&'a RefCell<Copied>>,
-    /// Keeps it, if it may have to be sent later or again.
-    kept: Option<&'a RefCell<Kept>>,
+    limits: Limits<'a>,
     /// Bytes that may still come.
     pub(crate) room: u64,
-    is_too_long: bool,
+    /// Nothing goes on any more.
+    broken: Option<Broken>,
 }
 
 impl<'a, S: Sink> Limited<'a, S> {
-    pub(crate) fn new(
-        sink: S,
-        room: u64,
-        dropped: &'a [Box<str>],
-        copied: Option<&'a RefCell<Copied>>,
-        kept: Option<&'a RefCell<Kept>>,
-    ) -> Self {
-        Self { sink, dropped, copied, kept, room, is_too_long: false }
+    pub(crate) fn new(sink: S, limits: Limits<'a>) -> Self {
+        Self { sink, limits, room: limits.room, broken: None }
     }
 
     /// Sends what is kept of the body that comes from `source`: it was read before, or sent to another origin.
     pub(crate) async fn again(&mut self, source: &mut impl Source) -> Result<(), Broken> {
-        let Some(kept) = self.kept else {
+        let Some(kept) = self.limits.kept else {
             self.sink.last(b"");
             return self.sink.relieved().await;
         };
@@ -47,16 +53,16 @@ impl<'a, S: Sink> Limited<'a, S> {
     }
 
     fn copy(&self, data: &[u8]) {
-        if let Some(copied) = self.copied {
+        if let Some(copied) = self.limits.copied {
             copied.borrow_mut().add(data);
         }
-        if let Some(kept) = self.kept {
+        if let Some(kept) = self.limits.kept {
             kept.borrow_mut().add(data);
         }
     }
 
     fn end_with(&mut self, trailers: &Fields) {
-        if let Some(kept) = self.kept {
+        if let Some(kept) = self.limits.kept {
             kept.borrow_mut().end(trailers);
         }
         self.sink.end(Some(trailers));
@@ -65,10 +71,21 @@ impl<'a, S: Sink> Limited<'a, S> {
     /// Whether these bytes may pass.
     fn takes(&mut self, data: &[u8]) -> bool {
         match self.room.checked_sub(data.len() as u64) {
-            Some(room) if !self.is_too_long => self.room = room,
-            _ => self.is_too_long = true,
+            Some(room) if self.broken.is_none() => self.room = room,
+            _ => self.broken = self.broken.or(Some(Broken::TooLong)),
         }
-        !self.is_too_long
+        self.looks(|inspecting| inspecting.data(data))
+    }
+
+    /// Whether the inspection, if there is one, lets the body go on.
+    fn looks(&mut self, look: impl FnOnce(&mut Inspecting) -> bool) -> bool {
+        if self.broken.is_none()
+            && let Some(inspecting) = self.limits.inspecting
+            && !look(&mut inspecting.borrow_mut())
+        {
+            self.broken = Some(Broken::Refused);
+        }
+        self.broken.is_none()
     }
 }
 
@@ -81,11 +98,13 @@ impl<S: Sink> Sink for Limited<'_, S> {
     }
 
     fn end(&mut self, trailers: Option<&Fields>) {
+        if !self.looks(Inspecting::end) {
+            return;
+        }
         match trailers {
-            _ if self.is_too_long => {}
-            Some(trailers) if !self.dropped.is_empty() => {
+            Some(trailers) if !self.limits.dropped.is_empty() => {
                 let mut trailers = trailers.clone();
-                forward::clean(self.dropped, &mut trailers);
+                forward::clean(self.limits.dropped, &mut trailers);
                 self.end_with(&trailers);
             }
             Some(trailers) => self.end_with(trailers),
@@ -94,14 +113,17 @@ impl<S: Sink> Sink for Limited<'_, S> {
     }
 
     fn last(&mut self, data: &[u8]) {
-        if self.takes(data) {
+        if self.takes(data) && self.looks(Inspecting::end) {
             self.copy(data);
             self.sink.last(data);
         }
     }
 
     async fn relieved(&mut self) -> Result<(), Broken> {
-        if self.is_too_long { Err(Broken::TooLong) } else { self.sink.relieved().await }
+        match self.broken {
+            Some(broken) => Err(broken),
+            None => self.sink.relieved().await,
+        }
     }
 }
 
@@ -174,7 +196,8 @@ mod tests {
     }
 
     fn relayed(is_held_back: bool, seconds: u32) -> Option<Result<(), Broken>> {
-        let mut sink = Limited::new(Nowhere, 1 << 20, &[], None, None);
+        let limits = Limits { room: 1 << 20, dropped: &[], copied: None, kept: None, inspecting: None };
+        let mut sink = Limited::new(Nowhere, limits);
         relay_paced(&mut Slow { left: seconds, is_held_back }, &mut sink, 2, || false).now_or_never()
     }
 
