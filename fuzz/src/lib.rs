@@ -5,7 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod differential;
+/// The gateway between scripted peers, as the tests of `weir-http` have it.
+#[path = "../../proxy/http/tests/it/support/mod.rs"]
+#[expect(dead_code, reason = "the tests use more of it")]
+mod gateway;
 mod http;
+mod http_exchange;
 mod reply;
 mod request;
 mod session;
@@ -13,6 +18,7 @@ mod websocket;
 
 pub use differential::differential_reply;
 pub use http::{http_answer, http_chunks, http_request};
+pub use http_exchange::http_exchange;
 pub use reply::reply_framer;
 pub use request::{request_parser, split_invariance};
 pub use session::session;
@@ -33,4 +39,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_request", http_request),
     ("http_answer", http_answer),
     ("http_chunks", http_chunks),
+    ("http_exchange", http_exchange),
 ];

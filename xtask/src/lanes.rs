@@ -38,7 +38,7 @@ const REDIS: &[&str] = &["weir-redis", "weir-resp", "weir-analysis", "weir-polic
 
 /// The packages that the fuzz targets test.
 const FUZZED: &[&str] =
-    &["weir-fuzz", "weir-resp", "weir-http-codec", "weir-websocket-codec", "weir-redis", "weir-analysis"];
+    &["weir-fuzz", "weir-resp", "weir-http-codec", "weir-websocket-codec", "weir-redis", "weir-http", "weir-analysis"];
 
 /// The packages of the lab. Its lane takes ten minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];

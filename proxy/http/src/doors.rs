@@ -88,7 +88,8 @@ pub enum Choice {
     },
 }
 
-/// An answer to the requests of a route without an upstream. Shared by all workers.
+/// An answer to the requests of a route without an upstream. Shared by all workers. Policies put their fields into its responses; the
+/// changes of fields of the route, taps and compression do not touch them.
 pub trait Handler: fmt::Debug + Send + Sync {
     /// Bytes of a request body that are read for it; a longer body is answered 413. Charged to `limits.buffered_bytes`.
     fn body_bytes_max(&self) -> usize {

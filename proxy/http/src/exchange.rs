@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use weir_base::permit::LocalPermit;
-use weir_http_codec::{BodyLength, RequestHead, Version};
+use weir_http_codec::{BodyLength, Known, RequestHead, Version, strip_hop_by_hop};
 use weir_telemetry::cells::GaugeGuard;
 
 use crate::{
@@ -143,7 +143,11 @@ async fn inspect_body<'r>(
     let wants =
         inspecting.filter(|_| routed.action.doors.inspect.as_ref().is_some_and(|inspect| inspect.bytes_kept() > 0));
     let Some(mut inspection) = wants.map(RefCell::borrow_mut) else { return Ok(()) };
-    match inspection.choose(head, is_whole) {
+    let choice = inspection.choose(head, is_whole);
+    // The body keeps the framing of the gateway, whatever was done to the head.
+    strip_hop_by_hop(&mut head.fields);
+    head.fields.remove(Known::ContentLength);
+    match choice {
         Some(Choice::Stay) => Ok(()),
         Some(Choice::Upstream { name, host }) => {
             let Some(upstream) = routing.upstream(&name) else {

@@ -42,7 +42,7 @@ pub(crate) async fn run<C: Client>(
     match while_wanted(client, None, handler.handle(request)).await {
         Ok(Response::Whole(whole)) => respond::whole(client, asked, whole, "ok"),
         Ok(Response::Stream { status, fields, pieces }) => {
-            let head = OwnAnswer::new(status, b"", Bytes::new()).with(&fields).with(&own);
+            let head = OwnAnswer::new(status, b"", Bytes::new()).with_own(fields).with(&own);
             stream(client, asked, head, pieces).await
         }
         Err(cut) => respond::cut_short(client, asked, cut),

@@ -2,7 +2,7 @@
 //!
 //! The path of one request, top to bottom: a head arrives (`http1`, `http2`), passes the stages of `exchange`, takes a lane of the
 //! upstream (`dispatch`), and head and bodies flow both ways at once (`attempt`) until both are over. Each file uses files below its
-//! own stage only: there is no cycle among them.
+//! own stage only: there is no cycle among them. States, owners and invariants: `LIFECYCLE.md`.
 //!
 //! | file | concept |
 //! |---|---|

@@ -34,7 +34,7 @@ pub(crate) fn answer(client: &mut impl Client, asked: &Asked, answer: &OwnAnswer
 /// Answers with a response of another room.
 pub(crate) fn whole(client: &mut impl Client, asked: &Asked, whole: Whole, outcome: &'static str) -> After {
     let Whole { status, fields, body } = whole;
-    self::answer(client, asked, &OwnAnswer::new(status, b"", body).with(&fields).with(&asked.own_fields()), outcome)
+    self::answer(client, asked, &OwnAnswer::new(status, b"", body).with_own(fields).with(&asked.own_fields()), outcome)
 }
 
 /// Breaks off a response of which the client has a part.

@@ -1,7 +1,7 @@
 //! Responses of the gateway's own.
 
 use bytes::Bytes;
-use weir_http_codec::{BodyLength, Fields, Known, ResponseHead};
+use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, strip_hop_by_hop};
 
 use crate::date;
 
@@ -34,6 +34,13 @@ impl OwnAnswer {
         }
         fields.iter().for_each(|field| self.head.fields.push(field.name, field.value));
         self
+    }
+
+    /// Puts the fields of another room into its head, without those of a connection and of the framing.
+    pub(crate) fn with_own(self, mut fields: Fields) -> Self {
+        strip_hop_by_hop(&mut fields);
+        fields.remove(Known::ContentLength);
+        self.with(&fields)
     }
 
     /// The length that its head tells; `None` for a status that has no body.

@@ -6,7 +6,7 @@
 use std::{
     cell::Cell,
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixStream,
     rc::Rc,
     sync::{Arc, mpsc},
@@ -34,7 +34,7 @@ use weir_listener::{
 };
 use weir_route::{Route, RouteTable, host::HostMatch, path::PathMatch, split::Split};
 use weir_telemetry::{
-    Registry,
+    Registry, catalog,
     log::{Peer, log_ring},
 };
 use weir_upstream::{
@@ -47,7 +47,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the worker is told by the test.
 enum Message {
-    Client(UnixStream),
+    /// With its number, of which its address is made.
+    Client(UnixStream, u32),
     /// The number of exchanges in flight, of bytes kept and of open sessions is asked for.
     Rest(mpsc::Sender<(u64, u64, usize)>),
     End,
@@ -94,6 +95,8 @@ pub fn upstream(number: usize) -> Target {
 pub struct Gateway {
     worker: Option<Worker>,
     messages: Mailbox<Message>,
+    registry: Registry,
+    clients: Cell<u32>,
     /// The first endpoint of the first upstream.
     pub origin: Origin,
 }
@@ -107,16 +110,16 @@ impl Gateway {
             None => setup.upstreams.push(vec![origin.address]),
         }
         let (messages, inbox) = mailbox::<Message>();
+        let registry = Registry::new();
+        let metrics = registry.clone();
         let settings = RuntimeSettings { pin: false, ..RuntimeSettings::default() };
         let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
-            let core = core(setup.in_flight);
+            let core = core(&metrics, setup.in_flight);
             let service = service(&core, setup);
-            let next = Cell::new(1);
             loop {
                 for message in inbox.receive().await {
                     match message {
-                        Message::Client(socket) => {
-                            let number = next.replace(next.get() + 1);
+                        Message::Client(socket, number) => {
                             weir_engine::spawn(service.clone().serve(arrival(&core, socket, number))).detach();
                         }
                         Message::Rest(answer) => {
@@ -128,15 +131,17 @@ impl Gateway {
                 }
             }
         });
-        Self { worker: Some(worker.expect("a worker")), messages, origin }
+        Self { worker: Some(worker.expect("a worker")), messages, registry, clients: Cell::new(0), origin }
     }
 
     /// A client that has just connected.
     pub fn client(&self) -> Client {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         ours.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        self.messages.send(Message::Client(theirs));
-        Client(Talk { stream: ours, received: Vec::new() })
+        let number = self.clients.get() + 1;
+        self.clients.set(number);
+        self.messages.send(Message::Client(theirs, number));
+        Client(Talk { stream: ours, received: Vec::new() }, address(number))
     }
 
     /// One request on a connection of its own that closes; the origin gives `response`. Returns what the client has got.
@@ -149,8 +154,10 @@ impl Gateway {
         client.response()
     }
 
-    /// Waits until the worker holds nothing of any exchange.
+    /// Waits until the worker holds nothing of any exchange, and none of them has panicked.
     pub fn rests(&self) {
+        let panics = [("listener", "test"), ("reason", "internal_invariant"), ("culprit", "gateway")];
+        assert_eq!(self.registry.read().counter(catalog::VIOLATIONS.name, &panics).unwrap_or(0), 0, "panics");
         let begun = Instant::now();
         loop {
             let (ask, answer) = mpsc::channel();
@@ -176,12 +183,12 @@ impl Drop for Gateway {
     }
 }
 
-fn core(in_flight: u64) -> CoreShare {
+fn core(registry: &Registry, in_flight: u64) -> CoreShare {
     CoreShare {
         worker: 0,
         flight: LocalBudget::new(in_flight),
         bytes: ByteLease::new(Budget::new(64 << 20)),
-        metrics: Registry::new().core(0),
+        metrics: registry.core(0),
         log: log_ring(64, None).0,
         table: ConnectionTable::new(1),
         stage_sample: 0.0,
@@ -212,9 +219,14 @@ fn service(core: &CoreShare, setup: Setup) -> Rc<dyn Service> {
     weir_http::Service::new(core.clone(), ListenerSettings::new("test", bind, Protocol::Http), http, made)
 }
 
-fn arrival(core: &CoreShare, socket: UnixStream, number: u16) -> Arrival {
+/// The address of a client; that of the first is 192.0.2.1.
+fn address(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0xC000_0200 + number % (1 << 24))
+}
+
+fn arrival(core: &CoreShare, socket: UnixStream, number: u32) -> Arrival {
     let options = StreamOptions { marks: Watermarks { high: 64 << 10, low: 16 << 10 } };
-    let peer = SocketAddr::from(([192, 0, 2, 1], number));
+    let peer = SocketAddr::from((address(number), 1));
     Arrival {
         stream: Box::new(Stream::new(socket.into(), options).expect("a fresh socket")),
         guard: core.table.enter("test".into(), 0, peer.to_string(), turn::now().max(Time::ZERO)),
@@ -314,8 +326,13 @@ impl<S: Read + Write> Talk<S> {
 
     /// All that comes to the end of the connection.
     pub fn rest(&mut self) -> String {
+        String::from_utf8_lossy(&self.rest_bytes()).into_owned()
+    }
+
+    /// The same, as it came.
+    pub fn rest_bytes(&mut self) -> Vec<u8> {
         while self.more() {}
-        String::from_utf8_lossy(&std::mem::take(&mut self.received)).into_owned()
+        std::mem::take(&mut self.received)
     }
 
     /// The content of the next chunk; `None`: the last one.
@@ -342,8 +359,8 @@ impl<S: Read + Write> Talk<S> {
     }
 }
 
-/// A client.
-pub struct Client(pub Talk<UnixStream>);
+/// A client, and the address that the gateway sees.
+pub struct Client(pub Talk<UnixStream>, pub Ipv4Addr);
 
 impl Client {
     pub fn send(&mut self, text: &str) {
