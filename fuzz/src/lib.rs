@@ -5,7 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod differential;
+/// The gateway between scripted peers, as the tests of `weir-http` have it.
+#[path = "../../proxy/http/tests/it/support/mod.rs"]
+#[expect(dead_code, reason = "the tests use more of it")]
+mod gateway;
 mod http;
+mod http_exchange;
 mod reply;
 mod request;
 mod session;
@@ -14,6 +19,7 @@ mod websocket;
 
 pub use differential::redis_differential_reply;
 pub use http::{http_answer, http_chunks, http_request};
+pub use http_exchange::http_exchange;
 pub use reply::redis_reply_framer;
 pub use request::{redis_request_parser, redis_split_invariance};
 pub use session::redis_session;
@@ -36,5 +42,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_request", http_request),
     ("http_answer", http_answer),
     ("http_chunks", http_chunks),
+    ("http_exchange", http_exchange),
     ("tcp_client_hello", tcp_client_hello),
 ];

@@ -44,6 +44,7 @@ const FUZZED: &[&str] = &[
     "weir-http-codec",
     "weir-websocket-codec",
     "weir-redis",
+    "weir-http",
     "weir-analysis",
 ];
 

@@ -37,6 +37,11 @@ impl Version {
             Self::Http2 => "HTTP/2",
         }
     }
+
+    /// Messages are streams that share a connection: each ends on its own, and none becomes the connection of a tunnel.
+    pub const fn is_multiplexed(self) -> bool {
+        matches!(self, Self::Http2)
+    }
 }
 
 /// The head of a request, whatever version it came in.

@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    net::SocketAddr,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Waker},
@@ -45,6 +46,25 @@ impl Account for ConnectionAccount {
     }
 }
 
+/// The transport of a connection, as its listener sees it: a socket, or a connection within one.
+pub trait Cut {
+    /// Ends both directions now. Buffered bytes are lost, and the task of the session sees the end.
+    fn cut(&self);
+
+    /// The address that the peer has connected to. `None`: a Unix socket, or a broken connection.
+    fn local_address(&self) -> Option<SocketAddr>;
+}
+
+impl Cut for Cutter {
+    fn cut(&self) {
+        self.cut();
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        self.local_address()
+    }
+}
+
 /// The part of a connection that is the same for every protocol.
 ///
 /// The task of a session calls [`ConnectionHandle::register`] or [`ConnectionHandle::poll_ending`] before it waits. The listener
@@ -53,7 +73,7 @@ pub struct ConnectionHandle {
     guard: ConnectionGuard,
     peer: Peer,
     /// `None`: the task ends by itself when it is woken.
-    cutter: Option<Cutter>,
+    transport: Option<Box<dyn Cut>>,
     account: Rc<ConnectionAccount>,
     waker: RefCell<Option<Waker>>,
     is_woken: Cell<bool>,
@@ -61,12 +81,12 @@ pub struct ConnectionHandle {
 }
 
 impl ConnectionHandle {
-    /// The handle of a connection that stands in the table by `guard`, and of whose bytes the budget of `lease` knows. An end
-    /// cuts its socket, if it comes with a cutter.
-    pub fn new(guard: ConnectionGuard, peer: Peer, cutter: Option<Cutter>, lease: &ByteLease) -> Self {
+    /// The handle of a connection that stands in the table by `guard`, and whose bytes are charged to `lease`. An end cuts its
+    /// transport, if it comes with one.
+    pub fn new(guard: ConnectionGuard, peer: Peer, transport: Option<Box<dyn Cut>>, lease: &ByteLease) -> Self {
         let (waker, is_woken, ending) = (RefCell::default(), Cell::new(false), Cell::new(None));
         let account = ConnectionAccount { permit: RefCell::new(lease.empty()), entry: guard.entry().clone() };
-        Self { guard, peer, cutter, account: Rc::new(account), waker, is_woken, ending }
+        Self { guard, peer, transport, account: Rc::new(account), waker, is_woken, ending }
     }
 
     /// The account of the bytes that are held for the connection, at its client's side and at that of its origins.
@@ -84,6 +104,11 @@ impl ConnectionHandle {
         self.peer
     }
 
+    /// The address that the client has connected to, as its transport has it.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.transport.as_ref().and_then(|transport| transport.local_address())
+    }
+
     /// The row of the connection in the table.
     pub fn entry(&self) -> &Arc<ConnectionEntry> {
         self.guard.entry()
@@ -94,12 +119,12 @@ impl ConnectionHandle {
         self.guard.table()
     }
 
-    /// Notes the reason of the end, if it is the first, and cuts the socket.
+    /// Notes the reason of the end, if it is the first, and cuts the transport.
     pub(crate) fn end(&self, reason: CloseReason) {
         if self.ending.get().is_none() {
             self.ending.set(Some(reason));
-            if let Some(cutter) = &self.cutter {
-                cutter.cut();
+            if let Some(transport) = &self.transport {
+                transport.cut();
             }
         }
     }

@@ -42,7 +42,7 @@ pub use admission::{Admission, ConnectionPermit, ListenerAdmission, NotAdmitted}
 pub use close::CloseReason;
 pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, ConnectionTable};
 pub use departure::{Departure, Mover};
-pub use handle::{ConnectionAccount, ConnectionHandle};
+pub use handle::{ConnectionAccount, ConnectionHandle, Cut};
 pub use linger::Linger;
 pub use roster::{Listed, Roster};
 pub use service::{Arrival, Life, Service, is_among};

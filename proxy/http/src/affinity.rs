@@ -3,7 +3,7 @@
 use weir_http_codec::{Fields, Known, RequestHead};
 use weir_upstream::{affinity_hash, settings::Affinity};
 
-use crate::{connection::Connection, exchange::Asked};
+use crate::{asked::Asked, connection::Connection};
 
 /// The hash of what keeps a request together with others; `None`: it goes anywhere.
 pub(crate) fn of(connection: &Connection, affinity: &Affinity, head: &RequestHead, asked: &Asked) -> Option<u64> {

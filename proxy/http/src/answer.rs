@@ -3,41 +3,34 @@
 use std::cell::Cell;
 
 use weir_base::time::turn;
-use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, Version, strip_hop_by_hop};
+use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, strip_hop_by_hop};
 use weir_upstream::LossCause;
 
 use crate::{
-    attempt::{Begun, Ended, Failure},
+    body::relay,
     client::Replies,
-    compression::{self, Coding, Compressing},
-    connection::Connection,
-    cookies,
-    exchange::Asked,
+    compression, cookies,
+    doors::BodyTap,
+    failure::{Begun, Ended, Failure},
     grpc,
+    limits::INTERIM_RESPONSES_MAX,
     origin::Download,
+    passage::Passage,
     refusal::Refusal,
-    relay::relay,
-    retry::Retries,
-    routes,
-    routing::Routed,
-    settings::INTERIM_RESPONSES_MAX,
-    tunnel::{Switched, Wish},
+    tapped::Tapped,
+    upgrade::{Switched, Wish},
     variables::Variables,
 };
 
 /// What comes back.
 pub(crate) struct Answer<'a, R, D> {
-    pub(crate) asked: &'a Asked,
-    pub(crate) connection: &'a Connection,
-    pub(crate) routed: &'a Routed<'a>,
+    pub(crate) passage: &'a Passage<'a>,
     /// The number of the endpoint that is asked.
     pub(crate) endpoint: usize,
     pub(crate) replies: R,
     pub(crate) origin: D,
     /// The request has been sent to its end.
     pub(crate) is_uploaded: &'a Cell<bool>,
-    /// Whether another origin may be asked.
-    pub(crate) retries: &'a Retries<'a>,
     /// When the client had something of the final answer.
     pub(crate) begun: &'a Cell<Option<Begun>>,
     /// It is an answer in gRPC's words.
@@ -58,7 +51,7 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
             if !head.is_interim() {
                 break head;
             }
-            if head.status() == 101 && self.asked.wish.is_granted(&head) {
+            if head.status() == 101 && self.passage.asked.wish.is_granted(&head) {
                 self.switched = Some(Box::new(Switched { head, input: self.origin.rest() }));
                 return Ended::Answered { status: 101, keeps_client: false, remains: None };
             }
@@ -71,25 +64,23 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
             head.fields.remove(Known::ContentLength);
             self.replies.interim(&head);
         };
-        if self.retries.wants(head.status(), &head.fields) {
+        if self.passage.retries.wants(head.status(), &head.fields) {
             return Ended::Failed(Failure::Status(head.status()));
         }
-        let is_misleading = self.asked.version == Version::Http2 && self.asked.wish != Wish::None;
+        let is_misleading = self.passage.asked.version.is_multiplexed() && self.passage.asked.wish != Wish::None;
         if is_misleading && (200..300).contains(&head.status()) {
             return Ended::Failed(Failure::Unwilling(Refusal::ORIGIN_NO_WEBSOCKET));
         }
-        let length = self.origin.begin(&head, self.asked.is_head);
-        let coding = self.coding(&mut head, length);
+        let length = self.origin.begin(&head, self.passage.asked.is_head);
+        let taps = self.taps(&mut head, length);
         let is_persistent = head.is_persistent();
-        let keeps_client = self.pass_head(&mut head, if coding.is_some() { BodyLength::Chunked } else { length });
+        let keeps_client = self.pass_head(&mut head, if taps.is_empty() { length } else { BodyLength::Chunked });
         // What comes although nothing may is nobody's: it would be taken for the next answer.
         if length != BodyLength::Exact(0) {
-            let passed = match coding {
-                None => relay(&mut self.origin, &mut self.replies).await,
+            let passed = match taps.is_empty() {
+                true => relay(&mut self.origin, &mut self.replies).await,
                 // Every connection pays for the size of this future.
-                Some(coding) => {
-                    Box::pin(relay(&mut self.origin, &mut Compressing::new(coding, &mut self.replies))).await
-                }
+                false => Box::pin(relay(&mut self.origin, &mut Tapped::new(taps, &mut self.replies))).await,
             };
             if let Err(broken) = passed {
                 return Ended::Failed(Failure::of_origin(broken));
@@ -97,54 +88,61 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         }
         if self.is_grpc.get() {
             let status = self.origin.trailers().and_then(grpc::status);
-            self.asked.grpc_status.set(status.or_else(|| grpc::status(&head.fields)));
+            self.passage.asked.grpc_status.set(status.or_else(|| grpc::status(&head.fields)));
         }
         let status = head.status();
         self.origin.reuse(head);
         Ended::Answered { status, keeps_client, remains: self.origin.remains().filter(|_| is_persistent) }
     }
 
-    /// How the answer is compressed; its head says so then.
-    fn coding(&self, head: &mut ResponseHead, length: BodyLength) -> Option<Coding> {
-        let (coding, compression) = self.asked.coding.as_ref()?;
-        if length == BodyLength::Exact(0) || !compression::is_fit(head, length, compression) {
-            return None;
+    /// What the body passes on its way; the head says so then.
+    fn taps(&self, head: &mut ResponseHead, length: BodyLength) -> Vec<Box<dyn BodyTap>> {
+        let Passage { asked, routed, .. } = self.passage;
+        let mut taps = Vec::new();
+        if length == BodyLength::Exact(0) {
+            return taps;
         }
-        compression::vary(&mut head.fields);
-        let coding = (*coding)?;
-        compression::announce(&mut head.fields, coding);
-        Some(coding)
+        let tap = routed.action.doors.tap.as_ref();
+        if let Some(tap) = tap.and_then(|tap| tap.begin(head.status(), &mut head.fields)) {
+            head.fields.remove(Known::ContentLength);
+            taps.push(tap);
+        }
+        if let Some((coding, compression)) = &asked.coding
+            && compression::is_fit(head, if taps.is_empty() { length } else { BodyLength::Chunked }, compression)
+        {
+            compression::vary(&mut head.fields);
+            if let Some(coding) = *coding {
+                compression::announce(&mut head.fields, coding);
+                taps.push(compression::encoder(coding));
+            }
+        }
+        taps
     }
 
     /// Passes the final head on; whether the connection of the client may bring another request.
     fn pass_head(&mut self, head: &mut ResponseHead, length: BodyLength) -> bool {
         self.begun.set(Some(Begun { at: turn::now(), status: head.status() }));
-        self.is_grpc.set(self.asked.is_call && head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc));
-        self.retries.forget();
+        self.is_grpc.set(self.passage.asked.is_call && head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc));
+        self.passage.retries.forget();
         strip_hop_by_hop(&mut head.fields);
         if head.status() == 204 {
             // RFC 9110 section 8.6.
             head.fields.remove(Known::ContentLength);
         }
-        change(&mut head.fields, self.connection, self.routed, self.endpoint, self.asked);
+        change(&mut head.fields, self.passage, self.endpoint);
         self.replies.head(head, length, self.is_uploaded.get())
     }
 }
 
 /// What policies, the route and affinity change in the head of an origin's final answer.
-pub(crate) fn change(
-    fields: &mut Fields,
-    connection: &Connection,
-    routed: &Routed<'_>,
-    endpoint: usize,
-    asked: &Asked,
-) {
+pub(crate) fn change(fields: &mut Fields, passage: &Passage<'_>, endpoint: usize) {
+    let Passage { connection, routed, asked, .. } = *passage;
     if let Some(answer) = asked.answer_fields.get() {
         answer.apply(routed.action.policies.as_deref(), fields);
     }
     let changes = &routed.action.response_fields;
     if !changes.is_empty() {
-        routes::change(fields, changes, &Variables::of_answered(connection, routed, endpoint, asked));
+        Variables::of_answered(connection, routed, endpoint, asked).change(fields, changes);
     }
     if !routed.action.cookies.is_empty() {
         cookies::change(fields, &routed.action.cookies);

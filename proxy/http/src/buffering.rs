@@ -1,25 +1,59 @@
 //! Uploads are held back from origins: a body is read before a connection is taken for it, as far as it may be kept in memory. A
 //! slow client then costs the gateway some memory, and its origin nothing.
 
-use std::{cell::RefCell, future::poll_fn, pin::pin, rc::Rc, task::Poll};
+use std::{cell::RefCell, future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version};
 
 use crate::{
-    attempt::Failure,
+    asked::Asked,
+    body::{Copied, Nowhere, RequestBody as _, Source as _},
     client::{Client, Replies as _, Sides},
-    exchange::Asked,
+    failure::Failure,
+    inspecting::Inspecting,
     kept::Kept,
-    mirror::Copying,
+    limits::REQUEST_BUFFER_BYTES,
+    options::RetrySettings,
     refusal::Refusal,
-    relay::{Limited, Nowhere, RequestBody as _, Source as _, relay_paced},
-    routing::Routed,
-    settings::{HttpListenerSettings, REQUEST_BUFFER_BYTES, RetrySettings},
-    tunnel::Wish,
+    routed::Routed,
+    settings::HttpListenerSettings,
+    upgrade::Wish,
+    upload::{Limited, Limits, relay_paced},
 };
 
-/// Bytes of the body that are read before an origin is asked; 0: it goes on as it comes.
-pub(crate) fn wanted(asked: &Asked, routed: &Routed<'_>, settings: &HttpListenerSettings) -> usize {
+/// The part of a body that is read before an origin is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Buffer {
+    /// At most so many bytes; 0: the body goes on as it comes.
+    bytes: usize,
+    /// Not all of the body is here: it is waited for.
+    pub(crate) waits: bool,
+}
+
+impl Buffer {
+    /// That of a request that is about to go on. `inspected`: so many bytes are wanted for an inspection.
+    pub(crate) fn of(
+        client: &impl Client,
+        asked: &mut Asked,
+        head: &mut RequestHead,
+        routed: &Routed<'_>,
+        settings: &HttpListenerSettings,
+        inspected: usize,
+    ) -> Self {
+        let inspected = if asked.is_call { 0 } else { inspected };
+        let bytes = wanted(asked, routed, settings).max(inspected);
+        let waits = bytes > 0 && (inspected > 0 || !client.has_whole_body());
+        if bytes > 0 && asked.expects_continue {
+            // The gateway answers `Expect`, and not the origin, which has nothing of the request yet. Behind a body that is here already
+            // nothing is waited for (RFC 9110 section 10.1.1).
+            head.fields.remove(Known::Expect);
+            asked.expects_continue = waits;
+        }
+        Self { bytes, waits }
+    }
+}
+
+fn wanted(asked: &Asked, routed: &Routed<'_>, settings: &HttpListenerSettings) -> usize {
     if asked.body == BodyLength::Exact(0) || asked.is_call || asked.wish != Wish::None {
         return 0;
     }
@@ -29,13 +63,13 @@ pub(crate) fn wanted(asked: &Asked, routed: &Routed<'_>, settings: &HttpListener
     bytes as usize
 }
 
-/// Where the body is kept, if it is: until an origin is asked, or until it need not be sent again. `waits`: not all of it is here.
+/// Where the body is kept, if it is: until an origin is asked, or until it need not be sent again.
 pub(crate) fn kept(
     client: &impl Client,
     asked: &Asked,
     retry: &RetrySettings,
     is_multiplexed: bool,
-    (buffer, waits): (usize, bool),
+    Buffer { bytes: buffer, waits }: Buffer,
 ) -> Option<RefCell<Kept>> {
     let most = retry.body_bytes_max;
     let may_fit = match asked.body {
@@ -55,25 +89,21 @@ pub(crate) fn kept(
     (buffer > 0 || most > 0).then(|| RefCell::new(Kept::new(lease, buffer, most)))
 }
 
-/// What the body passes on its way, wherever it goes.
+/// What a body passes while it is read.
 pub(crate) struct Passing<'a> {
-    pub(crate) routed: &'a Routed<'a>,
-    pub(crate) settings: &'a HttpListenerSettings,
+    /// Bytes that it may have.
+    pub(crate) room: u64,
+    /// Bytes a second that it must bring at least. 0: as slow as it likes.
+    pub(crate) rate: u64,
+    /// From the head of the request to the end of its body.
+    pub(crate) timeout: Option<Duration>,
     /// Fields that no client may send, in trailers either.
     pub(crate) identity_fields: &'a [Box<str>],
-    pub(crate) copying: Option<&'a Rc<Copying>>,
+    pub(crate) copied: Option<&'a RefCell<Copied>>,
+    pub(crate) inspecting: Option<&'a RefCell<Inspecting>>,
 }
 
-/// The gateway answers `Expect`, and not the origin, which has nothing of the request yet. Behind a body that is here already
-/// nothing is waited for (RFC 9110 section 10.1.1). `waits`: not all of it is here.
-pub(crate) fn expect_here(asked: &mut Asked, head: &mut RequestHead, waits: bool) {
-    if asked.expects_continue {
-        head.fields.remove(Known::Expect);
-        asked.expects_continue = waits;
-    }
-}
-
-/// Reads the body until it is whole or `kept` is full.
+/// Reads the body until it is whole or `kept` is full. Tells whether it is whole.
 ///
 /// # Errors
 /// The client is at fault, or gone.
@@ -82,21 +112,21 @@ pub(crate) async fn run<C: Client>(
     asked: &mut Asked,
     kept: &RefCell<Kept>,
     passing: Passing<'_>,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let connection = client.connection().clone();
-    let Passing { routed, settings, identity_fields, copying } = passing;
+    let Passing { room, rate, timeout, identity_fields, copied, inspecting } = passing;
     let (is_whole, filled) = {
         let Sides { mut body, mut replies, .. } = client.sides(asked);
         if asked.expects_continue {
             replies.interim(&ResponseHead::from_parts(Version::Http11, 100, BodyLength::Exact(0)));
         }
-        let room = routed.body_bytes_max(settings, asked);
-        let mut sink = Limited::new(Nowhere, room, identity_fields, copying.map(|one| &one.body), Some(kept));
+        let limits = Limits { room, dropped: identity_fields, copied, kept: Some(kept), inspecting };
+        let mut sink = Limited::new(Nowhere, limits);
         let filled = {
             let is_enough = || kept.borrow().is_full();
-            let mut fill = pin!(relay_paced(&mut body, &mut sink, routed.body_rate_min(settings), is_enough));
+            let mut fill = pin!(relay_paced(&mut body, &mut sink, rate, is_enough));
             let all = weir_engine::deadline();
-            if let Some(timeout) = routed.action.request_timeout.or(settings.request_timeout) {
+            if let Some(timeout) = timeout {
                 all.set(asked.arrived.saturating_add(timeout));
             }
             poll_fn(|context| {
@@ -111,9 +141,7 @@ pub(crate) async fn run<C: Client>(
             .await
         };
         connection.service.sessions.read(body.received());
-        if let Some(notes) = &asked.notes {
-            notes.body_bytes.set(room - sink.room);
-        }
+        asked.note_body(room - sink.room);
         (body.is_done(), filled)
     };
     filled?;
@@ -121,5 +149,5 @@ pub(crate) async fn run<C: Client>(
     if let Some(length) = kept.borrow_mut().begin(is_whole) {
         asked.body = BodyLength::Exact(length);
     }
-    Ok(())
+    Ok(is_whole)
 }

@@ -6,16 +6,28 @@ use std::{
 };
 
 use weir_engine::Deadline;
-use weir_http_codec::{BodyLength, RequestHead, ResponseHead, ResponseParser};
+use weir_http_codec::{BodyLength, RequestHead, ResponseHead};
+use weir_listener::CloseReason;
 
 use crate::{
+    asked::Asked,
+    body::{Broken, RequestBody, Sink},
     connection::Connection,
-    date,
     ends::{Inlet, Outlet, TunnelEnd},
-    exchange::{After, Asked},
-    relay::{Broken, RequestBody, Sink},
-    tunnel::Wish,
+    notes::SentBytes,
+    response::OwnAnswer,
+    upgrade::Wish,
 };
+
+/// What happens to the connection after an exchange.
+pub(crate) enum After {
+    /// It may bring another request.
+    Another,
+    /// It ends, for this reason.
+    Close(CloseReason),
+    /// So it does, with an answer that must not look complete.
+    Broken(CloseReason),
+}
 
 /// The client of one exchange.
 pub(crate) trait Client {
@@ -75,10 +87,7 @@ pub(crate) trait Client {
     fn reply(&mut self, asked: &Asked, answer: &OwnAnswer, closes: bool, reason: &'static str) -> After;
 }
 
-/// See [`Client::sent_bytes`].
-pub(crate) type SentBytes = Box<dyn Fn() -> u64>;
-
-/// Both directions of a client, and what is kept for the origin's.
+/// Both directions of a client, and the deadlines of an exchange.
 pub(crate) struct Sides<'a, B, R, W> {
     pub(crate) body: B,
     pub(crate) replies: R,
@@ -87,8 +96,6 @@ pub(crate) struct Sides<'a, B, R, W> {
     pub(crate) deadline: &'a Deadline,
     /// Of what the origin does.
     pub(crate) origin_deadline: &'a Deadline,
-    /// Kept for its memory.
-    pub(crate) parser: &'a mut ResponseParser,
 }
 
 /// Tells of a client's departure without reading.
@@ -105,36 +112,4 @@ pub(crate) trait Replies: Sink {
     /// Passes the final head on; a body of that length follows. `is_uploaded`: the request has been sent to its end. Gives
     /// whether the connection may bring another request.
     fn head(&mut self, head: &ResponseHead, length: BodyLength, is_uploaded: bool) -> bool;
-}
-
-/// An answer of the gateway's own.
-#[derive(Debug)]
-pub(crate) struct OwnAnswer {
-    /// Without framing.
-    pub(crate) head: ResponseHead,
-    /// Empty for a status that has none.
-    pub(crate) body: Vec<u8>,
-}
-
-impl OwnAnswer {
-    /// With its date, as a server with a clock has to write it (RFC 9110 section 6.6.1), and with its media type, which means
-    /// something only if there is a body.
-    pub(crate) fn new(status: u16, content_type: &[u8], body: Vec<u8>) -> Self {
-        let mut head = ResponseHead::from_parts(Default::default(), status, BodyLength::Exact(body.len() as u64));
-        date::with(|date| head.fields.push(b"Date", date));
-        if !body.is_empty() && head.has_body(false) {
-            head.fields.push(b"Content-Type", content_type);
-        }
-        Self { head, body }
-    }
-
-    /// The length that its head tells; `None` for a status that has no body.
-    pub(crate) fn length(&self) -> Option<BodyLength> {
-        self.head.has_body(false).then(|| self.head.announced())
-    }
-
-    /// The bytes behind the head, as the answer to HEAD or to another method.
-    pub(crate) fn body(&self, is_head: bool) -> &[u8] {
-        if self.head.has_body(is_head) { &self.body } else { b"" }
-    }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead, ResponseHead, token};
 
-use crate::relay::{Broken, Sink};
+use crate::doors::{BodyTap, BrokenOff};
 
 /// Answers shorter than this are not worth it. Default 1 KiB: they fit in one packet as they are.
 pub const BYTES_MIN: u64 = 1024;
@@ -147,69 +147,63 @@ enum Encoder {
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
 
-/// A place that gets what is compressed. What is passed on together leaves together: nobody waits for more to come.
-pub(crate) struct Compressing<'a, S> {
-    sink: &'a mut S,
-    encoder: Option<Encoder>,
+/// A tap that compresses. What is passed on together leaves together: nobody waits for more to come.
+struct Compressing(Option<Encoder>);
+
+/// A tap that compresses so.
+pub(crate) fn encoder(coding: Coding) -> Box<dyn BodyTap> {
+    let encoder = match coding {
+        Coding::Gzip => {
+            Some(Encoder::Gzip(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL))))
+        }
+        Coding::Brotli => {
+            let writer = brotli::CompressorWriter::new(Vec::new(), 4096, BROTLI_QUALITY, BROTLI_WINDOW_BITS);
+            Some(Encoder::Brotli(Box::new(writer)))
+        }
+        // It fails only without memory; the answer breaks off then.
+        Coding::Zstd => zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL).ok().map(Encoder::Zstd),
+    };
+    Box::new(Compressing(encoder))
 }
 
-impl<'a, S: Sink> Compressing<'a, S> {
-    pub(crate) fn new(coding: Coding, sink: &'a mut S) -> Self {
-        let encoder = match coding {
-            Coding::Gzip => {
-                Some(Encoder::Gzip(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL))))
-            }
-            Coding::Brotli => {
-                let writer = brotli::CompressorWriter::new(Vec::new(), 4096, BROTLI_QUALITY, BROTLI_WINDOW_BITS);
-                Some(Encoder::Brotli(Box::new(writer)))
-            }
-            // It fails only without memory; the answer breaks off then.
-            Coding::Zstd => zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL).ok().map(Encoder::Zstd),
+impl Compressing {
+    /// Writes, and gives on what has come out.
+    fn step(
+        &mut self,
+        out: &mut Vec<u8>,
+        step: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> Result<(), BrokenOff> {
+        let (written, compressed) = match &mut self.0 {
+            None => return Err(BrokenOff),
+            Some(Encoder::Gzip(encoder)) => (step(encoder), encoder.get_mut()),
+            Some(Encoder::Brotli(encoder)) => (step(encoder), encoder.get_mut()),
+            Some(Encoder::Zstd(encoder)) => (step(encoder), encoder.get_mut()),
         };
-        Self { sink, encoder }
-    }
-
-    /// Writes, and passes on what has come out; false if nothing comes out any more.
-    fn step(&mut self, step: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> bool {
-        let (is_well, out) = match &mut self.encoder {
-            None => return false,
-            Some(Encoder::Gzip(encoder)) => (step(encoder).is_ok(), std::mem::take(encoder.get_mut())),
-            Some(Encoder::Brotli(encoder)) => (step(encoder).is_ok(), std::mem::take(encoder.get_mut())),
-            Some(Encoder::Zstd(encoder)) => (step(encoder).is_ok(), std::mem::take(encoder.get_mut())),
-        };
-        if !out.is_empty() {
-            self.sink.data(&out);
+        match out.is_empty() {
+            true => std::mem::swap(out, compressed),
+            false => out.append(compressed),
         }
-        if !is_well {
-            self.encoder = None;
-        }
-        is_well
+        written.map_err(|_| BrokenOff)
     }
 }
 
-impl<S: Sink> Sink for Compressing<'_, S> {
-    fn data(&mut self, data: &[u8]) {
-        self.step(|encoder| encoder.write_all(data));
+impl BodyTap for Compressing {
+    fn data(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BrokenOff> {
+        self.step(out, |encoder| encoder.write_all(piece))
     }
 
-    fn end(&mut self, trailers: Option<&Fields>) {
-        let rest = match self.encoder.take() {
-            None => return,
-            Some(Encoder::Gzip(encoder)) => encoder.finish().ok(),
-            Some(Encoder::Brotli(encoder)) => Some(encoder.into_inner()),
-            Some(Encoder::Zstd(encoder)) => encoder.finish().ok(),
+    fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), BrokenOff> {
+        self.step(out, |encoder| encoder.flush())
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), BrokenOff> {
+        let rest = match self.0.take().ok_or(BrokenOff)? {
+            Encoder::Gzip(encoder) => encoder.finish().ok(),
+            Encoder::Brotli(encoder) => Some(encoder.into_inner()),
+            Encoder::Zstd(encoder) => encoder.finish().ok(),
         };
-        // Without its end it does not look whole.
-        let Some(rest) = rest else { return };
-        self.sink.data(&rest);
-        self.sink.end(trailers);
-    }
-
-    async fn relieved(&mut self) -> Result<(), Broken> {
-        if self.encoder.is_some() && !self.step(|encoder| encoder.flush()) {
-            return Err(Broken::Cut);
-        }
-        self.sink.relieved().await
+        out.append(&mut rest.ok_or(BrokenOff)?);
+        Ok(())
     }
 }
 

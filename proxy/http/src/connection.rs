@@ -3,27 +3,18 @@
 use std::{
     cell::{OnceCell, RefCell},
     net::SocketAddr,
-    panic::AssertUnwindSafe,
     rc::Rc,
     task::{Context, Waker},
 };
 
-use futures_util::FutureExt as _;
-use weir_base::{error::Culprit, limits, time::turn, violation::Violation};
-use weir_engine::{Cutter, Deadline, Stream, tls::PeerIdentity};
-use weir_listener::{Arrival, CloseReason, ConnectionHandle, DRAIN_GAP, Drain, Linger, Listed, Roster, Session};
+use weir_base::{error::Culprit, time::turn, violation::Violation};
+use weir_engine::{Deadline, Stream, tls::PeerIdentity};
+use weir_listener::{Arrival, CloseReason, ConnectionHandle, DRAIN_GAP, Drain, Listed, Roster, Session};
 
 use crate::{
     forward::{self, Forwarded},
-    http1::{self, End},
-    http2,
     service::Service,
-    settings::{DISCARD_BYTES_MAX, LINGER_TIMEOUT},
 };
-
-/// The patience with a client that has its last response.
-const LINGER: Linger =
-    Linger { stalled: limits::WRITE_IDLE_TIMEOUT, limit: LINGER_TIMEOUT, bytes_max: DISCARD_BYTES_MAX };
 
 /// What a handshake of TLS has agreed on.
 pub(crate) struct Tls {
@@ -56,7 +47,6 @@ pub(crate) struct Connection {
     pub(crate) peer_name: Box<str>,
     /// What origins are told of its certificate.
     pub(crate) client_cert: Option<Box<str>>,
-    cutter: Cutter,
     /// Its tasks that hear of its end: tunnels, and what policies wait for.
     listening: OnceCell<Roster<Listening>>,
 }
@@ -86,65 +76,29 @@ impl Listening {
     }
 }
 
-/// Serves one admitted connection until it ends.
-///
-/// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
-pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
-    let Arrival { stream, guard, peer, local, .. } = arrival;
-    let is_http2 = stream.has_agreed_on(b"h2");
-    let (facts, identity) = (stream.tls_facts(), stream.peer_identity());
-    let tls = (!stream.is_plain()).then(|| Box::new(Tls { facts, identity }));
-    let identity = tls.as_ref().and_then(|tls| tls.identity.as_ref());
-    let client_cert = identity.filter(|_| service.http().forwarded_client_cert).map(forward::client_cert);
-    let cutter = stream.cutter();
-    let handle = ConnectionHandle::new(guard, peer, Some(cutter.clone()), &service.sessions.core().bytes);
-    stream.output.charge_to(Some(handle.account().clone()));
-    let connection = Rc::new(Connection {
-        service,
-        handle,
-        local,
-        tls,
-        peer_name: forward::peer_name(peer),
-        client_cert,
-        cutter,
-        listening: OnceCell::new(),
-    });
-    let opened = connection.service.sessions.open(connection.clone());
-    let life = AssertUnwindSafe(run(&connection, stream, is_http2)).catch_unwind();
-    let (reason, stream) = match life.await {
-        Ok(ended) => ended,
-        Err(_) => {
-            (connection.service.sessions.panicked(&connection.handle, "the session of a connection panicked"), None)
-        }
-    };
-    opened.close(reason);
-    if let Some(stream) = stream {
-        connection.service.sessions.written(stream.output.appended());
-        if connection.handle.ending().is_none() && reason != CloseReason::ClientReset {
-            Box::pin(LINGER.close(stream)).await;
-        }
-    }
-}
-
-/// Serves the connection in the version that the client speaks; why it ended, and what is left of it.
-async fn run(connection: &Rc<Connection>, mut stream: Box<Stream>, is_http2: bool) -> (CloseReason, Option<Stream>) {
-    let received = match is_http2 {
-        true => Vec::new(),
-        false => match http1::run(connection, &mut stream).await {
-            End::Http2(received) => received,
-            End::Quiet(reason) => return (reason, Some(*stream)),
-            End::Torn(reason) => {
-                connection.service.sessions.written(stream.output.appended());
-                stream.reset();
-                return (reason, None);
-            }
-            End::Refused(refusal) => return (CloseReason::of_client(refusal.reason), Some(*stream)),
-        },
-    };
-    Box::pin(http2::run(connection, *stream, &received)).await
-}
-
 impl Connection {
+    /// The connection that has arrived, and its stream.
+    pub(crate) fn new(service: Rc<Service>, arrival: Arrival) -> (Rc<Self>, Box<Stream>) {
+        let Arrival { stream, guard, peer, local, .. } = arrival;
+        let (facts, identity) = (stream.tls_facts(), stream.peer_identity());
+        let tls = (!stream.is_plain()).then(|| Box::new(Tls { facts, identity }));
+        let identity = tls.as_ref().and_then(|tls| tls.identity.as_ref());
+        let client_cert = identity.filter(|_| service.http().forwarded_client_cert).map(forward::client_cert);
+        let bytes = &service.sessions.core().bytes;
+        let handle = ConnectionHandle::new(guard, peer, Some(Box::new(stream.cutter())), bytes);
+        stream.output.charge_to(Some(handle.account().clone()));
+        let connection = Self {
+            service,
+            handle,
+            local,
+            tls,
+            peer_name: forward::peer_name(peer),
+            client_cert,
+            listening: OnceCell::new(),
+        };
+        (Rc::new(connection), stream)
+    }
+
     /// What origins are told of the client.
     pub(crate) fn forwarded(&self) -> Forwarded<'_> {
         Forwarded { peer: &self.peer_name, is_tls: self.is_tls(), client_cert: self.client_cert.as_deref(), via: None }
@@ -157,7 +111,7 @@ impl Connection {
 
     /// Where the client has connected to.
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
-        self.local.or_else(|| self.cutter.local_address())
+        self.local.or_else(|| self.handle.local_address())
     }
 
     /// No further request is taken on it.

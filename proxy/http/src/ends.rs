@@ -10,8 +10,8 @@ use weir_engine::{Deadline, Output, Reader};
 use weir_http_codec::{ResponseHead, encode};
 
 use crate::{
+    body::{Broken, relieved},
     input::Input,
-    relay::{Broken, relieved},
     wire::receive,
 };
 

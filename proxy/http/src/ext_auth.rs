@@ -3,21 +3,20 @@
 //! The request is told as forward authentication is elsewhere (Traefik's `forwardAuth`, Caddy's `forward_auth`): GET, the fields of
 //! the request, and the request line in X-Forwarded-Method and X-Forwarded-Uri.
 
-use std::{sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use weir_http_codec::{Fields, HeadLimits, Known, RequestHead, ResponseHead, Version, strip_hop_by_hop};
 
 use crate::{
-    connection::Connection,
-    exchange::Asked,
-    forward, policies,
+    body::Copied,
+    forward::{self, Forwarded},
+    local::Local,
+    metrics::ListenerMetrics,
+    options::ForwardedFields,
     refusal::Refusal,
-    relay::Copied,
-    routes::DirectResponse,
-    routing::{Local, own_fields},
-    service::Routing,
-    settings::HttpListenerSettings,
+    response::OwnAnswer,
     subrequest::{Subrequest, Unanswered},
+    upstream::HttpUpstream,
 };
 
 /// How long the service may take for all of its answer. Default 200 ms, as Envoy's `ext_authz`.
@@ -66,58 +65,53 @@ const FORWARDED: [Known; 4] =
     [Known::XForwardedFor, Known::XForwardedProto, Known::XForwardedHost, Known::XForwardedClientCert];
 
 impl ExtAuth {
-    /// Has a request judged. What the origin is told of it, if it may go on.
+    /// Has a request judged by `upstream`, the upstream of this name. Returns the fields that the origin gets of a consent. `own` stands in
+    /// the response to a request that may not go on.
     ///
     /// # Errors
-    /// The answer for the client.
+    /// The response for the client.
     pub(crate) async fn ask(
         &self,
-        connection: &Connection,
-        routing: &Routing,
+        metrics: &ListenerMetrics,
+        upstream: Option<&Rc<HttpUpstream>>,
         head: &RequestHead,
-        asked: &Asked,
+        (forwarded, client): (ForwardedFields, &Forwarded<'_>),
+        own: &Fields,
     ) -> Result<Fields, Local> {
-        let service = &connection.service;
-        let settings = service.http();
-        let Some(check) = self.check(connection, head, &settings) else { return Err(Local::Refused(Refusal::HOST)) };
+        let Some(check) = self.check(head, forwarded, client) else { return Err(Refusal::HOST.into()) };
         let mut body = Copied::new(BODY_BYTES_MAX);
-        let answer = match routing.upstream(&self.upstream) {
+        let answer = match upstream {
             Some(upstream) => {
                 let host = self.host.as_deref().map_or(head.authority(), str::as_bytes);
                 let (timeout, limit) = (self.timeout, Some(self.timeout));
                 let request =
                     Subrequest { head: &check, host, body: b"", is_head: false, timeout, idle_timeout: timeout, limit };
-                request.ask(service, upstream, &mut body).await
+                request.ask(metrics, upstream, &mut body).await
             }
             None => Err(Unanswered::Unreachable),
         };
         match answer {
             Ok(answer) if (200..300).contains(&answer.head.status()) => Ok(self.told(&answer.head.fields)),
             Ok(answer) if answer.head.status() < 500 => {
-                service.metrics.denied("ext_auth_denied");
+                metrics.denied("ext_auth_denied");
                 // A page that is too long, or not whole, is left out; the no stands.
                 let page = body.take().filter(|_| answer.is_whole).unwrap_or_default();
-                Err(refusal(answer.head, page, asked))
+                Err(refusal(answer.head, page, own))
             }
             // What the service answers to its own troubles is nothing for clients.
             _ if self.fails_open => {
-                service.metrics.denied("ext_auth_open");
+                metrics.denied("ext_auth_open");
                 Ok(Fields::new())
             }
             _ => {
-                service.metrics.denied(Refusal::EXT_AUTH_FAILED.reason);
-                Err(Local::Refused(Refusal::EXT_AUTH_FAILED))
+                metrics.denied(Refusal::EXT_AUTH_FAILED.reason);
+                Err(Refusal::EXT_AUTH_FAILED.into())
             }
         }
     }
 
     /// The head of the check.
-    fn check(
-        &self,
-        connection: &Connection,
-        head: &RequestHead,
-        settings: &HttpListenerSettings,
-    ) -> Option<RequestHead> {
+    fn check(&self, head: &RequestHead, forwarded: ForwardedFields, client: &Forwarded<'_>) -> Option<RequestHead> {
         let mut fields = Fields::new();
         for field in head.fields.iter() {
             let is_listed =
@@ -132,9 +126,9 @@ impl ExtAuth {
         let line = (&b"GET"[..], target, head.authority());
         let limits = HeadLimits::default();
         let mut check = RequestHead::from_parts(Version::Http11, line, fields, true, &limits).ok()?;
-        forward::request(&mut check, settings.forwarded, &connection.forwarded());
+        forward::request(&mut check, forwarded, client);
         // In every spelling: many services take `_` for `-`.
-        policies::clean(&TOLD.map(Into::into), &mut check.fields);
+        forward::clean(&TOLD.map(Into::into), &mut check.fields);
         check.fields.set_named(b"X-Forwarded-Method", head.method());
         check.fields.set_named(b"X-Forwarded-Uri", head.target());
         Some(check)
@@ -158,21 +152,20 @@ impl ExtAuth {
     }
 }
 
-/// What the service answered, for the client.
-fn refusal(mut answer: ResponseHead, body: Vec<u8>, asked: &Asked) -> Local {
-    let status = answer.status();
+/// The response of the service, for the client.
+fn refusal(mut answer: ResponseHead, body: Vec<u8>, own: &Fields) -> Local {
     let content_type = answer.fields.get(Known::ContentType).unwrap_or_default();
-    let content_type = String::from_utf8_lossy(content_type).into_owned();
+    let denied = OwnAnswer::new(answer.status(), String::from_utf8_lossy(content_type).as_bytes(), body);
     strip_hop_by_hop(&mut answer.fields);
     answer.fields.remove(Known::ContentLength);
     answer.fields.remove(Known::ContentType);
     let mut fields = answer.fields;
-    for field in own_fields(asked).iter() {
+    for field in own.iter() {
         match field.known {
             // What both depend on.
             Known::Vary => fields.push(field.name, field.value),
             _ => fields.set_named(field.name, field.value),
         }
     }
-    Local::Direct(Arc::new(DirectResponse { status, content_type, body }), fields)
+    Local::Answered(Box::new(denied.with(&fields)))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_http_codec::RequestHead;
 
-use crate::connection::Connection;
+use crate::metrics::ListenerMetrics;
 
 /// What befalls the requests of a route. Both may befall one request, the delay first.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,22 +19,26 @@ pub struct Fault {
 
 impl Fault {
     /// Lets it happen; the status that is answered now, if one is.
-    pub(crate) async fn befall(&self, connection: &Connection, head: &RequestHead) -> Option<u16> {
+    pub(crate) async fn befall(
+        &self,
+        metrics: &ListenerMetrics,
+        chance: impl Fn() -> u64,
+        head: &RequestHead,
+    ) -> Option<u16> {
         if let Some(name) = &self.field
             && head.fields.all_named(name.as_bytes()).next().is_none()
         {
             return None;
         }
-        let service = &connection.service;
-        let befalls = |share: f64| (service.sessions.chance() as f64 / u64::MAX as f64) < share;
+        let befalls = |share: f64| (chance() as f64 / u64::MAX as f64) < share;
         if let Some((delay, share)) = self.delay
             && befalls(share)
         {
-            service.metrics.fault("delay");
+            metrics.fault("delay");
             weir_engine::sleep(delay).await;
         }
         let (status, _) = self.abort.filter(|(_, share)| befalls(*share))?;
-        service.metrics.fault("abort");
+        metrics.fault("abort");
         Some(status)
     }
 }

@@ -2,9 +2,10 @@
 
 use weir_engine::tls::{AltName, PeerIdentity};
 use weir_http_codec::{Fields, Known, RequestHead, Version, strip_hop_by_hop};
+use weir_policy::http::is_same_name;
 use weir_telemetry::log::Peer;
 
-use crate::settings::ForwardedFields;
+use crate::options::ForwardedFields;
 
 /// Makes the fields of a request ready for the origin: what belongs to the client's connection goes, and who asked is added.
 /// Gives how many protected fields the client tried to have removed.
@@ -138,6 +139,12 @@ pub(crate) fn client_cert(identity: &PeerIdentity) -> Box<str> {
     value.into()
 }
 
+/// Takes away what a client says under names by which origins are told who asks. `_` counts as `-`: many origins take them for
+/// one.
+pub(crate) fn clean(names: &[Box<str>], fields: &mut Fields) {
+    fields.retain(|field| !names.iter().any(|name| is_same_name(name, field.name)));
+}
+
 fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
@@ -155,6 +162,17 @@ mod tests {
     use weir_http_codec::{HeadLimits, RequestParser};
 
     use super::*;
+
+    #[test]
+    fn names_of_identity_fields_are_taken_whatever_their_case_and_their_hyphens() {
+        let mut fields = Fields::new();
+        for name in ["X-User", "x_user", "X-USER", "X-Users", "x-other"] {
+            fields.push(name.as_bytes(), b"root");
+        }
+        clean(&["x-user".into()], &mut fields);
+        let left: Vec<String> = fields.iter().map(|field| String::from_utf8_lossy(field.name).into_owned()).collect();
+        assert_eq!(left, ["X-Users", "x-other"]);
+    }
 
     fn forwarded(lines: &str, how: ForwardedFields) -> String {
         let mut parser = RequestParser::new();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_http_codec::{BodyLength, Fields, Known, ResponseHead, Version};
 use weir_listener::CloseReason;
 
-use crate::client::OwnAnswer;
+use crate::response::OwnAnswer;
 
 /// The media type of gRPC, with or without the form of its messages.
 pub(crate) fn is_grpc(content_type: &[u8]) -> bool {

@@ -14,23 +14,26 @@ use weir_base::{
 };
 use weir_engine::{Deadline, Output, PeerWatch, Reader, Stream, chunk::CHUNK_BYTES};
 use weir_http_codec::{
-    BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, Known, RequestHead, RequestParser, ResponseHead,
-    ResponseParser, Version, encode,
+    BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, Known, RequestHead, RequestParser, ResponseHead, Version,
+    encode,
 };
 use weir_listener::CloseReason;
 
 use crate::{
-    attempt::{STALLED, STALLED_TEXT},
-    client::{Client, OwnAnswer, Replies, SentBytes, Sides, Watch},
+    asked::Asked,
+    body::{Broken, RequestBody, Sink, relieved},
+    client::{After, Client, Replies, Sides, Watch},
     connection::Connection,
     ends::{TunnelEnd, WireInlet, WireOutlet},
-    exchange::{self, After, Asked},
-    http2::Preface,
+    exchange,
+    failure::{STALLED, STALLED_TEXT},
+    http2::preface::Preface,
     input::Input,
+    limits::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT, LINGER_TIMEOUT},
+    notes::SentBytes,
     refusal::Refusal,
-    relay::{Broken, RequestBody, Sink, relieved},
-    settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT, LINGER_TIMEOUT},
-    tunnel::Wish,
+    response::OwnAnswer,
+    upgrade::Wish,
     wire::{Framing, WireSink, WireSource, receive},
 };
 
@@ -45,8 +48,6 @@ struct Front<'a> {
     deadline: Deadline,
     /// Of what the origin does.
     origin_deadline: Deadline,
-    /// Kept for its memory.
-    answers: ResponseParser,
     /// The end of the connection is the end of the answer under way.
     is_open_ended: Cell<bool>,
 }
@@ -73,7 +74,6 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
         body: BodyDecoder::new(BodyLength::default()),
         deadline: weir_engine::deadline(),
         origin_deadline: weir_engine::deadline(),
-        answers: ResponseParser::new(),
         is_open_ended: Cell::new(false),
     };
     connection.handle.entry().details().version = "HTTP/1.1";
@@ -274,7 +274,7 @@ impl Client for Front<'_> {
     }
 
     fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, WireReplies<'a>, WireWatch> {
-        let Front { connection, stream, input, body, deadline, origin_deadline, answers, is_open_ended } = self;
+        let Front { connection, stream, input, body, deadline, origin_deadline, is_open_ended } = self;
         let idle_timeout = asked.body_idle_timeout;
         let Stream { reader, output, .. } = &mut **stream;
         let watch = WireWatch::of(connection, reader);
@@ -286,7 +286,6 @@ impl Client for Front<'_> {
             watch,
             deadline,
             origin_deadline,
-            parser: answers,
         }
     }
 
@@ -378,7 +377,7 @@ pub(crate) struct Body<'a> {
     output: &'a Output,
 }
 
-impl crate::relay::Source for Body<'_> {
+impl crate::body::Source for Body<'_> {
     fn is_done(&self) -> bool {
         self.source.is_done()
     }
@@ -457,7 +456,7 @@ impl Replies for WireReplies<'_> {
             match length {
                 _ if framing != Framing::Plain => encode::framing(BodyLength::Chunked, into),
                 // HTTP/2 needs no words for it.
-                BodyLength::Exact(_) if head.version() == Version::Http2 && is_unsaid(head, asked.is_head) => {
+                BodyLength::Exact(_) if head.version().is_multiplexed() && is_unsaid(head, asked.is_head) => {
                     encode::framing(length, into);
                 }
                 _ => {}

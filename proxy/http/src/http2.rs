@@ -7,6 +7,8 @@ mod body;
 mod flow;
 mod message;
 pub(crate) mod origin;
+mod out;
+pub(crate) mod preface;
 pub(crate) mod probe;
 mod stream;
 mod tunnel;
@@ -29,7 +31,7 @@ use weir_base::time::turn;
 use weir_engine::{Stream, poll_face::PollStream};
 use weir_http_codec::{
     HeadLimits,
-    frames::{Flood, FrameBudget, PREFACE},
+    frames::{Flood, FrameBudget},
 };
 use weir_listener::CloseReason;
 
@@ -39,7 +41,8 @@ use self::{
 };
 use crate::{
     connection::Connection,
-    settings::{HTTP2_SEND_BUFFER_BYTES, HttpListenerSettings, LINGER_TIMEOUT},
+    limits::{HTTP2_SEND_BUFFER_BYTES, LINGER_TIMEOUT},
+    settings::HttpListenerSettings,
 };
 
 /// Streams of one connection that clients have reset and the gateway has not forgotten, and those reset before they were
@@ -58,29 +61,6 @@ const FLOOD: &str = "too many frames of a kind that costs the client nothing";
 
 /// Empty SETTINGS, and GOAWAY with ENHANCE_YOUR_CALM: to who floods before `h2` has read a word.
 const CALM: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0B";
-
-/// How much of HTTP/2's preface is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Preface {
-    /// It is something else.
-    No,
-    /// It may become one.
-    Begun,
-    /// All of it.
-    Whole,
-}
-
-impl Preface {
-    /// At the front of what a client sends first.
-    pub(crate) fn of(bytes: &[u8]) -> Self {
-        match bytes.len() {
-            0 => Self::No,
-            _ if bytes.starts_with(PREFACE) => Self::Whole,
-            _ if PREFACE.starts_with(bytes) => Self::Begun,
-            _ => Self::No,
-        }
-    }
-}
 
 type Server = h2::server::Connection<PollStream, Bytes>;
 
@@ -341,21 +321,5 @@ fn reason_of(connection: &Connection, error: &h2::Error) -> CloseReason {
         Some(Reason::FLOW_CONTROL_ERROR) => connection.violated("http2_flow_control", "more bytes than were allowed"),
         Some(Reason::FRAME_SIZE_ERROR) => connection.violated("http2_frame_size", "a frame of the wrong size"),
         _ => connection.violated("http2_protocol", "a rule of HTTP/2 was broken"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_preface_is_known_however_it_is_cut_and_nothing_else_is_one() {
-        assert_eq!(Preface::of(b""), Preface::No);
-        for end in 1..PREFACE.len() {
-            assert_eq!(Preface::of(&PREFACE[..end]), Preface::Begun);
-        }
-        assert_eq!(Preface::of(&[&PREFACE[..], b"more"].concat()), Preface::Whole);
-        assert_eq!(Preface::of(b"PRI / HTTP/1.1\r\n"), Preface::No);
-        assert_eq!(Preface::of(b"GET"), Preface::No);
     }
 }

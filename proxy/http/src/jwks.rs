@@ -15,11 +15,9 @@ use std::{
 use weir_base::time::{Time, turn};
 use weir_http_codec::{Fields, HeadLimits, RequestHead, Version};
 use weir_policy::http::{JWKS_BYTES_MAX, KeySet, SharedKeys};
-use weir_telemetry::log::{LogEvent, UpstreamChange, UpstreamEvent};
+use weir_telemetry::log::{LogEvent, LogWriter, UpstreamChange, UpstreamEvent};
 
-use crate::{
-    connection::Connection, refusal::Refusal, relay::Copied, routes::Routes, service::Service, subrequest::Subrequest,
-};
+use crate::{body::Copied, metrics::ListenerMetrics, refusal::Refusal, subrequest::Subrequest, upstream::HttpUpstream};
 
 /// How old keys may become. Default 5 min, as Envoy's `cache_duration`.
 pub const REFRESH: Duration = Duration::from_secs(300);
@@ -99,19 +97,33 @@ impl RemoteKeys {
         Poll::Pending
     }
 
-    fn is_same_place(&self, other: &Self) -> bool {
+    /// Takes the keys that stood in the configuration before, if they are of the same place, so that they are there at once.
+    pub(crate) fn adopt(&self, other: &Self) {
+        if self.state().fetched.is_none()
+            && let Some(known) = other.keys.current()
+        {
+            self.keys.set(known);
+            let of_other = other.state();
+            let (fetched, document) = (of_other.fetched, of_other.document.clone());
+            drop(of_other);
+            let mut state = self.state();
+            (state.fetched, state.document) = (fetched, document);
+        }
+    }
+
+    pub(crate) fn is_same_place(&self, other: &Self) -> bool {
         (&self.upstream, &self.path, &self.host) == (&other.upstream, &other.path, &other.host)
             && self.keys.allowed() == other.keys.allowed()
     }
 }
 
 /// Old keys are fetched again while they go on being used.
-pub(crate) fn refresh(all: &[Arc<RemoteKeys>], connection: &Connection) {
+pub(crate) fn refresh(all: &[Arc<RemoteKeys>], fetch: impl Fn(&Arc<RemoteKeys>) -> Fetch) {
     for keys in all {
         let fetched = keys.state().fetched;
         let is_old = fetched.is_some_and(|fetched| turn::now().since(fetched) >= keys.refresh);
         if is_old && keys.begins(RETRY_PAUSE) {
-            start(&connection.service, keys);
+            fetch(keys).start();
         }
     }
 }
@@ -129,106 +141,93 @@ pub(crate) fn due(all: &[Arc<RemoteKeys>]) -> Option<Arc<RemoteKeys>> {
     all.iter().find(may_change).cloned()
 }
 
-/// Waits until they are there, or newer ones if some are.
-///
-/// # Errors
-/// No keys could be had.
-pub(crate) async fn fetch(connection: &Connection, keys: &Arc<RemoteKeys>) -> Result<(), Refusal> {
-    if keys.begins(RETRY_PAUSE) {
-        start(&connection.service, keys);
-    }
-    let mut place = None;
-    poll_fn(|context| keys.poll_fetched(&mut place, context)).await;
-    if keys.state().fetched.is_some() {
-        return Ok(());
-    }
-    connection.service.metrics.denied(Refusal::JWKS_UNAVAILABLE.reason);
-    Err(Refusal::JWKS_UNAVAILABLE)
+/// A fetch of the keys of one issuer, for one listener.
+pub(crate) struct Fetch {
+    pub(crate) keys: Arc<RemoteKeys>,
+    /// `None`: it is not among the upstreams of the listener.
+    pub(crate) upstream: Option<Rc<HttpUpstream>>,
+    pub(crate) metrics: Rc<ListenerMetrics>,
+    pub(crate) log: LogWriter,
 }
 
-/// In a task of its own: the client that was the first to need them may go.
-fn start(service: &Rc<Service>, keys: &Arc<RemoteKeys>) {
-    let (service, fetching) = (service.clone(), Fetching(keys.clone()));
-    weir_engine::spawn(async move {
-        let keys = &fetching.0;
-        let made = match document(&service, keys).await {
-            // What it has decided goes on.
-            Some(document) if keys.state().document.as_deref() == Some(&*document) => Ok((document, None)),
-            Some(document) => KeySet::from_jwks(&document, keys.keys.allowed())
-                .map(|made| (document, Some(made)))
-                .map_err(|_| "the document has no key that can be used"),
-            None => Err("no document came"),
-        };
-        match made {
-            Ok((document, made)) => {
-                made.into_iter().for_each(|made| keys.keys.set(Arc::new(made)));
-                let mut state = keys.state();
-                (state.fetched, state.document) = (Some(turn::now()), Some(document));
-                drop(state);
-                service.metrics.keys_fetched("ok");
-            }
-            Err(why) => {
-                service.metrics.keys_fetched("failed");
-                // One fetch a second at most, so that no further sampling is needed.
-                service.sessions.core().log.push(LogEvent::Upstream(UpstreamEvent {
-                    at: turn::now(),
-                    upstream: keys.upstream.clone(),
-                    endpoint: Arc::from(&*keys.path),
-                    change: UpstreamChange::JwksFailed,
-                    reason: Refusal::JWKS_UNAVAILABLE.reason,
-                    detail: Some(why.into()),
-                    suppressed: 0,
-                }));
-            }
+impl Fetch {
+    /// Waits until the keys are there, or newer ones if some are.
+    ///
+    /// # Errors
+    /// No keys could be had.
+    pub(crate) async fn wait(self) -> Result<(), Refusal> {
+        let (keys, metrics) = (self.keys.clone(), self.metrics.clone());
+        if keys.begins(RETRY_PAUSE) {
+            self.start();
         }
-    })
-    .detach();
-}
-
-/// The document, if there is one.
-async fn document(service: &Service, keys: &RemoteKeys) -> Option<String> {
-    let routing = service.routing();
-    let upstream = routing.upstream(&keys.upstream)?;
-    let first = upstream.settings().endpoints.first().map(ToString::to_string).unwrap_or_default();
-    let host = keys.host.as_deref().unwrap_or(&first).as_bytes();
-    let mut fields = Fields::new();
-    fields.push(b"Accept", b"application/json");
-    let line = (&b"GET"[..], keys.path.as_bytes(), host);
-    let head = RequestHead::from_parts(Version::Http11, line, fields, true, &HeadLimits::default()).ok()?;
-    let (timeout, idle_timeout) = (FETCH_TIMEOUT, FETCH_TIMEOUT);
-    let limit = Some(FETCH_TIMEOUT);
-    let request = Subrequest { head: &head, host, body: b"", is_head: false, timeout, idle_timeout, limit };
-    let mut body = Copied::new(JWKS_BYTES_MAX);
-    let answer = request.ask(service, upstream, &mut body).await.ok()?;
-    (answer.head.status() == 200 && answer.is_whole)
-        .then(|| body.take())
-        .flatten()
-        .and_then(|body| String::from_utf8(body).ok())
-}
-
-/// Keys that stand in a new configuration as they stood in the old one are there at once.
-pub(crate) fn keep(old: &Routes, new: &Routes) {
-    fn all(routes: &Routes) -> impl Iterator<Item = &Arc<RemoteKeys>> {
-        routes
-            .table
-            .routes()
-            .iter()
-            .filter_map(|route| route.action.policies.as_ref())
-            .flat_map(|policies| &policies.keys)
-    }
-    for keys in all(new) {
-        let same = all(old).find(|old| !Arc::ptr_eq(old, keys) && old.is_same_place(keys));
-        if let Some(same) = same
-            && keys.state().fetched.is_none()
-            && let Some(known) = same.keys.current()
-        {
-            keys.keys.set(known);
-            let of_same = same.state();
-            let (fetched, document) = (of_same.fetched, of_same.document.clone());
-            drop(of_same);
-            let mut state = keys.state();
-            (state.fetched, state.document) = (fetched, document);
+        let mut place = None;
+        poll_fn(|context| keys.poll_fetched(&mut place, context)).await;
+        if keys.state().fetched.is_some() {
+            return Ok(());
         }
+        metrics.denied(Refusal::JWKS_UNAVAILABLE.reason);
+        Err(Refusal::JWKS_UNAVAILABLE)
+    }
+
+    /// Begins, in a task of its own: the client that was the first to need the keys may go.
+    fn start(self) {
+        let fetching = Fetching(self.keys.clone());
+        weir_engine::spawn(async move {
+            let keys = &fetching.0;
+            let made = match self.document().await {
+                // What it has decided goes on.
+                Some(document) if keys.state().document.as_deref() == Some(&*document) => Ok((document, None)),
+                Some(document) => KeySet::from_jwks(&document, keys.keys.allowed())
+                    .map(|made| (document, Some(made)))
+                    .map_err(|_| "the document has no key that can be used"),
+                None => Err("no document came"),
+            };
+            match made {
+                Ok((document, made)) => {
+                    made.into_iter().for_each(|made| keys.keys.set(Arc::new(made)));
+                    let mut state = keys.state();
+                    (state.fetched, state.document) = (Some(turn::now()), Some(document));
+                    drop(state);
+                    self.metrics.keys_fetched("ok");
+                }
+                Err(why) => self.failed(why),
+            }
+        })
+        .detach();
+    }
+
+    fn failed(&self, why: &'static str) {
+        self.metrics.keys_fetched("failed");
+        // One fetch a second at most, so that no further sampling is needed.
+        self.log.push(LogEvent::Upstream(UpstreamEvent {
+            at: turn::now(),
+            upstream: self.keys.upstream.clone(),
+            endpoint: Arc::from(&*self.keys.path),
+            change: UpstreamChange::JwksFailed,
+            reason: Refusal::JWKS_UNAVAILABLE.reason,
+            detail: Some(why.into()),
+            suppressed: 0,
+        }));
+    }
+
+    /// The document, if there is one.
+    async fn document(&self) -> Option<String> {
+        let (keys, upstream) = (&self.keys, self.upstream.as_ref()?);
+        let first = upstream.settings().endpoints.first().map(ToString::to_string).unwrap_or_default();
+        let host = keys.host.as_deref().unwrap_or(&first).as_bytes();
+        let mut fields = Fields::new();
+        fields.push(b"Accept", b"application/json");
+        let line = (&b"GET"[..], keys.path.as_bytes(), host);
+        let head = RequestHead::from_parts(Version::Http11, line, fields, true, &HeadLimits::default()).ok()?;
+        let (timeout, idle_timeout) = (FETCH_TIMEOUT, FETCH_TIMEOUT);
+        let limit = Some(FETCH_TIMEOUT);
+        let request = Subrequest { head: &head, host, body: b"", is_head: false, timeout, idle_timeout, limit };
+        let mut body = Copied::new(JWKS_BYTES_MAX);
+        let answer = request.ask(&self.metrics, upstream, &mut body).await.ok()?;
+        (answer.head.status() == 200 && answer.is_whole)
+            .then(|| body.take())
+            .flatten()
+            .and_then(|body| String::from_utf8(body).ok())
     }
 }
 

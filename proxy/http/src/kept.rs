@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use weir_base::ByteLease;
-use weir_base::BytesPermit;
+use bytes::Bytes;
+use weir_base::{ByteLease, BytesPermit};
 use weir_http_codec::Fields;
 
-use crate::relay::{Broken, Sink, Source, passed};
+use crate::body::{Broken, Sink, Source, passed};
 
 /// Of what is kept, so much is sent before it is looked whether it is taken.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -71,6 +71,11 @@ impl Kept {
     /// All that has come is here.
     pub(crate) fn is_all(&self) -> bool {
         !self.is_lost
+    }
+
+    /// All that is here, and nothing of it is kept any more.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        self.bytes.into()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -1,6 +1,6 @@
 //! The cells that one listener writes on one worker.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, rc::Rc};
 
 use weir_base::{time::Time, violation::Violation};
 use weir_telemetry::{CoreMetrics, Counter, Gauge, Histogram, catalog, cells::GaugeGuard};
@@ -150,5 +150,47 @@ impl ListenerMetrics {
     pub(crate) fn violation(&self, violation: &Violation) {
         let labels = [&*self.listener, violation.reason, violation.culprit.as_str()];
         self.core.counter(&catalog::VIOLATIONS, &labels).inc();
+    }
+}
+
+/// Routes that have labels of their own; further ones of a listener are counted as `other`. Default 256: six counters and a
+/// histogram each, about 8 KiB of cells per worker.
+pub const ROUTE_LABELS_MAX: usize = 256;
+
+/// Cells of one route of a listener on one worker.
+pub(crate) struct RouteMetrics {
+    /// By the first digit of the status; 0 for answers that broke off.
+    responses: [Counter; CLASSES.len()],
+    request: Histogram,
+}
+
+const CLASSES: [&str; 6] = ["broken", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+impl RouteMetrics {
+    fn new(core: &CoreMetrics, listener: &str, route: &str) -> Rc<Self> {
+        let responses = CLASSES.map(|class| core.counter(&catalog::HTTP_ROUTE_RESPONSES, &[listener, route, class]));
+        let request = core.histogram(&catalog::HTTP_ROUTE_DURATION, &[listener, route]);
+        Rc::new(Self { responses, request })
+    }
+
+    /// The cells of these routes, in their order. None for a listener without routes of its own: its requests are those of the
+    /// listener.
+    pub(crate) fn all(core: &CoreMetrics, listener: &str, names: &[Box<str>]) -> Vec<Rc<Self>> {
+        if names.len() < 2 {
+            return Vec::new();
+        }
+        let own = names.iter().take(ROUTE_LABELS_MAX).map(|name| Self::new(core, listener, name));
+        let mut all: Vec<_> = own.collect();
+        if names.len() > ROUTE_LABELS_MAX {
+            let other = Self::new(core, listener, "other");
+            all.resize(names.len(), other);
+        }
+        all
+    }
+
+    #[inline]
+    pub(crate) fn answered(&self, status: u16, nanos: u64) {
+        self.responses[usize::from(status / 100).min(CLASSES.len() - 1)].inc();
+        self.request.record(nanos);
     }
 }

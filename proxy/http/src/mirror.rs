@@ -5,13 +5,14 @@ use std::{cell::RefCell, rc::Rc};
 use weir_http_codec::RequestHead;
 
 use crate::{
+    asked::Asked,
+    body::{Copied, Nowhere},
     connection::Connection,
-    exchange::Asked,
-    relay::{Copied, Nowhere},
+    routed::Routed,
     routes::Mirror,
-    routing::Routed,
-    service::{HttpUpstream, Service},
+    service::Service,
     subrequest::{Subrequest, Unanswered},
+    upstream::HttpUpstream,
 };
 
 /// Copies under way on one worker of a listener; more are not made. As many exchanges as a second upstream can be expected to bear
@@ -72,7 +73,7 @@ impl Copying {
         weir_engine::spawn(async move {
             let (head, host, body) = (&self.head, &*self.host, &*body);
             let request = Subrequest { head, host, body, is_head, timeout, idle_timeout, limit: None };
-            let outcome = match request.ask(&service, &self.upstream, &mut Nowhere).await {
+            let outcome = match request.ask(&service.metrics, &self.upstream, &mut Nowhere).await {
                 Ok(answered) if answered.is_whole => "ok",
                 Ok(_) | Err(Unanswered::Failed) => "failed",
                 Err(Unanswered::Unreachable) => "unreachable",

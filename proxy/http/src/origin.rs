@@ -1,6 +1,6 @@
 //! The origin's side of an exchange, whatever version of HTTP it speaks; and HTTP/1.1's.
 
-use std::time::Duration;
+use std::{cell::RefCell, time::Duration};
 
 use weir_base::error::Culprit;
 use weir_engine::{Deadline, Stream};
@@ -8,11 +8,11 @@ use weir_http_codec::{BodyDecoder, BodyLength, Fields, HeadLimits, ResponseHead,
 use weir_upstream::{LossCause, Remains};
 
 use crate::{
-    attempt::Failure,
+    body::{Broken, Sink, Source},
+    failure::Failure,
     input::Input,
     metrics::ListenerMetrics,
     refusal::Refusal,
-    relay::{Broken, Sink, Source},
     wire::{Framing, WireSink, WireSource, receive},
 };
 
@@ -38,8 +38,6 @@ pub(crate) struct Means<'a> {
     pub(crate) deadline: &'a Deadline,
     /// Of what the origin does.
     pub(crate) origin_deadline: &'a Deadline,
-    /// Kept for its memory.
-    pub(crate) parser: &'a mut ResponseParser,
     /// How a body of the request is framed.
     pub(crate) framing: Framing,
     /// How long the body of the answer may pause.
@@ -70,16 +68,38 @@ pub(crate) trait Download: Source {
     fn received(&self) -> u64;
 }
 
+/// Parsers that a worker keeps for their memory. Default 64, as many exchanges as a worker has under way at most times; each holds a
+/// head of a kilobyte or two.
+const PARSERS_KEPT_MAX: usize = 64;
+
+thread_local! {
+    static PARSERS: RefCell<Vec<ResponseParser>> = const { RefCell::new(Vec::new()) };
+}
+
 /// An origin that speaks HTTP/1.1 on a connection of its own.
 pub(crate) struct WireOrigin<'l> {
     stream: &'l mut Stream,
     input: Input,
     decoder: BodyDecoder,
+    parser: ResponseParser,
 }
 
 impl<'l> WireOrigin<'l> {
     pub(crate) fn new(stream: &'l mut Stream) -> Self {
-        Self { stream, input: Input::default(), decoder: BodyDecoder::new(BodyLength::Exact(0)) }
+        let parser = PARSERS.with_borrow_mut(Vec::pop).unwrap_or_default();
+        Self { stream, input: Input::default(), decoder: BodyDecoder::new(BodyLength::Exact(0)), parser }
+    }
+}
+
+impl Drop for WireOrigin<'_> {
+    fn drop(&mut self) {
+        // The origin may have failed in the middle of a head.
+        self.parser.reset();
+        PARSERS.with_borrow_mut(|parsers| {
+            if parsers.len() < PARSERS_KEPT_MAX {
+                parsers.push(std::mem::take(&mut self.parser));
+            }
+        });
     }
 }
 
@@ -94,11 +114,9 @@ impl Origin for WireOrigin<'_> {
         Self: 'a;
 
     fn sides<'a>(&'a mut self, means: Means<'a>) -> (WireSink<'a>, WireDownload<'a>) {
-        let Means { metrics, deadline, origin_deadline, parser, framing, answer_idle_timeout } = means;
-        let Self { stream, input, decoder } = self;
+        let Means { metrics, deadline, origin_deadline, framing, answer_idle_timeout } = means;
+        let Self { stream, input, decoder, parser } = self;
         let Stream { reader, output, .. } = &mut **stream;
-        // The last origin may have failed in the middle of a head.
-        parser.reset();
         let source = WireSource {
             reader,
             input,

@@ -1,37 +1,14 @@
 //! What a listener, a domain or a route asks of a request before it goes anywhere, and what the answer says of that.
 //!
-//! The policies themselves are pure and in `weir_policy::http`; here they are asked in their order, and what they decide is
-//! put into heads. A route has its policies whole, those of its listener included: nothing is looked up in two places.
-//!
-//! 1. Fields by which origins are told who asks ([`Routes::identity_fields`](crate::routes::Routes)) are taken from every
-//!    request of the listener, whatever its route: no client names itself.
-//! 2. Address, CORS preflight, authentication, rate limits, length of the body, another service; the first no is the answer.
-//! 3. Credentials are taken away and who asks is told just before the request goes on.
+//! The policies themselves are pure and in `weir_policy::http`; `judge` asks them in their order. A route has its policies whole, those of
+//! its listener included: nothing is looked up in two places.
 
-use std::{
-    collections::HashMap,
-    net::{IpAddr, Ipv4Addr},
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
-use weir_base::time::turn;
-use weir_http_codec::{Fields, Known, RequestHead};
-use weir_policy::http::{
-    AddressRules, ApiKeys, Basic, BasicCheck, Cors, ForwardedFor, Jwt, RateAnswer, RateKey, RateLimit, SlowCheck,
-    Verified, is_same_name,
-};
-use weir_telemetry::log::Peer;
+use weir_http_codec::{Fields, RequestHead};
+use weir_policy::http::{AddressRules, ApiKeys, Basic, Cors, Jwt, RateLimit, Verified};
 
-use crate::{
-    connection::Connection,
-    exchange::Asked,
-    ext_auth::ExtAuth,
-    jwks::{self, RemoteKeys},
-    refusal::Refusal,
-    routes::Routes,
-    routing::Local,
-};
+use crate::{ext_auth::ExtAuth, jwks::RemoteKeys};
 
 /// What is asked of the requests of a route. All that is configured must be fulfilled.
 #[derive(Clone, Debug, Default)]
@@ -84,9 +61,9 @@ impl Identity {
 /// What the policies of a route have found out about a request that they let through.
 #[derive(Debug, Default)]
 pub(crate) struct Admitted {
-    user: Option<Arc<str>>,
-    owner: Option<Arc<str>>,
-    token: Option<Arc<Verified>>,
+    pub(crate) user: Option<Arc<str>>,
+    pub(crate) owner: Option<Arc<str>>,
+    pub(crate) token: Option<Arc<Verified>>,
     /// What another service told.
     pub(crate) told: Option<Fields>,
 }
@@ -95,11 +72,11 @@ pub(crate) struct Admitted {
 #[derive(Debug, Default)]
 pub(crate) struct AnswerFields {
     /// The Origin of the request, if its route has a CORS policy.
-    origin: Fields,
+    pub(crate) origin: Fields,
     /// Of the rate limit that is nearest, and of a refusal.
-    told: Fields,
+    pub(crate) told: Fields,
     /// The same and what a page may read, for answers of the gateway's own; only with a CORS policy.
-    own: Option<Fields>,
+    pub(crate) own: Option<Fields>,
     /// Who asked.
     pub(crate) identity: Option<Identity>,
 }
@@ -121,149 +98,10 @@ impl AnswerFields {
     }
 }
 
-/// A password whose check takes milliseconds, and the policy that waits for it.
-pub(crate) struct Slow {
-    check: Box<SlowCheck>,
-    basic: Arc<Told<Basic>>,
-}
-
-/// Has a password checked on a thread that serves no connections. What comes of it is remembered, so asking the policies again
-/// gives an answer.
-pub(crate) async fn find_out(connection: &Connection, slow: Slow) -> Result<(), Refusal> {
-    let Slow { check, basic } = slow;
-    let outcome = weir_engine::run_blocking(move || check.run()).await.map_err(|_| Refusal::POLICY_FAILED)?;
-    let mut seen = connection.service.seen.borrow_mut();
-    // A no is told when the policies are asked again.
-    let _ = basic.policy.finish(outcome, &mut seen, turn::now());
-    Ok(())
-}
-
 impl Policies {
     /// The upstreams that are asked.
     pub fn upstreams(&self) -> impl Iterator<Item = &Arc<str>> {
         self.keys.iter().map(|keys| &keys.upstream).chain(self.ext_auth.iter().map(|service| &service.upstream))
-    }
-
-    /// Whether a request is let through.
-    pub(crate) fn judge(&self, connection: &Connection, head: &RequestHead, asked: &Asked) -> Result<Admitted, Local> {
-        let mut answer = AnswerFields::default();
-        if let Some(cors) = &self.cors {
-            head.fields.all(Known::Origin).for_each(|origin| answer.origin.push(b"Origin", origin));
-            if let Some(preflight) = cors.preflight(head) {
-                // An address that is denied is told so here as for the request that would follow.
-                let refusal = match self.check_address(connection, head) {
-                    Ok(_) if preflight.is_allowed => return Err(Local::no_content(preflight.fields)),
-                    Ok(_) => {
-                        connection.service.metrics.denied("cors_origin_denied");
-                        return Err(Local::no_content(preflight.fields));
-                    }
-                    Err(refusal) => refusal,
-                };
-                return Err(self.refused(connection, refusal, answer, asked));
-            }
-        }
-        match self.check(connection, head, &mut answer) {
-            Ok(admitted) => {
-                if answer.identity.is_some() || self.cors.is_some() || !answer.told.is_empty() {
-                    self.keep(answer, asked);
-                }
-                Ok(admitted)
-            }
-            Err(No::Slow(slow)) => Err(Local::Slow(Box::new(slow))),
-            Err(No::Keys(keys)) => Err(Local::Keys(keys)),
-            Err(No::Refused(refusal)) => Err(self.refused(connection, refusal, answer, asked)),
-        }
-    }
-
-    fn check_address(&self, connection: &Connection, head: &RequestHead) -> Result<IpAddr, weir_policy::http::Refusal> {
-        let (peer, client) = connection.addresses(&head.fields);
-        if let Some(rules) = &self.address {
-            rules.judge(peer, client)?;
-        }
-        Ok(client)
-    }
-
-    fn check(&self, connection: &Connection, head: &RequestHead, answer: &mut AnswerFields) -> Result<Admitted, No> {
-        let client = self.check_address(connection, head)?;
-        let mut admitted = Admitted::default();
-        if let Some(basic) = &self.basic {
-            let mut seen = connection.service.seen.borrow_mut();
-            match basic.policy.check(&head.fields, &mut seen, turn::now()) {
-                BasicCheck::Granted(user) => admitted.user = Some(user),
-                BasicCheck::Refused(refusal) => return Err(No::Refused(refusal)),
-                BasicCheck::Slow(check) => return Err(No::Slow(Slow { check, basic: basic.clone() })),
-            }
-        }
-        if let Some(keys) = &self.api_keys {
-            admitted.owner = Some(keys.policy.check(head)?.clone());
-        }
-        if let Some(jwt) = &self.jwt {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            jwks::refresh(&self.keys, connection);
-            let checked = jwt.check(head, &mut connection.service.tokens.borrow_mut(), now);
-            admitted.token = Some(checked.map_err(|refusal| match refusal.reason {
-                // The issuer may have new ones.
-                "jwt_unknown_key" => jwks::due(&self.keys).map_or(No::Refused(refusal), No::Keys),
-                _ => No::Refused(refusal),
-            })?);
-        }
-        answer.identity = admitted.identity();
-        self.count(connection, client, head, answer)?;
-        Ok(admitted)
-    }
-
-    /// Counts the request with every limit. The client is told of the one that leaves it the least.
-    fn count(
-        &self,
-        connection: &Connection,
-        client: IpAddr,
-        head: &RequestHead,
-        answer: &mut AnswerFields,
-    ) -> Result<(), No> {
-        let identity = answer.identity.as_ref().and_then(Identity::name);
-        let mut nearest: Option<(&RateLimit, RateAnswer)> = None;
-        for rate in &self.rates {
-            let Some(taken) = rate.take(client, &head.fields, identity, turn::now()) else { continue };
-            if !taken.is_allowed {
-                // Who shares a bucket with everybody should not come back with everybody.
-                let is_shared = rate.settings().key == RateKey::All;
-                let jitter = if is_shared { connection.service.sessions.chance() % 1_000 } else { 0 };
-                return Err(rate.refusal(&taken, Duration::from_millis(jitter)).into());
-            }
-            if nearest.as_ref().is_none_or(|(_, known)| taken.remaining < known.remaining) {
-                nearest = Some((rate, taken));
-            }
-        }
-        if let Some((rate, taken)) = nearest {
-            rate.tell(&taken, &mut answer.told);
-        }
-        Ok(())
-    }
-
-    fn refused(
-        &self,
-        connection: &Connection,
-        refusal: weir_policy::http::Refusal,
-        mut answer: AnswerFields,
-        asked: &Asked,
-    ) -> Local {
-        connection.service.metrics.denied(refusal.reason);
-        for field in refusal.fields.iter() {
-            answer.told.set_named(field.name, field.value);
-        }
-        self.keep(answer, asked);
-        Local::Refused(Refusal::of_policy(&refusal))
-    }
-
-    /// Keeps what the answer says for whoever answers. A page may read why it was refused, as far as it may read anything.
-    fn keep(&self, mut answer: AnswerFields, asked: &Asked) {
-        if let Some(cors) = &self.cors {
-            let mut own = answer.told.clone();
-            cors.apply(&answer.origin, &mut own);
-            answer.own = Some(own);
-        }
-        // Policies that are asked again after a slow check have not come this far before.
-        let _ = asked.answer_fields.set(Box::new(answer));
     }
 
     /// Takes credentials out of a request that goes on, and tells the origin who asks.
@@ -294,90 +132,10 @@ fn tell_name(field: &Option<Box<str>>, name: &Option<Arc<str>>, fields: &mut Fie
     }
 }
 
-/// Why a request is not let through.
-enum No {
-    Refused(weir_policy::http::Refusal),
-    Slow(Slow),
-    Keys(Arc<RemoteKeys>),
-}
-
-impl From<weir_policy::http::Refusal> for No {
-    fn from(refusal: weir_policy::http::Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
 impl Admitted {
     /// The first that was found: a user, the owner of a key, the subject of a token.
-    fn identity(&self) -> Option<Identity> {
+    pub(crate) fn identity(&self) -> Option<Identity> {
         let name = self.user.as_ref().or(self.owner.as_ref());
         name.cloned().map(Identity::Name).or_else(|| self.token.clone().map(Identity::Token))
-    }
-}
-
-impl Connection {
-    /// Of the other end, and of the client as trusted proxies tell it. A Unix socket has no address: its peer is 0.0.0.0,
-    /// which no list of networks has unless it has all.
-    pub(crate) fn addresses(&self, fields: &Fields) -> (IpAddr, IpAddr) {
-        let peer = match self.handle.peer() {
-            Peer::Ip(address) => address.ip(),
-            Peer::Unix => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        };
-        let forwarded: ForwardedFor = self.service.http().forwarded_for;
-        (peer, forwarded.client(peer, fields))
-    }
-}
-
-/// Takes away what a client says under names by which origins are told who asks. `_` counts as `-`: many origins take them for
-/// one.
-pub(crate) fn clean(names: &[Box<str>], fields: &mut Fields) {
-    fields.retain(|field| !names.iter().any(|name| is_same_name(name, field.name)));
-}
-
-/// Rate limits that stand in a new configuration as they stood in the old one go on where they were: a reload gives nobody a
-/// full bucket.
-pub(crate) fn keep_limits(old: &Routes, new: &mut Routes) {
-    let known: HashMap<&str, &[Arc<RateLimit>]> = old
-        .table
-        .routes()
-        .iter()
-        .filter_map(|route| Some((&*route.name, &*route.action.policies.as_ref()?.rates)))
-        .collect();
-    // A limit of the listener or of a domain is one for all its routes, the new ones too.
-    let mut kept: HashMap<*const RateLimit, Arc<RateLimit>> = HashMap::new();
-    // What was one limit and is two now begins anew for the second: they must not become one for good.
-    let mut claimed: HashMap<*const RateLimit, *const RateLimit> = HashMap::new();
-    for route in new.table.routes() {
-        let (Some(policies), Some(before)) = (&route.action.policies, known.get(&*route.name)) else { continue };
-        for rate in &policies.rates {
-            let Some(same) = before.iter().find(|before| before.settings() == rate.settings()) else { continue };
-            let by = *claimed.entry(Arc::as_ptr(same)).or_insert(Arc::as_ptr(rate));
-            if by == Arc::as_ptr(rate) {
-                kept.entry(by).or_insert_with(|| same.clone());
-            }
-        }
-    }
-    for (_, action) in new.table.actions_mut() {
-        for rate in action.policies.iter_mut().flat_map(|policies| &mut policies.rates) {
-            if let Some(same) = kept.get(&Arc::as_ptr(rate)) {
-                *rate = same.clone();
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_identity_fields_are_taken_whatever_their_case_and_their_hyphens() {
-        let mut fields = Fields::new();
-        for name in ["X-User", "x_user", "X-USER", "X-Users", "x-other"] {
-            fields.push(name.as_bytes(), b"root");
-        }
-        clean(&["x-user".into()], &mut fields);
-        let left: Vec<String> = fields.iter().map(|field| String::from_utf8_lossy(field.name).into_owned()).collect();
-        assert_eq!(left, ["X-Users", "x-other"]);
     }
 }

@@ -3,7 +3,7 @@
 use weir_http_codec::{Fields, Known, WireError};
 use weir_upstream::Refusal as LaneRefusal;
 
-use crate::client::OwnAnswer;
+use crate::response::OwnAnswer;
 
 /// An answer of the gateway's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,9 @@ impl Refusal {
     /// The origin does not read the body, and others need the memory that it holds.
     pub(crate) const UPLOAD_GIVEN_UP: Self =
         Self::new(503, "upload_given_up", "the origin does not read the request, and the gateway has no room for it");
+    /// The body is for a handler, and there is no memory for it.
+    pub(crate) const BODY_NO_ROOM: Self =
+        Self::new(503, "body_no_room", "the gateway has no room for the request body");
     /// A gRPC call over HTTP/1.1, which cannot carry its status.
     pub(crate) const GRPC_NEEDS_HTTP2: Self = Self::new(426, "grpc_needs_http2", "gRPC needs HTTP/2");
 
@@ -114,7 +117,7 @@ impl Refusal {
 
     /// In HTTP's words; `fields` stand in its head besides its own.
     pub(crate) fn answer(&self, own: Option<&Fields>, chance: u64) -> OwnAnswer {
-        let mut answer = OwnAnswer::new(self.status, b"text/plain; charset=utf-8", format!("{}\n", self.text).into());
+        let mut answer = OwnAnswer::new(self.status, b"text/plain; charset=utf-8", format!("{}\n", self.text));
         let fields = &mut answer.head.fields;
         own.into_iter().flat_map(Fields::iter).for_each(|field| fields.push(field.name, field.value));
         match self.status {

@@ -9,45 +9,15 @@ use std::{
 use weir_http_codec::{BodyLength, Fields, Known};
 use weir_upstream::{Retry, Tried};
 
+pub use crate::options::Class;
 use crate::{
-    exchange::Asked,
+    asked::Asked,
     kept::Kept,
-    service::{HttpUpstream, Service},
-    settings::{RETRY_PAUSE, RETRY_PAUSE_MAX, RetrySettings},
+    limits::{RETRY_PAUSE, RETRY_PAUSE_MAX},
+    options::RetrySettings,
+    service::Service,
+    upstream::HttpUpstream,
 };
-
-/// What went wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// No connection could be made: nobody has seen the request.
-    ConnectFailure,
-    /// The origin said that it has not begun with it: REFUSED_STREAM, or GOAWAY.
-    RefusedStream,
-    /// The connection ended without an answer.
-    Reset,
-    /// There was no answer in time.
-    Timeout,
-    /// The answer has a status that is asked again for.
-    Status,
-}
-
-impl Class {
-    /// The word in the file and the label value.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ConnectFailure => "connect_failure",
-            Self::RefusedStream => "refused_stream",
-            Self::Reset => "reset",
-            Self::Timeout => "timeout",
-            Self::Status => "status",
-        }
-    }
-
-    /// Nobody has begun with the request: it may be of any method.
-    const fn is_unseen(self) -> bool {
-        matches!(self, Self::ConnectFailure | Self::RefusedStream)
-    }
-}
 
 /// The attempts of one request.
 pub(crate) struct Retries<'a> {

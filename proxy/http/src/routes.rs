@@ -2,23 +2,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use weir_http_codec::{Fields, Known};
 use weir_route::{
     RouteTable,
     redirect::Redirect,
     rewrite::{HostRewrite, PathRewrite},
     split::Split,
-    variables::{Rendered, Template},
+    variables::Template,
 };
 
+pub use crate::response::DirectResponse;
 use crate::{
-    client::OwnAnswer,
     compression::Compression,
     cookies::CookieChange,
+    doors::{Doors, Handler},
     fault::Fault,
+    options::{RetrySettings, Upgrades},
     policies::Policies,
-    settings::{RetrySettings, Upgrades},
-    variables::Variables,
 };
 
 /// The routes of one listener, in front of the upstreams that they name.
@@ -77,6 +76,8 @@ pub struct Action {
     pub number: usize,
     /// Instead of the listener's.
     pub upgrades: Option<Upgrades>,
+    /// Other rooms that take part.
+    pub doors: Doors,
 }
 
 impl Action {
@@ -104,6 +105,7 @@ impl Action {
             policies: None,
             number: 0,
             upgrades: None,
+            doors: Doors::default(),
         }
     }
 }
@@ -128,19 +130,10 @@ pub enum Target {
     Redirect(Redirect),
     /// The gateway: this.
     Response(Arc<DirectResponse>),
+    /// The gateway, by this handler.
+    Handler(Arc<dyn Handler>),
     /// The gateway: not now, for there is a mistake in the route.
     Invalid,
-}
-
-/// An answer that stands in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DirectResponse {
-    /// 200 to 599.
-    pub status: u16,
-    /// Its media type, if there is a body.
-    pub content_type: String,
-    /// At most 4 KiB.
-    pub body: Vec<u8>,
 }
 
 /// One change to the fields of a message.
@@ -152,37 +145,4 @@ pub enum FieldChange {
     Add(Box<str>, Template),
     /// None.
     Remove(Box<str>),
-}
-
-/// Makes the changes. A value of which a variable is empty is not sent.
-pub(crate) fn change(fields: &mut Fields, changes: &[FieldChange], known: &Variables<'_>) {
-    for change in changes {
-        let (name, template, replaces) = match change {
-            FieldChange::Remove(name) => {
-                fields.remove_named(name.as_bytes());
-                continue;
-            }
-            FieldChange::Set(name, template) => (name, template, true),
-            FieldChange::Add(name, template) => (name, template, false),
-        };
-        let mut value = Vec::new();
-        if template.render(&mut value, |variable, into| known.resolve(variable, into)) == Rendered::Value {
-            if replaces {
-                fields.remove_named(name.as_bytes());
-            }
-            fields.push(name.as_bytes(), &value);
-        }
-    }
-}
-
-impl DirectResponse {
-    /// The answer; `fields` stand in its head besides its own.
-    pub(crate) fn answer(&self, fields: &Fields) -> OwnAnswer {
-        let mut answer = OwnAnswer::new(self.status, self.content_type.as_bytes(), self.body.clone());
-        if fields.has(Known::Date) {
-            answer.head.fields.remove(Known::Date);
-        }
-        fields.iter().for_each(|field| answer.head.fields.push(field.name, field.value));
-        answer
-    }
 }

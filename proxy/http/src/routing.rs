@@ -2,88 +2,33 @@
 
 use std::{borrow::Cow, future::poll_fn, pin::Pin, rc::Rc, sync::Arc, task::Poll};
 
-use weir_http_codec::{BodyLength, Fields, RequestHead};
-use weir_route::redirect::{self, Scheme};
+use weir_http_codec::{BodyLength, Fields, RequestHead, strip_hop_by_hop};
+use weir_route::{
+    Route,
+    redirect::{self, Redirect, Scheme},
+};
 use weir_upstream::settings::Affinity;
 
 use crate::{
+    asked::Asked,
     connection::Connection,
-    exchange::Asked,
     ext_auth::ExtAuth,
     facts::Facts,
     forward::{self, Forwarded},
-    jwks::{self, RemoteKeys},
-    policies::{self, Admitted, Slow},
+    judge::{self, Stop, Wait},
+    local::Local,
+    policies::Admitted,
     refusal::Refusal,
-    routes::{self, Action, DirectResponse, Target},
-    service::{HttpUpstream, Routing},
-    settings::{HttpListenerSettings, REQUEST_BODY_BYTES_MAX, Upgrades},
+    response::OwnAnswer,
+    routed::{Routed, body_bytes_max},
+    routes::{Action, Target},
+    service::Routing,
+    settings::HttpListenerSettings,
+    settling::Settling,
     trace,
+    upstream::HttpUpstream,
     variables::Variables,
 };
-
-/// Where a request goes.
-pub(crate) struct Routed<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) action: &'a Action,
-    pub(crate) upstream: &'a Rc<HttpUpstream>,
-    /// Of the request that goes on, if it is another one.
-    pub(crate) host: Option<Vec<u8>>,
-}
-
-impl Routed<'_> {
-    /// What the connection may become.
-    pub(crate) fn upgrades(&self, settings: &HttpListenerSettings) -> Upgrades {
-        self.action.upgrades.unwrap_or(settings.upgrades)
-    }
-
-    /// Bytes a second that the body of the request must bring at least. 0: as slow as it likes.
-    pub(crate) fn body_rate_min(&self, settings: &HttpListenerSettings) -> u64 {
-        self.action.body_rate_min.unwrap_or(settings.body_rate_min)
-    }
-
-    /// Bytes of the request's body.
-    pub(crate) fn body_bytes_max(&self, settings: &HttpListenerSettings, asked: &Asked) -> u64 {
-        body_bytes_max(self.action, settings, asked, self.upstream.is_multiplexed())
-    }
-}
-
-fn body_bytes_max(action: &Action, settings: &HttpListenerSettings, asked: &Asked, is_multiplexed: bool) -> u64 {
-    match action.request_body_bytes_max.or(settings.request_body_bytes_max) {
-        // As with nginx, 0 is no limit.
-        Some(0) => u64::MAX,
-        Some(most) => most,
-        // A call may stream for as long as its client likes; a client's word alone makes no call.
-        None if asked.is_grpc && is_multiplexed => u64::MAX,
-        None => REQUEST_BODY_BYTES_MAX,
-    }
-}
-
-/// What is answered without an origin.
-pub(crate) enum Local {
-    Refused(Refusal),
-    Direct(Arc<DirectResponse>, Fields),
-    /// Nothing yet: it depends on a check that takes milliseconds.
-    Slow(Box<Slow>),
-    /// Nothing yet: it depends on keys that have to be fetched.
-    Keys(Arc<RemoteKeys>),
-    /// Nothing yet: another service decides.
-    Ask(Arc<ExtAuth>),
-}
-
-impl Local {
-    /// 204 with these fields.
-    pub(crate) fn no_content(fields: Fields) -> Self {
-        Self::text(204, "", fields)
-    }
-
-    /// A few words.
-    fn text(status: u16, text: &str, fields: Fields) -> Self {
-        let content_type = if text.is_empty() { "" } else { "text/plain; charset=utf-8" };
-        let (content_type, body) = (content_type.to_owned(), text.as_bytes().to_vec());
-        Self::Direct(Arc::new(DirectResponse { status, content_type, body }), fields)
-    }
-}
 
 /// Chooses the route, asks its policies, and makes the head ready to go on. With one and the same `settings` all the way: what is
 /// asked again after a wait leads to the same route, whatever was reloaded meanwhile.
@@ -96,34 +41,53 @@ pub(crate) async fn route<'a>(
 ) -> Result<Routed<'a>, Local> {
     let mut admitted = None;
     loop {
-        // What has to be waited for has boxes of its own: every connection pays for the size of this future.
         match choose(connection, routing, head, asked, settings, &mut admitted) {
-            Err(Local::Slow(slow)) => Box::pin(policies::find_out(connection, *slow)).await.map_err(Local::Refused)?,
-            Err(Local::Keys(keys)) => {
-                unless_ended(connection, Box::pin(jwks::fetch(connection, &keys))).await?.map_err(Local::Refused)?;
+            Ok(routed) => break befall(connection, head, asked, &routed).await.map(|()| routed),
+            Err(Stop::Local(local)) => break Err(local),
+            // What has to be waited for has boxes of its own: every connection pays for the size of this future.
+            Err(Stop::Wait(Wait::Password(slow))) => Box::pin(judge::find_out(connection, *slow)).await?,
+            Err(Stop::Wait(Wait::Keys(keys))) => {
+                unless_ended(connection, Box::pin(connection.fetch(&keys).wait())).await??;
             }
-            Err(Local::Ask(service)) => {
-                let told = unless_ended(connection, Box::pin(service.ask(connection, routing, head, asked))).await??;
-                admitted.get_or_insert_with(Admitted::default).told = Some(told);
+            Err(Stop::Wait(Wait::Service(service))) => {
+                let told =
+                    unless_ended(connection, Box::pin(ask(&service, connection, routing, head, asked, settings)));
+                admitted.get_or_insert_with(Admitted::default).told = Some(told.await??);
             }
-            Ok(routed) => {
-                if let Some(fault) = &routed.action.fault
-                    && let Some(status) = unless_ended(connection, Box::pin(fault.befall(connection, head))).await?
-                {
-                    return Err(Local::text(status, "a fault on purpose\n", own_fields(asked)));
-                }
-                return Ok(routed);
-            }
-            refused => return refused,
         }
     }
 }
 
+/// Has another service decide.
+async fn ask(
+    service: &ExtAuth,
+    connection: &Connection,
+    routing: &Routing,
+    head: &RequestHead,
+    asked: &Asked,
+    settings: &HttpListenerSettings,
+) -> Result<Fields, Local> {
+    let (upstream, client) = (routing.upstream(&service.upstream), connection.forwarded());
+    let told = (settings.forwarded, &client);
+    service.ask(&connection.service.metrics, upstream, head, told, &asked.own_fields()).await
+}
+
+/// Lets the fault of the route happen, if it has one.
+async fn befall(connection: &Connection, head: &RequestHead, asked: &Asked, routed: &Routed<'_>) -> Result<(), Local> {
+    let Some(fault) = &routed.action.fault else { return Ok(()) };
+    let service = &connection.service;
+    let fault = Box::pin(fault.befall(&service.metrics, || service.sessions.chance(), head));
+    match unless_ended(connection, fault).await? {
+        None => Ok(()),
+        Some(status) => Err(Local::text(status, "a fault on purpose\n", &asked.own_fields())),
+    }
+}
+
 /// Waits, unless the connection is told to end first.
-async fn unless_ended<T>(connection: &Connection, mut wait: Pin<Box<impl Future<Output = T>>>) -> Result<T, Local> {
+async fn unless_ended<T>(connection: &Connection, mut wait: Pin<Box<impl Future<Output = T>>>) -> Result<T, Refusal> {
     let (listening, _listed) = connection.listening();
     poll_fn(|context| match listening.poll_ended(connection, context) {
-        true => Poll::Ready(Err(Local::Refused(Refusal::POLICY_FAILED))),
+        true => Poll::Ready(Err(Refusal::POLICY_FAILED)),
         false => wait.as_mut().poll(context).map(Ok),
     })
     .await
@@ -136,12 +100,12 @@ fn choose<'a>(
     asked: &Asked,
     settings: &HttpListenerSettings,
     known: &mut Option<Admitted>,
-) -> Result<Routed<'a>, Local> {
+) -> Result<Routed<'a>, Stop> {
     if !routing.routes.identity_fields.is_empty() {
-        policies::clean(&routing.routes.identity_fields, &mut head.fields);
+        forward::clean(&routing.routes.identity_fields, &mut head.fields);
     }
-    let facts = Facts::of(head, &settings.path_rules).map_err(Local::Refused)?;
-    let route = routing.routes.table.find(&facts).ok_or(Local::Refused(Refusal::NO_ROUTE))?;
+    let facts = Facts::of(head, &settings.path_rules)?;
+    let route = routing.routes.table.find(&facts).ok_or(Refusal::NO_ROUTE)?;
     let action = &route.action;
     if let Some(metrics) = routing.metrics.get(action.number) {
         // Set already if it is asked again after a slow check.
@@ -150,6 +114,53 @@ fn choose<'a>(
     if let Some(notes) = &asked.notes {
         notes.note_route(&route.name);
     }
+    if let Some(hook) = &action.doors.settle {
+        asked.settling.get_or_init(|| Box::new(Settling::new(hook.clone(), asked.arrived)));
+    }
+    let admitted = judged(connection, action, head, asked, settings, known)?;
+    if let Some(service) = unasked(action, admitted.as_ref()) {
+        // It judges the path that goes on, not another way to write it.
+        let target = facts.target(&facts.path);
+        if let Some(target) = target {
+            head.set_target(&target);
+        }
+        *known = admitted;
+        return Err(Stop::Wait(Wait::Service(service)));
+    }
+    let upstream = match target(connection, routing, route, &facts, head, asked) {
+        Err(local @ Local::Handled(_)) => {
+            let target = facts.target(&facts.path);
+            handled(action, head, target, admitted.as_ref());
+            return Err(local.into());
+        }
+        found => found?,
+    };
+    let path = match &action.path {
+        Some(rewrite) => rewrite.apply(&facts.path).map_err(|_| Refusal::REWRITE)?,
+        None => Cow::Borrowed(&*facts.path),
+    };
+    let target = facts.target(&path);
+    let host = match &action.host {
+        Some(rewrite) => rewrite.apply(&facts).map_err(|_| Refusal::HOST)?.map(Cow::into_owned),
+        None => None,
+    };
+    if let Some(target) = target {
+        head.set_target(&target);
+    }
+    let routed = Routed { name: &route.name, action, upstream, host };
+    prepare(connection, &routed, head, asked, settings, admitted.as_ref());
+    Ok(routed)
+}
+
+/// The judgement of the policies of a route, and of its limit of bodies. `known`: what they have found out before a wait.
+fn judged(
+    connection: &Connection,
+    action: &Action,
+    head: &RequestHead,
+    asked: &Asked,
+    settings: &HttpListenerSettings,
+    known: &mut Option<Admitted>,
+) -> Result<Option<Admitted>, Stop> {
     let admitted = match (&action.policies, known.take()) {
         (None, _) => None,
         (Some(_), Some(known)) => Some(known),
@@ -158,81 +169,102 @@ fn choose<'a>(
     // Whether it is a call is known with its upstream; the body is measured once more as it passes.
     if matches!(asked.body, BodyLength::Exact(length) if length > body_bytes_max(action, settings, asked, true)) {
         connection.service.metrics.denied(Refusal::BODY_TOO_LONG.reason);
-        return Err(Local::Refused(Refusal::BODY_TOO_LONG));
+        return Err(Refusal::BODY_TOO_LONG.into());
     }
-    if let Some(service) = action.policies.as_ref().and_then(|policies| policies.ext_auth.as_ref())
-        && admitted.as_ref().is_some_and(|admitted| admitted.told.is_none())
-    {
-        // It judges the path that goes on, not another way to write it.
-        let target = facts.target(&facts.path);
-        let service = service.clone();
-        if let Some(target) = target {
-            head.set_target(&target);
-        }
-        *known = admitted;
-        return Err(Local::Ask(service));
-    }
-    let upstream = match &action.target {
-        Target::Upstream(split) if split.targets().len() == 1 => &routing.upstreams[*split.choose(0)],
-        Target::Upstream(split) => &routing.upstreams[*split.choose(connection.service.sessions.chance())],
-        Target::Invalid => return Err(Local::Refused(Refusal::ROUTE_INVALID)),
+    Ok(admitted)
+}
+
+/// The service that is still to decide.
+fn unasked(action: &Action, admitted: Option<&Admitted>) -> Option<Arc<ExtAuth>> {
+    let service = action.policies.as_ref()?.ext_auth.as_ref()?;
+    admitted.filter(|admitted| admitted.told.is_none()).map(|_| service.clone())
+}
+
+/// The upstream of a request.
+///
+/// # Errors
+/// It is answered without one.
+fn target<'a>(
+    connection: &Connection,
+    routing: &'a Routing,
+    route: &Route<Action>,
+    facts: &Facts<'_>,
+    head: &RequestHead,
+    asked: &Asked,
+) -> Result<&'a Rc<HttpUpstream>, Local> {
+    // The fields of the gateway's own response.
+    let fields = || {
+        let mut fields = asked.own_fields();
+        let known = Variables::of_route(connection, &route.name, Some(head), asked);
+        known.change(&mut fields, &route.action.response_fields);
+        fields
+    };
+    match &route.action.target {
+        Target::Upstream(split) if split.targets().len() == 1 => Ok(&routing.upstreams[*split.choose(0)]),
+        Target::Upstream(split) => Ok(&routing.upstreams[*split.choose(connection.service.sessions.chance())]),
+        Target::Invalid => Err(Refusal::ROUTE_INVALID.into()),
         Target::Response(response) => {
-            let mut fields = own_fields(asked);
-            let known = Variables::of_route(connection, &route.name, Some(head), asked);
-            routes::change(&mut fields, &action.response_fields, &known);
-            return Err(Local::Direct(response.clone(), fields));
+            let answer = OwnAnswer::new(response.status, response.content_type.as_bytes(), response.body.clone());
+            Err(Local::Answered(Box::new(answer.with(&fields()))))
         }
+        Target::Handler(handler) => Err(Local::Handled(handler.clone())),
         Target::Redirect(redirect) => {
-            let scheme = if connection.is_tls() { Scheme::Https } else { Scheme::Http };
-            let Facts { host, port, path, query, .. } = &facts;
-            let target = redirect::Target { scheme, host, port: *port, path, query: *query };
-            let location = redirect.location(&target).map_err(|_| Local::Refused(Refusal::REWRITE))?;
-            let mut fields = own_fields(asked);
-            let known = Variables::of_route(connection, &route.name, Some(head), asked);
-            routes::change(&mut fields, &action.response_fields, &known);
+            let location = location(connection, redirect, facts)?;
+            let mut fields = fields();
             fields.set_named(b"Location", &location);
-            return Err(Local::text(redirect.status().code(), "", fields));
+            Err(Local::text(redirect.status().code(), "", &fields))
         }
-    };
-    let path = match &action.path {
-        Some(rewrite) => rewrite.apply(&facts.path).map_err(|_| Local::Refused(Refusal::REWRITE))?,
-        None => Cow::Borrowed(&*facts.path),
-    };
-    let target = facts.target(&path);
-    let host = match &action.host {
-        Some(rewrite) => rewrite.apply(&facts).map_err(|_| Local::Refused(Refusal::HOST))?.map(Cow::into_owned),
-        None => None,
-    };
+    }
+}
+
+/// Makes the head of a request ready for its handler.
+fn handled(action: &Action, head: &mut RequestHead, target: Option<Vec<u8>>, admitted: Option<&Admitted>) {
     if let Some(target) = target {
         head.set_target(&target);
     }
-    let routed = Routed { name: &route.name, action, upstream, host };
-    if matches!(upstream.affinity(), Affinity::Address) {
+    strip_hop_by_hop(&mut head.fields);
+    if let (Some(policies), Some(admitted)) = (&action.policies, admitted) {
+        policies.tell(admitted, head);
+    }
+}
+
+fn location(connection: &Connection, redirect: &Redirect, facts: &Facts<'_>) -> Result<Vec<u8>, Refusal> {
+    let scheme = if connection.is_tls() { Scheme::Https } else { Scheme::Http };
+    let Facts { host, port, path, query, .. } = facts;
+    let target = redirect::Target { scheme, host, port: *port, path, query: *query };
+    redirect.location(&target).map_err(|_| Refusal::REWRITE)
+}
+
+/// Makes the head of a request ready for its upstream.
+fn prepare(
+    connection: &Connection,
+    routed: &Routed<'_>,
+    head: &mut RequestHead,
+    asked: &Asked,
+    settings: &HttpListenerSettings,
+    admitted: Option<&Admitted>,
+) {
+    let (action, chance) = (routed.action, || connection.service.sessions.chance());
+    if matches!(routed.upstream.affinity(), Affinity::Address) || action.doors.inspect.is_some() {
         // While the head still says what proxies have said.
         let _ = asked.client.set(connection.addresses(&head.fields).1);
     }
     let client = Forwarded { via: settings.via.as_deref(), ..connection.forwarded() };
     forward::request(head, settings.forwarded, &client);
     if settings.request_id {
-        trace::request_id(&mut head.fields, settings.forwarded, || connection.service.sessions.chance());
+        trace::request_id(&mut head.fields, settings.forwarded, chance);
     }
-    trace::trace(&mut head.fields, settings.trace_context, || connection.service.sessions.chance());
+    trace::trace(&mut head.fields, settings.trace_context, chance);
     if let Some(notes) = &asked.notes {
         notes.note_fields(&head.fields);
     }
     // After what the client named in Connection has gone: who asks must not go with it.
-    if let (Some(policies), Some(admitted)) = (&action.policies, &admitted) {
+    if let (Some(policies), Some(admitted)) = (&action.policies, admitted) {
         policies.tell(admitted, head);
     }
     if !action.request_fields.is_empty() {
         let before = head.clone();
-        let known = Variables::of_routed(connection, &routed, Some(&before), asked);
-        routes::change(&mut head.fields, &action.request_fields, &known);
+        let known = Variables::of_routed(connection, routed, Some(&before), asked);
+        known.change(&mut head.fields, &action.request_fields);
     }
-    Ok(routed)
-}
-
-/// What the gateway's own answers carry because of policies.
-pub(crate) fn own_fields(asked: &Asked) -> Fields {
-    asked.answer_fields.get().map(|answer| answer.own().clone()).unwrap_or_default()
 }

@@ -1,25 +1,21 @@
 //! One HTTP listener on one worker: what its connections share.
 
 use std::{
-    any::Any,
     cell::{Cell, RefCell},
     rc::Rc,
     time::Duration,
 };
 
-use weir_listener::{Arrival, CoreShare, Life, Sessions, is_among, settings::ListenerSettings};
+use weir_listener::{CoreShare, Sessions, settings::ListenerSettings};
 use weir_policy::http::{SeenCredentials, TokenCache};
-use weir_upstream::{ExclusiveLane, ExclusiveUpstream};
 
 use crate::{
-    access::RouteMetrics, connection, http2::origin::Http2Origins, jwks, metrics::ListenerMetrics, policies,
-    routes::Routes, settings::HttpListenerSettings,
+    metrics::{ListenerMetrics, RouteMetrics},
+    reload,
+    routes::Routes,
+    settings::HttpListenerSettings,
+    upstream::HttpUpstream,
 };
-
-/// An upstream of HTTP on one worker.
-pub type HttpUpstream = ExclusiveUpstream<Http2Origins>;
-/// One of its lanes.
-pub(crate) type HttpLane = ExclusiveLane<Http2Origins>;
 
 /// Where requests of a listener go, on one worker.
 pub(crate) struct Routing {
@@ -44,7 +40,7 @@ impl Routing {
 /// One listener on one worker.
 pub struct Service {
     pub(crate) sessions: Sessions,
-    pub(crate) metrics: ListenerMetrics,
+    pub(crate) metrics: Rc<ListenerMetrics>,
     http: RefCell<Rc<HttpListenerSettings>>,
     routing: RefCell<Rc<Routing>>,
     /// Passwords that were checked lately, of all policies: their digests have keys of their own.
@@ -65,7 +61,7 @@ impl Service {
     ) -> Rc<Self> {
         let name = listener.name.clone();
         Rc::new(Self {
-            metrics: ListenerMetrics::new(&core.metrics, &name),
+            metrics: Rc::new(ListenerMetrics::new(&core.metrics, &name)),
             routing: RefCell::new(routing(&core, &name, &http, (*http.routes).clone(), upstreams)),
             seen: RefCell::default(),
             tokens: RefCell::default(),
@@ -79,8 +75,8 @@ impl Service {
     pub fn update(&self, listener: ListenerSettings, http: HttpListenerSettings, upstreams: Vec<Rc<HttpUpstream>>) {
         self.sessions.update(listener);
         let mut routes = (*http.routes).clone();
-        policies::keep_limits(&self.routing.borrow().routes, &mut routes);
-        jwks::keep(&self.routing.borrow().routes, &routes);
+        reload::keep_limits(&self.routing.borrow().routes, &mut routes);
+        reload::keep_keys(&self.routing.borrow().routes, &routes);
         *self.routing.borrow_mut() = routing(self.sessions.core(), self.sessions.name(), &http, routes, upstreams);
         *self.http.borrow_mut() = Rc::new(http);
     }
@@ -96,24 +92,6 @@ impl Service {
 
     pub(crate) fn routing(&self) -> Rc<Routing> {
         self.routing.borrow().clone()
-    }
-}
-
-impl weir_listener::Service for Service {
-    fn sessions(&self) -> &Sessions {
-        &self.sessions
-    }
-
-    fn serve(self: Rc<Self>, arrival: Arrival) -> Life {
-        Box::pin(connection::serve(self, arrival))
-    }
-
-    fn refusal(&self) -> &'static [u8] {
-        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    }
-
-    fn uses(&self, upstream: &dyn Any) -> bool {
-        is_among(upstream, &self.routing.borrow().upstreams)
     }
 }
 

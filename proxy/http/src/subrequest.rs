@@ -3,17 +3,18 @@
 use std::{rc::Rc, time::Duration};
 
 use weir_base::time::{Time, turn};
-use weir_http_codec::{BodyLength, RequestHead, ResponseHead, ResponseParser, encode};
+use weir_http_codec::{BodyLength, RequestHead, ResponseHead, encode};
 use weir_upstream::{Acquired, Link, LossCause, Outcome, Remains, Tried, Wanted};
 
 use crate::{
-    attempt::Failure,
+    body::{Sink, relay},
+    failure::Failure,
     http2::origin::Http2Origins,
+    limits::INTERIM_RESPONSES_MAX,
+    metrics::ListenerMetrics,
     origin::{Download as _, Means, Origin, WireOrigin},
     refusal::Refusal,
-    relay::{Sink, relay},
-    service::{HttpLane, HttpUpstream, Service},
-    settings::INTERIM_RESPONSES_MAX,
+    upstream::{HttpLane, HttpUpstream},
     wire::Framing,
 };
 
@@ -60,7 +61,7 @@ impl Subrequest<'_> {
     /// There is no final head.
     pub(crate) async fn ask(
         &self,
-        service: &Service,
+        metrics: &ListenerMetrics,
         upstream: &Rc<HttpUpstream>,
         sink: &mut impl Sink,
     ) -> Result<Answered, Unanswered> {
@@ -81,7 +82,7 @@ impl Subrequest<'_> {
                 Err(_) => return Err(Unanswered::Unreachable),
             };
             let (number, is_reused, begun) = (lane.number(), lane.is_reused(), turn::now());
-            let outcome = self.on(&mut lane, service, sink, ends).await;
+            let outcome = self.on(&mut lane, metrics, sink, ends).await;
             let is_repeatable = matches!(self.head.method(), b"GET" | b"HEAD") && !is_repeated;
             match outcome {
                 Ok(answered) => {
@@ -120,19 +121,17 @@ impl Subrequest<'_> {
     async fn on(
         &self,
         lane: &mut HttpLane,
-        service: &Service,
+        metrics: &ListenerMetrics,
         sink: &mut impl Sink,
         ends: Option<Time>,
     ) -> Result<Answered, Failure> {
         let length = BodyLength::Exact(self.body.len() as u64);
         let (deadline, origin_deadline) = (weir_engine::deadline(), weir_engine::deadline());
         origin_deadline.set(turn::now().saturating_add(self.timeout));
-        let mut parser = ResponseParser::new();
         let means = Means {
-            metrics: &service.metrics,
+            metrics,
             deadline: &deadline,
             origin_deadline: &origin_deadline,
-            parser: &mut parser,
             framing: Framing::Plain,
             answer_idle_timeout: self.idle_timeout,
         };

@@ -2,7 +2,7 @@
 
 use weir_http_codec::{Fields, Known};
 
-use crate::settings::{ForwardedFields, TraceContext};
+use crate::options::{ForwardedFields, TraceContext};
 
 /// Bytes of a request id that is kept. Default 128, as long as Heroku and Rails let one be.
 const REQUEST_ID_BYTES_MAX: usize = 128;

@@ -12,22 +12,23 @@ use weir_base::{
     time::{Time, turn},
 };
 use weir_engine::{Deadline, Stream, timeout};
-use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version, strip_hop_by_hop, token};
+use weir_http_codec::{Known, ResponseHead, strip_hop_by_hop};
 use weir_listener::{CloseReason, Drain};
 use weir_upstream::{Link, LossCause};
-use weir_websocket_codec::{CloseCode, Reserved, Sender, Watch, WireError, close_frame, handshake};
+use weir_websocket_codec::{CloseCode, Reserved, Sender, Watch, WireError, close_frame};
 
 use crate::{
     answer,
+    body::Broken,
+    client::After,
     connection::Connection,
     ends::{Inlet, Outlet, TunnelEnd, WireInlet, WireOutlet},
-    exchange::{After, Asked},
-    input::Input,
+    limits::LINGER_TIMEOUT,
+    options::WebSocketSettings,
+    passage::Passage,
     refusal::Refusal,
-    relay::Broken,
-    routing::Routed,
-    service::HttpLane,
-    settings::{LINGER_TIMEOUT, WebSocketSettings},
+    upgrade::Switched,
+    upstream::HttpLane,
 };
 
 /// How long the answer to a close frame may take. Default 10 s: the messages before it may have to be read first.
@@ -37,81 +38,36 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// 2 s; a drain that has become firm waits no longer.
 const DRAIN_SPREAD: Duration = Duration::from_secs(2);
 
-/// What a request wants its connection to become.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Nothing that the gateway knows.
-    None,
-    /// A WebSocket, with this key.
-    WebSocket(Box<[u8]>),
-    /// A WebSocket, but not as RFC 6455 section 4.1 has it.
-    Malformed,
-}
-
-impl Wish {
-    /// That of a request of HTTP/1.1 as it came.
-    pub(crate) fn of(head: &RequestHead) -> Self {
-        let is_websocket = |value| token::list(value).any(|name| name.eq_ignore_ascii_case(b"websocket"));
-        let is_wanted = head.version() == Version::Http11
-            && head.options().upgrade
-            && head.fields.all(Known::Upgrade).any(is_websocket);
-        if !is_wanted {
-            return Self::None;
-        }
-        let only = |known| {
-            let mut values = head.fields.all(known);
-            values.next().filter(|_| values.next().is_none())
-        };
-        let key = only(Known::SecWebsocketKey).filter(|key| handshake::is_key(key));
-        let is_version = only(Known::SecWebsocketVersion) == Some(handshake::VERSION);
-        match key {
-            Some(key) if is_version && head.method() == b"GET" && head.body() == BodyLength::Exact(0) => {
-                Self::WebSocket(key.into())
-            }
-            _ => Self::Malformed,
-        }
-    }
-
-    /// The origin is asked for the same.
-    pub(crate) fn ask(&self, head: &mut RequestHead) {
-        if let Self::WebSocket(_) = self {
-            head.fields.push(b"Connection", b"Upgrade");
-            head.fields.push(b"Upgrade", b"websocket");
-        }
-    }
-
-    /// A 101 fulfils it: the origin has seen the key, and speaks WebSocket (RFC 6455 section 4.1).
-    pub(crate) fn is_granted(&self, head: &ResponseHead) -> bool {
-        let Self::WebSocket(key) = self else { return false };
-        let mut accepts = head.fields.all(Known::SecWebsocketAccept);
-        let is_websocket = |value: &[u8]| value.eq_ignore_ascii_case(b"websocket");
-        head.options().upgrade
-            && head.fields.get(Known::Upgrade).is_some_and(is_websocket)
-            && accepts.next() == Some(handshake::accept(key).as_bytes())
-            && accepts.next().is_none()
-    }
-}
-
-/// The origin has agreed.
-pub(crate) struct Switched {
-    pub(crate) head: ResponseHead,
-    /// What came behind its head.
-    pub(crate) input: Input,
-}
-
 /// What both directions know of each other.
 struct Shared<'a> {
     settings: &'a WebSocketSettings,
+    connection: &'a Connection,
+    /// The bits that extensions use.
+    reserved: Reserved,
     /// When something last moved.
     active: Cell<Time>,
     /// Directions that wait for who takes their frames: silence is not the sender's fault then.
     blocked: Cell<u32>,
 }
 
+impl Shared<'_> {
+    /// What comes from `sender`.
+    fn direction<'a, I, O>(
+        &'a self,
+        sender: Sender,
+        inlet: I,
+        outlet: &'a O,
+        deadline: &'a Deadline,
+        is_between_frames: &'a Cell<bool>,
+    ) -> Direction<'a, I, O> {
+        let watch = Watch::new(sender, self.reserved, self.settings.limits);
+        Direction { shared: self, sender, watch, inlet, outlet, deadline, is_between_frames }
+    }
+}
+
 /// One direction.
 struct Direction<'a, I, O> {
     shared: &'a Shared<'a>,
-    connection: &'a Connection,
     sender: Sender,
     watch: Watch,
     inlet: I,
@@ -157,7 +113,7 @@ impl<I: Inlet, O: Outlet> Direction<'_, I, O> {
                 self.inlet.spend(followed.passes);
             }
             self.is_between_frames.set(self.watch.is_between_frames());
-            self.connection.service.metrics.tunnel_frames(self.sender, followed.frames);
+            self.shared.connection.service.metrics.tunnel_frames(self.sender, followed.frames);
             if let Some(error) = followed.broken {
                 return Stop::Broken(error);
             }
@@ -224,49 +180,25 @@ impl<I: Inlet, O: Outlet> Direction<'_, I, O> {
 /// Passes the origin's agreement on, and then frames both ways until both have closed or one cannot go on.
 pub(crate) async fn run<I: Inlet, O: Outlet>(
     client: TunnelEnd<'_, I, O>,
-    connection: &Connection,
-    asked: &Asked,
-    routed: &Routed<'_>,
+    passage: &Passage<'_>,
     mut lane: HttpLane,
     switched: Switched,
 ) -> After {
+    let connection = &**passage.connection;
     let service = &connection.service;
     let (http, _open) = (service.http(), service.metrics.tunnel());
-    let settings = &http.websocket;
     let Switched { mut head, input: mut answered } = switched;
-    let chosen = head.fields.all(Known::SecWebsocketExtensions);
-    let reserved = chosen.fold(Reserved::None, |known, extensions| known.with(extensions));
-    strip_hop_by_hop(&mut head.fields);
-    // It would be that of the frames.
-    head.fields.remove(Known::ContentLength);
-    answer::change(&mut head.fields, connection, routed, lane.number(), asked);
-    client.outlet.agree(&head);
-    let shared = Shared { settings, active: Cell::new(turn::now()), blocked: Cell::new(0) };
+    let reserved = agree(&client.outlet, passage, lane.number(), &mut head);
+    let active = Cell::new(turn::now());
+    let shared = Shared { settings: &http.websocket, connection, reserved, active, blocked: Cell::new(0) };
     let (client_is_between, origin_is_between) = (Cell::new(true), Cell::new(true));
     // A stream of HTTP/2 is asked for no upgrade.
     let Link::Connection(origin) = lane.link() else { return After::Broken(CloseReason::InternalInvariant) };
     let (origin_output, to_client) = (origin.output.clone(), client.outlet);
     let (to_origin, written) = (WireOutlet(&origin_output), origin_output.appended());
-    let mut up = Direction {
-        shared: &shared,
-        connection,
-        sender: Sender::Client,
-        watch: Watch::new(Sender::Client, reserved, settings.limits),
-        inlet: client.inlet,
-        outlet: &to_origin,
-        deadline: client.deadline,
-        is_between_frames: &client_is_between,
-    };
-    let mut down = Direction {
-        shared: &shared,
-        connection,
-        sender: Sender::Server,
-        watch: Watch::new(Sender::Server, reserved, settings.limits),
-        inlet: WireInlet::new(&mut origin.reader, &mut answered),
-        outlet: &to_client,
-        deadline: client.other_deadline,
-        is_between_frames: &origin_is_between,
-    };
+    let from_origin = WireInlet::new(&mut origin.reader, &mut answered);
+    let mut up = shared.direction(Sender::Client, client.inlet, &to_origin, client.deadline, &client_is_between);
+    let mut down = shared.direction(Sender::Server, from_origin, &to_client, client.other_deadline, &origin_is_between);
     let is_quiet = || client_is_between.get() && origin_is_between.get();
     let (sender, stop) = both(connection, &mut up, &mut down, is_quiet).await;
     let received = down.inlet.received();
@@ -284,13 +216,31 @@ pub(crate) async fn run<I: Inlet, O: Outlet>(
     to_client.finish();
     // A stream sends nothing by itself, and the origin may take a moment to go.
     let _ = timeout(LINGER_TIMEOUT, to_client.relieved(client.deadline)).await;
-    let reason = stop.reason(sender);
     if stop != Stop::Cut
         && let Link::Connection(origin) = lane.link()
     {
         farewell(origin).await;
     }
     lane.count_bytes(received as usize, (origin_output.appended() - written) as usize);
+    over(connection, lane, stop, sender);
+    After::Close(connection.handle.ending().unwrap_or(stop.close_reason(sender)))
+}
+
+/// Tells the client that the origin has agreed. Returns the reserved bits that the extensions of both use.
+fn agree(outlet: &impl Outlet, passage: &Passage<'_>, endpoint: usize, head: &mut ResponseHead) -> Reserved {
+    let chosen = head.fields.all(Known::SecWebsocketExtensions);
+    let reserved = chosen.fold(Reserved::None, |known, extensions| known.with(extensions));
+    strip_hop_by_hop(&mut head.fields);
+    // It would be that of the frames.
+    head.fields.remove(Known::ContentLength);
+    answer::change(&mut head.fields, passage, endpoint);
+    outlet.agree(head);
+    reserved
+}
+
+/// Counts the end of a tunnel, and what was wrong with it.
+fn over(connection: &Connection, mut lane: HttpLane, stop: Stop, sender: Sender) {
+    let (metrics, reason) = (&connection.service.metrics, stop.reason(sender));
     match (stop, sender) {
         (Stop::Broken(error), Sender::Client) => {
             connection.violated(reason, error.text());
@@ -298,15 +248,14 @@ pub(crate) async fn run<I: Inlet, O: Outlet>(
         (Stop::Unfinished, Sender::Client) | (Stop::Untaken, Sender::Server) => {
             connection.violated(reason, "the client of a WebSocket stood still");
         }
-        (Stop::Broken(error), Sender::Server) => service.metrics.violation(&error.violation(Culprit::Upstream)),
+        (Stop::Broken(error), Sender::Server) => metrics.violation(&error.violation(Culprit::Upstream)),
         _ => {}
     }
     match (stop, sender) {
         (Stop::Broken(_) | Stop::Unfinished, Sender::Server) => lane.failed(LossCause::Violation),
         _ => lane.ends(),
     }
-    service.metrics.tunnel_closed(reason);
-    After::Close(connection.handle.ending().unwrap_or(stop.close_reason(sender)))
+    metrics.tunnel_closed(reason);
 }
 
 /// Both directions until the tunnel is over; whose doing that was, and what.

@@ -12,14 +12,15 @@ use weir_engine::{
     settings::Address,
     tls::{AltName, PeerIdentity},
 };
-use weir_http_codec::RequestHead;
-use weir_route::variables::Variable;
+use weir_http_codec::{Fields, RequestHead};
+use weir_route::variables::{Rendered, Variable};
 use weir_telemetry::log::Peer;
 
 use crate::{
+    asked::Asked,
     connection::{Connection, Tls},
-    exchange::Asked,
-    routing::Routed,
+    routed::Routed,
+    routes::FieldChange,
 };
 
 /// Digits in a line of PEM (RFC 7468 section 2).
@@ -79,6 +80,27 @@ impl<'a> Variables<'a> {
                 into.extend_from_slice(value.unwrap_or_default());
             }
             variable => into.extend_from_slice(self.text(variable).unwrap_or_default().as_bytes()),
+        }
+    }
+
+    /// Makes the changes. A value of which a variable is empty is not sent.
+    pub(crate) fn change(&self, fields: &mut Fields, changes: &[FieldChange]) {
+        for change in changes {
+            let (name, template, replaces) = match change {
+                FieldChange::Remove(name) => {
+                    fields.remove_named(name.as_bytes());
+                    continue;
+                }
+                FieldChange::Set(name, template) => (name, template, true),
+                FieldChange::Add(name, template) => (name, template, false),
+            };
+            let mut value = Vec::new();
+            if template.render(&mut value, |variable, into| self.resolve(variable, into)) == Rendered::Value {
+                if replaces {
+                    fields.remove_named(name.as_bytes());
+                }
+                fields.push(name.as_bytes(), &value);
+            }
         }
     }
 

@@ -12,8 +12,8 @@ use weir_engine::{Deadline, Output, Reader};
 use weir_http_codec::{BodyDecoder, BodyLength, BodyLimits, Fields, encode};
 
 use crate::{
+    body::{Broken, Sink, Source, relieved},
     input::Input,
-    relay::{Broken, Sink, Source, relieved},
 };
 
 /// How a body is framed towards whoever takes it.

@@ -74,10 +74,10 @@ impl Connection {
 /// Serves one admitted connection until it ends.
 pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
     let Arrival { mut stream, guard, peer, local, .. } = arrival;
-    let cutter = stream.cutter();
-    let local = local.or_else(|| cutter.local_address());
-    let handle = ConnectionHandle::new(guard, peer, Some(cutter), &service.sessions.core().bytes);
+    let transport = Box::new(stream.cutter());
+    let handle = ConnectionHandle::new(guard, peer, Some(transport), &service.sessions.core().bytes);
     stream.output.charge_to(Some(handle.account().clone()));
+    let local = local.or_else(|| handle.local_address());
     let connection = Rc::new(Connection { service, handle, local });
     let sessions = &connection.service.sessions;
     let opened = sessions.open(connection.clone());

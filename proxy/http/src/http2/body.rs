@@ -19,7 +19,7 @@ use super::{
     flow::{Account, Part, SHORT_TIMEOUT},
     message,
 };
-use crate::relay::{Broken, Sink, TAKEN_BYTES_MIN};
+use crate::body::{Broken, Sink, TAKEN_BYTES_MIN};
 
 /// Pieces below this are kept together. Default 4 KiB, a quarter of what most senders put into a frame.
 const SMALL_BYTES: usize = 4 * 1024;
@@ -66,7 +66,7 @@ impl Incoming {
         incoming
     }
 
-    /// See [`crate::relay::Source::poll_arrived`]. Takes small frames together: `h2` ends a connection on which too many of them
+    /// See [`crate::body::Source::poll_arrived`]. Takes small frames together: `h2` ends a connection on which too many of them
     /// wait. What is kept is within the window of the stream, which gets nothing back before it is passed on.
     pub(super) fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
         if self.is_done() {
@@ -97,7 +97,7 @@ impl Incoming {
         self.kept.is_empty() && !self.kept.is_end && self.body.is_end_stream()
     }
 
-    /// See [`crate::relay::Source::is_held_back`].
+    /// See [`crate::body::Source::is_held_back`].
     pub(super) fn is_held_back(&self) -> bool {
         self.part.is_short()
     }
@@ -107,12 +107,12 @@ impl Incoming {
         self.trailers.as_ref()
     }
 
-    /// See [`crate::relay::Source::is_done`].
+    /// See [`crate::body::Source::is_done`].
     pub(super) fn is_done(&self) -> bool {
         self.current.is_empty() && (self.is_over || self.is_received())
     }
 
-    /// See [`crate::relay::Source::fill`].
+    /// See [`crate::body::Source::fill`].
     pub(super) async fn fill(&mut self, deadline: &Deadline) -> Result<(), Broken> {
         if !self.current.is_empty() {
             return Ok(());
@@ -173,7 +173,7 @@ impl Incoming {
         let _ = self.body.flow_control().release_capacity(count);
     }
 
-    /// See [`crate::relay::Source::pass`].
+    /// See [`crate::body::Source::pass`].
     pub(super) fn pass(&mut self, sink: &mut impl Sink) -> Result<(), Broken> {
         let data = std::mem::take(&mut self.current);
         self.release(data.len());

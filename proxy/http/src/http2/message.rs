@@ -11,7 +11,7 @@ use weir_http_codec::{
     BodyLength, Fields, HeadLimits, Known, RequestHead, ResponseHead, Version, WireError, is_trailer,
 };
 
-use crate::tunnel::Wish;
+use crate::upgrade::Wish;
 
 /// The head of a request; `is_whole`: no body follows. One that wants a WebSocket becomes what it would be in HTTP/1.1 (RFC 8441
 /// section 5), but for the fields of its connection.

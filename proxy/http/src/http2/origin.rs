@@ -26,12 +26,13 @@ use super::{
     windows::CREDIT_BYTES,
 };
 use crate::{
-    attempt::Failure,
+    body::{Broken, Sink, Source},
+    failure::Failure,
+    http2::windows::WindowSettings,
     input::Input,
+    limits::{HTTP2_SEND_BUFFER_BYTES, LINGER_TIMEOUT},
     origin::{Download, Means, Origin},
     refusal::Refusal,
-    relay::{Broken, Sink, Source},
-    settings::{HTTP2_SEND_BUFFER_BYTES, LINGER_TIMEOUT, WindowSettings},
 };
 
 /// What small DATA frames of an origin may cost beyond their bytes, as `h2` counts: 256 bytes less the frame, until it is read;

@@ -13,7 +13,7 @@ use http::{HeaderMap, Method, Request, Response, Version, header};
 use weir_engine::{Stream, poll_face::PollStream};
 
 use super::origin::builder;
-use crate::{probe::check, settings::WindowSettings};
+use crate::{http2::windows::WindowSettings, probe::check};
 
 /// Bytes of an answer that are looked at.
 const ANSWER_BYTES_MAX: usize = 4 * 1024;

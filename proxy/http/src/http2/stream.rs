@@ -1,7 +1,7 @@
 //! One stream of HTTP/2: one exchange.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     future::poll_fn,
     panic::AssertUnwindSafe,
     rc::Rc,
@@ -12,24 +12,27 @@ use bytes::Bytes;
 use h2::{Reason, RecvStream, server::SendResponse};
 use http::Request;
 use weir_engine::Deadline;
-use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead, ResponseParser};
+use weir_http_codec::{BodyLength, Fields, RequestHead, ResponseHead};
 
 use super::{
-    body::{self, Incoming, Outgoing},
+    body::Incoming,
     flow::Account,
     message,
+    out::{Out, flush},
     tunnel::{self, StreamInlet, StreamOutlet},
 };
 use crate::{
-    client::{Client, OwnAnswer, Replies, SentBytes, Sides, Watch},
+    asked::Asked,
+    body::{Broken, Nowhere, RequestBody, Sink, Source},
+    client::{After, Client, Replies, Sides},
     connection::Connection,
     ends::TunnelEnd,
-    exchange::{self, After, Asked},
-    grpc,
+    exchange, grpc,
+    limits::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
+    notes::SentBytes,
     refusal::Refusal,
-    relay::{Broken, Nowhere, RequestBody, Sink, Source},
-    settings::{DISCARD_BYTES_MAX, DISCARD_TIMEOUT},
-    tunnel::Wish,
+    response::OwnAnswer,
+    upgrade::Wish,
 };
 
 /// Answers one stream.
@@ -39,7 +42,7 @@ pub(super) async fn serve(
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) {
-    let out = RefCell::new(Out { stage: Stage::Silent(respond), sent: Rc::default() });
+    let out = RefCell::new(Out::new(respond));
     let exchange = AssertUnwindSafe(exchange(connection, account, request, &out));
     let after = futures_util::FutureExt::catch_unwind(exchange).await;
     match after {
@@ -94,7 +97,6 @@ async fn exchange(
                 wish,
                 deadline: weir_engine::deadline(),
                 origin_deadline: weir_engine::deadline(),
-                answers: ResponseParser::new(),
             };
             let after = exchange::run(&mut front, &mut head).await;
             if matches!(after, After::Another) {
@@ -107,7 +109,7 @@ async fn exchange(
             connection.violated(refusal.reason, refusal.text);
             let answer = refusal.answer(None, connection.service.sessions.chance());
             out.borrow_mut().whole(&answer.head, answer.length(), answer.body(false));
-            connection.log_unread("HTTP/2", &refusal, out.borrow().sent.get());
+            connection.log_unread("HTTP/2", &refusal, out.borrow().sent()());
             After::Another
         }
     }
@@ -121,7 +123,6 @@ struct Front<'a> {
     wish: Wish,
     deadline: Deadline,
     origin_deadline: Deadline,
-    answers: ResponseParser,
 }
 
 impl Front<'_> {
@@ -194,7 +195,7 @@ impl Client for Front<'_> {
     }
 
     fn sides<'a>(&'a mut self, asked: &'a Asked) -> Sides<'a, Body<'a>, StreamReplies<'a>, &'a RefCell<Out>> {
-        let Front { out, body, deadline, origin_deadline, answers, .. } = self;
+        let Front { out, body, deadline, origin_deadline, .. } = self;
         body.idle_timeout = asked.body_idle_timeout;
         Sides {
             body: Body { incoming: body, out, deadline },
@@ -202,13 +203,11 @@ impl Client for Front<'_> {
             watch: out,
             deadline,
             origin_deadline,
-            parser: answers,
         }
     }
 
     fn sent_bytes(&self) -> SentBytes {
-        let sent = self.out.borrow().sent.clone();
-        Box::new(move || sent.get())
+        self.out.borrow().sent()
     }
 
     fn wish(&self, _: &RequestHead) -> Wish {
@@ -228,97 +227,6 @@ impl Client for Front<'_> {
         }
         After::Another
     }
-}
-
-/// The answer's way to the client.
-pub(super) struct Out {
-    stage: Stage,
-    /// Bytes of its body.
-    sent: Rc<Cell<u64>>,
-}
-
-enum Stage {
-    /// Nothing of the final answer was sent.
-    Silent(SendResponse<Bytes>),
-    /// Its head was.
-    Begun(Outgoing),
-    /// There is no more than a head.
-    Over,
-}
-
-impl Out {
-    /// The final head. What cannot be sent any more is not: the client is gone then, which is seen elsewhere.
-    pub(super) fn head(&mut self, head: &ResponseHead, length: Option<BodyLength>, is_whole: bool) {
-        let Stage::Silent(respond) = &mut self.stage else { return };
-        let mut response = message::response(head);
-        if let Some(BodyLength::Exact(length)) = length {
-            response.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
-        }
-        self.stage = match respond.send_response(response, is_whole) {
-            Ok(stream) if !is_whole => Stage::Begun(Outgoing::new(stream)),
-            _ => Stage::Over,
-        };
-    }
-
-    fn whole(&mut self, head: &ResponseHead, length: Option<BodyLength>, body: &[u8]) {
-        self.head(head, length, body.is_empty());
-        if !body.is_empty() {
-            self.data(body);
-            self.end(None);
-        }
-    }
-
-    pub(super) fn data(&mut self, data: &[u8]) {
-        let Stage::Begun(outgoing) = &mut self.stage else { return };
-        self.sent.set(self.sent.get() + data.len() as u64);
-        outgoing.data(data);
-    }
-
-    pub(super) fn end(&mut self, trailers: Option<&Fields>) {
-        if let Stage::Begun(outgoing) = &mut self.stage {
-            outgoing.end(trailers);
-        }
-    }
-
-    fn reset(&mut self, reason: Reason) {
-        match &mut self.stage {
-            Stage::Silent(respond) => respond.send_reset(reason),
-            Stage::Begun(outgoing) => outgoing.reset(reason),
-            Stage::Over => {}
-        }
-    }
-
-    /// Sends what the client's window takes now.
-    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        match &mut self.stage {
-            Stage::Begun(outgoing) => outgoing.poll_flush(context),
-            Stage::Silent(_) | Stage::Over => Poll::Ready(true),
-        }
-    }
-
-    /// Ready once the client has reset the stream, or is gone.
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match &mut self.stage {
-            Stage::Silent(respond) => respond.poll_reset(context).map(drop),
-            Stage::Begun(outgoing) => outgoing.poll_gone(context),
-            Stage::Over => Poll::Pending,
-        }
-    }
-}
-
-impl Watch for &RefCell<Out> {
-    fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.borrow_mut().poll_gone(context)
-    }
-}
-
-/// Sends all that is there.
-pub(super) async fn flush(out: &RefCell<Out>, deadline: &Deadline) -> Result<(), Broken> {
-    let flush = |poll: &mut dyn FnMut(&mut Outgoing) -> Poll<bool>| match &mut out.borrow_mut().stage {
-        Stage::Begun(outgoing) => poll(outgoing),
-        Stage::Silent(_) | Stage::Over => Poll::Ready(true),
-    };
-    body::flush(flush, deadline).await
 }
 
 /// The body of a request.
@@ -369,10 +277,7 @@ struct StreamReplies<'a> {
 
 impl Replies for StreamReplies<'_> {
     fn interim(&mut self, head: &ResponseHead) {
-        if let Stage::Silent(respond) = &mut self.out.borrow_mut().stage {
-            // See `Out::head`.
-            let _ = respond.send_informational(message::response(head));
-        }
+        self.out.borrow_mut().interim(head);
     }
 
     fn head(&mut self, head: &ResponseHead, length: BodyLength, _: bool) -> bool {

@@ -16,12 +16,12 @@ use weir_websocket_codec::handshake;
 
 use super::{
     body::Incoming,
-    stream::{Out, flush},
+    out::{Out, flush},
 };
 use crate::{
+    body::Broken,
     ends::{Inlet, Outlet},
-    relay::Broken,
-    tunnel::Wish,
+    upgrade::Wish,
 };
 
 /// What a request wants its stream to become. Over HTTP/1.1 there is a key, which this version does without: the origin gets one

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use weir_base::permit::{ByteLease, BytesPermit};
 
-use crate::settings::{HTTP2_STREAM_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES_MAX};
+use crate::limits::{HTTP2_STREAM_WINDOW_BYTES, HTTP2_STREAM_WINDOW_BYTES_MAX};
 
 /// Credit of a connection that nothing is charged for: what a peer may send ahead on it at any time. Default 1 MiB: four initial
 /// windows. Worst case with 16,384 connections 16 GiB, as it was when this was the whole window.

@@ -1,0 +1,124 @@
+//! What of a request decides on how it is answered.
+
+use std::{
+    cell::{Cell, OnceCell},
+    net::IpAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use weir_base::time::{Time, turn};
+use weir_http_codec::{BodyLength, Fields, Known, RequestHead, Version, token};
+
+use crate::{
+    compression::{Coding, Compression},
+    grpc,
+    metrics::RouteMetrics,
+    notes::Notes,
+    policies::AnswerFields,
+    settings::HttpListenerSettings,
+    settling::Settling,
+    upgrade::Wish,
+};
+
+/// What of a request decides on how it is answered, once its head has been made ready to go on.
+pub(crate) struct Asked {
+    pub(crate) arrived: Time,
+    pub(crate) method: &'static str,
+    pub(crate) is_head: bool,
+    pub(crate) is_idempotent: bool,
+    pub(crate) version: Version,
+    pub(crate) is_persistent: bool,
+    pub(crate) expects_continue: bool,
+    pub(crate) wants_trailers: bool,
+    /// It is to be answered in gRPC's words.
+    pub(crate) is_grpc: bool,
+    /// It goes on as a call of gRPC, which may be silent for long.
+    pub(crate) is_call: bool,
+    /// The status that the origin gave the call.
+    pub(crate) grpc_status: Cell<Option<u8>>,
+    pub(crate) body: BodyLength,
+    /// What policies put into its answer. Empty without policies.
+    pub(crate) answer_fields: OnceCell<Box<AnswerFields>>,
+    /// If it was chosen for the access log.
+    pub(crate) notes: Option<Box<Notes>>,
+    /// How long its body may pause.
+    pub(crate) body_idle_timeout: Duration,
+    /// How long the body of its answer may pause.
+    pub(crate) answer_idle_timeout: Duration,
+    /// How long all of it may take, as the client says.
+    pub(crate) call_timeout: Option<Duration>,
+    /// The hook of its route that is to hear of its end.
+    pub(crate) settling: OnceCell<Box<Settling>>,
+    /// Cells of its route, if routes are counted.
+    pub(crate) route: OnceCell<Rc<RouteMetrics>>,
+    pub(crate) wish: Wish,
+    /// How its answer is compressed, if that is fit for it and the client takes it.
+    pub(crate) coding: Option<(Option<Coding>, Arc<Compression>)>,
+    /// Its client, as trusted proxies tell of it, if its upstream keeps the requests of an address together.
+    pub(crate) client: OnceCell<IpAddr>,
+    /// A cookie that the client is given, so that it is known again.
+    pub(crate) affinity_cookie: OnceCell<Box<[u8]>>,
+}
+
+impl Asked {
+    /// The fields that policies put into a response of the gateway's own.
+    pub(crate) fn own_fields(&self) -> Fields {
+        self.answer_fields.get().map(|answer| answer.own().clone()).unwrap_or_default()
+    }
+
+    /// Notes the bytes of the body of the request.
+    pub(crate) fn note_body(&self, bytes: u64) {
+        if let Some(notes) = &self.notes {
+            notes.body_bytes.set(bytes);
+        }
+        if let Some(settling) = self.settling.get() {
+            settling.body_bytes.set(bytes);
+        }
+    }
+
+    pub(crate) fn of(head: &RequestHead, wish: Wish, settings: &HttpListenerSettings) -> Self {
+        let is_grpc = head.fields.get(Known::ContentType).is_some_and(grpc::is_grpc);
+        let wants_trailers = |value| token::list(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+        Self {
+            arrived: turn::now(),
+            method: method_name(head.method()),
+            is_head: head.method() == b"HEAD",
+            // RFC 9110 section 9.2.2.
+            is_idempotent: matches!(head.method(), b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE"),
+            version: head.version(),
+            is_persistent: head.is_persistent(),
+            expects_continue: head.expects_continue(),
+            wants_trailers: head.fields.all(Known::Te).any(wants_trailers),
+            is_grpc,
+            is_call: false,
+            grpc_status: Cell::new(None),
+            body_idle_timeout: settings.body_idle_timeout,
+            answer_idle_timeout: settings.answer_idle_timeout,
+            call_timeout: if is_grpc { grpc::timeout(&head.fields) } else { None },
+            body: head.body(),
+            answer_fields: OnceCell::new(),
+            notes: None,
+            settling: OnceCell::new(),
+            route: OnceCell::new(),
+            wish,
+            coding: None,
+            client: OnceCell::new(),
+            affinity_cookie: OnceCell::new(),
+        }
+    }
+}
+
+fn method_name(method: &[u8]) -> &'static str {
+    match method {
+        b"GET" => "GET",
+        b"HEAD" => "HEAD",
+        b"POST" => "POST",
+        b"PUT" => "PUT",
+        b"DELETE" => "DELETE",
+        b"PATCH" => "PATCH",
+        b"OPTIONS" => "OPTIONS",
+        _ => "other",
+    }
+}

@@ -1,0 +1,78 @@
+//! The life of a client connection, in the version of HTTP that its client speaks.
+
+use std::{any::Any, panic::AssertUnwindSafe, rc::Rc};
+
+use futures_util::FutureExt as _;
+use weir_base::limits::WRITE_IDLE_TIMEOUT;
+use weir_engine::Stream;
+use weir_listener::{Arrival, CloseReason, Life, Linger, Sessions, is_among};
+
+use crate::{
+    connection::Connection,
+    http1::{self, End},
+    http2,
+    limits::{DISCARD_BYTES_MAX, LINGER_TIMEOUT},
+    service::Service,
+};
+
+/// The patience with a client that has its last response.
+const LINGER: Linger = Linger { stalled: WRITE_IDLE_TIMEOUT, limit: LINGER_TIMEOUT, bytes_max: DISCARD_BYTES_MAX };
+
+impl weir_listener::Service for Service {
+    fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    fn serve(self: Rc<Self>, arrival: Arrival) -> Life {
+        Box::pin(serve(self, arrival))
+    }
+
+    fn refusal(&self) -> &'static [u8] {
+        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    }
+
+    fn uses(&self, upstream: &dyn Any) -> bool {
+        is_among(upstream, &self.routing().upstreams)
+    }
+}
+
+/// Serves one admitted connection until it ends.
+///
+/// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
+pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
+    let is_http2 = arrival.stream.has_agreed_on(b"h2");
+    let (connection, stream) = Connection::new(service, arrival);
+    let opened = connection.service.sessions.open(connection.clone());
+    let life = AssertUnwindSafe(run(&connection, stream, is_http2)).catch_unwind();
+    let (reason, stream) = match life.await {
+        Ok(ended) => ended,
+        Err(_) => {
+            (connection.service.sessions.panicked(&connection.handle, "the session of a connection panicked"), None)
+        }
+    };
+    opened.close(reason);
+    if let Some(stream) = stream {
+        connection.service.sessions.written(stream.output.appended());
+        if connection.handle.ending().is_none() && reason != CloseReason::ClientReset {
+            Box::pin(LINGER.close(stream)).await;
+        }
+    }
+}
+
+/// Serves the connection in the version that the client speaks; why it ended, and what is left of it.
+async fn run(connection: &Rc<Connection>, mut stream: Box<Stream>, is_http2: bool) -> (CloseReason, Option<Stream>) {
+    let received = match is_http2 {
+        true => Vec::new(),
+        false => match http1::run(connection, &mut stream).await {
+            End::Http2(received) => received,
+            End::Quiet(reason) => return (reason, Some(*stream)),
+            End::Torn(reason) => {
+                connection.service.sessions.written(stream.output.appended());
+                stream.reset();
+                return (reason, None);
+            }
+            End::Refused(refusal) => return (CloseReason::of_client(refusal.reason), Some(*stream)),
+        },
+    };
+    Box::pin(http2::run(connection, *stream, &received)).await
+}

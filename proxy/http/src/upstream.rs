@@ -1,0 +1,10 @@
+//! Upstreams of HTTP and their lanes.
+
+use weir_upstream::{ExclusiveLane, ExclusiveUpstream};
+
+use crate::http2::origin::Http2Origins;
+
+/// An upstream of HTTP on one worker.
+pub type HttpUpstream = ExclusiveUpstream<Http2Origins>;
+/// A lane of an upstream of HTTP.
+pub(crate) type HttpLane = ExclusiveLane<Http2Origins>;
