@@ -16,7 +16,7 @@ pub struct Timing {
     pub sent: Option<Time>,
     /// The response of the server was complete, or that of the gateway.
     pub replied: Time,
-    /// The response was handed to the kernel.
+    /// The response was handed to the kernel, or is about to be.
     pub flushed: Time,
 }
 
@@ -27,10 +27,8 @@ pub struct StageTimes {
     pub parsed: Time,
     /// Limits and policies had let the request pass.
     pub judged: Time,
-    /// The beginning of the response had arrived.
-    pub replied: Time,
-    /// The beginning of the response was in the output of the client.
-    pub encoded: Time,
+    /// The beginning of the response was in the output of the client. `None`: that is the last instant that is known.
+    pub encoded: Option<Time>,
 }
 
 /// The part of the overhead of an exchange.
@@ -131,7 +129,9 @@ impl Durations {
         if let Some(sent) = timing.sent {
             self.stages.record(Stage::LaneWait, times.judged, sent);
         }
-        self.stages.record(Stage::Encode, times.replied, times.encoded);
-        self.stages.record(Stage::Write, times.encoded, timing.flushed);
+        self.stages.record(Stage::Encode, timing.replied, times.encoded.unwrap_or(timing.flushed));
+        if let Some(encoded) = times.encoded {
+            self.stages.record(Stage::Write, encoded, timing.flushed);
+        }
     }
 }

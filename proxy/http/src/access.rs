@@ -1,12 +1,11 @@
 //! What the access log says of a request.
 
-use weir_base::Time;
+use weir_listener::Timing;
 use weir_telemetry::access::{AccessRecord, HttpAccess, printable};
 
 use crate::{
     asked::Asked,
     connection::{Connection, Tls},
-    metrics::Timing,
     notes::{Noted, Outcome},
     policies::Identity,
     refusal::Refusal,
@@ -14,7 +13,7 @@ use crate::{
 
 impl Connection {
     /// Writes a request to the access log, if it was chosen.
-    pub(crate) fn log_request(&self, asked: &Asked, timing: &Timing, flushed: Time, outcome: &Outcome<'_>) {
+    pub(crate) fn log_request(&self, asked: &Asked, timing: &Timing, outcome: &Outcome<'_>) {
         let Some(notes) = &asked.notes else { return };
         let identity = asked.answer_fields.get().and_then(|answer| answer.identity.as_ref());
         let user = identity.and_then(Identity::name).map(|name| {
@@ -31,7 +30,7 @@ impl Connection {
             connection: self.handle.id(),
             command: asked.method,
             upstream: Some(outcome.upstream).filter(|name| !name.is_empty()),
-            duration_nanos: flushed.nanos_since(timing.arrived),
+            duration_nanos: timing.flushed.nanos_since(timing.arrived),
             upstream_nanos: timing.sent.map_or(0, |sent| timing.replied.nanos_since(sent)),
             request_bytes: notes.body_bytes.get(),
             reply_bytes: notes.reply_bytes(),

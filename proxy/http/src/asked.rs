@@ -10,6 +10,7 @@ use std::{
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead, Version, token};
+use weir_listener::StageTimes;
 
 use crate::{
     compression::{Coding, Compression},
@@ -25,6 +26,8 @@ use crate::{
 /// What of a request decides on how it is answered, once its head has been made ready to go on.
 pub(crate) struct Asked {
     pub(crate) arrived: Time,
+    /// When its head was parsed, and when it was judged, if its stages are timed.
+    stages: Option<(Time, Cell<Time>)>,
     pub(crate) method: &'static str,
     pub(crate) is_head: bool,
     pub(crate) is_idempotent: bool,
@@ -68,6 +71,24 @@ impl Asked {
         self.answer_fields.get().map(|answer| answer.own().clone()).unwrap_or_default()
     }
 
+    /// The stages of the request are timed; its head is parsed.
+    pub(crate) fn time_stages(&mut self) {
+        let parsed = Time::now();
+        self.stages = Some((parsed, Cell::new(parsed)));
+    }
+
+    /// Limits and policies have let the request pass.
+    pub(crate) fn note_judged(&self) {
+        if let Some((_, judged)) = &self.stages {
+            judged.set(Time::now());
+        }
+    }
+
+    /// The stages, if they are timed. The last one is the end of the turn, which nobody waits for.
+    pub(crate) fn stages(&self) -> Option<StageTimes> {
+        self.stages.as_ref().map(|(parsed, judged)| StageTimes { parsed: *parsed, judged: judged.get(), encoded: None })
+    }
+
     /// Notes the bytes of the body of the request.
     pub(crate) fn note_body(&self, bytes: u64) {
         if let Some(notes) = &self.notes {
@@ -83,6 +104,7 @@ impl Asked {
         let wants_trailers = |value| token::list(value).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
         Self {
             arrived: turn::now(),
+            stages: None,
             method: method_name(head.method()),
             is_head: head.method() == b"HEAD",
             // RFC 9110 section 9.2.2.

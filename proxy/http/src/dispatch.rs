@@ -111,7 +111,10 @@ impl Passage<'_> {
             let is_fresh = std::mem::take(&mut is_fresh);
             let mut acquiring = self.routed.upstream.acquire(Wanted { avoid, tried, is_fresh, hash: self.affinity });
             let (refusal, number) = match while_wanted(client, self.ends, &mut acquiring).await {
-                Ok(Ok(lane)) => return Ok(lane),
+                Ok(Ok(lane)) => {
+                    lane.charge_to(self.connection.handle.account().clone());
+                    return Ok(lane);
+                }
                 Ok(Err(refused)) => refused,
                 Err(cut) => {
                     let number = acquiring.number();

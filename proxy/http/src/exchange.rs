@@ -63,6 +63,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     if let Err(refusal) = aim(&mut asked, head, &routed, &settings) {
         return respond::refuse(client, &asked, refusal);
     }
+    asked.note_judged();
     // Inspect: a body is read before a lane is taken for it, as far as it may be kept: a slow client holds no lane. An inspection sees it
     // on its way, and may choose the target anew once it has seen enough.
     let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
@@ -166,6 +167,9 @@ fn received(client: &impl Client, head: &RequestHead, settings: &HttpListenerSet
     let service = &client.connection().service;
     service.metrics.requested(head.method());
     let mut asked = Asked::of(head, client.wish(head), settings);
+    if service.metrics.durations.samples_stages() {
+        asked.time_stages();
+    }
     asked.notes = service.sessions.samples_access().then(|| Notes::new(head, client.sent_bytes()));
     asked
 }

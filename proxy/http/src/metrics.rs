@@ -2,23 +2,13 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use weir_base::{time::Time, violation::Violation};
+use weir_base::violation::Violation;
+use weir_listener::{CoreShare, Durations};
 use weir_telemetry::{CoreMetrics, Counter, Gauge, Histogram, catalog, cells::GaugeGuard};
 use weir_websocket_codec::Sender;
 
 /// Methods that have a label of their own; everything else is `other`.
 const METHODS: [&str; 7] = ["get", "head", "post", "put", "delete", "patch", "options"];
-
-/// When the stages of an exchange were reached.
-#[derive(Clone, Copy)]
-pub(crate) struct Timing {
-    /// The head was whole.
-    pub(crate) arrived: Time,
-    /// It was handed to a lane; none if the gateway answered itself.
-    pub(crate) sent: Option<Time>,
-    /// The answer was complete.
-    pub(crate) replied: Time,
-}
 
 /// Cells of one listener on one worker.
 pub(crate) struct ListenerMetrics {
@@ -30,12 +20,10 @@ pub(crate) struct ListenerMetrics {
     responses: ByNumber,
     /// The same of gRPC.
     calls: ByNumber,
-    request: Histogram,
+    pub(crate) durations: Durations,
     tunnels: Gauge,
     /// Of clients and of origins.
     frames: [Counter; 2],
-    upstream: Histogram,
-    overhead: Histogram,
 }
 
 /// How many statuses gRPC has: 0 to 16.
@@ -60,7 +48,8 @@ impl ByNumber {
 }
 
 impl ListenerMetrics {
-    pub(crate) fn new(core: &CoreMetrics, listener: &str) -> Self {
+    pub(crate) fn new(share: &CoreShare, listener: &str) -> Self {
+        let core = &share.metrics;
         let of_method = |method| core.counter(&catalog::REQUESTS_TOTAL, &[listener, method]);
         let [get, head, post, put, delete, patch, options] = METHODS.map(of_method);
         Self {
@@ -70,9 +59,7 @@ impl ListenerMetrics {
             calls: ByNumber::default(),
             tunnels: core.gauge(&catalog::HTTP_TUNNELS_OPEN, &[listener]),
             frames: ["client", "origin"].map(|end| core.counter(&catalog::WEBSOCKET_FRAMES, &[listener, end])),
-            request: core.histogram(&catalog::REQUEST_DURATION, &[listener]),
-            upstream: core.histogram(&catalog::REQUEST_UPSTREAM_DURATION, &[listener]),
-            overhead: core.histogram(&catalog::REQUEST_OVERHEAD_DURATION, &[listener]),
+            durations: Durations::new(share, listener),
             core: core.clone(),
             listener: listener.to_owned(),
         }
@@ -85,14 +72,9 @@ impl ListenerMetrics {
         self.requests[known.unwrap_or(METHODS.len())].inc();
     }
 
-    /// It was answered: request = overhead + upstream.
+    /// A request was answered with `status`.
     #[inline]
-    pub(crate) fn answered(&self, status: u16, timing: &Timing, flushed: Time) {
-        let request = flushed.nanos_since(timing.arrived);
-        let upstream = timing.sent.map_or(0, |sent| timing.replied.nanos_since(sent).min(request));
-        self.request.record(request);
-        self.upstream.record(upstream);
-        self.overhead.record(request - upstream);
+    pub(crate) fn answered(&self, status: u16) {
         self.responses.inc(status, |code| self.core.counter(&catalog::HTTP_RESPONSES, &[&self.listener, code]));
     }
 

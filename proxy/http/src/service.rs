@@ -61,7 +61,7 @@ impl Service {
     ) -> Rc<Self> {
         let name = listener.name.clone();
         Rc::new(Self {
-            metrics: Rc::new(ListenerMetrics::new(&core.metrics, &name)),
+            metrics: Rc::new(ListenerMetrics::new(&core, &name)),
             routing: RefCell::new(routing(&core, &name, &http, (*http.routes).clone(), upstreams)),
             seen: RefCell::default(),
             tokens: RefCell::default(),

@@ -1,11 +1,11 @@
 //! The end of an exchange: what is counted and told of it.
 
 use weir_base::time::{Time, turn};
-use weir_listener::CloseReason;
+use weir_listener::{CloseReason, Timing};
 
 use crate::{
-    asked::Asked, body::Broken, connection::Connection, doors::End, failure::Failure, grpc, metrics::Timing,
-    notes::Outcome, refusal::Refusal,
+    asked::Asked, body::Broken, connection::Connection, doors::End, failure::Failure, grpc, notes::Outcome,
+    refusal::Refusal,
 };
 
 impl Connection {
@@ -39,15 +39,16 @@ impl Connection {
     /// `counted`: the status that it is counted under.
     fn ended(&self, asked: &Asked, counted: u16, sent: Option<Time>, outcome: Outcome<'_>) {
         let flushed = Time::now();
-        let timing = Timing { arrived: asked.arrived, sent, replied: turn::now() };
-        self.service.metrics.answered(counted, &timing, flushed);
+        let timing = Timing { arrived: asked.arrived, sent, replied: turn::now(), flushed };
+        self.service.metrics.durations.record(&timing, 1, asked.stages().as_ref());
+        self.service.metrics.answered(counted);
         if asked.is_grpc {
             self.service.metrics.called(asked.grpc_status.get().unwrap_or(grpc::status_of(counted)));
         }
         if let Some(route) = asked.route.get() {
             route.answered(counted, flushed.nanos_since(asked.arrived));
         }
-        self.log_request(asked, &timing, flushed, &outcome);
+        self.log_request(asked, &timing, &outcome);
     }
 
     /// Why the body of a request did not come to its end; counts one that had to make room.
@@ -68,9 +69,9 @@ impl Connection {
 
     /// Nobody waits for the answer any more, and there was nothing of it yet.
     pub(crate) fn abandoned(&self, asked: &Asked, sent: Option<Time>, upstream: &str) {
-        let timing = Timing { arrived: asked.arrived, sent, replied: turn::now() };
+        let timing = Timing { arrived: asked.arrived, sent, replied: turn::now(), flushed: Time::now() };
         let reason = CloseReason::ClientReset.name();
-        self.log_request(asked, &timing, Time::now(), &Outcome { status: 0, upstream, reason });
+        self.log_request(asked, &timing, &Outcome { status: 0, upstream, reason });
         asked.settle(0, upstream, End::ClientGone, reason);
     }
 }

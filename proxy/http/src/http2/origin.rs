@@ -71,6 +71,7 @@ impl Multiplexer for Http2Origins {
         if is_tls && !stream.has_agreed_on(b"h2") {
             return Err(io::Error::other("the origin did not agree on HTTP/2 (ALPN \"h2\")"));
         }
+        stream.output.charge_to(Some(Rc::new(RefCell::new(self.bytes.empty()))));
         let meter = Rc::new(meter);
         let account = Rc::<Account>::default();
         let (received, arrived) = (meter.clone(), account.clone());

@@ -22,6 +22,21 @@ fn a_request_goes_on_without_the_fields_of_its_connection_and_its_response_comes
 }
 
 #[test]
+fn the_stages_of_a_request_are_timed() {
+    let gateway = Gateway::start(Setup::plain(|_| {}));
+    let mut client = gateway.client();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut origin = gateway.origin.accept();
+    origin.request();
+    origin.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    client.response();
+    drop((client, origin));
+    gateway.rests();
+    let count = |stage| gateway.count("weir_request_stage_duration_seconds", &[("stage", stage)]);
+    assert_eq!(["parse", "policy", "lane_wait", "encode", "write"].map(count), [1, 1, 1, 1, 0]);
+}
+
+#[test]
 fn requests_that_come_together_are_answered_in_their_order_on_one_lane() {
     let gateway = Gateway::start(Setup::plain(|_| {}));
     let mut client = gateway.client();

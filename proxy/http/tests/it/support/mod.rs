@@ -151,6 +151,11 @@ impl Gateway {
         client.response()
     }
 
+    /// The values of the histogram of that name and these labels.
+    pub fn count(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
+        self.registry.read().histogram(name, labels).map_or(0, |histogram| histogram.count())
+    }
+
     /// Waits until the worker holds nothing of any exchange, and none of them has panicked.
     pub fn rests(&self) {
         let panics = [("listener", "test"), ("reason", "internal_invariant"), ("culprit", "gateway")];
