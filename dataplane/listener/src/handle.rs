@@ -6,13 +6,13 @@ use std::{
     task::{Context, Waker},
 };
 
-use weir_base::time::turn;
+use weir_base::{connection::ConnectionEntry, time::turn};
 use weir_engine::Cutter;
 use weir_telemetry::log::Peer;
 
 use crate::{
     close::CloseReason,
-    connections::{ConnectionEntry, ConnectionGuard, ConnectionTable},
+    connections::{ConnectionGuard, ConnectionTable},
 };
 
 /// The part of a connection that is the same for every protocol.

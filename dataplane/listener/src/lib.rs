@@ -34,7 +34,7 @@ mod succession;
 
 pub use admission::{Admission, ConnectionPermit, ListenerAdmission, NotAdmitted};
 pub use close::CloseReason;
-pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, ConnectionTable};
+pub use connections::{ConnectionGuard, ConnectionTable};
 pub use departure::{Departure, Mover};
 pub use handle::ConnectionHandle;
 pub use roster::{Listed, Roster};
@@ -42,3 +42,4 @@ pub use service::{Arrival, Life, Service, is_among};
 pub use sessions::{Opened, Session, Sessions};
 pub use share::{CoreShare, DRAIN_GAP, Drain};
 pub use succession::{Place, Source, Succession};
+pub use weir_base::connection::{ConnectionDetails, ConnectionEntry};

@@ -7,10 +7,13 @@ use std::{
     rc::{Rc, Weak},
 };
 
-use weir_base::time::{Time, turn};
+use weir_base::{
+    exchange::LossCause,
+    time::{Time, turn},
+};
 use weir_engine::Stream;
 
-use crate::{lent::Open, member::Member, metrics::EndpointMetrics, protocol::LossCause};
+use crate::{lent::Open, member::Member, metrics::EndpointMetrics};
 
 /// A connection that carries several exchanges at once. Dropped, it ends once nothing is under way on it.
 pub trait Carrier: 'static {

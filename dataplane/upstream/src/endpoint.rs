@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use weir_base::time::{Time, turn};
+use weir_base::{
+    exchange::{LossCause, Refusal},
+    time::{Time, turn},
+};
 use weir_engine::{Stream, settings::Address};
 
 use crate::{
@@ -17,7 +20,7 @@ use crate::{
     connect::{ConnectError, Connector},
     health::Health,
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
-    protocol::{LaneProtocol, LossCause, Refusal},
+    protocol::LaneProtocol,
     settings::UpstreamSettings,
 };
 

@@ -15,6 +15,7 @@ use std::{
 };
 
 use weir_base::{
+    exchange::{LossCause, Refusal},
     rng::Rng,
     time::{Time, turn},
 };
@@ -34,7 +35,6 @@ use crate::{
     lent::{ExclusiveLane, Held, Open},
     member::{Member, Promise, Waiting},
     metrics::{LaneKind, UpstreamMetrics},
-    protocol::{LossCause, Refusal},
     settings::{Affinity, ExclusiveSettings, RETRY_BUDGET_MIN, SLOW_START_PERCENT_MIN, UpstreamSettings},
 };
 

@@ -2,7 +2,10 @@
 
 use std::rc::{Rc, Weak};
 
-use weir_base::time::{Time, turn};
+use weir_base::{
+    exchange::LossCause,
+    time::{Time, turn},
+};
 use weir_engine::Stream;
 use weir_telemetry::cells::GaugeGuard;
 
@@ -11,7 +14,6 @@ use crate::{
     exclusive::ExclusiveUpstream,
     idle::Remains,
     metrics::EndpointMetrics,
-    protocol::LossCause,
 };
 
 /// A connection that is counted as open.

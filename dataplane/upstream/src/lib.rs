@@ -25,7 +25,6 @@
 //! | `breaker` | when to stop trying |
 //! | `health` | the active probe |
 //! | `endpoint` | one server: how it is reached and what is known of it |
-//! | `placement` | which endpoint holds a key |
 //! | `slots` / `discovery` | which node of a cluster has which slot; which servers there are |
 //! | `replicas` / `zones` | who follows whom, and where is read; who is near |
 //! | `upstream` | all of the above for one named upstream on one worker |
@@ -51,7 +50,6 @@ mod lent;
 mod member;
 mod metrics;
 mod pinned;
-pub mod placement;
 mod protocol;
 mod replicas;
 mod requests;
@@ -69,7 +67,7 @@ pub use breaker::{Breaker, BreakerState};
 pub use carrier::{Carrier, Meter, Multiplexer, NoCarrier, NoMultiplexer};
 pub use choice::Tried;
 pub use consistent::affinity_hash;
-pub use discovery::{Node, Range, View};
+pub use discovery::{Range, View};
 pub use ejection::Outcome;
 pub use exclusive::{ExclusiveUpstream, Retry, Wanted};
 pub use health::{ConnectionProbe, EndpointState, Health, Probe};
@@ -77,10 +75,11 @@ pub use idle::Remains;
 pub use lane::Lane;
 pub use lent::{ExclusiveLane, Link};
 pub use metrics::UpstreamMetrics;
-pub use protocol::{Frame, FrameKind, LaneProtocol, LossCause, Refusal, Reply, Scan, Timing, Waiter};
-pub use replicas::NOBODY;
+pub use protocol::{Frame, LaneProtocol, Reply, Timing, Waiter};
 pub use runs::Exchange;
 pub use shared::SharedLane;
 pub use slots::SlotMap;
 pub use subscription::{SubscriptionLane, SubscriptionSender};
 pub use upstream::Upstream;
+pub use weir_base::exchange::{FrameKind, LossCause, Refusal, Scan};
+pub use weir_placement::{self as placement, NOBODY, Node};

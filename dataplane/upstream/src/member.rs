@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use weir_base::time::{Time, turn};
+use weir_base::{
+    exchange::{LossCause, Refusal},
+    time::{Time, turn},
+};
 
 use crate::{
     balance::Latency,
@@ -18,7 +21,6 @@ use crate::{
     endpoint::Endpoint,
     health::EndpointState,
     idle::{Found, Idle, IdlePool},
-    protocol::{LossCause, Refusal},
 };
 
 /// How long the connections of an endpoint rest after every response once it has written behind one. 60 s: whoever does this on

@@ -6,13 +6,16 @@ use std::{
     rc::Rc,
 };
 
-use weir_base::time::{Time, turn};
+use weir_base::{
+    exchange::{LossCause, Refusal},
+    time::{Time, turn},
+};
 use weir_engine::Stream;
 
 use crate::{
     lane::Lane,
     metrics::LaneKind,
-    protocol::{LaneProtocol, LossCause, Refusal, Waiter},
+    protocol::{LaneProtocol, Waiter},
     upstream::Upstream,
 };
 

@@ -10,21 +10,22 @@ use std::{
 };
 
 use weir_base::{
+    exchange::{LossCause, Refusal},
     rng::Rng,
     time::{Time, turn},
 };
 use weir_engine::{JoinHandle, Stream, settings::Address};
+use weir_placement::{Node, Place, Placement};
 
 use crate::{
     breaker::BreakerState,
     connect::ConnectError,
-    discovery::{Node, Schedule, View, discovery_loop},
+    discovery::{self, Schedule, View, discovery_loop},
     endpoint::Endpoint,
     health::{Health, Probe, probe_loop},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
     pinned::PinnedPool,
-    placement::{Place, Placement},
-    protocol::{LaneProtocol, LossCause, Refusal, Waiter},
+    protocol::{LaneProtocol, Waiter},
     replicas::{Primary, Replicas},
     settings::{ReadFrom, Topology, UpstreamSettings},
     shared::SharedLane,
@@ -326,7 +327,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// cluster: a redirection must not lead just anywhere.
     pub fn find(&self, node: &Node, named_by: u16) -> Option<u16> {
         let endpoints = self.endpoints.borrow();
-        let address = node.address(&endpoints.get(usize::from(named_by))?.connector().endpoint)?;
+        let address = discovery::address(node, &endpoints.get(usize::from(named_by))?.connector().endpoint)?;
         let is_there = |endpoint: &Rc<Endpoint>| endpoint.is_member.get() && endpoint.connector().endpoint == address;
         endpoints.iter().position(is_there).map(|at| at as u16)
     }
@@ -360,7 +361,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// Takes what `asked` said; false if it does not know who has what.
     pub(crate) fn take_view(&self, asked: &Address, view: &View) -> bool {
         if view.ranges.is_empty() {
-            view.nodes.iter().filter_map(|node| node.address(asked)).for_each(|address| {
+            view.nodes.iter().filter_map(|node| discovery::address(node, asked)).for_each(|address| {
                 // It may be asked next.
                 self.number(address);
             });
@@ -369,7 +370,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         for endpoint in self.endpoints.borrow().iter().skip(self.settings.endpoints.len()) {
             endpoint.is_member.set(endpoint.connector().endpoint == *asked);
         }
-        let number = |node: &Node| self.number(node.address(asked)?);
+        let number = |node: &Node| self.number(discovery::address(node, asked)?);
         for node in &view.nodes {
             // So that a redirection may lead there.
             number(node);

@@ -33,7 +33,11 @@ const ROOMS: &[Room] = &[
     Room {
         folder: "dataplane",
         may_use: DATAPLANE_USES,
-        besides: &[("weir-policy", "weir-analysis"), ("weir-route", "weir-analysis")],
+        besides: &[
+            ("weir-policy", "weir-analysis"),
+            ("weir-route", "weir-analysis"),
+            ("weir-upstream", "weir-placement"),
+        ],
     },
     Room { folder: "proxy", may_use: PROXY_USES, besides: &[("weir-ai", "weir-http"), ("weir-flags", "weir-http")] },
     Room { folder: "control", may_use: CONTROL_USES, besides: &[] },
