@@ -34,11 +34,26 @@ const PRODUCT: &[&str] = &["weir", "weir-config", "weir-admin"];
 
 /// The packages that decide the meaning of Redis commands. The foreign suites test this meaning and take minutes. The other lanes
 /// test the layers below.
-const REDIS: &[&str] = &["weir-redis", "weir-resp", "weir-analysis", "weir-policy", "weir-upstream"];
+const REDIS: &[&str] = &[
+    "weir-redis",
+    "weir-redis-session",
+    "weir-resp",
+    "weir-analysis",
+    "weir-placement",
+    "weir-policy",
+    "weir-upstream",
+];
 
 /// The packages that the fuzz targets test.
-const FUZZED: &[&str] =
-    &["weir-fuzz", "weir-resp", "weir-http-codec", "weir-websocket-codec", "weir-redis", "weir-analysis"];
+const FUZZED: &[&str] = &[
+    "weir-fuzz",
+    "weir-resp",
+    "weir-http-codec",
+    "weir-websocket-codec",
+    "weir-redis-session",
+    "weir-redis-simulation",
+    "weir-analysis",
+];
 
 /// The packages of the lab. Its lane takes ten minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];

@@ -7,7 +7,7 @@ use weir_http::settings::ForwardedFields;
 use weir_listener::settings::{
     LimitSettings, ListenerSettings, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, Protocol, ProxyProtocol,
 };
-use weir_redis::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, CacheSettings, RedisListenerSettings};
+use weir_redis_session::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, CacheSettings, RedisListenerSettings};
 
 use crate::checks::{Lowest, error_at, find_upstream, is_public, knee, policy, route, table_header, tls, unfit, users};
 use crate::document::At;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_engine::settings::Address;
 use weir_listener::settings::Protocol;
-use weir_redis::settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings};
+use weir_redis_session::settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings};
 use weir_upstream::placement::{Distribution, KeyHash, PlacementSettings, SHARDS_MAX};
 use weir_upstream::settings::{
     BreakerSettings, HealthSettings, PINNED_LANES_IDLE_MAX, ReadFrom, ReconnectSettings, Topology, UpstreamSettings,
