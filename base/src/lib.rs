@@ -13,6 +13,8 @@
 //! | [`limits`] | default of every limit, its worst case and the relations between them |
 //! | [`violation`] | a peer broke a rule or a limit: one value, from which counter, log line and refusal derive |
 //! | [`error`] | whose fault |
+//! | [`exchange`] | [`exchange::Refusal`], [`exchange::LossCause`]: why an exchange has no reply; the kinds of replies |
+//! | [`connection`] | a client connection as other threads see it |
 //! | [`names`] | what belongs to host names, exact ones and wildcards |
 //! | [`near`] | the known word that was probably meant |
 //! | [`net`] | networks in CIDR form |
@@ -21,7 +23,9 @@
 //! | [`rng`] | small seeded generator for jitter; never for keys |
 #![forbid(unsafe_code)]
 
+pub mod connection;
 pub mod error;
+pub mod exchange;
 pub mod lease;
 pub mod limits;
 pub mod names;

@@ -1,6 +1,6 @@
 //! A Redis session in its simulated world.
 
-use weir_redis::simulation::swarm::{Bytes, run, run_raw};
+use weir_redis_simulation::swarm::{Bytes, run, run_raw};
 
 /// The first byte chooses. Even: the others are decisions, one each (settings, faults, the client's commands, sizes of
 /// pieces, the order of events), and the client judges every reply. Odd: a few decisions, then bytes of a client as they are.

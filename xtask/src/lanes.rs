@@ -34,7 +34,15 @@ const PRODUCT: &[&str] = &["weir", "weir-config", "weir-admin"];
 
 /// The packages that decide the meaning of Redis commands. The foreign suites test this meaning and take minutes. The other lanes
 /// test the layers below.
-const REDIS: &[&str] = &["weir-redis", "weir-resp", "weir-analysis", "weir-policy", "weir-upstream"];
+const REDIS: &[&str] = &[
+    "weir-redis",
+    "weir-redis-session",
+    "weir-resp",
+    "weir-analysis",
+    "weir-placement",
+    "weir-policy",
+    "weir-upstream",
+];
 
 /// The packages that the fuzz targets test.
 const FUZZED: &[&str] = &[
@@ -43,7 +51,8 @@ const FUZZED: &[&str] = &[
     "weir-resp",
     "weir-http-codec",
     "weir-websocket-codec",
-    "weir-redis",
+    "weir-redis-session",
+    "weir-redis-simulation",
     "weir-http",
     "weir-analysis",
 ];

@@ -9,6 +9,7 @@ use std::{
 };
 
 use weir_base::{
+    connection::ConnectionEntry,
     permit::{ByteLease, BytesPermit},
     time::turn,
 };
@@ -17,7 +18,7 @@ use weir_telemetry::log::Peer;
 
 use crate::{
     close::CloseReason,
-    connections::{ConnectionEntry, ConnectionGuard, ConnectionTable},
+    connections::{ConnectionGuard, ConnectionTable},
 };
 
 /// The bytes that are held for one connection, charged to `limits.buffered_bytes` and shown in its row of the table.

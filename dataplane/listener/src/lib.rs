@@ -40,7 +40,7 @@ mod tls;
 
 pub use admission::{Admission, ConnectionPermit, ListenerAdmission, NotAdmitted};
 pub use close::CloseReason;
-pub use connections::{ConnectionDetails, ConnectionEntry, ConnectionGuard, ConnectionTable};
+pub use connections::{ConnectionGuard, ConnectionTable};
 pub use departure::{Departure, Mover};
 pub use handle::{ConnectionAccount, ConnectionHandle, Cut};
 pub use linger::Linger;
@@ -51,3 +51,4 @@ pub use share::{CoreShare, DRAIN_GAP, Drain, Post};
 pub use succession::{Place, Source, Succession};
 pub use timing::{Durations, Stage, StageTimes, Stages, Timing};
 pub use tls::{Security, TlsAcceptor};
+pub use weir_base::connection::{ConnectionDetails, ConnectionEntry};

@@ -7,7 +7,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{carrier::Multiplexer, idle::Remains, lent::ExclusiveLane, protocol::Refusal};
+use weir_base::exchange::Refusal;
+
+use crate::{carrier::Multiplexer, idle::Remains, lent::ExclusiveLane};
 
 /// A lane; or why there is none, with the number of the endpoint that could not be reached, if one was chosen.
 pub type Acquired<M> = Result<ExclusiveLane<M>, (Refusal, Option<usize>)>;

@@ -2,10 +2,13 @@
 
 use std::{cell::Cell, future::Future, io, rc::Rc};
 
-use weir_base::time::{Time, turn};
+use weir_base::{
+    exchange::LossCause,
+    time::{Time, turn},
+};
 use weir_engine::Stream;
 
-use crate::{endpoint::Endpoint, lent::Open, metrics::EndpointMetrics, protocol::LossCause};
+use crate::{endpoint::Endpoint, lent::Open, metrics::EndpointMetrics};
 
 /// A connection that carries several exchanges at once. Dropped, it ends once nothing is under way on it.
 pub trait Carrier: 'static {

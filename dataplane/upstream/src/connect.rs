@@ -2,13 +2,10 @@
 
 use std::{io, time::Duration};
 
-use weir_base::limits;
+use weir_base::{exchange::Refusal, limits};
 use weir_engine::{Stream, StreamOptions, Watermarks, net, settings::Address, timeout, tls};
 
-use crate::{
-    protocol::{Handshake, Refusal},
-    settings::UpstreamSettings,
-};
+use crate::{protocol::Handshake, settings::UpstreamSettings};
 
 /// Bytes of requests that may wait for an upstream that does not read, on a lane of requests.
 const LANE_OUTPUT: Watermarks = Watermarks { high: 1 << 20, low: 1 << 18 };

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh64::xxh64;
 
-use crate::placement::Walk;
+use weir_placement::Walk;
 
 /// Places of all endpoints together: enough for shares to be right within a few percent.
 const PLACES_MAX: u64 = 256;

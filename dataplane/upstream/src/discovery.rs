@@ -4,8 +4,9 @@ use std::{cell::Cell, io, rc::Rc, time::Duration};
 
 use weir_base::time::{Time, turn};
 use weir_engine::{settings::Address, timeout};
+use weir_placement::{Node, SLOTS};
 
-use crate::{endpoints::Endpoints, placement::SLOTS, protocol::Directory, settings::Topology};
+use crate::{endpoints::Endpoints, protocol::Directory, settings::Topology};
 
 /// Between two looks at whether a discovery is due, and so between two discoveries at least: a cluster that changes must not
 /// be asked by everybody at once.
@@ -18,28 +19,14 @@ const PRIMARY_INTERVAL: Duration = Duration::from_secs(2);
 /// Between two attempts while nobody answers.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// A node as another one names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
-    /// `None`: the host that was asked.
-    pub host: Option<String>,
-    /// Its port.
-    pub port: u16,
-}
-
-impl Node {
-    /// The one that was asked.
-    pub const ASKED: Self = Self { host: None, port: 0 };
-
-    /// Its address; `asked` is the one that named it.
-    pub fn address(&self, asked: &Address) -> Option<Address> {
-        if *self == Self::ASKED {
-            return Some(asked.clone());
-        }
-        let host = self.host.clone().or_else(|| asked.host())?;
-        let text = if host.contains(':') { format!("[{host}]:{}", self.port) } else { format!("{host}:{}", self.port) };
-        text.parse().ok()
+/// The address of `node`; `asked` is the one that named it.
+pub(crate) fn address(node: &Node, asked: &Address) -> Option<Address> {
+    if *node == Node::ASKED {
+        return Some(asked.clone());
     }
+    let host = node.host.clone().or_else(|| asked.host())?;
+    let text = if host.contains(':') { format!("[{host}]:{}", node.port) } else { format!("{host}:{}", node.port) };
+    text.parse().ok()
 }
 
 /// Slots and who has them.

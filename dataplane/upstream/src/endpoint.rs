@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use weir_base::time::{Time, turn};
+use weir_base::{
+    exchange::{LossCause, Refusal},
+    time::{Time, turn},
+};
 use weir_engine::{Stream, settings::Address};
 
 use crate::{
@@ -19,7 +22,7 @@ use crate::{
     ejection::{Ejection, Outcome},
     health::{EndpointState, Health},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
-    protocol::{Handshake, LossCause, Refusal},
+    protocol::Handshake,
     settings::{EjectionSettings, UpstreamSettings},
 };
 

@@ -27,12 +27,13 @@ use crate::{
     endpoint::Endpoint,
     health::{Health, Probe, probe_loop},
     metrics::UpstreamMetrics,
-    protocol::{Directory, Refusal},
+    protocol::Directory,
     replicas::Replicas,
     settings::{ExclusiveSettings, RETRY_BUDGET_MIN, ReadFrom, SLOW_START_PERCENT_MIN, Topology, UpstreamSettings},
     topology::Spread,
     zones::zones_loop,
 };
+use weir_base::exchange::Refusal;
 
 /// Addresses of one cluster in the life of an upstream. Nodes that are replaced get new ones, and numbers are not given twice:
 /// at ten nodes replaced a day this lasts for four years.

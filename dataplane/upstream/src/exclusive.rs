@@ -30,10 +30,10 @@ use crate::{
     lent::{ExclusiveLane, Held, Open},
     member::Member,
     metrics::{LaneKind, UpstreamMetrics},
-    protocol::{LossCause, Refusal},
     room::Place,
     settings::{Affinity, ExclusiveSettings, UpstreamSettings},
 };
+use weir_base::exchange::{LossCause, Refusal};
 
 /// How often idle lanes are looked at: old ones are closed, and those that the server has closed let go.
 const IDLE_LOOK: Duration = Duration::from_secs(1);

@@ -8,6 +8,7 @@ use std::{
 
 use weir_base::{
     error::Culprit,
+    exchange::{FrameKind, LossCause, Scan},
     time::{Time, turn},
     violation::Violation,
 };
@@ -15,7 +16,7 @@ use weir_engine::{Output, Reader, Stream, stream::Cutter};
 
 use crate::{
     metrics::{EndpointMetrics, LaneKind},
-    protocol::{Frame, FrameKind, LaneProtocol, LossCause, Reply, Scan, Waiter},
+    protocol::{Frame, LaneProtocol, Reply, Waiter},
     requests::Requests,
     runs::{Exchange, Run, Runs},
 };

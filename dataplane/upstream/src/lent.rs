@@ -11,9 +11,9 @@ use crate::{
     exclusive::ExclusiveUpstream,
     idle::Remains,
     metrics::EndpointMetrics,
-    protocol::LossCause,
     room::Place,
 };
+use weir_base::exchange::LossCause;
 
 /// A connection that is counted as open.
 pub(crate) struct Open {

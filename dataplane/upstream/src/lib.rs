@@ -31,7 +31,7 @@
 //! | `breaker` | when to stop trying |
 //! | `health` | the active probe |
 //! | `endpoint` / `endpoints` | one server: how it is reached and what is known of it; all of them, and which is next |
-//! | `placement` / `topology` | which endpoint holds a key; which one is the primary |
+//! | `topology` | which endpoint holds a key; which one is the primary |
 //! | `slots` / `discovery` | which node of a cluster has which slot; which servers there are |
 //! | `replicas` / `zones` | who follows whom, and where is read; who is near |
 //! | `upstream` | shared and pinned lanes of one named upstream on one worker |
@@ -58,7 +58,6 @@ mod lent;
 mod member;
 mod metrics;
 mod pinned;
-pub mod placement;
 mod protocol;
 mod replicas;
 mod requests;
@@ -78,7 +77,7 @@ pub use breaker::{Breaker, BreakerState};
 pub use carrier::{Carrier, Meter, Multiplexer, NoCarrier, NoMultiplexer};
 pub use choice::Tried;
 pub use consistent::affinity_hash;
-pub use discovery::{Node, Range, View};
+pub use discovery::{Range, View};
 pub use ejection::Outcome;
 pub use endpoints::{Endpoints, Retry, Wanted};
 pub use exclusive::ExclusiveUpstream;
@@ -87,12 +86,11 @@ pub use idle::Remains;
 pub use lane::Lane;
 pub use lent::{ExclusiveLane, Link};
 pub use metrics::UpstreamMetrics;
-pub use protocol::{
-    Directory, Frame, FrameKind, Handshake, LaneProtocol, LossCause, Refusal, Reply, Scan, Timing, Waiter,
-};
-pub use replicas::NOBODY;
+pub use protocol::{Directory, Frame, Handshake, LaneProtocol, Reply, Timing, Waiter};
 pub use runs::Exchange;
 pub use shared::SharedLane;
 pub use slots::SlotMap;
 pub use subscription::{SubscriptionLane, SubscriptionSender};
 pub use upstream::Upstream;
+pub use weir_base::exchange::{FrameKind, LossCause, Refusal, Scan};
+pub use weir_placement::{self as placement, NOBODY, Node};

@@ -6,13 +6,15 @@ use std::{
     time::Duration,
 };
 
-use weir_base::time::{Time, turn};
+use weir_base::{
+    exchange::{LossCause, Refusal},
+    time::{Time, turn},
+};
 
 use crate::{
     carrier::{Carrier, Slot},
     endpoint::Endpoint,
     idle::{Found, Idle, IdlePool},
-    protocol::{LossCause, Refusal},
     room::Room,
 };
 

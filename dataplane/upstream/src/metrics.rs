@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use weir_base::{time::turn, violation::Violation};
+use weir_base::{exchange::LossCause, time::turn, violation::Violation};
 use weir_telemetry::{
     CoreMetrics, Counter, Gauge, Histogram, catalog,
     cells::GaugeGuard,
@@ -14,7 +14,7 @@ use weir_telemetry::{
     sample::{OncePerSecond, Verdict},
 };
 
-use crate::{breaker::BreakerState, health::EndpointState, protocol::LossCause};
+use crate::{breaker::BreakerState, health::EndpointState};
 
 /// What a lane is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,11 @@ use weir_engine::{Stream, timeout};
 use crate::{
     lane::Lane,
     metrics::LaneKind,
-    protocol::{Handshake, LaneProtocol, LossCause, Refusal, Waiter},
+    protocol::{Handshake, LaneProtocol, Waiter},
     room::{Place, Room},
     upstream::Upstream,
 };
+use weir_base::exchange::{LossCause, Refusal};
 
 /// A clean lane that nobody has.
 type Idle<P, W> = (<P as Handshake>::Key, Rc<Lane<P, W>>);

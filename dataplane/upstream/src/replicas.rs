@@ -5,6 +5,8 @@ use std::{
     collections::HashMap,
 };
 
+use weir_placement::NOBODY;
+
 use crate::settings::ReadFrom;
 
 /// The one server that has all keys, as one worker knows it.
@@ -72,9 +74,6 @@ impl Replicas {
         }
     }
 }
-
-/// No endpoint has this number.
-pub const NOBODY: u16 = u16::MAX;
 
 #[cfg(test)]
 mod tests {

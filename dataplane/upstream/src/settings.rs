@@ -7,7 +7,7 @@ use weir_base::limits;
 use weir_engine::settings::{Address, TlsClientSettings};
 
 use crate::balance::Balance;
-use crate::placement::PlacementSettings;
+use weir_placement::PlacementSettings;
 
 /// TCP (or Unix) connect, name resolution included. Default 1 s: inside one data centre a connect takes under 1 ms,
 /// one retransmitted SYN takes 1 s, and more only hides a dead server.

@@ -5,12 +5,15 @@ use std::{
     rc::{Rc, Weak},
 };
 
-use weir_base::time::turn;
+use weir_base::{
+    exchange::{LossCause, Refusal},
+    time::turn,
+};
 
 use crate::{
     lane::{Lane, Unsent},
     metrics::LaneKind,
-    protocol::{LaneProtocol, LossCause, Refusal, Waiter},
+    protocol::{LaneProtocol, Waiter},
     runs::Exchange,
     upstream::Upstream,
 };

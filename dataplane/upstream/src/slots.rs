@@ -7,7 +7,7 @@ use std::{
 
 use weir_base::time::Time;
 
-use crate::placement::{HashTag, Place, SLOTS, slot};
+use weir_placement::{HashTag, Place, SLOTS, slot};
 
 /// Nobody is known to have the slot.
 const NONE: u16 = u16::MAX;

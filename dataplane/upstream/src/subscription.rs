@@ -4,13 +4,16 @@
 
 use std::rc::Rc;
 
-use weir_base::violation::Violation;
+use weir_base::{
+    exchange::{LossCause, Refusal},
+    violation::Violation,
+};
 use weir_engine::{Chunk, Cutter, Output, Stream};
 use weir_telemetry::cells::GaugeGuard;
 
 use crate::{
     metrics::{EndpointMetrics, LaneKind},
-    protocol::{LaneProtocol, LossCause, Refusal, Waiter},
+    protocol::{LaneProtocol, Waiter},
     upstream::Upstream,
 };
 

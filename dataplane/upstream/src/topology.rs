@@ -4,13 +4,13 @@ use std::{io, rc::Rc};
 
 use weir_base::time::turn;
 use weir_engine::settings::Address;
+use weir_placement::{Node, Place, Placement};
 
 use crate::{
     breaker::BreakerState,
-    discovery::{Node, View},
+    discovery::{self, View},
     endpoint::Endpoint,
     endpoints::Endpoints,
-    placement::{Place, Placement},
     replicas::Primary,
     settings::{ReadFrom, Topology, UpstreamSettings},
     slots::SlotMap,
@@ -140,7 +140,7 @@ impl Endpoints {
     /// cluster: a redirection must not lead just anywhere.
     pub fn find(&self, node: &Node, named_by: u16) -> Option<u16> {
         let endpoints = self.all();
-        let address = node.address(&endpoints.get(usize::from(named_by))?.connector().endpoint)?;
+        let address = discovery::address(node, &endpoints.get(usize::from(named_by))?.connector().endpoint)?;
         let is_there = |endpoint: &Rc<Endpoint>| endpoint.is_member.get() && endpoint.connector().endpoint == address;
         endpoints.iter().position(is_there).map(|at| at as u16)
     }
@@ -174,7 +174,7 @@ impl Endpoints {
     /// Takes what `asked` said; false if it does not know who has what.
     pub(crate) fn take_view(&self, asked: &Address, view: &View) -> bool {
         if view.ranges.is_empty() {
-            view.nodes.iter().filter_map(|node| node.address(asked)).for_each(|address| {
+            view.nodes.iter().filter_map(|node| discovery::address(node, asked)).for_each(|address| {
                 // It may be asked next.
                 self.number(address);
             });
@@ -183,7 +183,7 @@ impl Endpoints {
         for endpoint in self.all().iter().skip(self.settings().endpoints.len()) {
             endpoint.is_member.set(endpoint.connector().endpoint == *asked);
         }
-        let number = |node: &Node| self.number(node.address(asked)?);
+        let number = |node: &Node| self.number(discovery::address(node, asked)?);
         for node in &view.nodes {
             // So that a redirection may lead there.
             number(node);

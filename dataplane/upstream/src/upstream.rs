@@ -19,10 +19,11 @@ use crate::{
     health::{Health, Probe},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
     pinned::PinnedPool,
-    protocol::{Directory, Handshake, LaneProtocol, LossCause, Refusal, Waiter},
+    protocol::{Directory, Handshake, LaneProtocol, Waiter},
     settings::{ExclusiveSettings, UpstreamSettings},
     shared::SharedLane,
 };
+use weir_base::exchange::{LossCause, Refusal};
 
 /// How often deadlines of waiting exchanges are looked at. A request timeout is exact to this.
 const DEADLINE_LOOK: Duration = Duration::from_millis(50);

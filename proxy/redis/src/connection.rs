@@ -33,14 +33,18 @@ use weir_resp::Version;
 use weir_telemetry::log::Peer;
 use weir_upstream::{Lane, SharedLane};
 
-use crate::{
-    lane::{LaneKey, RespLane},
-    metrics::Done,
+use weir_redis_session::{
+    lane::LaneKey,
     moving::MovedSession,
-    patience::{Overdue, Patience},
-    service::{RedisUpstream, Service},
     session::{Next, Session},
     users::Users,
+};
+
+use crate::{
+    lane::RespLane,
+    metrics::Done,
+    patience::{Overdue, Patience},
+    service::{RedisUpstream, Service},
 };
 
 /// Chunks of one client that are worked on before other tasks get their turn.

@@ -2,78 +2,24 @@
 
 use std::{cell::RefCell, collections::HashMap, io, rc::Rc};
 
-use weir_base::{error::Culprit, secret::Secret, violation::Violation};
+use weir_base::{secret::Secret, violation::Violation};
 use weir_engine::{Chunk, Stream};
 use weir_resp::{ReplyFramer, Value, ValueLimits, Version, encode};
-use weir_upstream::{Directory, FrameKind, Handshake, LaneProtocol, Range, Scan, View};
+use weir_upstream::{Directory, Handshake, LaneProtocol, Range, Scan, View};
 
-use crate::{
-    discovery,
-    pubsub::Hub,
+use weir_redis_session::{
+    lane::{LaneKey, Purpose, ServerInfo, scan},
     settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings},
-    tracking::Tracker,
     users::{DEFAULT_USER, OWN_LOGIN},
 };
+
+use crate::{discovery, hub::Hub, tracker::Tracker};
 
 /// Bytes of a greeting's replies; HELLO with many modules is about 2 KiB.
 const GREETING_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of CLUSTER SLOTS; a node in it takes about 100 bytes, and each of its ranges names it and its replicas.
 const VIEW_BYTES_MAX: usize = 4 << 20;
-
-/// What makes two lanes to one server different.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LaneKey {
-    /// The endpoint, counted as in the settings of the upstream.
-    pub shard: u16,
-    /// As whom it logs in: the [key](crate::UpstreamLogin::key) of a user's own login, or the gateway's.
-    pub login: u64,
-    /// The selected database.
-    pub db: u32,
-    /// The protocol version; replies pass through unchanged, so it is the client's.
-    pub version: Version,
-    /// What it is for.
-    pub purpose: Purpose,
-}
-
-impl LaneKey {
-    /// Data of database 0, as the gateway itself.
-    pub fn new(shard: u16, version: Version) -> Self {
-        Self { shard, login: OWN_LOGIN, db: 0, version, purpose: Purpose::Data }
-    }
-}
-
-/// What a lane is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Purpose {
-    /// Reads and writes.
-    #[default]
-    Data,
-    /// Reads at a replica, which in a cluster has to be told that it may answer.
-    Reads,
-    /// Questions to a sentinel, which has no data.
-    Sentinel,
-}
-
-/// What a server told of itself when greeted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerInfo {
-    /// `redis`, `valkey`, …
-    pub server: Vec<u8>,
-    /// Its version.
-    pub version: Vec<u8>,
-    /// `master` or `replica`.
-    pub role: Vec<u8>,
-    /// The number that it gave this very connection; 0: it did not say.
-    pub id: u64,
-}
-
-impl Default for ServerInfo {
-    /// What a server is taken for that does not know HELLO (Redis before 6).
-    fn default() -> Self {
-        Self { server: b"redis".to_vec(), version: b"5.0.0".to_vec(), role: b"master".to_vec(), id: 0 }
-    }
-}
 
 /// RESP with the gateway's own credentials, or those of a user.
 pub struct RespLane {
@@ -227,10 +173,6 @@ impl LaneProtocol for RespLane {
     fn endpoint(key: LaneKey) -> u16 {
         key.shard
     }
-}
-
-fn upstream_violation(error: weir_resp::ProtocolError) -> Violation {
-    Violation::rule(error.reason(), Culprit::Upstream, error.to_string())
 }
 
 fn is_unknown_command(text: &[u8]) -> bool {

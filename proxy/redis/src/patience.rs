@@ -11,7 +11,9 @@ use weir_base::{
 use weir_engine::Deadline;
 use weir_listener::{CloseReason, settings::ListenerSettings};
 
-use crate::{connection::Connection, session::Next};
+use weir_redis_session::session::Next;
+
+use crate::connection::Connection;
 
 /// A large command must bring at least this many bytes in each [`RATE_WINDOW`], once it is under way.
 const RATE_BYTES_MIN: usize = 10 * 1024;

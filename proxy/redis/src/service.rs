@@ -19,16 +19,20 @@ use weir_telemetry::{
 };
 use weir_upstream::Upstream;
 
-use crate::{
+use weir_redis_session::{
     cache::Cache,
-    connection::{self, Connection},
     insight::Insight,
-    lane::RespLane,
-    metrics::ListenerMetrics,
     moving::MovedSession,
     settings::RedisListenerSettings,
-    tracking::{Notice, Tracker},
+    tracking::Notice,
     users::{ListenerShare, OWN_LOGIN},
+};
+
+use crate::{
+    connection::{self, Connection},
+    lane::RespLane,
+    metrics::ListenerMetrics,
+    tracker::Tracker,
 };
 
 /// An upstream of Redis sessions.

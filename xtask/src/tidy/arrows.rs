@@ -33,9 +33,22 @@ const ROOMS: &[Room] = &[
     Room {
         folder: "dataplane",
         may_use: DATAPLANE_USES,
-        besides: &[("weir-policy", "weir-analysis"), ("weir-route", "weir-analysis")],
+        besides: &[
+            ("weir-policy", "weir-analysis"),
+            ("weir-route", "weir-analysis"),
+            ("weir-upstream", "weir-placement"),
+        ],
     },
-    Room { folder: "proxy", may_use: PROXY_USES, besides: &[("weir-ai", "weir-http"), ("weir-flags", "weir-http")] },
+    Room {
+        folder: "proxy",
+        may_use: PROXY_USES,
+        besides: &[
+            ("weir-ai", "weir-http"),
+            ("weir-flags", "weir-http"),
+            ("weir-redis", "weir-redis-session"),
+            ("weir-redis-simulation", "weir-redis-session"),
+        ],
+    },
     Room { folder: "control", may_use: CONTROL_USES, besides: &[] },
     // Of telemetry only the histogram: see `sources.rs`.
     // The generator speaks of its steps in the judge's words, and is tested against the origin; `trials` puts them together.
@@ -54,6 +67,18 @@ const ROOMS: &[Room] = &[
     Room { folder: "fuzz", may_use: PRODUCT, besides: &[] },
     Room { folder: "xtask", may_use: PRODUCT, besides: &[] },
 ];
+
+/// Crates without I/O, and the crates of the tree that each may use: fewer than its room may.
+const PURE: &[(&str, &[&str])] = &[
+    ("weir-placement", &[]),
+    ("weir-redis-session", REDIS_SESSION_USES),
+    (
+        "weir-redis-simulation",
+        &["weir-base", "weir-resp", "weir-analysis", "weir-placement", "weir-policy", "weir-redis-session"],
+    ),
+];
+const REDIS_SESSION_USES: &[&str] =
+    &["weir-base", "weir-resp", "weir-telemetry", "weir-analysis", "weir-placement", "weir-policy"];
 
 /// External crates that only some rooms may name as a normal dependency. Of tokio the engine takes the I/O traits alone.
 const EXTERNAL_ONLY_IN: &[(&str, &[&str])] = &[
@@ -120,6 +145,11 @@ fn judge(arrow: &Arrow<'_>) -> Option<String> {
 }
 
 fn judge_inside(arrow: &Arrow<'_>, room: &Room, to_room: &str) -> Option<String> {
+    if let Some((_, uses)) = PURE.iter().find(|(name, _)| *name == arrow.from)
+        && !uses.contains(&arrow.to)
+    {
+        return Some(format!("{} -> {}: it has no I/O, and may use only [{}]", arrow.from, arrow.to, uses.join(", ")));
+    }
     let is_listed = room.besides.contains(&(arrow.from, arrow.to));
     if is_listed || room.may_use.contains(&to_room) {
         return None;
@@ -156,6 +186,8 @@ mod tests {
         let allowed = [
             arrow(("weir-redis", "proxy"), "weir-upstream", Some("dataplane")),
             arrow(("weir-ai", "proxy"), "weir-http", Some("proxy")),
+            arrow(("weir-redis-session", "proxy"), "weir-policy", Some("dataplane")),
+            arrow(("weir-redis-simulation", "proxy"), "weir-redis-session", Some("proxy")),
             arrow(("weir-origin", "lab"), "weir-engine", Some("engine")),
             arrow(("weir-admin", "control"), "tokio", None),
             arrow(("weir-tests", "tests"), "xtask", Some("xtask")),
@@ -165,6 +197,9 @@ mod tests {
         }
         let forbidden = [
             arrow(("weir-redis", "proxy"), "weir-http", Some("proxy")),
+            arrow(("weir-redis-session", "proxy"), "weir-engine", Some("engine")),
+            arrow(("weir-redis-session", "proxy"), "weir-upstream", Some("dataplane")),
+            arrow(("weir-redis-simulation", "proxy"), "weir-listener", Some("dataplane")),
             arrow(("weir-upstream", "dataplane"), "weir-analysis", Some("dataplane")),
             arrow(("weir-origin", "lab"), "weir-upstream", Some("dataplane")),
             arrow(("weir-resp", "codec"), "weir-engine", Some("engine")),

@@ -8,7 +8,7 @@ use serde_json::json;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol, check, diff, redacted};
 use weir_engine::settings::RuntimeSettings;
 use weir_listener::settings::{DrainSettings, ListenerSettings};
-use weir_redis::settings::{RedisListenerSettings, RedisUpstreamSettings};
+use weir_redis_session::settings::{RedisListenerSettings, RedisUpstreamSettings};
 use weir_upstream::settings::UpstreamSettings;
 
 const SMALLEST: &str = include_str!("../../../../examples/weir.toml");

@@ -11,12 +11,14 @@ use weir_telemetry::catalog;
 use weir_upstream::{LaneProtocol, LossCause, Reply};
 
 use super::Connection;
-use crate::{
+use weir_redis_session::{
     insight::{SlowClient, SlowReply, outcome},
     io::Ticket,
-    lane::{LaneKey, RespLane},
+    lane::LaneKey,
     pin::PinReason,
 };
+
+use crate::lane::RespLane;
 
 /// Hot keys that INFO tells; the admin API tells all.
 const HOT_KEYS_TOLD: usize = 10;
@@ -117,7 +119,7 @@ impl Connection {
                 sent: Some(reply.timing.sent),
                 ended: replied,
                 requests: reply.count,
-                outcome: outcome(reply),
+                outcome: outcome(reply.end),
             };
             self.note_slow(&slow);
         }

@@ -17,10 +17,11 @@ use weir_telemetry::access::AccessRecord;
 use weir_upstream::{Frame, FrameKind, Lane, LossCause, Refusal, Reply, Waiter};
 
 use super::{AccessSample, CHARGED_BYTES_MIN, Connection, EVICTED, Pinned, subscriber::OUTPUT_MAX};
+use weir_redis_session::refusal;
+
 use crate::{
     lane::RespLane,
     metrics::{Done, Stages},
-    refusal,
 };
 
 impl Connection {

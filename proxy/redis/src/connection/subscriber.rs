@@ -14,7 +14,7 @@ use weir_base::{
 use weir_listener::Session as _;
 
 use super::{CHARGED_BYTES_MIN, Connection, EVICTED};
-use crate::pubsub::Hub;
+use crate::hub::Hub;
 
 /// Output of a subscriber, in bytes, past which it is evicted (Redis `client-output-buffer-limit pubsub`, hard limit).
 pub(super) const OUTPUT_MAX: u64 = 32 << 20;
@@ -104,7 +104,7 @@ impl Connection {
 
     /// Tells the client what it has not asked for, about `coming` bytes, and looks whether it reads such things.
     #[inline]
-    pub(super) fn push(&self, coming: usize, tell: impl FnOnce(&mut crate::session::Session)) {
+    pub(super) fn push(&self, coming: usize, tell: impl FnOnce(&mut weir_redis_session::session::Session)) {
         if self.handle.ending().is_some() {
             return;
         }
@@ -186,7 +186,7 @@ impl Connection {
         });
     }
 
-    pub(super) fn told(&self, tell: impl FnOnce(&mut crate::session::Session) -> bool) {
+    pub(super) fn told(&self, tell: impl FnOnce(&mut weir_redis_session::session::Session) -> bool) {
         self.guarded(|| {
             if tell(&mut self.session.borrow_mut()) {
                 self.wake();

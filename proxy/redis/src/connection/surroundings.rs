@@ -20,7 +20,7 @@ use weir_telemetry::log::Peer;
 use weir_upstream::{Exchange, Node, Refusal, SlotMap, placement::Place};
 
 use super::{AccessSample, Connection, Pinned, Shared};
-use crate::{
+use weir_redis_session::{
     cache::Cache,
     client::write_line,
     io::{Full, Io, NoSubscription, Pinning, Sample, Ticket, Track},

@@ -3,11 +3,13 @@
 use std::{cell::RefCell, rc::Rc};
 
 use super::Connection;
-use crate::{
+use weir_redis_session::{
     io::Track,
     pubsub::Name,
-    tracking::{Notice, Scope, Tracker},
+    tracking::{Notice, Scope},
 };
+
+use crate::tracker::Tracker;
 
 /// The tracker of its upstream and its number there, while it tracks.
 pub(super) type Place = RefCell<Option<Box<(Rc<Tracker>, usize)>>>;

@@ -1,8 +1,8 @@
 //! The tables of what workers remember of their requests: hot and big keys, the slow log.
 
 use weir_base::ByteSize;
-use weir_redis::insight::settings as insight;
-use weir_redis::insight::settings::{InsightSettings, KeyNames};
+use weir_redis_session::insight::settings as insight;
+use weir_redis_session::insight::settings::{InsightSettings, KeyNames};
 
 use super::keys::TelemetryKeys;
 use crate::checks::idle::{unless_empty, unless_empty_but};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use weir_policy::redis::{PasswordHash, User};
-use weir_redis::{DEFAULT_USER, UpstreamLogin, UserSettings, Users};
+use weir_redis_session::users::{DEFAULT_USER, UpstreamLogin, UserSettings, Users};
 
 use super::keys::{ListenerRedisSection, ListenerUserSection};
 use crate::checks::{error_at, warn_at};

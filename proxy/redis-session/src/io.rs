@@ -1,0 +1,300 @@
+//! What a session asks of its shell. The gateway's shell is `Connection` of `weir-redis`; tests and fuzzing bring their own.
+
+use std::{net::IpAddr, rc::Rc, sync::Arc, time::Duration};
+
+use weir_analysis::redis::Command;
+use weir_base::{connection::ConnectionEntry, exchange::Refusal, time::Time, violation::Violation};
+use weir_placement::{Node, Place};
+
+use crate::{
+    cache::Cache,
+    lane::{LaneKey, ServerInfo},
+    pin::PinReason,
+    pubsub::{Kind, Name},
+    tracking::Scope,
+    users::ListenerShare,
+};
+
+/// A request on its way to the upstream, or plain ones next to each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    /// The session's number for the (first) request; replies come back with it, in order.
+    pub number: u64,
+    /// How many requests there are. More than one only of plain ones.
+    pub count: u64,
+    /// Replies to swallow before the one to deliver.
+    pub skip: u32,
+    /// False if the client chose how long it may take.
+    pub has_deadline: bool,
+}
+
+impl Ticket {
+    /// Of one request that gets one reply in the usual time.
+    #[inline]
+    pub fn new(number: u64) -> Self {
+        Self { number, count: 1, skip: 0, has_deadline: true }
+    }
+}
+
+/// Whether a command is one of the few that are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Its stages are timed.
+    pub is_timed: bool,
+    /// It goes into the access log.
+    pub is_logged: bool,
+}
+
+/// Answer to [`Io::pin`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pinning {
+    /// The lane is here.
+    Ready,
+    /// `Session::on_pin` follows.
+    Later,
+    /// As many clients of the listener sit in blocking commands as may.
+    TooManyBlocked,
+    /// As many clients wait for a lane as may.
+    Refused(Refusal),
+}
+
+/// Why a subscription was not even asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSubscription {
+    /// The clients of the worker have as many as they may.
+    TooMany,
+    /// The server cannot be asked just now.
+    Refused(Refusal),
+}
+
+/// Answer to [`Io::track`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Track {
+    /// Every change is heard of.
+    Live,
+    /// `Session::on_tracked` follows.
+    Later,
+    /// The server cannot be asked just now.
+    Refused(Refusal),
+}
+
+/// What is full, or missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Exchanges in flight on this core.
+    InFlight,
+    /// Bytes buffered in the process.
+    Buffered,
+    /// Nobody has said yet which server is the primary.
+    NoPrimary,
+}
+
+impl Full {
+    /// The label value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Full::InFlight => "in_flight",
+            Full::Buffered => "buffered_bytes",
+            Full::NoPrimary => "no_primary",
+        }
+    }
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Full::InFlight => crate::refusal::IN_FLIGHT,
+            Full::Buffered => crate::refusal::BUFFERED,
+            Full::NoPrimary => crate::refusal::NO_PRIMARY,
+        }
+    }
+}
+
+/// The surroundings of a session. Every call returns at once.
+pub trait Io {
+    /// The time of this loop turn.
+    fn now(&self) -> Time;
+    /// Encodes at the end of the client's output.
+    fn reply(&self, encode: impl FnOnce(&mut Vec<u8>));
+    /// The client does not read fast enough: take no more commands for now.
+    fn is_congested(&self) -> bool;
+    /// What keeps one more exchange from being taken on this core, if anything does.
+    fn full(&self) -> Option<Full>;
+    /// How many more exchanges this core may have in flight.
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+    /// Takes the right to `count` more requests within the rate of this listener, or none: it is at its knee.
+    fn admit(&self, count: u64) -> bool;
+    /// The last byte of a streamed command has been written: from now on its reply may be late.
+    fn request_complete(&self) {}
+    /// Draws what becomes of the next command besides being served.
+    fn draw_sample(&self) -> Sample {
+        Sample::default()
+    }
+    /// A command with this sample is about to be judged, or a batch without one is about to be sent.
+    fn begin_command(&self, _sample: Sample) {}
+    /// How many plain requests the shared lane of `key` takes at once just now; 0 if each has to be looked at.
+    fn batch_room(&self, key: LaneKey) -> u64;
+    /// The next request of `key` would ride another connection than those that wait for replies: they must be answered
+    /// first.
+    fn must_settle(&self, _key: LaneKey) -> bool {
+        false
+    }
+    /// The endpoint of what belongs to no other one; `None`: nobody has said yet.
+    fn primary(&self) -> Option<u16> {
+        Some(0)
+    }
+    /// Where this client reads what `shard` has.
+    fn read_from(&self, shard: u16) -> u16 {
+        shard
+    }
+    /// Requests may go to several servers at once.
+    fn is_sharded(&self) -> bool {
+        false
+    }
+    /// The shards that have keys.
+    fn shards(&self) -> Vec<u16> {
+        vec![0]
+    }
+    /// Where `key` is.
+    fn place(&self, _key: &[u8]) -> Place {
+        Place { shard: 0, group: 0 }
+    }
+    /// Where the keys of `group` are now.
+    fn shard_of(&self, group: u16) -> u16 {
+        group
+    }
+    /// Where commands go that name no key: a stable choice, so that what one leaves there another finds.
+    fn keyless(&self) -> u16 {
+        0
+    }
+    /// Where PUBLISH goes: as [`Io::keyless`], and in a cluster the same node for as long as it is there, whatever slots move.
+    fn home(&self) -> u16 {
+        self.keyless()
+    }
+    /// In front of a cluster, a number that changes with its map of slots.
+    fn topology(&self) -> Option<u64> {
+        None
+    }
+    /// A node, reached as `from`, says that a request belongs to `node`; with a slot, all of that slot. The shard to send it
+    /// to, if it is known to be in the cluster.
+    fn redirected(&self, _slot: Option<u16>, _node: &Node, _from: u16) -> Option<u16> {
+        None
+    }
+    /// What is known of the cluster may be old.
+    fn refresh(&self) {}
+    /// Calls [`on_retry`](crate::Session::on_retry) after `pause`.
+    fn retry_later(&self, _exchange: u64, _pause: Duration) {}
+    /// Counts a request that goes another way than it was sent first.
+    fn count_redirect(&self, _kind: &'static str) {}
+    /// Where clients reach this listener: host, empty for the one they used, and port.
+    fn advertised(&self) -> (String, u16) {
+        (String::new(), 0)
+    }
+    /// Sends a request, or as many as the ticket says, on the shared lane of `key`.
+    ///
+    /// # Errors
+    /// They were not accepted; nothing was sent.
+    fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal>;
+    /// Asks for a lane of the client's own.
+    fn pin(&self, key: LaneKey, reason: PinReason) -> Pinning;
+    /// Sends a request on the client's own lane.
+    fn forward_pinned(&self, request: &[u8], ticket: Ticket);
+    /// Sends bytes on the client's own lane that belong to no new exchange.
+    fn write_pinned(&self, bytes: &[u8]);
+    /// The client's own lane does not take more bytes for now.
+    fn is_pin_congested(&self) -> bool;
+    /// Frames of the client's own lane come unpaired from now on, or no longer.
+    fn set_tunnel(&self, is_tunnel: bool);
+    /// Sets the client's own lane aside: it asks for a second one.
+    fn park(&self);
+    /// The lane that was set aside is the client's own again.
+    fn unpark(&self);
+    /// Gives the client's own lane back; if it is not clean it is closed.
+    fn unpin(&self, is_clean: bool);
+    /// Subscribes the client to names of one kind, none of which it has, none of them twice.
+    /// [`on_subscribed`](crate::Session::on_subscribed) follows for each, in order, or
+    /// [`on_subscription_refused`](crate::Session::on_subscription_refused).
+    ///
+    /// # Errors
+    /// It is refused; nothing was asked for, and nothing follows.
+    fn subscribe(&self, login: u64, kind: Kind, names: &[Name]) -> Result<(), NoSubscription>;
+    /// Ends subscriptions that the client has. True if that is done;
+    /// else [`on_unsubscribed`](crate::Session::on_unsubscribed) follows.
+    fn unsubscribe(&self, kind: Kind, names: &[Name]) -> bool;
+    /// Ends all that the client is subscribed to.
+    fn unsubscribe_all(&self);
+    /// The client has so many subscriptions.
+    fn note_subscriptions(&self, count: usize);
+    /// Sends a PUBLISH of the client where its own messages come from, so that the message comes before the reply.
+    /// [`on_published`](crate::Session::on_published) follows. False if that cannot be done.
+    fn publish(&self, _login: u64, _kind: Kind, _name: &[u8], _request: &[u8]) -> bool {
+        false
+    }
+    /// The client is told from now on what changes, by [`on_changed`](crate::Session::on_changed) and
+    /// [`on_all_changed`](crate::Session::on_all_changed); or from now on something else, if it is told already.
+    fn track(&self, _login: u64, _scope: &Scope) -> Track {
+        Track::Refused(Refusal::Unreachable)
+    }
+    /// It is told no more.
+    fn untrack(&self) {}
+    /// It is counted as one that tracks, or no longer.
+    fn note_tracking(&self, _tracks: bool) {}
+    /// The client is about to read these keys, each at the server of that number. True if all changes of them from now on will
+    /// be heard of. With `remembers` the client is entered as a reader of them, until they change.
+    fn watch_keys(&self, _keys: &[(Name, u16)], _remembers: bool) -> bool {
+        false
+    }
+    /// The client is no reader of `key` any more.
+    fn forget_key(&self, _key: &[u8]) {}
+    /// Another client of this listener, on any worker.
+    fn find_client(&self, _id: u64) -> Option<Arc<ConnectionEntry>> {
+        None
+    }
+    /// Tells another client that `keys` have changed, `None`: all.
+    fn post(&self, _client: &ConnectionEntry, _keys: Option<&[&[u8]]>) {}
+    /// Counts invalidations told.
+    fn count_invalidations(&self, _count: usize) {}
+    /// The reply cache of this listener, if it has one.
+    #[inline]
+    fn cache(&self) -> Option<Rc<Cache>> {
+        None
+    }
+    /// What the server said in its greeting, for this protocol version; `None` if no lane of that version was made yet.
+    fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>>;
+    /// The public side of this connection: name, database, state.
+    fn entry(&self) -> &ConnectionEntry;
+    /// The connections of this listener that the filter lets through, as one CLIENT LIST line each.
+    fn list_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool, out: &mut Vec<u8>);
+    /// Ends the connections for which `CLIENT KILL` was called; the number of them.
+    fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64;
+    /// As whom the server knows client number `id` of this listener, and on which shard, if it sits in a blocking command.
+    fn blocked_as(&self, _id: u64) -> Option<(u16, u64)> {
+        None
+    }
+    /// Counts a command that came `times` times in a row.
+    fn count(&self, command: Option<&'static Command>, times: u64);
+    /// Counts a refusal before work, of a command that is counted or is a part of one.
+    fn count_shed(&self, reason: &'static str);
+    /// Counts a command that is refused before work, and the refusal.
+    fn count_refused(&self, command: Option<&'static Command>, reason: &'static str);
+    /// Counts a failed login.
+    fn count_auth_failure(&self);
+    /// Counts an error reply by its first word.
+    fn count_error(&self, reply: &[u8]);
+    /// Writes what INFO tells of the gateway, hot keys only `with_keys`.
+    fn write_info(&self, _out: &mut String, _with_keys: bool) {}
+    /// What the workers share about the users of this listener.
+    fn share(&self) -> Option<&ListenerShare> {
+        None
+    }
+    /// The address that the client comes from, if it has one.
+    fn source(&self) -> Option<IpAddr> {
+        None
+    }
+    /// Counts something that a user of the configuration was denied.
+    fn count_denied(&self, _user: &str, _reason: &'static str) {}
+    /// Counts a login of a user of the configuration.
+    fn count_login(&self, _user: &str) {}
+    /// Reports a broken rule that does not end the connection.
+    fn report(&self, violation: &Violation);
+}

@@ -1,0 +1,89 @@
+//! The Redis session: a state machine from bytes to verdict and reply, without I/O.
+//!
+//! The path of one command, top to bottom: bytes are parsed and judged (`session`), ride a shared lane or the client's own
+//! ([`Io`]), and the reply goes out in the order of the requests. What else is here has no I/O either: the registry of
+//! subscriptions, the table of keys that clients have read, the reply cache, what a worker remembers of its requests.
+//! `LIFECYCLE.md` tells the states, owners and invariants of a session. The shell is `weir-redis`.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `settings` | what an operator may choose |
+//! | `io` | what a session asks of its shell |
+//! | `lane` | lanes to servers by name, and the frames that come on them |
+//! | `session` | bytes in, what to do next |
+//! | `request` / `state` | one command; what is known between two of them |
+//! | `judge` | what is a command, may it pass, which way does it go |
+//! | `access` | what the client's user may do |
+//! | `users` / `guesses` | who may log in, and what of it the workers count together; who gives wrong passwords |
+//! | `forward` | requests to the upstream, replies back |
+//! | `spread` | where a command goes: whole to a shard, in parts to some, or to all |
+//! | `shards` / `gather` | commands over shards; the replies of several become one |
+//! | `redirect` | nodes of a cluster that send a request elsewhere |
+//! | `cluster` | the cluster as one node, for clients that ask |
+//! | `batch` | plain commands that leave as one |
+//! | `ordering` | replies in the order of requests |
+//! | `cache` | replies kept for as long as they hold |
+//! | `pin` | when a client needs a lane of its own, and when no longer |
+//! | `stream` | commands too large to hold |
+//! | `transaction` / `exec_reply` | MULTI … EXEC, queued here and sent as one unit; its reply |
+//! | `subscription` | SUBSCRIBE and its kin, and messages between replies |
+//! | `pubsub` | the subscriptions of all clients of a worker, shared |
+//! | `tracking` | CLIENT TRACKING: clients that keep what they read |
+//! | `tunnel` | MONITOR |
+//! | `info` | INFO, with a section of the gateway's own |
+//! | `pause` | CLIENT PAUSE: commands of a listener's clients wait |
+//! | `local` / `hello` / `client` / `acl` / `database` / `answers` | commands that the gateway answers itself, and where |
+//! | `insight` | what a worker remembers of its requests: hot keys, big keys, slow ones |
+//! | `client_filter` | which clients CLIENT LIST and CLIENT KILL mean |
+//! | `unblock` | CLIENT UNBLOCK: the server lets go who waits at it |
+//! | `invariants` | the rules that hold between two events |
+//! | `moving` | a connection goes to another process, at an upgrade |
+//! | `refusal` | every way to say no, in Redis's words |
+
+#![forbid(unsafe_code)]
+
+pub mod access;
+mod acl;
+mod answers;
+mod batch;
+pub mod cache;
+pub mod client;
+mod client_filter;
+mod cluster;
+mod database;
+mod exec_reply;
+mod forward;
+mod gather;
+mod guesses;
+mod hello;
+mod info;
+pub mod insight;
+mod invariants;
+pub mod io;
+mod judge;
+pub mod lane;
+mod local;
+pub mod moving;
+mod ordering;
+mod pause;
+pub mod pin;
+pub mod pubsub;
+pub mod redirect;
+pub mod refusal;
+mod request;
+pub mod session;
+pub mod settings;
+mod shards;
+mod spread;
+mod state;
+mod stream;
+mod subscription;
+pub mod tracking;
+mod transaction;
+mod tunnel;
+mod unblock;
+pub mod users;
+
+pub use invariants::HeldLanes;
+pub use io::Io;
+pub use session::{Next, Session};

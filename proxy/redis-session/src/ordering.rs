@@ -1,0 +1,283 @@
+//! Replies in the order of requests: those of the upstream, and those the gateway gives itself in between.
+//!
+//! In front of one server all exchanges of a session ride one lane at a time, so upstream replies come in order by
+//! themselves. A local reply that is due behind them waits here; so does a reply of one of several shards that comes early,
+//! and what the shards say to a command that went to more than one.
+
+use std::collections::VecDeque;
+
+use weir_base::exchange::FrameKind;
+
+use crate::gather::{Gather, Merge};
+
+/// What the client has asked for with CLIENT REPLY.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ReplyMode {
+    #[default]
+    On,
+    Off,
+    /// The next command gets no reply.
+    SkipNext,
+}
+
+/// A reply that came before its turn.
+#[derive(Debug)]
+pub(crate) struct Early {
+    exchange: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// `None`: its end has not come yet.
+    pub(crate) end: Option<FrameKind>,
+}
+
+/// The order of a session's replies.
+#[derive(Debug, Default)]
+pub struct Ordering {
+    next: u64,
+    done: u64,
+    /// Local replies, each due once all exchanges below its number are done.
+    waiting: VecDeque<(u64, Vec<u8>)>,
+    waiting_bytes: usize,
+    /// Replies, or beginnings of them, that came before their turn, by number.
+    early: VecDeque<Early>,
+    early_bytes: usize,
+    /// Bytes of requests that are kept until they are answered.
+    pub(crate) attempts_bytes: usize,
+    /// Commands that went to several shards, by number.
+    gathers: VecDeque<Gather>,
+    gathered_bytes: usize,
+    /// Exchanges whose replies the client does not want.
+    muted: VecDeque<u64>,
+    pub(crate) mode: ReplyMode,
+}
+
+impl Ordering {
+    /// Exchanges without a complete reply.
+    #[inline]
+    pub fn outstanding(&self) -> u64 {
+        self.next - self.done
+    }
+
+    /// Every request has been answered in full.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.next == self.done
+    }
+
+    /// Every reply on its way is passed as it comes: none is muted, and none of the gateway's own waits between them.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.waiting.is_empty() && self.muted.is_empty() && self.gathers.is_empty()
+    }
+
+    /// The number of the exchange whose reply comes next.
+    #[inline]
+    pub(crate) fn oldest(&self) -> u64 {
+        self.done
+    }
+
+    /// Bytes of replies that wait for their turn.
+    #[inline]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.waiting_bytes + self.early_bytes + self.gathered_bytes
+    }
+
+    /// The same, and bytes of requests kept for a second try.
+    #[inline]
+    pub fn waiting_bytes(&self) -> usize {
+        self.kept_bytes() + self.attempts_bytes
+    }
+
+    /// The number that the next exchange will get.
+    #[inline]
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// The request with [`Ordering::next_number`] was sent.
+    #[inline]
+    pub(crate) fn sent(&mut self) {
+        if self.mode != ReplyMode::On {
+            self.mute();
+        }
+        self.next += 1;
+    }
+
+    /// As [`Ordering::sent`], for `count` requests whose replies the client wants.
+    #[inline]
+    pub(crate) fn sent_many(&mut self, count: u64) {
+        debug_assert!(self.mode == ReplyMode::On);
+        self.next += count;
+    }
+
+    /// As [`Ordering::sent`], for a request of the gateway's own: the client never hears of it.
+    pub(crate) fn sent_unheard(&mut self) {
+        self.muted.push_back(self.next);
+        self.next += 1;
+    }
+
+    /// The requests from [`Ordering::next_number`] on were sent, the parts of one command; or will be told to have failed.
+    pub(crate) fn sent_parts(&mut self, mut gather: Gather) {
+        gather.is_muted = self.mode != ReplyMode::On;
+        self.unskip();
+        self.next = gather.last() + 1;
+        self.gathers.push_back(gather);
+    }
+
+    /// Puts `section` behind the text that the last request, INFO, is answered with.
+    pub(crate) fn append_to_last(&mut self, section: String) {
+        let last = self.next - 1;
+        match self.gathers.back_mut().filter(|gather| gather.last() == last) {
+            Some(gather) => gather.append(section),
+            None => self.gathers.push_back(Gather::new(last, 1, Merge::Info { section })),
+        }
+    }
+
+    /// Keeps a piece of the reply whose turn it is, if it is a part of one; false if it is not.
+    #[inline]
+    pub(crate) fn gather(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>) -> bool {
+        let Some(gather) = self.gathers.front_mut().filter(|gather| gather.holds(exchange)) else { return false };
+        gather.take(exchange, bytes, end);
+        self.gathered_bytes += bytes.len();
+        true
+    }
+
+    /// The command whose last part was `exchange`.
+    #[inline]
+    pub(crate) fn pop_gather(&mut self, exchange: u64) -> Option<Gather> {
+        let gather = self.gathers.pop_front_if(|gather| gather.last() == exchange)?;
+        self.gathered_bytes -= gather.bytes();
+        Some(gather)
+    }
+
+    /// Keeps a piece of a reply whose turn has not come. False if nobody waits for it.
+    #[cold]
+    pub(crate) fn keep_early(&mut self, exchange: u64, bytes: &[u8], end: Option<FrameKind>) -> bool {
+        if exchange <= self.done || exchange >= self.next {
+            return false;
+        }
+        self.early_bytes += bytes.len();
+        let at = self.early.partition_point(|early| early.exchange < exchange);
+        match self.early.get_mut(at).filter(|early| early.exchange == exchange) {
+            Some(early) => {
+                early.bytes.extend_from_slice(bytes);
+                early.end = end;
+            }
+            None => self.early.insert(at, Early { exchange, bytes: bytes.to_vec(), end }),
+        }
+        true
+    }
+
+    /// What has come of the reply whose turn it is.
+    #[inline]
+    pub(crate) fn pop_early(&mut self) -> Option<Early> {
+        let done = self.done;
+        let early = self.early.pop_front_if(|early| early.exchange == done)?;
+        self.early_bytes -= early.bytes.len();
+        Some(early)
+    }
+
+    /// The end of the reply to `exchange` will not come: its beginning goes.
+    pub(crate) fn forget_beginning(&mut self, exchange: u64) {
+        if let Some(at) = self.early.iter().position(|early| early.exchange == exchange)
+            && let Some(early) = self.early.remove(at)
+        {
+            self.early_bytes -= early.bytes.len();
+        }
+        if let Some(gather) = self.gathers.iter_mut().find(|gather| gather.holds(exchange)) {
+            self.gathered_bytes -= gather.forget(exchange);
+        }
+    }
+
+    #[cold]
+    fn mute(&mut self) {
+        self.muted.push_back(self.next);
+        self.unskip();
+    }
+
+    /// A command has been answered: CLIENT REPLY SKIP covers one.
+    pub(crate) fn unskip(&mut self) {
+        if self.mode == ReplyMode::SkipNext {
+            self.mode = ReplyMode::On;
+        }
+    }
+
+    /// The client does not want the reply to `exchange`.
+    #[inline]
+    pub(crate) fn is_muted(&self, exchange: u64) -> bool {
+        self.muted.front() == Some(&exchange)
+    }
+
+    /// The reply to `exchange` is complete.
+    #[inline]
+    pub(crate) fn completed(&mut self, exchange: u64) {
+        self.done = exchange + 1;
+        if self.is_muted(exchange) {
+            self.muted.pop_front();
+        }
+    }
+
+    /// A local reply that is due now, in order.
+    #[inline]
+    pub(crate) fn pop_due(&mut self) -> Option<Vec<u8>> {
+        if self.waiting.front()?.0 > self.done {
+            return None;
+        }
+        let (_, reply) = self.waiting.pop_front()?;
+        self.waiting_bytes -= reply.len();
+        Some(reply)
+    }
+
+    /// Sets aside the local replies that wait, so that [`Ordering::put_back`] finds what is said from now on.
+    pub(crate) fn set_aside(&mut self) -> VecDeque<(u64, Vec<u8>)> {
+        self.waiting_bytes = 0;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Those that were set aside wait again; what was said meanwhile.
+    pub(crate) fn put_back(&mut self, waiting: VecDeque<(u64, Vec<u8>)>) -> Vec<u8> {
+        self.waiting_bytes = waiting.iter().map(|(_, reply)| reply.len()).sum();
+        let said = std::mem::replace(&mut self.waiting, waiting);
+        said.into_iter().flat_map(|(_, reply)| reply).collect()
+    }
+
+    /// Keeps a local reply until the exchanges in front of it are done.
+    pub(crate) fn wait(&mut self, reply: Vec<u8>) {
+        self.waiting_bytes += reply.len();
+        match self.waiting.back_mut() {
+            Some((due, last)) if *due == self.next => last.extend_from_slice(&reply),
+            _ => self.waiting.push_back((self.next, reply)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_replies_come_between_the_exchanges_they_stood_between() {
+        let mut order = Ordering::default();
+        order.sent();
+        order.wait(b"a".to_vec());
+        order.wait(b"b".to_vec());
+        order.sent();
+        order.wait(b"c".to_vec());
+        assert_eq!(order.pop_due(), None);
+        order.completed(0);
+        assert_eq!(order.pop_due(), Some(b"ab".to_vec()));
+        assert_eq!(order.pop_due(), None);
+        order.completed(1);
+        assert_eq!(order.pop_due(), Some(b"c".to_vec()));
+        assert!(order.is_quiet());
+    }
+
+    #[test]
+    fn skip_covers_one_exchange_and_off_all() {
+        let mut order = Ordering { mode: ReplyMode::SkipNext, ..Ordering::default() };
+        order.sent();
+        order.sent();
+        assert!(order.is_muted(0) && order.mode == ReplyMode::On);
+        order.completed(0);
+        assert!(!order.is_muted(1));
+    }
+}

@@ -1,0 +1,25 @@
+//! Publish and subscribe: the clients of a worker share its subscriptions at the server.
+//!
+//! A worker has one connection for subscriptions per endpoint, its subscription lane. What its clients subscribe to is
+//! subscribed there once, however many they are, and each message is copied to those who want it.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `frame` | what a server says on a subscription lane |
+//! | `registry` | who hears what, and what has been asked of the servers; pure |
+//! | `feed` | one subscription lane as the registry sees it: what is expected of it |
+//! | `answers` | what the servers say, and whom it concerns |
+//! | `recovery` | lost connections, moved slots, silence |
+
+mod answers;
+pub mod feed;
+pub mod frame;
+mod recovery;
+mod registry;
+
+pub use self::{
+    feed::Name,
+    frame::Kind,
+    recovery::Patience,
+    registry::{At, Registry, RegistryIo},
+};

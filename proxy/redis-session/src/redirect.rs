@@ -1,0 +1,456 @@
+//! What a node of a cluster says instead of an answer: where the key is, or that it will know later.
+//!
+//! Requests to a cluster are kept until they are answered. A redirected one is sent again under its own number, so its reply
+//! takes its place among the others. While one is under way, or after the map of slots changed, no further command is taken
+//! before all are answered: it could overtake an earlier one of the same client on another node.
+
+use std::{borrow::Cow, time::Duration};
+
+use weir_base::exchange::{FrameKind, Refusal};
+use weir_placement::Node;
+use weir_resp::encode;
+
+use crate::{
+    io::{Io, Ticket},
+    refusal,
+    state::State,
+};
+
+/// Redirections of one request; after that its last error is the answer.
+const HOPS_MAX: u8 = 3;
+/// Before a request is tried again whose slot is being moved, or whose node is not known yet.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+/// Such tries of one request: a slot with large keys takes long.
+const TRIES_MAX: u8 = 30;
+/// The same of a transaction that was aborted, for whatever reason: the map is new after one or two.
+const ABORTED_TRIES_MAX: u8 = 3;
+
+const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+/// A request to a cluster that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    exchange: u64,
+    /// The slot of its keys; `None` without keys.
+    slot: Option<u16>,
+    /// Replies to swallow before its own, as in its ticket.
+    skip: u32,
+    wire: Vec<u8>,
+    shard: u16,
+    hops: u8,
+    tries: u8,
+    /// Between two tries.
+    is_waiting: bool,
+    /// It went by the client's own lane: it is not sent again, and nothing of it is kept.
+    is_bound: bool,
+    /// A transaction whose keys are watched.
+    is_watching: bool,
+    /// It runs a script, which may say such words of itself, after it has done something.
+    is_script: bool,
+    /// The error that is arriving.
+    line: Vec<u8>,
+    /// Its answer has begun, and is one.
+    is_answered: bool,
+}
+
+impl Attempt {
+    pub(crate) fn new(ticket: Ticket, slot: Option<u16>, shard: u16, wire: &[u8]) -> Self {
+        Self {
+            exchange: ticket.number,
+            slot,
+            skip: ticket.skip,
+            wire: wire.to_vec(),
+            shard,
+            hops: 0,
+            tries: 0,
+            is_waiting: false,
+            is_bound: false,
+            is_watching: false,
+            is_script: false,
+            line: Vec::new(),
+            is_answered: false,
+        }
+    }
+
+    fn was_redirected(&self) -> bool {
+        self.hops > 0 || self.tries > 0
+    }
+}
+
+/// What an error of a node asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Advice {
+    /// The slot is there now.
+    Moved(u16, Node),
+    /// This key may be there already: ask once.
+    Ask(Node),
+    /// Later.
+    Later,
+    /// The transaction was not executed; the reason was told to an inner command, and may have been a redirection.
+    Aborted,
+    /// It is the answer, and the map may be old.
+    Down,
+    /// Nothing: it is the answer.
+    Answer,
+}
+
+/// What became of an advice.
+enum Followed {
+    /// The request is on its way again, or will be.
+    Yes,
+    /// The error is the answer after all.
+    No,
+    /// The node that it leads to takes nothing.
+    Refused(Refusal),
+}
+
+/// Reads an error line, without its `-`.
+fn advice(line: &[u8], is_unit: bool) -> Advice {
+    let text = String::from_utf8_lossy(line);
+    let mut words = text.trim_end().splitn(3, ' ');
+    let (word, slot, address) = (words.next().unwrap_or_default(), words.next(), words.next());
+    let target = || {
+        let (host, port) = address?.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = (!host.is_empty()).then(|| host.to_owned());
+        Some((slot?.parse().ok()?, Node { host, port: port.parse().ok()? }))
+    };
+    match word {
+        "MOVED" => target().map_or(Advice::Answer, |(slot, node)| Advice::Moved(slot, node)),
+        "ASK" => target().map_or(Advice::Answer, |(_, node)| Advice::Ask(node)),
+        // Nothing of it was executed. A replica says READONLY that was the primary a moment ago.
+        "TRYAGAIN" | "READONLY" => Advice::Later,
+        "EXECABORT" if is_unit => Advice::Aborted,
+        "CLUSTERDOWN" => Advice::Down,
+        _ => Advice::Answer,
+    }
+}
+
+/// Where `line`, an error, says that a slot is now.
+pub fn moved(line: &[u8]) -> Option<(u16, Node)> {
+    match advice(line.strip_prefix(b"-")?, false) {
+        Advice::Moved(slot, node) => Some((slot, node)),
+        _ => None,
+    }
+}
+
+impl State {
+    /// Keeps a request to a cluster until it is answered.
+    pub(crate) fn keep_attempt(&mut self, attempt: Attempt) {
+        self.order.attempts_bytes += attempt.wire.len();
+        self.attempts.push_back(attempt);
+    }
+
+    /// Keeps where a request on the client's own lane went, in front of a cluster: what its node says may be news.
+    pub(crate) fn keep_bound(&mut self, ticket: Ticket, slot: Option<u16>, shard: u16, io: &impl Io) {
+        if io.topology().is_some() {
+            self.keep_attempt(Attempt { is_bound: true, ..Attempt::new(ticket, slot, shard, &[]) });
+        }
+    }
+
+    /// The request of this exchange, if it was kept, runs a script.
+    pub(crate) fn note_script(&mut self, exchange: u64) {
+        if let Some(last) = self.attempts.back_mut().filter(|last| last.exchange == exchange) {
+            last.is_script = true;
+        }
+    }
+
+    /// The request of this exchange, if it was kept, is a transaction whose keys are watched.
+    pub(crate) fn note_watching(&mut self, exchange: u64) {
+        if let Some(last) = self.attempts.back_mut().filter(|last| last.exchange == exchange) {
+            last.is_watching = true;
+        }
+    }
+
+    /// The exchange has been answered.
+    #[inline]
+    pub(crate) fn forget_attempt(&mut self, exchange: u64) {
+        if let Some(attempt) = self.attempts.pop_front_if(|attempt| attempt.exchange == exchange) {
+            self.order.attempts_bytes -= attempt.wire.len();
+        }
+    }
+
+    /// Its reply is lost: what comes in its place is the answer.
+    pub(crate) fn give_up_attempt(&mut self, exchange: u64) {
+        if let Some(attempt) = self.attempt(exchange) {
+            attempt.line.clear();
+            attempt.is_waiting = false;
+            attempt.is_answered = true;
+        }
+    }
+
+    /// A request is on its way by another path than the one it was given first.
+    pub(crate) fn is_redirecting(&self) -> bool {
+        self.last_redirected.is_some_and(|last| last >= self.order.oldest())
+    }
+
+    fn attempt(&mut self, exchange: u64) -> Option<&mut Attempt> {
+        let at = self.attempts.binary_search_by_key(&exchange, |attempt| attempt.exchange).ok()?;
+        self.attempts.get_mut(at)
+    }
+
+    /// A piece of a reply of a node: `None` if it is a redirection, or may become one, and is dealt with; else what the client
+    /// is to be told.
+    pub(crate) fn unless_redirected<'a>(
+        &mut self,
+        exchange: u64,
+        bytes: &'a [u8],
+        end: Option<FrameKind>,
+        io: &impl Io,
+    ) -> Option<Cow<'a, [u8]>> {
+        let Some(attempt) = self.attempt(exchange) else { return Some(self.unless_moved(bytes, end, io)) };
+        let is_error = !attempt.line.is_empty() || (!attempt.is_answered && bytes.first() == Some(&b'-'));
+        if !is_error {
+            attempt.is_answered = true;
+            return Some(bytes.into());
+        }
+        attempt.line.extend_from_slice(bytes);
+        end?;
+        let line = std::mem::take(&mut attempt.line);
+        let advice = advice(&line[1..], attempt.skip > 0);
+        if attempt.is_bound {
+            return self.learn(exchange, advice, line, io).map(Cow::from);
+        }
+        let is_redirection = matches!(advice, Advice::Moved(..) | Advice::Ask(_));
+        let answer = match self.follow(exchange, advice, io) {
+            Followed::Yes => return None,
+            Followed::No if is_redirection => refusal::line(refusal::NOT_FOLLOWED),
+            Followed::No => line,
+            Followed::Refused(refusal) => {
+                io.count_shed(refusal.name());
+                refusal::line(refusal::refused(refusal))
+            }
+        };
+        self.give_up_attempt(exchange);
+        Some(answer.into())
+    }
+
+    /// What a node says to a request on the client's own lane. The client may try again at once, so the map is new before it is
+    /// told: `None` while that takes a moment.
+    fn learn(&mut self, exchange: u64, advice: Advice, line: Vec<u8>, io: &impl Io) -> Option<Vec<u8>> {
+        let (from, slot) =
+            self.attempt(exchange).map(|attempt| (attempt.shard, attempt.slot.filter(|_| !attempt.is_script)))?;
+        let (line, is_known) = match advice {
+            Advice::Answer => return Some(line),
+            Advice::Moved(of, node) => {
+                let is_known = slot == Some(of) && io.redirected(slot, &node, from).is_some();
+                (refusal::line(refusal::NOT_FOLLOWED), is_known)
+            }
+            Advice::Ask(_) => (refusal::line(refusal::NOT_FOLLOWED), true),
+            // Why a transaction was aborted is not told: its slot may have moved.
+            Advice::Aborted => (line, false),
+            Advice::Later | Advice::Down => (line, true),
+        };
+        io.refresh();
+        if is_known || slot.is_none() {
+            return Some(line);
+        }
+        self.tell_later(exchange, line, io);
+        None
+    }
+
+    /// Keeps the answer to a request on the client's own lane until the map is new, for a moment at most.
+    fn tell_later(&mut self, exchange: u64, line: Vec<u8>, io: &impl Io) {
+        let Some(attempt) = self.attempt(exchange) else { return };
+        attempt.line = line;
+        attempt.tries += 1;
+        attempt.is_waiting = true;
+        self.last_redirected = self.last_redirected.max(Some(exchange));
+        io.retry_later(exchange, PAUSE);
+    }
+
+    /// The pause of an answer that was kept is over: it is told if the slot is elsewhere now, or if it has waited long enough.
+    fn tell(&mut self, exchange: u64, io: &impl Io) -> bool {
+        let Some(attempt) = self.attempt(exchange) else { return false };
+        let (mut line, is_watching) = (std::mem::take(&mut attempt.line), attempt.is_watching);
+        let is_new = attempt.slot.is_none_or(|slot| io.shard_of(slot) != attempt.shard);
+        if !is_new && attempt.tries < ABORTED_TRIES_MAX {
+            self.tell_later(exchange, line, io);
+            return false;
+        }
+        self.give_up_attempt(exchange);
+        if is_new && is_watching {
+            // As if the watched keys had changed: that is what clients try again for.
+            line.clear();
+            encode::null_array(&mut line, self.version);
+            return self.on_reply(exchange, &line, Some(FrameKind::Reply), io);
+        }
+        self.on_reply(exchange, &line, Some(FrameKind::Error), io)
+    }
+
+    /// As [`State::unless_redirected`], of a request that is not kept: one of the gateway's own.
+    pub(crate) fn unless_moved<'a>(&self, bytes: &'a [u8], end: Option<FrameKind>, io: &impl Io) -> Cow<'a, [u8]> {
+        let is_told = end == Some(FrameKind::Error) && io.topology().is_some() && bytes.first() == Some(&b'-');
+        if !is_told {
+            return bytes.into();
+        }
+        match advice(&bytes[1..], false) {
+            Advice::Answer => bytes.into(),
+            Advice::Moved(..) | Advice::Ask(_) => {
+                io.refresh();
+                refusal::line(refusal::NOT_FOLLOWED).into()
+            }
+            Advice::Later | Advice::Aborted | Advice::Down => {
+                io.refresh();
+                bytes.into()
+            }
+        }
+    }
+
+    /// Does what a node advises.
+    fn follow(&mut self, exchange: u64, advice: Advice, io: &impl Io) -> Followed {
+        let Some(attempt) = self.attempt(exchange) else { return Followed::No };
+        let (from, hops, is_script) = (attempt.shard, attempt.hops, attempt.is_script);
+        if advice == Advice::Answer {
+            return Followed::No;
+        }
+        // A script may say such words of itself, so they count for the keys of its own command only.
+        let Some(slot) = attempt.slot else {
+            io.refresh();
+            return Followed::No;
+        };
+        let is_asking = matches!(advice, Advice::Ask(_));
+        let (node, moved) = match advice {
+            Advice::Answer => return Followed::No,
+            Advice::Down => {
+                io.refresh();
+                return Followed::No;
+            }
+            Advice::Later | Advice::Aborted if is_script => return Followed::No,
+            Advice::Later if self.is_followed(exchange, slot) => return Followed::No,
+            Advice::Later => return self.try_later(exchange, TRIES_MAX, io),
+            Advice::Aborted if self.is_followed(exchange, slot) => return Followed::No,
+            Advice::Aborted => return self.try_later(exchange, ABORTED_TRIES_MAX, io),
+            Advice::Moved(of, _) if of != slot => return Followed::No,
+            // What a script says must not move the slot for others; the map will know if it is true.
+            Advice::Moved(_, node) if is_script => {
+                io.refresh();
+                (node, None)
+            }
+            Advice::Moved(_, node) => (node, Some(slot)),
+            Advice::Ask(node) => (node, None),
+        };
+        if hops >= HOPS_MAX {
+            return Followed::No;
+        }
+        let target = io.redirected(moved, &node, from);
+        let Some(target) = target.filter(|&target| !self.must_wait(exchange, slot, target, io)) else {
+            return self.try_later(exchange, TRIES_MAX, io);
+        };
+        if let Some(attempt) = self.attempt(exchange) {
+            attempt.hops += 1;
+        }
+        self.last_redirected = self.last_redirected.max(Some(exchange));
+        io.count_redirect(if is_asking { "ask" } else { "moved" });
+        match self.send_again(exchange, target, is_asking, io) {
+            Ok(()) => Followed::Yes,
+            Err(refusal) => Followed::Refused(refusal),
+        }
+    }
+
+    /// A later request for the same slot is under way: a second try would come behind it.
+    fn is_followed(&self, exchange: u64, slot: u16) -> bool {
+        self.attempts.iter().any(|other| other.exchange > exchange && other.slot == Some(slot))
+    }
+
+    /// Sent to `target` now it could overtake an earlier request of this client: one for the same slot that waits for its next
+    /// try or went elsewhere, or one on a connection to there that takes no more.
+    fn must_wait(&self, exchange: u64, slot: u16, target: u16, io: &impl Io) -> bool {
+        let is_ahead = |other: &Attempt| {
+            let is_elsewhere = other.is_waiting || (other.was_redirected() && other.shard != target);
+            other.exchange < exchange && other.slot == Some(slot) && !other.is_answered && is_elsewhere
+        };
+        self.attempts.iter().any(is_ahead) || io.must_settle(self.key_at(target))
+    }
+
+    fn try_later(&mut self, exchange: u64, most: u8, io: &impl Io) -> Followed {
+        io.refresh();
+        let Some(attempt) = self.attempt(exchange).filter(|attempt| attempt.tries < most) else { return Followed::No };
+        attempt.tries += 1;
+        attempt.is_waiting = true;
+        self.last_redirected = self.last_redirected.max(Some(exchange));
+        io.count_redirect("later");
+        io.retry_later(exchange, PAUSE);
+        Followed::Yes
+    }
+
+    /// The pause of a request is over; true if the session should be woken.
+    pub(crate) fn retry(&mut self, exchange: u64, io: &impl Io) -> bool {
+        // Its lane may have been lost meanwhile, which was its answer.
+        let Some(attempt) = self.attempt(exchange).filter(|attempt| attempt.is_waiting) else { return false };
+        if attempt.is_bound {
+            return self.tell(exchange, io);
+        }
+        let Some(slot) = attempt.slot else { return false };
+        let target = io.shard_of(slot);
+        let must_wait = self.must_wait(exchange, slot, target, io);
+        let line = if must_wait {
+            match self.try_later(exchange, TRIES_MAX, io) {
+                Followed::Yes => return false,
+                _ => refusal::line(refusal::NOT_FOLLOWED),
+            }
+        } else {
+            let Err(refusal) = self.send_again(exchange, target, false, io) else { return false };
+            io.count_shed(refusal.name());
+            refusal::line(refusal::refused(refusal))
+        };
+        self.give_up_attempt(exchange);
+        self.on_reply(exchange, &line, Some(FrameKind::Error), io)
+    }
+
+    /// Sends a kept request to `target`.
+    fn send_again(&mut self, exchange: u64, target: u16, is_asking: bool, io: &impl Io) -> Result<(), Refusal> {
+        let key = self.key_at(target);
+        let is_own = self.is_pinned_at(target);
+        self.note_redirected(exchange);
+        if let Some(caching) = &mut self.caching {
+            caching.redirected(exchange);
+        }
+        let Some(attempt) = self.attempt(exchange) else { return Ok(()) };
+        attempt.shard = target;
+        attempt.is_waiting = false;
+        let skip = attempt.skip + u32::from(is_asking);
+        let ticket = Ticket { skip, ..Ticket::new(exchange) };
+        let wire: Cow<'_, [u8]> = match is_asking {
+            true => [ASKING, &attempt.wire].concat().into(),
+            false => attempt.wire.as_slice().into(),
+        };
+        if is_own {
+            // Behind what the client has there already.
+            io.forward_pinned(&wire, ticket);
+            return Ok(());
+        }
+        io.forward(key, &wire, ticket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(host: Option<&str>, port: u16) -> Node {
+        Node { host: host.map(str::to_owned), port }
+    }
+
+    #[test]
+    fn what_nodes_say() {
+        let cases = [
+            ("MOVED 3999 127.0.0.1:6381\r\n", Advice::Moved(3999, node(Some("127.0.0.1"), 6381))),
+            ("MOVED 3999 :6381\r\n", Advice::Moved(3999, node(None, 6381))),
+            ("MOVED 3999 ::1:6381\r\n", Advice::Moved(3999, node(Some("::1"), 6381))),
+            ("ASK 1 redis-2.internal:7000\r\n", Advice::Ask(node(Some("redis-2.internal"), 7000))),
+            ("MOVED 70000 127.0.0.1:6381\r\n", Advice::Answer),
+            ("MOVED 1 127.0.0.1:0x50\r\n", Advice::Answer),
+            ("MOVED\r\n", Advice::Answer),
+            ("TRYAGAIN Multiple keys request during rehashing of slot\r\n", Advice::Later),
+            ("READONLY You can't write against a read only replica.\r\n", Advice::Later),
+            ("CLUSTERDOWN Hash slot not served\r\n", Advice::Down),
+            ("EXECABORT Transaction discarded because of previous errors.\r\n", Advice::Answer),
+            ("ERR unknown\r\n", Advice::Answer),
+        ];
+        for (line, wanted) in cases {
+            assert_eq!(advice(line.as_bytes(), false), wanted, "{line}");
+        }
+        assert_eq!(advice(b"EXECABORT x", true), Advice::Aborted);
+    }
+}

@@ -1,0 +1,188 @@
+//! The surroundings of one session among many: what it asks for is noted, and the play carries it out.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use weir_analysis::redis::Command;
+use weir_base::{connection::ConnectionEntry, exchange::Refusal, time::Time, violation::Violation};
+
+use crate::{
+    cache::Cache,
+    io::{Full, Io, NoSubscription, Pinning, Ticket, Track},
+    lane::{LaneKey, ServerInfo},
+    pin::PinReason,
+    pubsub::{Kind, Name},
+    tracking::{
+        Scope,
+        table::{Forgotten, Table},
+    },
+};
+
+/// Keys that a client is told of in place of another one; `None`: all.
+pub(super) type Posted = (u64, Option<Vec<Vec<u8>>>);
+
+/// What all sessions of the play share.
+#[derive(Default)]
+pub(super) struct Common {
+    pub(super) table: RefCell<Table>,
+    /// The tracking lane is live.
+    pub(super) is_live: Cell<bool>,
+    /// Keys remembered at most.
+    pub(super) keys_max: Cell<usize>,
+    /// Keys that had to be forgotten for want of room, and whose.
+    pub(super) evicted: RefCell<Vec<Forgotten>>,
+    /// Invalidations on their way to other clients.
+    pub(super) posted: RefCell<Vec<Posted>>,
+    pub(super) entries: RefCell<Vec<Arc<ConnectionEntry>>>,
+}
+
+/// A request on its way to a lane.
+pub(super) struct Sent {
+    pub(super) number: u64,
+    pub(super) skip: u32,
+    pub(super) wire: Vec<u8>,
+}
+
+/// See the module's documentation.
+pub(super) struct Surroundings {
+    pub(super) common: Rc<Common>,
+    pub(super) entry: Arc<ConnectionEntry>,
+    pub(super) place: Cell<Option<usize>>,
+    pub(super) output: RefCell<Vec<u8>>,
+    pub(super) sent: RefCell<Vec<Sent>>,
+    pub(super) is_asking: Cell<bool>,
+    /// Invalidations told, of keys.
+    pub(super) told: Cell<u64>,
+    /// It stands in front of this one.
+    pub(super) cache: Option<Rc<Cache>>,
+}
+
+impl Surroundings {
+    pub(super) fn new(common: &Rc<Common>, id: u64) -> Self {
+        let entry = Arc::new(ConnectionEntry::new(id, "play".into(), 0, "192.0.2.1:1000".into(), Time::ZERO));
+        common.entries.borrow_mut().push(entry.clone());
+        Self {
+            common: common.clone(),
+            entry,
+            place: Cell::new(None),
+            output: RefCell::default(),
+            sent: RefCell::default(),
+            is_asking: Cell::new(false),
+            told: Cell::new(0),
+            cache: None,
+        }
+    }
+}
+
+impl Io for Surroundings {
+    fn now(&self) -> Time {
+        Time::from_nanos(1)
+    }
+    fn reply(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+        encode(&mut self.output.borrow_mut());
+    }
+    fn is_congested(&self) -> bool {
+        false
+    }
+    fn full(&self) -> Option<Full> {
+        None
+    }
+    fn admit(&self, _count: u64) -> bool {
+        true
+    }
+    fn batch_room(&self, _key: LaneKey) -> u64 {
+        8
+    }
+    fn forward(&self, _key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal> {
+        assert_eq!(ticket.count, 1, "commands of a client that tracks are looked at one by one");
+        self.sent.borrow_mut().push(Sent { number: ticket.number, skip: ticket.skip, wire: request.to_vec() });
+        Ok(())
+    }
+    fn track(&self, _login: u64, scope: &Scope) -> Track {
+        let place = self.common.table.borrow_mut().join(scope.clone());
+        self.place.set(Some(place));
+        if self.common.is_live.get() {
+            return Track::Live;
+        }
+        self.is_asking.set(true);
+        Track::Later
+    }
+    fn untrack(&self) {
+        if let Some(place) = self.place.take() {
+            self.common.table.borrow_mut().leave(place);
+        }
+    }
+    fn watch_keys(&self, keys: &[(Name, u16)], remembers: bool) -> bool {
+        let Some(place) = self.place.get().filter(|_| self.common.is_live.get()) else { return false };
+        if remembers {
+            for (key, _) in keys {
+                let oldest = self.common.table.borrow_mut().remember(place, key, self.common.keys_max.get());
+                self.common.evicted.borrow_mut().extend(oldest);
+            }
+        }
+        true
+    }
+    fn forget_key(&self, key: &[u8]) {
+        if let Some(place) = self.place.get() {
+            self.common.table.borrow_mut().forget(place, key);
+        }
+    }
+    fn find_client(&self, id: u64) -> Option<Arc<ConnectionEntry>> {
+        self.common.entries.borrow().iter().find(|entry| entry.id == id).cloned()
+    }
+    fn post(&self, client: &ConnectionEntry, keys: Option<&[&[u8]]>) {
+        let keys = keys.map(|keys| keys.iter().map(|key| key.to_vec()).collect());
+        self.common.posted.borrow_mut().push((client.id, keys));
+    }
+    fn count_invalidations(&self, count: usize) {
+        self.told.set(self.told.get() + count as u64);
+    }
+    fn cache(&self) -> Option<Rc<Cache>> {
+        self.cache.clone()
+    }
+    fn pin(&self, _key: LaneKey, _reason: PinReason) -> Pinning {
+        Pinning::Refused(Refusal::Unreachable)
+    }
+    fn forward_pinned(&self, _request: &[u8], _ticket: Ticket) {}
+    fn write_pinned(&self, _bytes: &[u8]) {}
+    fn is_pin_congested(&self) -> bool {
+        false
+    }
+    fn set_tunnel(&self, _is_tunnel: bool) {}
+    fn park(&self) {
+        unreachable!("no large commands")
+    }
+
+    fn unpark(&self) {
+        unreachable!("no large commands")
+    }
+
+    fn unpin(&self, _is_clean: bool) {}
+    fn subscribe(&self, _login: u64, _kind: Kind, _names: &[Name]) -> Result<(), NoSubscription> {
+        Err(NoSubscription::TooMany)
+    }
+    fn unsubscribe(&self, _kind: Kind, _names: &[Name]) -> bool {
+        true
+    }
+    fn unsubscribe_all(&self) {}
+    fn note_subscriptions(&self, _count: usize) {}
+    fn server(&self, _key: LaneKey) -> Option<Rc<ServerInfo>> {
+        Some(Rc::default())
+    }
+    fn entry(&self) -> &ConnectionEntry {
+        &self.entry
+    }
+    fn list_clients(&self, _filter: &dyn Fn(&ConnectionEntry) -> bool, _out: &mut Vec<u8>) {}
+    fn kill_clients(&self, _filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64 {
+        0
+    }
+    fn count(&self, _command: Option<&'static Command>, _times: u64) {}
+    fn count_shed(&self, _reason: &'static str) {}
+    fn count_refused(&self, _command: Option<&'static Command>, _reason: &'static str) {}
+    fn count_auth_failure(&self) {}
+    fn count_error(&self, _reply: &[u8]) {}
+    fn report(&self, _violation: &Violation) {}
+}
