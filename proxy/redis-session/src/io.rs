@@ -45,7 +45,7 @@ pub struct Sample {
     pub is_logged: bool,
 }
 
-/// Answer to [`Io::pin`].
+/// Answer to [`Lanes::pin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pinning {
     /// The lane is here.
@@ -67,7 +67,7 @@ pub enum NoSubscription {
     Refused(Refusal),
 }
 
-/// Answer to [`Io::track`].
+/// Answer to [`Feeds::track`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Track {
     /// Every change is heard of.
@@ -108,93 +108,48 @@ impl Full {
     }
 }
 
-/// The surroundings of a session. Every call returns at once.
-pub trait Io {
+/// Time, and calls that come later.
+pub trait Clock {
     /// The time of this loop turn.
     fn now(&self) -> Time;
+    /// Calls [`on_retry`](crate::Session::on_retry) after `pause`.
+    fn retry_later(&self, exchange: u64, pause: Duration);
+}
+
+/// The client's output.
+pub trait Replies {
     /// Encodes at the end of the client's output.
     fn reply(&self, encode: impl FnOnce(&mut Vec<u8>));
     /// The client does not read fast enough: take no more commands for now.
     fn is_congested(&self) -> bool;
+}
+
+/// The room that is left on this core, and in the rate of the listener.
+pub trait Admission {
     /// What keeps one more exchange from being taken on this core, if anything does.
     fn full(&self) -> Option<Full>;
     /// How many more exchanges this core may have in flight.
-    fn room(&self) -> u64 {
-        u64::MAX
-    }
+    fn room(&self) -> u64;
     /// Takes the right to `count` more requests within the rate of this listener, or none: it is at its knee.
     fn admit(&self, count: u64) -> bool;
-    /// The last byte of a streamed command has been written: from now on its reply may be late.
-    fn request_complete(&self) {}
-    /// Draws what becomes of the next command besides being served.
-    fn draw_sample(&self) -> Sample {
-        Sample::default()
-    }
-    /// A command with this sample is about to be judged, or a batch without one is about to be sent.
-    fn begin_command(&self, _sample: Sample) {}
+}
+
+/// Lanes to the servers: the shared ones, and the client's own.
+pub trait Lanes {
+    /// What the server said in its greeting, for this protocol version; `None` if no lane of that version was made yet.
+    fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>>;
     /// How many plain requests the shared lane of `key` takes at once just now; 0 if each has to be looked at.
     fn batch_room(&self, key: LaneKey) -> u64;
     /// The next request of `key` would ride another connection than those that wait for replies: they must be answered
     /// first.
-    fn must_settle(&self, _key: LaneKey) -> bool {
-        false
-    }
-    /// The endpoint of what belongs to no other one; `None`: nobody has said yet.
-    fn primary(&self) -> Option<u16> {
-        Some(0)
-    }
-    /// Where this client reads what `shard` has.
-    fn read_from(&self, shard: u16) -> u16 {
-        shard
-    }
-    /// Requests may go to several servers at once.
-    fn is_sharded(&self) -> bool {
-        false
-    }
-    /// The shards that have keys.
-    fn shards(&self) -> Vec<u16> {
-        vec![0]
-    }
-    /// Where `key` is.
-    fn place(&self, _key: &[u8]) -> Place {
-        Place { shard: 0, group: 0 }
-    }
-    /// Where the keys of `group` are now.
-    fn shard_of(&self, group: u16) -> u16 {
-        group
-    }
-    /// Where commands go that name no key: a stable choice, so that what one leaves there another finds.
-    fn keyless(&self) -> u16 {
-        0
-    }
-    /// Where PUBLISH goes: as [`Io::keyless`], and in a cluster the same node for as long as it is there, whatever slots move.
-    fn home(&self) -> u16 {
-        self.keyless()
-    }
-    /// In front of a cluster, a number that changes with its map of slots.
-    fn topology(&self) -> Option<u64> {
-        None
-    }
-    /// A node, reached as `from`, says that a request belongs to `node`; with a slot, all of that slot. The shard to send it
-    /// to, if it is known to be in the cluster.
-    fn redirected(&self, _slot: Option<u16>, _node: &Node, _from: u16) -> Option<u16> {
-        None
-    }
-    /// What is known of the cluster may be old.
-    fn refresh(&self) {}
-    /// Calls [`on_retry`](crate::Session::on_retry) after `pause`.
-    fn retry_later(&self, _exchange: u64, _pause: Duration) {}
-    /// Counts a request that goes another way than it was sent first.
-    fn count_redirect(&self, _kind: &'static str) {}
-    /// Where clients reach this listener: host, empty for the one they used, and port.
-    fn advertised(&self) -> (String, u16) {
-        (String::new(), 0)
-    }
+    fn must_settle(&self, key: LaneKey) -> bool;
     /// Sends a request, or as many as the ticket says, on the shared lane of `key`.
     ///
     /// # Errors
     /// They were not accepted; nothing was sent.
     fn forward(&self, key: LaneKey, request: &[u8], ticket: Ticket) -> Result<(), Refusal>;
+    /// The last byte of a streamed command has been written: from now on its reply may be late.
+    fn request_complete(&self);
     /// Asks for a lane of the client's own.
     fn pin(&self, key: LaneKey, reason: PinReason) -> Pinning;
     /// Sends a request on the client's own lane.
@@ -211,6 +166,40 @@ pub trait Io {
     fn unpark(&self);
     /// Gives the client's own lane back; if it is not clean it is closed.
     fn unpin(&self, is_clean: bool);
+}
+
+/// Servers, and the place of each key.
+pub trait Topology {
+    /// The endpoint of what belongs to no other one; `None`: nobody has said yet.
+    fn primary(&self) -> Option<u16>;
+    /// Where this client reads what `shard` has.
+    fn read_from(&self, shard: u16) -> u16;
+    /// Requests may go to several servers at once.
+    fn is_sharded(&self) -> bool;
+    /// The shards that have keys.
+    fn shards(&self) -> Vec<u16>;
+    /// Where `key` is.
+    fn place(&self, key: &[u8]) -> Place;
+    /// Where the keys of `group` are now.
+    fn shard_of(&self, group: u16) -> u16;
+    /// Where commands go that name no key: a stable choice, so that what one leaves there another finds.
+    fn keyless(&self) -> u16;
+    /// Where PUBLISH goes: as [`Topology::keyless`], and in a cluster the same node for as long as it is there, whatever slots
+    /// move.
+    fn home(&self) -> u16;
+    /// In front of a cluster, a number that changes with its map of slots.
+    fn topology(&self) -> Option<u64>;
+    /// A node, reached as `from`, says that a request belongs to `node`; with a slot, all of that slot. The shard to send it
+    /// to, if it is known to be in the cluster.
+    fn redirected(&self, slot: Option<u16>, node: &Node, from: u16) -> Option<u16>;
+    /// What is known of the cluster may be old.
+    fn refresh(&self);
+    /// Where clients reach this listener: host, empty for the one they used, and port.
+    fn advertised(&self) -> (String, u16);
+}
+
+/// Messages and changed keys that come unasked, and the replies that hold until a key changes.
+pub trait Feeds {
     /// Subscribes the client to names of one kind, none of which it has, none of them twice.
     /// [`on_subscribed`](crate::Session::on_subscribed) follows for each, in order, or
     /// [`on_subscription_refused`](crate::Session::on_subscription_refused).
@@ -227,50 +216,49 @@ pub trait Io {
     fn note_subscriptions(&self, count: usize);
     /// Sends a PUBLISH of the client where its own messages come from, so that the message comes before the reply.
     /// [`on_published`](crate::Session::on_published) follows. False if that cannot be done.
-    fn publish(&self, _login: u64, _kind: Kind, _name: &[u8], _request: &[u8]) -> bool {
-        false
-    }
+    fn publish(&self, login: u64, kind: Kind, name: &[u8], request: &[u8]) -> bool;
     /// The client is told from now on what changes, by [`on_changed`](crate::Session::on_changed) and
     /// [`on_all_changed`](crate::Session::on_all_changed); or from now on something else, if it is told already.
-    fn track(&self, _login: u64, _scope: &Scope) -> Track {
-        Track::Refused(Refusal::Unreachable)
-    }
+    fn track(&self, login: u64, scope: &Scope) -> Track;
     /// It is told no more.
-    fn untrack(&self) {}
+    fn untrack(&self);
     /// It is counted as one that tracks, or no longer.
-    fn note_tracking(&self, _tracks: bool) {}
+    fn note_tracking(&self, tracks: bool);
     /// The client is about to read these keys, each at the server of that number. True if all changes of them from now on will
     /// be heard of. With `remembers` the client is entered as a reader of them, until they change.
-    fn watch_keys(&self, _keys: &[(Name, u16)], _remembers: bool) -> bool {
-        false
-    }
+    fn watch_keys(&self, keys: &[(Name, u16)], remembers: bool) -> bool;
     /// The client is no reader of `key` any more.
-    fn forget_key(&self, _key: &[u8]) {}
-    /// Another client of this listener, on any worker.
-    fn find_client(&self, _id: u64) -> Option<Arc<ConnectionEntry>> {
-        None
-    }
-    /// Tells another client that `keys` have changed, `None`: all.
-    fn post(&self, _client: &ConnectionEntry, _keys: Option<&[&[u8]]>) {}
-    /// Counts invalidations told.
-    fn count_invalidations(&self, _count: usize) {}
+    fn forget_key(&self, key: &[u8]);
     /// The reply cache of this listener, if it has one.
-    #[inline]
-    fn cache(&self) -> Option<Rc<Cache>> {
-        None
-    }
-    /// What the server said in its greeting, for this protocol version; `None` if no lane of that version was made yet.
-    fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>>;
+    fn cache(&self) -> Option<Rc<Cache>>;
+}
+
+/// The client of this session, and the others of its listener.
+pub trait Clients {
     /// The public side of this connection: name, database, state.
     fn entry(&self) -> &ConnectionEntry;
+    /// The address that the client comes from, if it has one.
+    fn source(&self) -> Option<IpAddr>;
+    /// What the workers share about the users of this listener.
+    fn share(&self) -> Option<&ListenerShare>;
+    /// Another client of this listener, on any worker.
+    fn find_client(&self, id: u64) -> Option<Arc<ConnectionEntry>>;
+    /// Tells another client that `keys` have changed, `None`: all.
+    fn post(&self, client: &ConnectionEntry, keys: Option<&[&[u8]]>);
     /// The connections of this listener that the filter lets through, as one CLIENT LIST line each.
     fn list_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool, out: &mut Vec<u8>);
     /// Ends the connections for which `CLIENT KILL` was called; the number of them.
     fn kill_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool) -> u64;
     /// As whom the server knows client number `id` of this listener, and on which shard, if it sits in a blocking command.
-    fn blocked_as(&self, _id: u64) -> Option<(u16, u64)> {
-        None
-    }
+    fn blocked_as(&self, id: u64) -> Option<(u16, u64)>;
+}
+
+/// Counters, samples, the log and INFO.
+pub trait Tally {
+    /// Draws what becomes of the next command besides being served.
+    fn draw_sample(&self) -> Sample;
+    /// A command with this sample is about to be judged, or a batch without one is about to be sent.
+    fn begin_command(&self, sample: Sample);
     /// Counts a command that came `times` times in a row.
     fn count(&self, command: Option<&'static Command>, times: u64);
     /// Counts a refusal before work, of a command that is counted or is a part of one.
@@ -281,20 +269,21 @@ pub trait Io {
     fn count_auth_failure(&self);
     /// Counts an error reply by its first word.
     fn count_error(&self, reply: &[u8]);
-    /// Writes what INFO tells of the gateway, hot keys only `with_keys`.
-    fn write_info(&self, _out: &mut String, _with_keys: bool) {}
-    /// What the workers share about the users of this listener.
-    fn share(&self) -> Option<&ListenerShare> {
-        None
-    }
-    /// The address that the client comes from, if it has one.
-    fn source(&self) -> Option<IpAddr> {
-        None
-    }
+    /// Counts a request that goes another way than it was sent first.
+    fn count_redirect(&self, kind: &'static str);
+    /// Counts invalidations told.
+    fn count_invalidations(&self, count: usize);
     /// Counts something that a user of the configuration was denied.
-    fn count_denied(&self, _user: &str, _reason: &'static str) {}
+    fn count_denied(&self, user: &str, reason: &'static str);
     /// Counts a login of a user of the configuration.
-    fn count_login(&self, _user: &str) {}
+    fn count_login(&self, user: &str);
+    /// Writes what INFO tells of the gateway, hot keys only `with_keys`.
+    fn write_info(&self, out: &mut String, with_keys: bool);
     /// Reports a broken rule that does not end the connection.
     fn report(&self, violation: &Violation);
 }
+
+/// The surroundings of a session. Every call returns at once, and none has an answer that a shell could forget to give.
+pub trait Io: Clock + Replies + Admission + Lanes + Topology + Feeds + Clients + Tally {}
+
+impl<T: Clock + Replies + Admission + Lanes + Topology + Feeds + Clients + Tally> Io for T {}

@@ -260,7 +260,8 @@ impl Session {
         self.state.on_replies(first, count, bytes, io)
     }
 
-    /// The pause that [`Io::retry_later`] was asked for is over; true if the session should be woken.
+    /// The pause that [`Clock::retry_later`](crate::io::Clock::retry_later) was asked for is over; true if the session should be
+    /// woken.
     pub fn on_retry(&mut self, exchange: u64, io: &impl Io) -> bool {
         self.state.retry(exchange, io)
     }
@@ -296,7 +297,8 @@ impl Session {
         self.state.on_answered(line, FrameKind::Error, io)
     }
 
-    /// The reply to a PUBLISH that went by [`Io::publish`]; `None` if it is lost. True if the session should be woken.
+    /// The reply to a PUBLISH that went by [`Feeds::publish`](crate::io::Feeds::publish); `None` if it is lost. True if the
+    /// session should be woken.
     pub fn on_published(&mut self, reply: Option<&[u8]>, io: &impl Io) -> bool {
         self.state.on_published(reply, io)
     }
@@ -306,7 +308,8 @@ impl Session {
         self.state.on_subscription_lost(io);
     }
 
-    /// What [`Io::track`] has led to: every change is heard of from now on, or this error; true if the session should be woken.
+    /// What [`Feeds::track`](crate::io::Feeds::track) has led to: every change is heard of from now on, or this error; true if
+    /// the session should be woken.
     pub fn on_tracked(&mut self, refused: Option<&[u8]>, io: &impl Io) -> bool {
         self.state.on_tracked(refused, io)
     }
@@ -362,7 +365,7 @@ impl Session {
         self.state.on_pin_loss(cause, io);
     }
 
-    /// The lane that the client had set aside ([`Io::park`]) is gone.
+    /// The lane that the client had set aside ([`Lanes::park`](crate::io::Lanes::park)) is gone.
     pub fn on_parked_loss(&mut self, io: &impl Io) {
         self.state.on_parked_loss(io);
     }

@@ -8,7 +8,7 @@ use std::{
 
 use weir_base::time::Time;
 use weir_redis_session::{
-    io::Io,
+    io::{Clock, Topology},
     lane::LaneKey,
     pubsub::{At, Kind, Name, Patience, Registry, RegistryIo},
     redirect, refusal,
@@ -174,7 +174,7 @@ impl World {
 
 impl RegistryIo for World {
     fn now(&self) -> Time {
-        Io::now(self)
+        Clock::now(self)
     }
 
     fn place(&self, kind: Kind, name: &[u8]) -> At {
@@ -183,7 +183,7 @@ impl RegistryIo for World {
             return At::Many(shards.into());
         }
         match self.topology() {
-            Some(_) if kind == Kind::Shard => At::One(Io::place(self, name).shard),
+            Some(_) if kind == Kind::Shard => At::One(Topology::place(self, name).shard),
             _ => At::One(0),
         }
     }

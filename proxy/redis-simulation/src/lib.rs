@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use weir_base::exchange::{LossCause, Refusal};
 use weir_redis_session::{
     HeldLanes,
-    io::{Io as _, Pinning},
+    io::{Clients as _, Lanes as _, Pinning},
     refusal,
     session::{Next, Session},
     settings::RedisListenerSettings,

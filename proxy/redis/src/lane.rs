@@ -159,14 +159,7 @@ impl LaneProtocol for RespLane {
 
     #[inline]
     fn scan(framer: &mut ReplyFramer, input: &[u8]) -> Result<Scan, Violation> {
-        let weir_resp::Scan { taken, end } = framer.advance(input).map_err(upstream_violation)?;
-        let (is_push, end) = match end {
-            Some(kind) if kind.is_push() => (true, Some(FrameKind::Push)),
-            Some(kind) if kind.is_error() => (false, Some(FrameKind::Error)),
-            Some(_) => (false, Some(FrameKind::Reply)),
-            None => (framer.first_byte() == Some(b'>'), None),
-        };
-        Ok(Scan { taken, is_push, end })
+        scan(framer, input)
     }
 
     #[inline]

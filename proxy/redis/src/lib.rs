@@ -31,5 +31,6 @@ pub use service::{RedisShare, RedisUpstream, Service};
 pub use weir_redis_session::{
     insight::{self, Insight, InsightReport, InsightShare},
     moving::{MOVED_INPUT_BYTES_MAX, MovedSession},
+    settings,
     users::ListenerShare,
 };

@@ -184,7 +184,7 @@ impl Tracker {
         weir_engine::spawn(me.run(upstream, shard)).detach();
     }
 
-    /// See [`crate::Io::watch_keys`].
+    /// See [`Feeds::watch_keys`](weir_redis_session::io::Feeds::watch_keys).
     pub(crate) fn watch_keys(&self, client: usize, keys: &[(Name, u16)], remembers: bool) -> bool {
         keys.iter().for_each(|(_, shard)| self.want(*shard));
         if !keys.iter().all(|(_, shard)| self.is_live(*shard)) {
@@ -218,7 +218,7 @@ impl Tracker {
         .detach();
     }
 
-    /// See [`crate::Io::forget_key`].
+    /// See [`Feeds::forget_key`](weir_redis_session::io::Feeds::forget_key).
     pub(crate) fn forget(&self, client: usize, key: &[u8]) {
         self.table.borrow_mut().forget(client, key);
     }

@@ -1,11 +1,12 @@
 //! Completeness: a protocol of the gateway lacks nothing that the others have.
 //!
 //! The list of protocols is that of the crates in `proxy/`: a folder there with a `Cargo.toml` holds the sessions that a
-//! listener can have, and its name is the protocol's. Nothing else has to be declared: each piece has its place by name.
+//! listener can have, and its name is the protocol's. A folder `x-y` is a part of the protocol `x`. Nothing else has to be
+//! declared: each piece has its place by name.
 //!
 //! | piece | place, for the protocol `x` |
 //! |---|---|
-//! | a life cycle | `proxy/x/LIFECYCLE.md` |
+//! | a life cycle | `proxy/x/LIFECYCLE.md`, or that of a part |
 //! | a fuzz target of its codec or its session | `fuzz/targets/x_*.rs` |
 //! | an origin of the lab | `lab/origin/src/x.rs` |
 //! | a load of the lab | `lab/load/src/protocols/x.rs`, and a scenario `examples/lab/x*.toml` |
@@ -51,10 +52,10 @@ fn missing(root: &Path) -> Result<Vec<String>> {
     for protocol in protocols(root)? {
         for piece in FILES {
             let [folder, begins] = [piece.folder, piece.begins].map(|pattern| pattern.replace("{}", &protocol));
-            let is_there = names(&root.join(&folder))?
-                .iter()
-                .any(|name| name.strip_prefix(&*begins).is_some_and(|rest| rest.ends_with(piece.ends)));
-            if !is_there {
+            let fits = |name: &String| name.strip_prefix(&*begins).is_some_and(|rest| rest.ends_with(piece.ends));
+            let mut places = if piece.folder.contains("{}") { parts(root, &protocol)? } else { vec![folder.clone()] };
+            places.retain(|place| names(&root.join(place)).is_ok_and(|names| names.iter().any(fits)));
+            if places.is_empty() {
                 let star = if begins.ends_with('.') || begins == "LIFECYCLE" { "" } else { "*" };
                 let place = format!("{folder}/{begins}{star}{}", piece.ends);
                 found.push(format!("proxy/{protocol}: the protocol has no {}: add {place}", piece.what));
@@ -72,8 +73,21 @@ fn missing(root: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Names of the crates in `proxy/`, in order.
+/// Names of the protocols in `proxy/`, in order.
 fn protocols(root: &Path) -> Result<Vec<String>> {
+    let crates = crates(root)?;
+    let is_part = |name: &str| name.split_once('-').is_some_and(|(whole, _)| crates.iter().any(|other| other == whole));
+    Ok(crates.iter().filter(|name| !is_part(name)).cloned().collect())
+}
+
+/// The folders of the crates of a protocol.
+fn parts(root: &Path, protocol: &str) -> Result<Vec<String>> {
+    let is_part = |name: &&String| name.split('-').next() == Some(protocol);
+    Ok(crates(root)?.iter().filter(is_part).map(|name| format!("proxy/{name}")).collect())
+}
+
+/// Names of the crates in `proxy/`, in order.
+fn crates(root: &Path) -> Result<Vec<String>> {
     let folder = root.join("proxy");
     let mut found = names(&folder)?;
     found.retain(|name| folder.join(name).join("Cargo.toml").is_file());
@@ -183,6 +197,17 @@ mod tests {
         assert_eq!(missing(whole.path()).expect("readable"), Vec::<String>::new());
         std::fs::rename(whole.path().join("tests/tests/http"), whole.path().join("tests/tests/x")).expect("moved");
         assert_eq!(missing(whole.path()).expect("readable"), Vec::<String>::new(), "a folder of its name will do");
+    }
+
+    #[test]
+    fn a_part_of_a_protocol_is_no_protocol_and_may_have_its_life_cycle() {
+        let lacking = tree(Some("proxy/x/LIFECYCLE.md"));
+        let part = lacking.path().join("proxy/x-session");
+        std::fs::create_dir_all(&part).expect("made");
+        std::fs::write(part.join("Cargo.toml"), "").expect("written");
+        assert_eq!(missing(lacking.path()).expect("readable").len(), 1, "the life cycle");
+        std::fs::write(part.join("LIFECYCLE.md"), "").expect("written");
+        assert_eq!(missing(lacking.path()).expect("readable"), Vec::<String>::new());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whole runs of HTTP/1.1, HTTP/2 and WebSocket against the lab's origin, and against servers that do not do as they should.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -163,6 +163,9 @@ fn leaving() -> Address {
                     is_asked = buffer.windows(11).any(|bytes| bytes == b"lab.example");
                 }
                 let _ = stream.write_all(b"\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0");
+                // A close with unread bytes would be a reset, which can overtake the GOAWAY.
+                let _ = stream.shutdown(Shutdown::Write);
+                while let Ok(1..) = stream.read(&mut buffer) {}
             });
         }
     });

@@ -180,7 +180,7 @@ impl State {
         io.note_tracking(true);
     }
 
-    /// What [`Io::track`] has led to.
+    /// What [`Feeds::track`](crate::io::Feeds::track) has led to.
     pub(crate) fn on_tracked(&mut self, refused: Option<&[u8]>, io: &impl Io) -> bool {
         if self.is_cut {
             return false;

@@ -2,7 +2,7 @@
 //! `c` in 0, and each group is at home on the node of its number.
 
 use weir_base::exchange::{LossCause, Refusal};
-use weir_redis_session::{io::Io as _, settings::RedisListenerSettings};
+use weir_redis_session::{io::Topology as _, settings::RedisListenerSettings};
 
 use super::scene::{Scene, bulk, wire};
 

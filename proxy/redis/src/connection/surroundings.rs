@@ -23,7 +23,10 @@ use super::{AccessSample, Connection, Pinned, Shared};
 use weir_redis_session::{
     cache::Cache,
     client::write_line,
-    io::{Full, Io, NoSubscription, Pinning, Sample, Ticket, Track},
+    io::{
+        Admission, Clients, Clock, Feeds, Full, Lanes, NoSubscription, Pinning, Replies, Sample, Tally, Ticket,
+        Topology, Track,
+    },
     lane::{LaneKey, ServerInfo},
     pin::PinReason,
     pubsub::{Kind, Name},
@@ -100,12 +103,25 @@ impl Connection {
     }
 }
 
-impl Io for Connection {
+impl Clock for Connection {
     #[inline]
     fn now(&self) -> Time {
         turn::now()
     }
 
+    fn retry_later(&self, exchange: u64, pause: Duration) {
+        let me = self.me.clone();
+        weir_engine::spawn(async move {
+            weir_engine::sleep(pause).await;
+            if let Some(connection) = me.upgrade() {
+                connection.retry(exchange);
+            }
+        })
+        .detach();
+    }
+}
+
+impl Replies for Connection {
     #[inline]
     fn reply(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         self.output.with(encode);
@@ -115,7 +131,9 @@ impl Io for Connection {
     fn is_congested(&self) -> bool {
         self.output.is_congested()
     }
+}
 
+impl Admission for Connection {
     #[inline]
     fn full(&self) -> Option<Full> {
         if !self.service.sessions.core().flight.has_room() {
@@ -134,18 +152,14 @@ impl Io for Connection {
     }
 
     #[inline]
-    fn draw_sample(&self) -> Sample {
-        Sample {
-            is_timed: self.service.metrics.durations.samples_stages(),
-            is_logged: self.service.sessions.samples_access(),
-        }
+    fn admit(&self, count: u64) -> bool {
+        self.service.rate.try_take(count, turn::now())
     }
+}
 
-    #[inline]
-    fn begin_command(&self, sample: Sample) {
-        self.parsed_at.set(sample.is_timed.then(Time::now));
-        self.is_logged.set(sample.is_logged);
-        self.drop_unsent_sample();
+impl Lanes for Connection {
+    fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>> {
+        self.upstream.borrow().protocol().server(key.version)
     }
 
     #[inline]
@@ -164,99 +178,10 @@ impl Io for Connection {
     }
 
     #[inline]
-    fn admit(&self, count: u64) -> bool {
-        self.service.rate.try_take(count, turn::now())
-    }
-
-    fn request_complete(&self) {
-        if let Some(pinned) = &*self.pinned.borrow() {
-            pinned.lane.limit_last();
-        }
-    }
-
-    #[inline]
     fn must_settle(&self, key: LaneKey) -> bool {
         let changed =
             |shared: &Shared| shared.lane.serial(self).is_none_or(|serial| shared.serial.get() != Some(serial));
         self.on_their_way.get() > 0 && self.shared.borrow().get(key).is_some_and(changed)
-    }
-
-    #[inline]
-    fn primary(&self) -> Option<u16> {
-        self.upstream.borrow().endpoints().primary()
-    }
-
-    fn read_from(&self, shard: u16) -> u16 {
-        self.upstream.borrow().read_from(shard, self.handle.id())
-    }
-
-    #[inline]
-    fn is_sharded(&self) -> bool {
-        self.upstream.borrow().endpoints().is_spread()
-    }
-
-    fn shards(&self) -> Vec<u16> {
-        self.upstream.borrow().endpoints().shards()
-    }
-
-    fn place(&self, key: &[u8]) -> Place {
-        self.upstream.borrow().endpoints().place(key)
-    }
-
-    fn shard_of(&self, group: u16) -> u16 {
-        self.upstream.borrow().endpoints().shard_of(group)
-    }
-
-    fn keyless(&self) -> u16 {
-        let upstream = self.upstream.borrow();
-        upstream.endpoints().slots().map_or_else(|| upstream.endpoints().primary().unwrap_or(0), SlotMap::first)
-    }
-
-    fn home(&self) -> u16 {
-        self.upstream.borrow().endpoints().home()
-    }
-
-    fn topology(&self) -> Option<u64> {
-        self.upstream.borrow().endpoints().slots().map(SlotMap::version)
-    }
-
-    fn redirected(&self, slot: Option<u16>, node: &Node, from: u16) -> Option<u16> {
-        let upstream = self.upstream.borrow();
-        let target = upstream.endpoints().find(node, from)?;
-        if let (Some(slot), Some(slots)) = (slot, upstream.endpoints().slots()) {
-            slots.moved(slot, from, target, turn::now());
-            // One slot moved; others may have.
-            upstream.endpoints().refresh();
-        }
-        Some(target)
-    }
-
-    fn refresh(&self) {
-        self.upstream.borrow().endpoints().refresh();
-    }
-
-    fn retry_later(&self, exchange: u64, pause: Duration) {
-        let me = self.me.clone();
-        weir_engine::spawn(async move {
-            weir_engine::sleep(pause).await;
-            if let Some(connection) = me.upgrade() {
-                connection.retry(exchange);
-            }
-        })
-        .detach();
-    }
-
-    fn count_redirect(&self, kind: &'static str) {
-        self.upstream.borrow().endpoints().count_redirect(kind);
-    }
-
-    fn advertised(&self) -> (String, u16) {
-        let bind = &self.service.sessions.settings().bind;
-        let host = match bind {
-            Address::Socket(address) if !address.ip().is_unspecified() => address.ip().to_string(),
-            _ => String::new(),
-        };
-        (host, bind.port().unwrap_or_default())
     }
 
     #[inline]
@@ -274,6 +199,12 @@ impl Io for Connection {
         }
         let lane = self.upstream.borrow().shared(key, self.handle.id());
         send(shared.add(Shared { key, lane, serial: Cell::new(None) }))
+    }
+
+    fn request_complete(&self) {
+        if let Some(pinned) = &*self.pinned.borrow() {
+            pinned.lane.limit_last();
+        }
     }
 
     fn pin(&self, key: LaneKey, reason: PinReason) -> Pinning {
@@ -353,7 +284,74 @@ impl Io for Connection {
             self.return_lane(pinned, is_clean);
         }
     }
+}
 
+impl Topology for Connection {
+    #[inline]
+    fn primary(&self) -> Option<u16> {
+        self.upstream.borrow().endpoints().primary()
+    }
+
+    fn read_from(&self, shard: u16) -> u16 {
+        self.upstream.borrow().read_from(shard, self.handle.id())
+    }
+
+    #[inline]
+    fn is_sharded(&self) -> bool {
+        self.upstream.borrow().endpoints().is_spread()
+    }
+
+    fn shards(&self) -> Vec<u16> {
+        self.upstream.borrow().endpoints().shards()
+    }
+
+    fn place(&self, key: &[u8]) -> Place {
+        self.upstream.borrow().endpoints().place(key)
+    }
+
+    fn shard_of(&self, group: u16) -> u16 {
+        self.upstream.borrow().endpoints().shard_of(group)
+    }
+
+    fn keyless(&self) -> u16 {
+        let upstream = self.upstream.borrow();
+        upstream.endpoints().slots().map_or_else(|| upstream.endpoints().primary().unwrap_or(0), SlotMap::first)
+    }
+
+    fn home(&self) -> u16 {
+        self.upstream.borrow().endpoints().home()
+    }
+
+    fn topology(&self) -> Option<u64> {
+        self.upstream.borrow().endpoints().slots().map(SlotMap::version)
+    }
+
+    fn redirected(&self, slot: Option<u16>, node: &Node, from: u16) -> Option<u16> {
+        let upstream = self.upstream.borrow();
+        let target = upstream.endpoints().find(node, from)?;
+        if let (Some(slot), Some(slots)) = (slot, upstream.endpoints().slots()) {
+            slots.moved(slot, from, target, turn::now());
+            // One slot moved; others may have.
+            upstream.endpoints().refresh();
+        }
+        Some(target)
+    }
+
+    fn refresh(&self) {
+        self.upstream.borrow().endpoints().refresh();
+    }
+
+    fn advertised(&self) -> (String, u16) {
+        let bind = &self.service.sessions.settings().bind;
+        let host = match bind {
+            Address::Socket(address) if !address.ip().is_unspecified() => address.ip().to_string(),
+            _ => String::new(),
+        };
+        (host, bind.port().unwrap_or_default())
+    }
+}
+
+impl Feeds for Connection {
     fn subscribe(&self, login: u64, kind: Kind, names: &[Name]) -> Result<(), NoSubscription> {
         let Some((hub, client)) = self.join_hub(login) else {
             return Err(NoSubscription::Refused(Refusal::Unreachable));
@@ -397,6 +395,30 @@ impl Io for Connection {
         self.unwatch(key);
     }
 
+    #[inline]
+    fn cache(&self) -> Option<Rc<Cache>> {
+        let cache = self.service.cache()?;
+        // It is in front of the upstream of now, which this client may not have moved to yet.
+        Rc::ptr_eq(&self.upstream.borrow(), &self.service.upstream()).then_some(cache)
+    }
+}
+
+impl Clients for Connection {
+    fn entry(&self) -> &ConnectionEntry {
+        self.handle.entry()
+    }
+
+    fn source(&self) -> Option<IpAddr> {
+        match self.handle.peer() {
+            Peer::Ip(address) => Some(address.ip()),
+            Peer::Unix => None,
+        }
+    }
+
+    fn share(&self) -> Option<&ListenerShare> {
+        Some(&self.service.share)
+    }
+
     fn find_client(&self, id: u64) -> Option<Arc<ConnectionEntry>> {
         self.neighbours().find(|entry| entry.id == id)
     }
@@ -411,25 +433,6 @@ impl Io for Connection {
         }
     }
 
-    fn count_invalidations(&self, count: usize) {
-        self.service.metrics.invalidations.add(count as u64);
-    }
-
-    #[inline]
-    fn cache(&self) -> Option<Rc<Cache>> {
-        let cache = self.service.cache()?;
-        // It is in front of the upstream of now, which this client may not have moved to yet.
-        Rc::ptr_eq(&self.upstream.borrow(), &self.service.upstream()).then_some(cache)
-    }
-
-    fn server(&self, key: LaneKey) -> Option<Rc<ServerInfo>> {
-        self.upstream.borrow().protocol().server(key.version)
-    }
-
-    fn entry(&self) -> &ConnectionEntry {
-        self.handle.entry()
-    }
-
     fn list_clients(&self, filter: &dyn Fn(&ConnectionEntry) -> bool, out: &mut Vec<u8>) {
         let now = turn::now();
         self.neighbours().filter(|entry| filter(entry)).for_each(|entry| write_line(out, &entry, now));
@@ -442,6 +445,23 @@ impl Io for Connection {
 
     fn blocked_as(&self, id: u64) -> Option<(u16, u64)> {
         self.neighbours().find(|entry| entry.id == id)?.blocked_as()
+    }
+}
+
+impl Tally for Connection {
+    #[inline]
+    fn draw_sample(&self) -> Sample {
+        Sample {
+            is_timed: self.service.metrics.durations.samples_stages(),
+            is_logged: self.service.sessions.samples_access(),
+        }
+    }
+
+    #[inline]
+    fn begin_command(&self, sample: Sample) {
+        self.parsed_at.set(sample.is_timed.then(Time::now));
+        self.is_logged.set(sample.is_logged);
+        self.drop_unsent_sample();
     }
 
     #[inline]
@@ -476,19 +496,12 @@ impl Io for Connection {
         self.service.metrics.error_reply(reply);
     }
 
-    fn write_info(&self, out: &mut String, with_keys: bool) {
-        self.tell_info(out, with_keys);
+    fn count_redirect(&self, kind: &'static str) {
+        self.upstream.borrow().endpoints().count_redirect(kind);
     }
 
-    fn share(&self) -> Option<&ListenerShare> {
-        Some(&self.service.share)
-    }
-
-    fn source(&self) -> Option<IpAddr> {
-        match self.handle.peer() {
-            Peer::Ip(address) => Some(address.ip()),
-            Peer::Unix => None,
-        }
+    fn count_invalidations(&self, count: usize) {
+        self.service.metrics.invalidations.add(count as u64);
     }
 
     fn count_denied(&self, user: &str, reason: &'static str) {
@@ -498,6 +511,10 @@ impl Io for Connection {
 
     fn count_login(&self, user: &str) {
         self.service.metrics.logged_in(user);
+    }
+
+    fn write_info(&self, out: &mut String, with_keys: bool) {
+        self.tell_info(out, with_keys);
     }
 
     fn report(&self, violation: &Violation) {

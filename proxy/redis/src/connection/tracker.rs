@@ -22,7 +22,7 @@ impl Connection {
         self.tracker.borrow().as_deref().cloned()
     }
 
-    /// See [`crate::Io::track`].
+    /// See [`Feeds::track`](weir_redis_session::io::Feeds::track).
     pub(super) fn begin_tracking(&self, login: u64, scope: &Scope) -> Track {
         if let Some((tracker, client)) = self.tracker().filter(|(tracker, _)| tracker.login() == login) {
             tracker.set_scope(client, scope.clone());
@@ -46,7 +46,7 @@ impl Connection {
         Some((tracker, client))
     }
 
-    /// See [`crate::Io::untrack`].
+    /// See [`Feeds::untrack`](weir_redis_session::io::Feeds::untrack).
     pub(super) fn end_tracking(&self) {
         let place = self.tracker.borrow_mut().take();
         if let Some(place) = place {
@@ -60,18 +60,18 @@ impl Connection {
         self.count_tracking(false);
     }
 
-    /// See [`crate::Io::note_tracking`].
+    /// See [`Feeds::note_tracking`](weir_redis_session::io::Feeds::note_tracking).
     pub(super) fn count_tracking(&self, tracks: bool) {
         let before = self.is_tracking.replace(tracks);
         self.service.metrics.tracking.add(i64::from(tracks) - i64::from(before));
     }
 
-    /// See [`crate::Io::watch_keys`].
+    /// See [`Feeds::watch_keys`](weir_redis_session::io::Feeds::watch_keys).
     pub(super) fn watch(&self, keys: &[(Name, u16)], remembers: bool) -> bool {
         self.tracker().is_some_and(|(tracker, client)| tracker.watch_keys(client, keys, remembers))
     }
 
-    /// See [`crate::Io::forget_key`].
+    /// See [`Feeds::forget_key`](weir_redis_session::io::Feeds::forget_key).
     pub(super) fn unwatch(&self, key: &[u8]) {
         if let Some((tracker, client)) = self.tracker() {
             tracker.forget(client, key);

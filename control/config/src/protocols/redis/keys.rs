@@ -2,8 +2,8 @@
 
 use weir_base::ByteSize;
 use weir_listener::settings as listening;
-use weir_redis::settings as redis;
-use weir_redis::settings::UnknownCommands;
+use weir_redis_session::settings as redis;
+use weir_redis_session::settings::UnknownCommands;
 use weir_upstream::placement::{Distribution, KeyHash};
 use weir_upstream::settings as upstreams;
 use weir_upstream::settings::ReadFrom;

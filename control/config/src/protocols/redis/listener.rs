@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_base::ByteSize;
-use weir_redis::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, CacheSettings, RedisListenerSettings};
+use weir_redis_session::settings::{AUTH_FAILURE_DELAY_MAX, BLOCKING_MAX, CacheSettings, RedisListenerSettings};
 
 use super::keys::ListenerRedisSection;
 use super::users;

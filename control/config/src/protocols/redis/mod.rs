@@ -14,8 +14,8 @@ mod rules;
 mod upstream;
 mod users;
 
-pub(crate) use weir_redis::insight::settings::InsightSettings as ProcessSettings;
-pub(crate) use weir_redis::settings::{
+pub(crate) use weir_redis_session::insight::settings::InsightSettings as ProcessSettings;
+pub(crate) use weir_redis_session::settings::{
     RedisListenerSettings as ListenerSettings, RedisUpstreamSettings as UpstreamSettings,
 };
 

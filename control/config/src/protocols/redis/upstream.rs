@@ -1,7 +1,7 @@
 //! Upstreams: from keys to settings.
 
 use weir_engine::settings::Address;
-use weir_redis::settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings};
+use weir_redis_session::settings::{RedisTopology, RedisUpstreamSettings, SentinelSettings};
 use weir_upstream::placement::{Distribution, KeyHash, PlacementSettings};
 use weir_upstream::settings::{PINNED_LANES_IDLE_MAX, ReadFrom, ReconnectSettings, Topology, UpstreamSettings};
 
