@@ -170,7 +170,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         self.endpoints.may_retry()
     }
 
-    /// Counts that a request is made elsewhere after `outcome` at endpoint number `number`, which no budget bounds: see [`Tried`].
+    /// Counts that a request is made elsewhere after `outcome` at endpoint number `number`, which no budget bounds: see [`Tried`](crate::Tried).
     pub fn goes_elsewhere(&self, number: usize, outcome: &str) {
         self.endpoints.get(number).metrics().retried_after(outcome);
     }

@@ -7,7 +7,7 @@
 //! # How old a cached reply may be
 //!
 //! 1. It was read after every change of its key of which this worker has heard. A read under way is marked by an invalidation
-//!    of its key ([`Filling`]) and its reply not kept; nothing is kept, and nothing answered, while the tracking lane of its
+//!    of its key (`Filling`) and its reply not kept; nothing is kept, and nothing answered, while the tracking lane of its
 //!    server is not live. That is the order in which the server tells a client of its own that caches.
 //! 2. Who has written reads what it wrote: the keys of a write of any client of this worker go when it is sent and when it is
 //!    answered, and until then its client gets nothing from here. Of a write whose keys are not known (a script, EXEC, FLUSHALL)

@@ -14,7 +14,7 @@ use crate::users::OWN_LOGIN;
 pub struct LaneKey {
     /// The endpoint, counted as in the settings of the upstream.
     pub shard: u16,
-    /// As whom it logs in: the [key](crate::UpstreamLogin::key) of a user's own login, or the gateway's.
+    /// As whom it logs in: the [key](crate::users::UpstreamLogin::key) of a user's own login, or the gateway's.
     pub login: u64,
     /// The selected database.
     pub db: u32,

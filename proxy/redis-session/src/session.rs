@@ -502,7 +502,7 @@ impl Session {
         if self.state.is_sharded { self.state.order.kept_bytes() } else { 0 }
     }
 
-    /// See [`State::has_database`].
+    /// Tells whether the upstream has the database that the client is in. With another upstream or other settings it may not.
     pub fn has_database(&self, io: &impl Io) -> bool {
         self.state.has_database(io)
     }

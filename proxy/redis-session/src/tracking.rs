@@ -13,7 +13,7 @@
 //! 1. *r* after *w*: the reply is new. If *P* is told too, the client forgets a good value: harmless.
 //! 2. *r* before *w*, reply here before *P*: the client was entered in the [`table`] when the read was sent, so *P* finds it.
 //! 3. *r* before *w*, *P* here before the reply: at that moment the read is under way, so it is marked, and its key is
-//!    invalidated once more behind its reply ([`session`]). What the client holds from before is invalidated at once.
+//!    invalidated once more behind its reply (`session`). What the client holds from before is invalidated at once.
 //! 4. *P* here before the read was sent: then *w* came before *r*, which is 1.
 //!
 //! So: what a client holds was read after every change of which the gateway has heard. For this *every* change must be heard:
