@@ -44,8 +44,10 @@ impl Datagrams {
 
     /// The next datagram and its sender.
     ///
+    /// The datagram is in a buffer of 64 KiB: copy it where it must wait.
+    ///
     /// # Errors
-    /// A report of the network about an earlier datagram (`ECONNREFUSED`); the socket goes on.
+    /// The kernel has no memory for it; the socket goes on.
     pub fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<(Chunk, SocketAddr)>> {
         self.0.poll_receive_from(context)
     }
@@ -61,7 +63,7 @@ impl Datagrams {
     /// Sends one datagram. False: the socket has no room for it now, and it is dropped, as the network may do anyway.
     ///
     /// # Errors
-    /// The datagram is too long, or a report of the network about an earlier one.
+    /// The datagram is too long, or its address cannot be reached from here.
     pub fn send(&self, bytes: &[u8], to: SocketAddr) -> io::Result<bool> {
         self.0.send_to(bytes, &SockAddr::from(to))
     }

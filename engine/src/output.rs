@@ -20,8 +20,8 @@ use crate::{
     stream::TlsLink,
 };
 
-/// An output with less than this is charged to no account: one receive fits in it. Worst case with 16,384 connections and an
-/// origin behind each 512 MiB.
+/// An output with less than this is charged to no account: most messages fit in it. Without room in the budget an output holds one
+/// receive more, which is not charged. Worst case with 16,384 connections and an origin behind each, all of bulk (64 KiB): 2.5 GiB.
 const CHARGED_BYTES_MIN: usize = CHUNK_BYTES;
 
 /// How often it is looked whether an output is empty: at first, and later.
@@ -182,7 +182,8 @@ impl Output {
         }
         let queued = buffer.len() + self.0.segments_bytes.get() + self.0.in_flight.get();
         drop(buffer);
-        if queued >= self.0.marks.high || (queued >= CHARGED_BYTES_MIN && !self.charge(queued)) {
+        let has_room = queued < CHARGED_BYTES_MIN || self.charge(queued);
+        if !has_room || queued >= self.0.marks.high {
             self.0.congested.set(true);
         }
         // A writer that is at work comes round to it.
@@ -192,7 +193,7 @@ impl Output {
         result
     }
 
-    /// Charges the bytes that the output holds to `account` from now on, and to no other. An output is congested when its
+    /// Charges the bytes that the output holds after its next append to `account`, and to no other. An output is congested when its
     /// account has no room for more, until it has sent below its low-water mark.
     pub fn charge_to(&self, account: Option<Rc<dyn Account>>) {
         self.discharge();
@@ -200,7 +201,6 @@ impl Output {
     }
 
     /// Charges `queued` bytes; false if the account has no room for them.
-    #[cold]
     fn charge(&self, queued: usize) -> bool {
         let account = self.0.account.borrow();
         account.as_ref().is_none_or(|account| {

@@ -27,6 +27,8 @@ pub struct StageTimes {
     pub parsed: Time,
     /// Limits and policies had let the request pass.
     pub judged: Time,
+    /// A lane was wanted for the request: its body was there, as far as it is read before.
+    pub wanted: Time,
     /// The beginning of the response was in the output of the client. `None`: that is the last instant that is known.
     pub encoded: Option<Time>,
 }
@@ -40,7 +42,7 @@ pub enum Stage {
     Policy,
     /// The wait for a connection to the server.
     LaneWait,
-    /// From the arrival of the response to the output of the client.
+    /// From the arrival of the response to the output of the client; of HTTP for the last piece of the response.
     Encode,
     /// From the output of the client to the kernel.
     Write,
@@ -127,7 +129,7 @@ impl Durations {
         self.stages.record(Stage::Parse, timing.arrived, times.parsed);
         self.stages.record(Stage::Policy, times.parsed, times.judged);
         if let Some(sent) = timing.sent {
-            self.stages.record(Stage::LaneWait, times.judged, sent);
+            self.stages.record(Stage::LaneWait, times.wanted, sent);
         }
         self.stages.record(Stage::Encode, timing.replied, times.encoded.unwrap_or(timing.flushed));
         if let Some(encoded) = times.encoded {

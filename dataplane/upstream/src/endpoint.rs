@@ -42,8 +42,9 @@ pub(crate) struct Endpoint {
     is_silent: Cell<bool>,
     /// Since when connections can be made again, if its breaker was open before.
     back_since: Cell<Option<Time>>,
-    /// Connections that are being made.
+    /// Connections that are being made, and those of them that began while the breaker was not closed.
     attempts: Cell<u32>,
+    trials: Cell<u32>,
     /// Relative to those of the others; 0: it gets nothing.
     pub(crate) weight: u32,
     /// Exchanges that have a lane of it to themselves.
@@ -76,6 +77,7 @@ impl Endpoint {
             is_silent: Cell::new(false),
             back_since: Cell::new(None),
             attempts: Cell::new(0),
+            trials: Cell::new(0),
             weight,
             in_flight: Cell::new(0),
             latency: Cell::default(),
@@ -109,10 +111,17 @@ impl Endpoint {
         self.attempts.get() > 0
     }
 
+    /// Somebody tries whether it is back.
+    pub(crate) fn is_on_trial(&self) -> bool {
+        self.trials.get() > 0
+    }
+
     /// An attempt to connect, until the result is dropped.
     pub(crate) fn attempt(self: &Rc<Self>) -> Attempt {
+        let trials = u32::from(self.breaker_state() != BreakerState::Closed);
         self.attempts.set(self.attempts.get() + 1);
-        Attempt(self.clone())
+        self.trials.set(self.trials.get() + trials);
+        Attempt { endpoint: self.clone(), trials }
     }
 
     /// Whether an exchange may try to connect. A good health check since the last failure is reason enough for a trial before the
@@ -292,10 +301,16 @@ impl Endpoint {
 }
 
 /// See [`Endpoint::attempt`].
-pub(crate) struct Attempt(Rc<Endpoint>);
+pub(crate) struct Attempt {
+    endpoint: Rc<Endpoint>,
+    /// 1 for a trial, else 0.
+    trials: u32,
+}
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.0.attempts.set(self.0.attempts.get() - 1);
+        let Self { endpoint, trials } = self;
+        endpoint.attempts.set(endpoint.attempts.get() - 1);
+        endpoint.trials.set(endpoint.trials.get() - *trials);
     }
 }

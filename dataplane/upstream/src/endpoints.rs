@@ -159,17 +159,24 @@ impl Endpoints {
         self.all.borrow().iter().for_each(|endpoint| endpoint.publish_breaker());
     }
 
-    /// Tells whether a connection to endpoint number `number` may be tried.
+    /// Tells whether it is of use to wait for a connection to endpoint number `number`.
     ///
     /// # Errors
-    /// Its breaker is open, or half open and somebody tries already: one attempt says whether the server is back.
+    /// Its breaker is open.
     pub(crate) fn check_available(&self, number: usize) -> Result<(), Refusal> {
-        let endpoint = self.get(number);
-        match endpoint.breaker_state() {
-            BreakerState::Closed => Ok(()),
-            BreakerState::HalfOpen if !endpoint.is_tried() => Ok(()),
-            BreakerState::HalfOpen | BreakerState::Open => Err(Refusal::BreakerOpen),
+        match self.get(number).breaker_state() {
+            BreakerState::Open => Err(Refusal::BreakerOpen),
+            BreakerState::Closed | BreakerState::HalfOpen => Ok(()),
         }
+    }
+
+    /// Tells whether a connection to endpoint number `number` may be tried now.
+    ///
+    /// # Errors
+    /// Its breaker is open; or it is half open and another attempt is under way, which says whether the server is back.
+    pub(crate) fn may_connect(&self, number: usize) -> Result<(), Refusal> {
+        self.check_available(number)?;
+        if self.get(number).is_on_trial() { Err(Refusal::Unreachable) } else { Ok(()) }
     }
 
     /// The number of the endpoint at `address`, which is added if it is new.

@@ -83,7 +83,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             loop {
                 weir_engine::sleep(IDLE_LOOK).await;
                 let Some(upstream) = me.upgrade() else { return };
-                upstream.members.borrow().iter().for_each(|member| upstream.tidy(member));
+                let members = upstream.members.borrow().clone();
+                members.iter().for_each(|member| upstream.tidy(member));
                 upstream.endpoints.publish_breakers();
             }
         })];
@@ -97,6 +98,9 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
 
     /// The connections to endpoint number `number`.
     fn member(&self, number: usize) -> Rc<Member<M::Carrier>> {
+        if let Some(member) = self.members.borrow().get(number) {
+            return member.clone();
+        }
         let mut members = self.members.borrow_mut();
         while members.len() <= number {
             let endpoint = self.endpoints.get(members.len());
@@ -390,7 +394,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         self.is_retired.set(true);
         // Whoever replaced it probes now: two would tell different things of one endpoint.
         self.tasks.borrow_mut().truncate(1);
-        for member in self.members.borrow().iter() {
+        let members = self.members.borrow().clone();
+        for member in &members {
             let idle = member.idle.take();
             idle.into_all().for_each(|idle| member.let_go(idle, Found::Silence, LossCause::Retired));
             member.carriers.take().iter().for_each(|slot| slot.retire());

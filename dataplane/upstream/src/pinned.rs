@@ -55,8 +55,10 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             weir_engine::spawn(async move { upstream.run_pinned(key, waiter, begun, place).await }).detach();
             return Ok(None);
         }
-        let is_crowded = room.waiting() >= self.settings().lane_waiters_max as usize;
-        if is_crowded || (has_one && self.pinned.idle.borrow().is_empty()) {
+        let waiting = room.waiting();
+        let spare =
+            self.settings().pinned_lanes_max.saturating_sub(room.open()) as usize + self.pinned.idle.borrow().len();
+        if waiting >= self.settings().lane_waiters_max as usize || (has_one && spare <= waiting) {
             return Err(Refusal::QueueFull);
         }
         let granted = self.granted(key);
@@ -98,9 +100,11 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
                 if pool.room.open() < upstream.settings().pinned_lanes_max {
                     return Poll::Ready(Granted::Place(pool.room.place()));
                 }
-                // One idle lane of another key makes room: its end frees the place.
-                if !has_made_room && let Some((_, other)) = pool.idle.borrow_mut().pop() {
-                    other.end(LossCause::Retired);
+                // One idle lane that nobody waits for makes room: its end frees the place.
+                let mut idle = pool.idle.borrow_mut();
+                let unwanted = idle.iter().position(|(key, _)| !pool.room.is_awaited(*key));
+                if let Some(at) = unwanted.filter(|_| !has_made_room) {
+                    idle.swap_remove(at).1.end(LossCause::Retired);
                     has_made_room = true;
                 }
             }
@@ -171,7 +175,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         let _waits = metrics.waiting();
         let mut attempt = 0;
         loop {
-            let refusal = match self.check_available(key) {
+            let refusal = match self.may_connect(key) {
                 Err(refusal) => refusal,
                 Ok(()) => match self.open(key, LaneKind::Pinned).await {
                     Ok(opened) => return Ok(opened),

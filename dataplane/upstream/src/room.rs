@@ -124,8 +124,9 @@ impl<K: Copy + Eq> Drop for Waiting<K> {
     fn drop(&mut self) {
         self.metrics.waiters(-1);
         self.room.waiting.borrow_mut().retain(|queued| queued.ticket != self.ticket);
-        // There may be room for the next one too.
+        // There may be room for the next one too, or a connection of its key.
         self.room.wake();
+        self.room.wake_for(self.key);
     }
 }
 
@@ -182,6 +183,11 @@ mod tests {
         assert_eq!([count(&a), count(&b), count(&c)], [0, 1, 0], "a connection is for the first of its key");
         drop(first);
         assert_eq!((next(&second), [count(&b), count(&c)]), ((true, true), [1, 0]), "the next one looks");
+        let ((fourth, d), (fifth, e)) = (waiting(&room, 3, &metrics), waiting(&room, 3, &metrics));
+        drop(fourth);
+        assert_eq!([count(&b), count(&d), count(&e)], [1, 0, 1], "and the next of its key");
+        drop(fifth);
+        assert_eq!([count(&b), count(&c)], [1, 0]);
         room.wake_all();
         assert_eq!([count(&b), count(&c)], [1, 1]);
         drop((second, third));

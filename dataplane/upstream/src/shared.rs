@@ -121,7 +121,7 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         let mut attempt = 0;
         let (mut stream, greeting) = loop {
             // Lanes that begin in one turn find the breaker half open all at once: the first of them tries.
-            let refusal = match upstream.check_available(self.key) {
+            let refusal = match upstream.may_connect(self.key) {
                 Err(refusal) => refusal,
                 Ok(()) => match upstream.open(self.key, LaneKind::Shared).await {
                     Ok(opened) => break opened,

@@ -88,7 +88,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     }
 
     async fn listening_lane(&self, key: P::Key, kind: LaneKind) -> Result<SubscriptionLane, Refusal> {
-        self.check_available(key)?;
+        self.may_connect(key)?;
         let (stream, _) = self.open(key, kind).await.map_err(|error| error.refusal)?;
         let metrics = self.metrics(key);
         let open = metrics.lane_opened(kind);

@@ -124,9 +124,14 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// A yes unless trying the endpoint of `key` is known to be useless just now.
     ///
     /// # Errors
-    /// Its breaker is open, or half open and another attempt is under way, which decides.
+    /// Its breaker is open.
     pub fn check_available(&self, key: P::Key) -> Result<(), Refusal> {
         self.endpoints.check_available(usize::from(P::endpoint(key)))
+    }
+
+    /// See [`Endpoints::may_connect`].
+    pub(crate) fn may_connect(&self, key: P::Key) -> Result<(), Refusal> {
+        self.endpoints.may_connect(usize::from(P::endpoint(key)))
     }
 
     fn endpoint(&self, key: P::Key) -> Rc<Endpoint> {
@@ -140,7 +145,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     }
 
     fn try_again(&self, number: u16, endpoint: &Rc<Endpoint>) {
-        if endpoint.is_tried() {
+        if endpoint.is_on_trial() {
             return;
         }
         let (endpoint, protocol, attempt) = (endpoint.clone(), self.protocol.clone(), endpoint.attempt());

@@ -117,11 +117,15 @@ fn an_output_is_charged_for_the_bytes_that_wait() {
         assert_eq!(lease.in_use() as usize, PIECE);
         stream.output.charge_to(None);
         assert_eq!(lease.in_use(), 0, "it is charged to nobody any more");
+        let lease = ByteLease::with_step(Budget::new(1 << 20), 1);
+        stream.output.charge_to(Some(Rc::new(RefCell::new(lease.empty()))));
+        stream.output.append(&vec![0; 2 * MARKS.high]);
+        assert!(lease.in_use() as usize >= 2 * MARKS.high && stream.output.is_congested(), "above the mark too");
         stream.close(Duration::from_secs(60)).await;
     });
     let mut received = Vec::new();
     client.read_to_end(&mut received).expect("no reset");
-    assert_eq!(received.len(), 4 * PIECE);
+    assert_eq!(received.len(), 4 * PIECE + 2 * MARKS.high);
     worker.join().expect("no panic");
 }
 

@@ -26,8 +26,8 @@ use crate::{
 /// What of a request decides on how it is answered, once its head has been made ready to go on.
 pub(crate) struct Asked {
     pub(crate) arrived: Time,
-    /// When its head was parsed, and when it was judged, if its stages are timed.
-    stages: Option<(Time, Cell<Time>)>,
+    /// When its head was parsed, and the instants after that, if its stages are timed.
+    stages: Option<(Time, Cell<Option<StageTimes>>)>,
     pub(crate) method: &'static str,
     pub(crate) is_head: bool,
     pub(crate) is_idempotent: bool,
@@ -73,20 +73,27 @@ impl Asked {
 
     /// The stages of the request are timed; its head is parsed.
     pub(crate) fn time_stages(&mut self) {
-        let parsed = Time::now();
-        self.stages = Some((parsed, Cell::new(parsed)));
+        self.stages = Some((Time::now(), Cell::new(None)));
     }
 
     /// Limits and policies have let the request pass.
     pub(crate) fn note_judged(&self) {
-        if let Some((_, judged)) = &self.stages {
-            judged.set(Time::now());
+        if let Some((parsed, times)) = &self.stages {
+            let judged = Time::now();
+            times.set(Some(StageTimes { parsed: *parsed, judged, wanted: judged, encoded: None }));
         }
     }
 
-    /// The stages, if they are timed. The last one is the end of the turn, which nobody waits for.
+    /// A lane is wanted for the request.
+    pub(crate) fn note_wanted(&self) {
+        if let Some((_, times)) = &self.stages {
+            times.set(times.get().map(|times| StageTimes { wanted: Time::now(), ..times }));
+        }
+    }
+
+    /// The stages, if they are timed and the request was not refused. The last one is the end of the turn, which nobody waits for.
     pub(crate) fn stages(&self) -> Option<StageTimes> {
-        self.stages.as_ref().map(|(parsed, judged)| StageTimes { parsed: *parsed, judged: judged.get(), encoded: None })
+        self.stages.as_ref().and_then(|(_, times)| times.get())
     }
 
     /// Notes the bytes of the body of the request.

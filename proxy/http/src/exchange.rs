@@ -86,6 +86,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
             return after;
         }
     }
+    asked.note_wanted();
     let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
     // Attempt, respond, settle: each attempt has a lane of its own, and none follows once the client has a part of a response.
     let ends = call_timeout(&asked, &routed, &settings).map(|timeout| asked.arrived.saturating_add(timeout));

@@ -120,8 +120,12 @@ impl ListenerMetrics {
     pub(crate) fn done(&self, done: &Done, flushed: Time) {
         let Timing { arrived, queued: _, sent } = done.timing;
         let timing = Instants { arrived, sent: Some(sent), replied: done.replied, flushed };
-        let stages =
-            done.stages.map(|Stages { parsed, judged, encoded }| StageTimes { parsed, judged, encoded: Some(encoded) });
+        let stages = done.stages.map(|Stages { parsed, judged, encoded }| StageTimes {
+            parsed,
+            judged,
+            wanted: judged,
+            encoded: Some(encoded),
+        });
         self.durations.record(&timing, done.count, stages.as_ref());
     }
 

@@ -170,7 +170,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ),
     (
         "stage",
-        "`parse`, `policy`, `lane_wait`, `encode`, `write`; of HTTP without `write`; of TCP the hello (`parse`) and the connection to the origin (`lane_wait`)",
+        "`parse`, `policy`, `lane_wait`, `encode`, `write`; of HTTP without `write`, and `encode` of the last piece of a response; of TCP the hello (`parse`) and the connection to the origin (`lane_wait`)",
     ),
     (
         "kind",
