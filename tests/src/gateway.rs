@@ -94,6 +94,15 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// Changes the text of the configuration file. A reload takes it.
+    pub fn rewrite(&self, change: impl Fn(&str) -> String) {
+        let text = std::fs::read_to_string(&self.file).expect("the configuration");
+        // Written beside and moved, so that nobody reads half a file.
+        let beside = self.file.with_extension("new");
+        std::fs::write(&beside, change(&text)).expect("the new configuration");
+        std::fs::rename(&beside, &self.file).expect("the new configuration takes its place");
+    }
+
     /// In front of a server, with the smallest configuration and one worker.
     pub fn before(server: &Server) -> Self {
         Self::start(Config::to(&server.address))

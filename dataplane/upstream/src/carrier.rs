@@ -67,7 +67,7 @@ impl Meter {
 const TIMEOUTS_MAX: u32 = 2;
 
 /// A carrier and what is known of it.
-pub(crate) struct Slot<C: Carrier> {
+pub(crate) struct Carriage<C: Carrier> {
     pub(crate) carrier: C,
     /// Exchanges on it.
     pub(crate) lent: Cell<u32>,
@@ -81,7 +81,7 @@ pub(crate) struct Slot<C: Carrier> {
     open: Open,
 }
 
-impl<C: Carrier> Slot<C> {
+impl<C: Carrier> Carriage<C> {
     pub(crate) fn new(carrier: C, endpoint: Rc<Endpoint>, open: Open) -> Rc<Self> {
         Rc::new(Self {
             carrier,
@@ -135,7 +135,7 @@ impl<C: Carrier> Slot<C> {
     }
 }
 
-impl<C: Carrier> Drop for Slot<C> {
+impl<C: Carrier> Drop for Carriage<C> {
     fn drop(&mut self) {
         self.endpoint.lane_lost(self.cause.get(), 0);
     }

@@ -9,14 +9,25 @@ use crate::{endpoint::LOSSES_AT_ONCE, settings::EjectionSettings};
 /// How an exchange with an endpoint ended, as far as that says something of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It answered with this status of HTTP.
-    Status(u16),
+    /// It answered.
+    Answered(Answered),
     /// It did not answer as it should.
     Failed,
     /// The connection, which stood since then, ended without a response.
     Lost(Time),
     /// It did not answer in time.
     TimedOut,
+}
+
+/// What an answer says of the endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It is well.
+    Well,
+    /// Its application failed: perhaps for this exchange alone. See [`EjectionSettings::application_errors`].
+    ApplicationError,
+    /// It cannot serve at the moment, by its own word or by that of a gateway in front of it.
+    Unavailable,
 }
 
 /// What one endpoint has answered lately.

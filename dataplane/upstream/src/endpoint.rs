@@ -19,20 +19,30 @@ use crate::{
     breaker::{Breaker, BreakerState},
     choice::{Reach, Standing},
     connect::{ConnectError, Connector},
-    ejection::{Ejection, Outcome},
+    ejection::{Answered, Ejection, Outcome},
     health::{EndpointState, Health},
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
     protocol::Handshake,
+    quota::Quota,
     settings::{EjectionSettings, UpstreamSettings},
 };
 
 /// Lanes lost within this time of each other are one failure of the server.
 pub(crate) const LOSSES_AT_ONCE: Duration = Duration::from_millis(100);
 
+/// What all workers share of one endpoint.
+#[derive(Clone, Default)]
+pub struct EndpointShare {
+    /// What the probe knows of it.
+    pub health: Arc<Health>,
+    /// The connections that all workers together may have to it.
+    pub quota: Quota,
+}
+
 /// One server on one worker.
 pub(crate) struct Endpoint {
     connector: Connector,
-    health: Arc<Health>,
+    share: Arc<EndpointShare>,
     breaker: RefCell<Breaker>,
     /// When a lost lane was last counted as a failure.
     lost_at: Cell<Option<Time>>,
@@ -65,12 +75,12 @@ impl Endpoint {
         address: &Address,
         settings: &UpstreamSettings,
         weight: u32,
-        health: Arc<Health>,
+        share: Arc<EndpointShare>,
         metrics: &UpstreamMetrics,
     ) -> io::Result<Self> {
         Ok(Self {
             connector: Connector::new(address.clone(), settings)?,
-            health,
+            share,
             breaker: RefCell::new(Breaker::new(settings.breaker.clone())),
             lost_at: Cell::new(None),
             refused_at: Cell::default(),
@@ -94,7 +104,12 @@ impl Endpoint {
     }
 
     pub(crate) fn health(&self) -> &Health {
-        &self.health
+        &self.share.health
+    }
+
+    /// The connections that all workers may have to it.
+    pub(crate) fn quota(&self) -> &Quota {
+        &self.share.quota
     }
 
     pub(crate) fn metrics(&self) -> &Rc<EndpointMetrics> {
@@ -131,7 +146,7 @@ impl Endpoint {
         match self.breaker_state() {
             BreakerState::Closed => Reach::Yes,
             BreakerState::HalfOpen if !is_tried => Reach::Trial,
-            BreakerState::Open if !is_tried && self.health.was_good_after(self.refused_at.get()) => Reach::Trial,
+            BreakerState::Open if !is_tried && self.share.health.was_good_after(self.refused_at.get()) => Reach::Trial,
             BreakerState::HalfOpen | BreakerState::Open if self.is_silent.get() => Reach::Silent,
             BreakerState::HalfOpen | BreakerState::Open => Reach::No,
         }
@@ -144,7 +159,7 @@ impl Endpoint {
 
     /// Since when it serves again, if it did not before: by its health check, or by connections that could not be made.
     pub(crate) fn up_since(&self) -> Option<Time> {
-        self.health.up_since().max(self.back_since.get())
+        self.share.health.up_since().max(self.back_since.get())
     }
 
     /// What it may be asked for now. `has_waited`: the exchange has waited for a connection that timed out. It makes no second such
@@ -162,7 +177,7 @@ impl Endpoint {
         };
         Standing {
             is_off: self.weight == 0 || !self.is_member.get(),
-            is_down: self.health.state() == EndpointState::Down,
+            is_down: self.share.health.state() == EndpointState::Down,
             is_ejected: self.is_ejected(now),
             reach,
             has_failed,
@@ -176,10 +191,9 @@ impl Endpoint {
         let now = turn::now();
         let mut ejection = self.ejection.borrow_mut();
         let is_good = match outcome {
-            Outcome::Status(status) => {
-                self.metrics.answered(status, took);
-                !matches!(status, 502..=504) && (status < 500 || !settings.any_5xx)
-            }
+            Outcome::Answered(Answered::Well) => true,
+            Outcome::Answered(Answered::ApplicationError) => !settings.application_errors,
+            Outcome::Answered(Answered::Unavailable) => false,
             Outcome::Lost(since) if !ejection.is_own_loss(since, now) => return false,
             Outcome::TimedOut if !ejection.is_own_timeout(now) => return false,
             Outcome::Lost(_) | Outcome::TimedOut | Outcome::Failed => false,
@@ -247,32 +261,40 @@ impl Endpoint {
     fn note_opened(&self, kind: LaneKind, begun: Time, error: Option<&ConnectError>, is_greeting_ours: bool) {
         match error {
             None => {
-                if self.breaker_state() != BreakerState::Closed {
-                    self.back_since.set(Some(turn::now()));
-                }
-                self.breaker.borrow_mut().succeeded();
-                self.is_silent.set(false);
+                self.note_reached();
                 self.metrics.connected(kind, turn::now().since(begun));
             }
-            Some(error) => {
-                self.metrics.connect_failed(error.reason, &error.text);
-                self.refused_at.set(turn::now());
-                self.is_silent.set(error.is_timeout());
-                if error.refusal != Refusal::Greeting || is_greeting_ours {
-                    self.note_failure();
-                }
-            }
+            Some(error) => self.note_unopened(error, is_greeting_ours),
         }
+    }
+
+    /// It can be reached.
+    fn note_reached(&self) {
+        if self.breaker_state() != BreakerState::Closed {
+            self.back_since.set(Some(turn::now()));
+        }
+        self.breaker.borrow_mut().succeeded();
+        self.is_silent.set(false);
+    }
+
+    /// A connection to it could not be made. `is_greeting_ours`: it was greeted with the credentials of the settings, and not with those
+    /// of a client.
+    fn note_unopened(&self, error: &ConnectError, is_greeting_ours: bool) {
+        self.metrics.connect_failed(error.reason, &error.text);
+        if error.refusal == Refusal::Greeting && !is_greeting_ours {
+            // It has answered: the credentials of one client say nothing against it, and must not keep its breaker from closing.
+            return self.note_reached();
+        }
+        self.refused_at.set(turn::now());
+        self.is_silent.set(error.is_timeout());
+        self.note_failure();
     }
 
     /// Looks whether it is back: one connection decides whether the breaker closes or opens again.
     pub(crate) async fn try_again<P: Handshake>(&self, protocol: &P, key: P::Key, _attempt: Attempt) {
         match self.connector.open(protocol, key).await {
-            Ok(_) => self.breaker.borrow_mut().succeeded(),
-            Err(error) => {
-                self.metrics.connect_failed(error.reason, &error.text);
-                self.note_failure();
-            }
+            Ok(_) => self.note_reached(),
+            Err(error) => self.note_unopened(&error, !P::has_own_greeting(key)),
         }
     }
 

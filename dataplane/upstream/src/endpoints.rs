@@ -24,12 +24,12 @@ use crate::{
     connect::ConnectError,
     discovery::{Schedule, discovery_loop},
     ejection::Outcome,
-    endpoint::Endpoint,
-    health::{Health, Probe, probe_loop},
+    endpoint::{Endpoint, EndpointShare},
+    health::{Probe, probe_loop},
     metrics::UpstreamMetrics,
     protocol::Directory,
     replicas::Replicas,
-    settings::{ExclusiveSettings, RETRY_BUDGET_MIN, ReadFrom, SLOW_START_PERCENT_MIN, Topology, UpstreamSettings},
+    settings::{BalanceSettings, RETRY_BUDGET_MIN, ReadFrom, SLOW_START_PERCENT_MIN, Topology, UpstreamSettings},
     topology::Spread,
     zones::zones_loop,
 };
@@ -71,7 +71,7 @@ impl Drop for Retry {
 /// The servers of one upstream on one worker.
 pub struct Endpoints {
     settings: UpstreamSettings,
-    balancing: ExclusiveSettings,
+    balancing: BalanceSettings,
     /// Never empty, and never shorter: the number of an endpoint is its name.
     all: RefCell<Vec<Rc<Endpoint>>>,
     balancer: RefCell<Balancer>,
@@ -84,23 +84,23 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// The endpoints of the settings; `health` has one entry for each.
+    /// The endpoints of the settings; `shares` has one entry for each.
     ///
     /// # Errors
     /// No endpoint, or TLS files that cannot be read.
     pub(crate) fn new(
         settings: UpstreamSettings,
-        balancing: ExclusiveSettings,
-        health: &[Arc<Health>],
+        balancing: BalanceSettings,
+        shares: &[Arc<EndpointShare>],
         metrics: UpstreamMetrics,
     ) -> io::Result<Rc<Self>> {
-        let endpoint = |(number, (address, health)): (usize, (&Address, &Arc<Health>))| {
+        let endpoint = |(number, (address, share)): (usize, (&Address, &Arc<EndpointShare>))| {
             let weight = balancing.weights.get(number).copied().unwrap_or(1);
-            Endpoint::new(address, &settings, weight, health.clone(), &metrics).map(Rc::new)
+            Endpoint::new(address, &settings, weight, share.clone(), &metrics).map(Rc::new)
         };
-        let all = settings.endpoints.iter().zip(health).enumerate().map(endpoint).collect::<io::Result<Vec<_>>>()?;
+        let all = settings.endpoints.iter().zip(shares).enumerate().map(endpoint).collect::<io::Result<Vec<_>>>()?;
         if all.is_empty() || all.len() != settings.endpoints.len() {
-            return Err(io::Error::other("an upstream needs an endpoint, and each its health"));
+            return Err(io::Error::other("an upstream needs an endpoint, and each its share"));
         }
         Ok(Rc::new(Self {
             balancer: RefCell::new(balancer(&balancing, &all)),
@@ -118,11 +118,6 @@ impl Endpoints {
     /// The settings of the upstream.
     pub fn settings(&self) -> &UpstreamSettings {
         &self.settings
-    }
-
-    /// How endpoints are chosen.
-    pub(crate) fn balancing(&self) -> &ExclusiveSettings {
-        &self.balancing
     }
 
     pub(crate) fn all(&self) -> Ref<'_, Vec<Rc<Endpoint>>> {
@@ -301,7 +296,7 @@ impl Endpoints {
 }
 
 /// A balancer among these endpoints.
-fn balancer(settings: &ExclusiveSettings, endpoints: &[Rc<Endpoint>]) -> Balancer {
+fn balancer(settings: &BalanceSettings, endpoints: &[Rc<Endpoint>]) -> Balancer {
     let named = |endpoint: &Rc<Endpoint>| (endpoint.connector().endpoint.to_string(), endpoint.weight);
     let rng = Rng::new(Time::now().as_nanos());
     Balancer::new(settings.balance, &endpoints.iter().map(named).collect::<Vec<_>>(), rng)

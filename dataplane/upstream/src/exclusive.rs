@@ -1,7 +1,7 @@
 //! Upstreams whose lanes serve one exchange at a time: the connections of HTTP/1.1, and the streams of HTTP/2.
 //!
 //! An exchange chooses an endpoint ([`crate::balance`]). Of HTTP/1.1 it takes an idle connection or a new one, and gives it back
-//! if it is certainly clean; one that is dropped is closed. Of HTTP/2 it takes a place on a connection that has room
+//! if it is certainly clean; one that is dropped is closed. Of HTTP/2 it takes a share of a connection that has room
 //! ([`crate::carrier`]), and a further connection is made only when all are full.
 
 use std::{
@@ -16,22 +16,24 @@ use std::{
 
 use weir_base::time::{Time, turn};
 use weir_engine::{JoinHandle, timeout};
+use weir_telemetry::CoreMetrics;
 
 use crate::{
     acquiring::{Acquiring, Connecting},
     breaker::BreakerState,
-    carrier::{Meter, Multiplexer, Slot},
+    carrier::{Carriage, Meter, Multiplexer},
     connect::ConnectError,
     ejection::Outcome,
-    endpoint::Endpoint,
+    endpoint::{Endpoint, EndpointShare},
     endpoints::{Chosen, Endpoints, Retry, Wanted},
-    health::{Health, Probe},
+    health::Probe,
     idle::{Found, Idle, Remains},
     lent::{ExclusiveLane, Held, Open},
     member::Member,
     metrics::{LaneKind, UpstreamMetrics},
-    room::Place,
-    settings::{Affinity, ExclusiveSettings, UpstreamSettings},
+    quota::{Keeper, QuotaPermit},
+    room::Permit,
+    settings::{Affinity, ExclusiveSettings, PoolSettings, UpstreamSettings},
 };
 use weir_base::exchange::{LossCause, Refusal};
 
@@ -41,6 +43,10 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// One named upstream on one worker.
 pub struct ExclusiveUpstream<M: Multiplexer> {
     endpoints: Rc<Endpoints>,
+    affinity: Affinity,
+    pool: PoolSettings,
+    /// Rung when another worker waits for a connection.
+    keeper: Arc<Keeper>,
     /// `None`: a connection carries one exchange at a time.
     multiplexer: Option<M>,
     /// In the order of the endpoints, as far as they have been used.
@@ -51,7 +57,7 @@ pub struct ExclusiveUpstream<M: Multiplexer> {
 }
 
 impl<M: Multiplexer> ExclusiveUpstream<M> {
-    /// Prepares an upstream; connects nothing. `health` has one entry per endpoint; `probe` is given on the one worker that
+    /// Prepares an upstream; connects nothing. `shares` has one entry per endpoint; `probe` is given on the one worker that
     /// probes for all. Without a `multiplexer` a connection carries one exchange at a time.
     ///
     /// # Errors
@@ -60,13 +66,20 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         settings: UpstreamSettings,
         lanes: ExclusiveSettings,
         multiplexer: Option<M>,
-        health: &[Arc<Health>],
+        shares: &[Arc<EndpointShare>],
         metrics: UpstreamMetrics,
         probe: Option<impl Probe + 'static>,
     ) -> io::Result<Rc<Self>> {
-        let endpoints = Endpoints::new(settings, lanes, health, metrics)?;
+        let ExclusiveSettings { balancing, affinity, pool } = lanes;
+        shares.iter().for_each(|share| share.quota.set_limit(pool.connections_max));
+        let keeper = Arc::<Keeper>::default();
+        shares.iter().for_each(|share| share.quota.enter(&keeper));
+        let endpoints = Endpoints::new(settings, balancing, shares, metrics)?;
         let upstream = Rc::new_cyclic(|me| Self {
             endpoints,
+            affinity,
+            pool,
+            keeper,
             multiplexer,
             members: RefCell::default(),
             is_retired: Cell::new(false),
@@ -78,12 +91,16 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     }
 
     fn start_tasks(&self, probe: Option<impl Probe + 'static>) {
-        let me = self.me.clone();
+        let (me, keeper) = (self.me.clone(), self.keeper.clone());
         let mut tasks = vec![weir_engine::spawn(async move {
             loop {
-                weir_engine::sleep(IDLE_LOOK).await;
+                let is_rung = timeout(IDLE_LOOK, keeper.rung()).await.is_ok();
                 let Some(upstream) = me.upgrade() else { return };
                 let members = upstream.members.borrow().clone();
+                if is_rung {
+                    members.iter().for_each(|member| upstream.give_way(member));
+                    continue;
+                }
                 members.iter().for_each(|member| upstream.tidy(member));
                 upstream.endpoints.publish_breakers();
             }
@@ -109,21 +126,38 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         members[number].clone()
     }
 
-    fn lanes(&self) -> &ExclusiveSettings {
-        self.endpoints.balancing()
-    }
-
     /// Closes what is too old, and lets go of what the server has closed.
     fn tidy(&self, member: &Member<M::Carrier>) {
         let now = turn::now();
         // Closing takes a look at the lists.
-        let unfit = member.idle.borrow_mut().take_unfit(now, self.lanes().idle_timeout);
+        let unfit = member.idle.borrow_mut().take_unfit(now, self.pool.idle_timeout);
         unfit.into_iter().for_each(|(idle, found)| member.let_go(idle, found, LossCause::Retired));
-        let is_old = |since: Time| now.since(since) > self.lanes().idle_timeout;
-        let is_spent = |slot: &mut Rc<Slot<_>>| slot.is_over() || slot.idle_since().is_some_and(is_old);
+        let is_old = |since: Time| now.since(since) > self.pool.idle_timeout;
+        let is_spent = |carriage: &mut Rc<Carriage<_>>| carriage.is_over() || carriage.idle_since().is_some_and(is_old);
         let spent: Vec<_> = member.carriers.borrow_mut().extract_if(.., is_spent).collect();
-        spent.iter().for_each(|slot| slot.retire());
+        spent.iter().for_each(|carriage| carriage.retire());
         drop(spent);
+    }
+
+    /// Closes connections that carry nothing, as many as other workers wait for.
+    fn give_way(&self, member: &Member<M::Carrier>) {
+        let quota = member.endpoint.quota();
+        // Closing takes a look at the lists.
+        while !member.idle.borrow().is_empty() && quota.reclaims(&self.keeper, member.room.waiting_since()) {
+            let oldest = member.idle.borrow_mut().take_oldest();
+            oldest.into_iter().for_each(|idle| member.let_go(idle, Found::Silence, LossCause::Retired));
+        }
+        let carriages = member.carriers.borrow().clone();
+        carriages.iter().for_each(|carriage| self.give_carriage_away(member, carriage));
+    }
+
+    /// Lets a connection go that carries nothing, if another worker waits. The only one of a worker stays: each may have one.
+    fn give_carriage_away(&self, member: &Member<M::Carrier>, carriage: &Rc<Carriage<M::Carrier>>) {
+        let is_spare = carriage.idle_since().is_some() && member.carriers.borrow().len() > 1;
+        if is_spare && member.endpoint.quota().reclaims(&self.keeper, member.room.waiting_since()) {
+            carriage.retire();
+            member.carriers.borrow_mut().retain(|other| !Rc::ptr_eq(other, carriage));
+        }
     }
 
     /// What it was made with.
@@ -166,7 +200,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
 
     /// What stays together.
     pub fn affinity(&self) -> &Affinity {
-        &self.lanes().affinity
+        &self.affinity
     }
 
     /// Another retry may be under way.
@@ -191,6 +225,12 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         self.endpoints.retry(number, outcome)
     }
 
+    /// The cells that the protocol has for endpoint number `number`. They are made once, from the name of the upstream and that of the
+    /// endpoint.
+    pub fn own_metrics<T: 'static>(&self, number: usize, make: impl FnOnce(&CoreMetrics, [&str; 2]) -> T) -> Rc<T> {
+        self.endpoints.get(number).metrics().own(make)
+    }
+
     /// How an exchange with endpoint number `number` ended, and how long its answer took to begin.
     pub fn note(&self, number: usize, outcome: Outcome, took: Option<Duration>) {
         self.endpoints.note(number, outcome, took);
@@ -199,7 +239,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// What is there already.
     fn take(&self, number: usize) -> Option<ExclusiveLane<M>> {
         match self.multiplexer {
-            Some(_) => self.board(number),
+            Some(_) => self.take_share(number),
             None => self.take_idle(number),
         }
     }
@@ -216,28 +256,27 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         }
     }
 
-    /// A place on a connection that carries several exchanges.
-    fn board(&self, number: usize) -> Option<ExclusiveLane<M>> {
+    /// A share of a connection that carries several exchanges.
+    fn take_share(&self, number: usize) -> Option<ExclusiveLane<M>> {
         let member = self.member(number);
         let mut carriers = member.carriers.borrow_mut();
-        let over: Vec<_> = carriers.extract_if(.., |slot| slot.is_over()).collect();
-        let slot = carriers.iter().find(|slot| slot.has_room()).cloned();
+        let over: Vec<_> = carriers.extract_if(.., |carriage| carriage.is_over()).collect();
+        let carriage = carriers.iter().find(|carriage| carriage.has_room()).cloned();
         // The end of one takes a look at the lists.
         drop((carriers, over));
-        slot.map(|slot| self.lend_place(number, slot))
+        carriage.map(|carriage| self.lend_shared(number, carriage))
     }
 
-    fn lend_place(&self, number: usize, slot: Rc<Slot<M::Carrier>>) -> ExclusiveLane<M> {
-        slot.lent.set(slot.lent.get() + 1);
-        let has_served = slot.has_served.get();
-        self.lend(number, Held::Place(slot), has_served)
+    fn lend_shared(&self, number: usize, carriage: Rc<Carriage<M::Carrier>>) -> ExclusiveLane<M> {
+        carriage.lent.set(carriage.lent.get() + 1);
+        let has_served = carriage.has_served.get();
+        self.lend(number, Held::Shared(carriage), has_served)
     }
 
-    /// A further connection may be made to it now. Connections that carry several exchanges are made one by one: the first may
-    /// be enough for all who wait. So are those to an endpoint whose breaker is not closed: the first says whether it is back.
-    fn may_connect(&self, member: &Member<M::Carrier>) -> bool {
-        let is_made = member.endpoint.is_tried() && self.shares_attempts(member);
-        member.room.open() < self.lanes().connections_max && !is_made
+    /// Another attempt to connect decides for all that wait. Connections that carry several exchanges are made one by one: the first may
+    /// be enough for all. So are those to an endpoint whose breaker is not closed: the first says whether it is back.
+    fn awaits_attempt(&self, member: &Member<M::Carrier>) -> bool {
+        member.endpoint.is_tried() && self.shares_attempts(member)
     }
 
     /// All who wait for a connection to it share the result of one attempt.
@@ -247,32 +286,47 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
 
     /// A connection at rest gives way if no other may be made.
     fn make_room(&self, member: &Member<M::Carrier>) {
-        if member.room.open() >= self.lanes().connections_max {
+        if member.endpoint.quota().is_used_up() {
             let resting = member.idle.borrow_mut().take_resting();
             resting.into_iter().for_each(|idle| member.let_go(idle, Found::Silence, LossCause::Retired));
         }
+    }
+
+    /// The leave to make a connection that nobody else waits for.
+    fn try_permit(&self, member: &Member<M::Carrier>) -> Option<QuotaPermit> {
+        if self.awaits_attempt(member) || member.room.is_awaited(()) {
+            return None;
+        }
+        member.endpoint.quota().try_take().or_else(|| self.first_permit(member))
+    }
+
+    /// The leave for the first connection of the worker, beyond the limit, if connections carry several exchanges: such a connection
+    /// seldom carries none, and would seldom be given to another worker.
+    fn first_permit(&self, member: &Member<M::Carrier>) -> Option<QuotaPermit> {
+        let is_first = self.multiplexer.is_some() && member.room.open() == 0;
+        is_first.then(|| member.endpoint.quota().take_over())
     }
 
     /// A lane on a new connection, or on one that becomes free before; `is_begun`: that connection is being made.
     async fn connect(&self, number: usize, is_begun: &Cell<bool>) -> Result<ExclusiveLane<M>, Refusal> {
         let member = &self.member(number);
         self.make_room(member);
-        let place = match self.may_connect(member) && !member.room.is_awaited(()) {
-            true => member.room.place(),
-            false => match self.wait(number).await? {
+        let permit = match self.try_permit(member) {
+            Some(permit) => permit,
+            None => match self.wait(number).await? {
                 Granted::Lane(lane) => return Ok(lane),
-                Granted::Place(place) => place,
+                Granted::Permit(permit) => permit,
             },
         };
         is_begun.set(true);
-        match self.open(member, place).await {
+        match self.open(member, member.room.permit(Some(permit))).await {
             Ok(held) => {
                 // An exchange that waited for the result of this attempt may make its own connection now.
                 member.room.wake();
                 Ok(match held {
-                    Held::Place(slot) => {
-                        member.carriers.borrow_mut().push(slot.clone());
-                        let lane = self.lend_place(number, slot);
+                    Held::Shared(carriage) => {
+                        member.carriers.borrow_mut().push(carriage.clone());
+                        let lane = self.lend_shared(number, carriage);
                         member.room.wake_all();
                         lane
                     }
@@ -287,16 +341,20 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         }
     }
 
-    async fn open(&self, member: &Rc<Member<M::Carrier>>, place: Place<()>) -> Result<Held<M::Carrier>, ConnectError> {
+    async fn open(
+        &self,
+        member: &Rc<Member<M::Carrier>>,
+        permit: Permit<()>,
+    ) -> Result<Held<M::Carrier>, ConnectError> {
         let metrics = member.endpoint.metrics();
         let Some(multiplexer) = &self.multiplexer else {
             let stream = member.endpoint.connect(LaneKind::Exclusive).await?;
-            return Ok(Held::Connection(stream, Open::new(metrics.lane_opened(LaneKind::Exclusive), place)));
+            return Ok(Held::Connection(stream, Open::new(metrics.lane_opened(LaneKind::Exclusive), permit)));
         };
         let begin = async |stream| multiplexer.begin(stream, Meter(metrics.clone())).await;
         let carrier = member.endpoint.connect_and(LaneKind::Shared, begin).await?;
-        let open = Open::new(metrics.lane_opened(LaneKind::Shared), place);
-        Ok(Held::Place(Slot::new(carrier, member.endpoint.clone(), open)))
+        let open = Open::new(metrics.lane_opened(LaneKind::Shared), permit);
+        Ok(Held::Shared(Carriage::new(carrier, member.endpoint.clone(), open)))
     }
 
     /// Waits for a lane, or for the right to connect one.
@@ -308,7 +366,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let metrics = member.endpoint.metrics();
         let begun = turn::now();
         let (refused, _) = member.refused.get();
-        let waiting = member.room.wait((), metrics);
+        let waiting = member.room.wait((), begun, metrics);
+        let mut ticket = None;
         let room = poll_fn(|context| {
             match member.refused.get() {
                 // Who waited for the same connection need not find out one after the other.
@@ -323,11 +382,15 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             {
                 return Poll::Ready(Ok(Granted::Lane(lane)));
             }
-            if waiting.is_next() && self.may_connect(member) {
-                return Poll::Ready(Ok(Granted::Place(member.room.place())));
-            }
             waiting.register(context.waker());
-            Poll::Pending
+            if !waiting.is_next() || self.awaits_attempt(member) {
+                return Poll::Pending;
+            }
+            if let Some(permit) = self.first_permit(member) {
+                return Poll::Ready(Ok(Granted::Permit(permit)));
+            }
+            let ticket = ticket.get_or_insert_with(|| member.endpoint.quota().wait(begun, &self.keeper));
+            ticket.poll(context).map(|permit| Ok(Granted::Permit(permit)))
         });
         let waited = timeout(self.settings().lane_wait_timeout, room).await;
         metrics.waited(turn::now().since(begun), 1);
@@ -359,16 +422,19 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         member.endpoint.metrics().requests_over(1);
         let (stream, open) = match held {
             Held::Connection(stream, open) => (stream, open),
-            Held::Place(slot) => {
-                if slot.left(answered) {
-                    member.carriers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &slot));
+            Held::Shared(carriage) => {
+                if carriage.left(answered) {
+                    member.carriers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &carriage));
                 }
-                drop(slot);
+                self.give_carriage_away(&member, &carriage);
+                drop(carriage);
                 return member.room.wake();
             }
         };
         let idle = Idle { stream, since: turn::now(), open };
-        let has_room = member.idle.borrow().len() < self.lanes().idle_max as usize && !self.is_retired.get();
+        let has_room = member.idle.borrow().len() < self.pool.idle_max as usize
+            && !self.is_retired.get()
+            && !member.endpoint.quota().reclaims(&self.keeper, member.room.waiting_since());
         let cause = match remains {
             Some(Remains::Nothing) if has_room && !member.is_distrusted() => {
                 member.idle.borrow_mut().push(idle);
@@ -398,7 +464,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         for member in &members {
             let idle = member.idle.take();
             idle.into_all().for_each(|idle| member.let_go(idle, Found::Silence, LossCause::Retired));
-            member.carriers.take().iter().for_each(|slot| slot.retire());
+            member.carriers.take().iter().for_each(|carriage| carriage.retire());
         }
     }
 }
@@ -407,5 +473,5 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
 enum Granted<M: Multiplexer> {
     Lane(ExclusiveLane<M>),
     /// A connection may be made.
-    Place(Place<()>),
+    Permit(QuotaPermit),
 }

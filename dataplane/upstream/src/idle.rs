@@ -83,6 +83,15 @@ impl IdlePool {
         self.ready.len() + self.resting.len()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The one that is least likely to serve again.
+    pub(crate) fn take_oldest(&mut self) -> Option<Idle> {
+        self.resting.pop_front().or_else(|| (!self.ready.is_empty()).then(|| self.ready.remove(0)))
+    }
+
     /// One that may serve at once.
     pub(crate) fn push(&mut self, idle: Idle) {
         self.ready.push(idle);

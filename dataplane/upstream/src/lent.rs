@@ -7,11 +7,11 @@ use weir_engine::{Account, Stream};
 use weir_telemetry::cells::GaugeGuard;
 
 use crate::{
-    carrier::{Carrier, Multiplexer, NoMultiplexer, Slot},
+    carrier::{Carriage, Carrier, Multiplexer, NoMultiplexer},
     exclusive::ExclusiveUpstream,
     idle::Remains,
     metrics::EndpointMetrics,
-    room::Place,
+    room::Permit,
 };
 use weir_base::exchange::LossCause;
 
@@ -19,13 +19,13 @@ use weir_base::exchange::LossCause;
 pub(crate) struct Open {
     since: Time,
     _counted: GaugeGuard,
-    _place: Place<()>,
+    _permit: Permit<()>,
 }
 
 impl Open {
     /// From now on.
-    pub(crate) fn new(counted: GaugeGuard, place: Place<()>) -> Self {
-        Self { since: turn::now(), _counted: counted, _place: place }
+    pub(crate) fn new(counted: GaugeGuard, permit: Permit<()>) -> Self {
+        Self { since: turn::now(), _counted: counted, _permit: permit }
     }
 
     /// When it was made.
@@ -38,8 +38,8 @@ impl Open {
 pub(crate) enum Held<C: Carrier> {
     /// A whole connection.
     Connection(Stream, Open),
-    /// A place on one.
-    Place(Rc<Slot<C>>),
+    /// A share of one.
+    Shared(Rc<Carriage<C>>),
 }
 
 /// What carries an exchange.
@@ -79,7 +79,7 @@ impl<M: Multiplexer> ExclusiveLane<M> {
         // It is taken by `end` only, which ends the lane.
         match self.held.as_mut().expect("a lane has its connection until it ends") {
             Held::Connection(stream, _) => Link::Connection(stream),
-            Held::Place(slot) => Link::Carrier(&slot.carrier),
+            Held::Shared(carriage) => Link::Carrier(&carriage.carrier),
         }
     }
 
@@ -99,7 +99,7 @@ impl<M: Multiplexer> ExclusiveLane<M> {
     pub fn open_since(&self) -> Time {
         match &self.held {
             Some(Held::Connection(_, open)) => open.since(),
-            Some(Held::Place(slot)) => slot.open_since(),
+            Some(Held::Shared(carriage)) => carriage.open_since(),
             None => turn::now(),
         }
     }

@@ -22,7 +22,8 @@
 //! | `subscription` | lanes on which the server speaks unasked, to all clients of a worker |
 //! | `exclusive` / `lent` | lanes that serve one exchange at a time; such a lane in the hands of its exchange |
 //! | `member` / `idle` | one endpoint of those with its connections and who waits for one; connections that no exchange has |
-//! | `room` | the connections that a pool may have, and those that wait for one |
+//! | `room` | the connections that a pool has, and those that wait for one |
+//! | `quota` | the connections that the pools of all workers may have to one endpoint |
 //! | `carrier` | connections that have room for several such lanes |
 //! | `balance` / `consistent` | which endpoint is next; which one has what stays together |
 //! | `choice` | which endpoints may be next, by what is known of them |
@@ -59,6 +60,7 @@ mod member;
 mod metrics;
 mod pinned;
 mod protocol;
+mod quota;
 mod replicas;
 mod requests;
 mod room;
@@ -78,7 +80,8 @@ pub use carrier::{Carrier, Meter, Multiplexer, NoCarrier, NoMultiplexer};
 pub use choice::Tried;
 pub use consistent::affinity_hash;
 pub use discovery::{Range, View};
-pub use ejection::Outcome;
+pub use ejection::{Answered, Outcome};
+pub use endpoint::EndpointShare;
 pub use endpoints::{Endpoints, Retry, Wanted};
 pub use exclusive::ExclusiveUpstream;
 pub use health::{ConnectionProbe, EndpointState, Health, Probe};
@@ -87,6 +90,7 @@ pub use lane::Lane;
 pub use lent::{ExclusiveLane, Link};
 pub use metrics::UpstreamMetrics;
 pub use protocol::{Directory, Frame, Handshake, LaneProtocol, Reply, Timing, Waiter};
+pub use quota::Quota;
 pub use runs::Exchange;
 pub use shared::SharedLane;
 pub use slots::SlotMap;

@@ -12,7 +12,7 @@ use weir_base::{
 };
 
 use crate::{
-    carrier::{Carrier, Slot},
+    carrier::{Carriage, Carrier},
     endpoint::Endpoint,
     idle::{Found, Idle, IdlePool},
     room::Room,
@@ -29,7 +29,7 @@ pub(crate) struct Member<C: Carrier> {
     /// When it last wrote behind the end of a response.
     overran_at: Cell<Option<Time>>,
     /// The first with room is the next one taken, for the same reason.
-    pub(crate) carriers: RefCell<Vec<Rc<Slot<C>>>>,
+    pub(crate) carriers: RefCell<Vec<Rc<Carriage<C>>>>,
     /// Its connections, and the exchanges that wait for one.
     pub(crate) room: Rc<Room<()>>,
     /// How many could not be made, and why the last one could not.
@@ -69,6 +69,6 @@ impl<C: Carrier> Member<C> {
     /// A connection stands that another exchange may have now, and nobody has waited for it.
     pub(crate) fn has_lane(&self, now: Time) -> bool {
         let is_idle = || self.idle.borrow().has_ready(now);
-        !self.room.is_awaited(()) && (is_idle() || self.carriers.borrow().iter().any(|slot| slot.has_room()))
+        !self.room.is_awaited(()) && (is_idle() || self.carriers.borrow().iter().any(|carriage| carriage.has_room()))
     }
 }

@@ -1,7 +1,9 @@
 //! The cells that one upstream writes on one worker.
 
 use std::{
+    any::Any,
     cell::{OnceCell, RefCell},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -71,18 +73,9 @@ pub(crate) struct EndpointMetrics {
     breaker: Gauge,
     up: Gauge,
     subscriptions: Gauge,
-    /// Of HTTP.
-    answers: OnceCell<Answers>,
+    /// See [`EndpointMetrics::own`].
+    own: OnceCell<Rc<dyn Any>>,
 }
-
-/// Answers of an HTTP origin.
-struct Answers {
-    classes: [Counter; ANSWER_CLASSES.len()],
-    first_byte: Histogram,
-}
-
-/// By the first digit of their status, from 1 on.
-const ANSWER_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl EndpointMetrics {
     pub(crate) fn new(of: &UpstreamMetrics, endpoint: &str) -> Self {
@@ -111,24 +104,14 @@ impl EndpointMetrics {
             sampler: RefCell::new(OncePerSecond::new()),
             upstream: of.upstream.clone(),
             endpoint: endpoint.into(),
-            answers: OnceCell::new(),
+            own: OnceCell::new(),
         }
     }
 
-    /// It answered with `status`; how long that took from the end of the request on.
-    pub(crate) fn answered(&self, status: u16, took: Option<Duration>) {
-        let own = [&*self.upstream, &*self.endpoint];
-        let answers = self.answers.get_or_init(|| Answers {
-            classes: ANSWER_CLASSES
-                .map(|class| self.core.counter(&catalog::HTTP_UPSTREAM_RESPONSES, &[own[0], own[1], class])),
-            first_byte: self.core.histogram(&catalog::HTTP_UPSTREAM_FIRST_BYTE, &own),
-        });
-        if let Some(cell) = answers.classes.get(usize::from(status / 100).wrapping_sub(1)) {
-            cell.inc();
-        }
-        if let Some(took) = took {
-            answers.first_byte.record(took.as_nanos() as u64);
-        }
+    /// The cells that only the protocol of the upstream has, made once.
+    pub(crate) fn own<T: 'static>(&self, make: impl FnOnce(&CoreMetrics, [&str; 2]) -> T) -> Rc<T> {
+        let made = self.own.get_or_init(|| Rc::new(make(&self.core, [&self.upstream, &self.endpoint])));
+        made.clone().downcast().expect("an upstream has one protocol")
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use crate::{
     lane::Lane,
     metrics::LaneKind,
     protocol::{Handshake, LaneProtocol, Waiter},
-    room::{Place, Room},
+    room::{Permit, Room},
     upstream::Upstream,
 };
 use weir_base::exchange::{LossCause, Refusal};
@@ -34,7 +34,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Default for PinnedPool<P, W> {
 enum Granted<P: LaneProtocol, W: Waiter<P>> {
     Lane(Rc<Lane<P, W>>),
     /// A connection may be made.
-    Place(Place<P::Key>),
+    Permit(Permit<P::Key>),
 }
 
 impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
@@ -51,8 +51,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         }
         let (upstream, waiter, begun) = (self.clone(), waiter.clone(), turn::now());
         if room.waiting() == 0 && room.open() < self.settings().pinned_lanes_max {
-            let place = room.place();
-            weir_engine::spawn(async move { upstream.run_pinned(key, waiter, begun, place).await }).detach();
+            let permit = room.permit(None);
+            weir_engine::spawn(async move { upstream.run_pinned(key, waiter, begun, permit).await }).detach();
             return Ok(None);
         }
         let waiting = room.waiting();
@@ -65,8 +65,11 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         weir_engine::spawn(async move {
             match timeout(upstream.settings().lane_wait_timeout, granted).await {
                 Ok(Granted::Lane(lane)) => upstream.grant(key, &lane, &waiter, begun),
-                Ok(Granted::Place(place)) => upstream.run_pinned(key, waiter, begun, place).await,
-                Err(_) => waiter.on_pin(Err(Refusal::QueueTimeout)),
+                Ok(Granted::Permit(permit)) => upstream.run_pinned(key, waiter, begun, permit).await,
+                Err(_) => {
+                    upstream.metrics(key).waited(turn::now().since(begun), 1);
+                    waiter.on_pin(Err(Refusal::QueueTimeout));
+                }
             }
         })
         .detach();
@@ -87,7 +90,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
 
     /// Waits for a lane, or for the right to connect one, behind all that wait already.
     fn granted(self: &Rc<Self>, key: P::Key) -> impl Future<Output = Granted<P, W>> + use<P, W> {
-        let waiting = self.pinned.room.wait(key, &self.metrics(key));
+        let waiting = self.pinned.room.wait(key, turn::now(), &self.metrics(key));
         let (upstream, mut has_made_room) = (self.clone(), false);
         poll_fn(move |context| {
             let pool = &upstream.pinned;
@@ -98,7 +101,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             }
             if waiting.is_next() {
                 if pool.room.open() < upstream.settings().pinned_lanes_max {
-                    return Poll::Ready(Granted::Place(pool.room.place()));
+                    return Poll::Ready(Granted::Permit(pool.room.permit(None)));
                 }
                 // One idle lane that nobody waits for makes room: its end frees the place.
                 let mut idle = pool.idle.borrow_mut();
@@ -120,7 +123,8 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         lane.set_owner(None);
         self.metrics(key).unpinned();
         let has_room = pool.idle.borrow().len() < self.settings().pinned_lanes_idle_max as usize;
-        if is_clean && lane.is_clean() && (pool.room.is_awaited(key) || (has_room && pool.room.waiting() == 0)) {
+        let is_wanted = pool.room.is_awaited(key) && !pool.room.is_overtaken_by(key);
+        if is_clean && lane.is_clean() && (is_wanted || (has_room && pool.room.waiting() == 0 && !self.is_ended())) {
             pool.idle.borrow_mut().push((key, lane));
             pool.room.wake_for(key);
         } else {
@@ -141,7 +145,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     }
 
     /// One pinned connection: made, lent from client to client, lost.
-    async fn run_pinned(self: &Rc<Self>, key: P::Key, waiter: Rc<W>, begun: Time, _place: Place<P::Key>) {
+    async fn run_pinned(self: &Rc<Self>, key: P::Key, waiter: Rc<W>, begun: Time, _permit: Permit<P::Key>) {
         let (mut stream, greeting) = match self.open_pinned(key, begun).await {
             Ok(opened) => opened,
             Err(refusal) => return waiter.on_pin(Err(refusal)),
@@ -182,11 +186,15 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
                     Err(error) => error.refusal,
                 },
             };
-            let has_time = turn::now().since(begun) < self.settings().lane_wait_timeout;
-            if refusal != Refusal::Unreachable || !has_time {
+            let left = self.settings().lane_wait_timeout.saturating_sub(turn::now().since(begun));
+            let pause = self.backoff(attempt);
+            if refusal != Refusal::Unreachable {
                 return Err(refusal);
             }
-            weir_engine::sleep(self.backoff(attempt)).await;
+            weir_engine::sleep(pause.min(left)).await;
+            if pause >= left {
+                return Err(refusal);
+            }
             attempt += 1;
         }
     }
@@ -194,7 +202,9 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     /// Looks at the deadlines of the lanes that are lent.
     pub(crate) fn check_pinned(&self) {
         let now = turn::now();
-        for lane in self.pinned.lent.borrow().iter() {
+        // A session that hears of a deadline gives its lane back.
+        let lent = self.pinned.lent.borrow().clone();
+        for lane in &lent {
             lane.check_deadline(now, self.settings().request_timeout);
         }
     }

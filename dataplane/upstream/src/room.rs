@@ -1,15 +1,25 @@
 //! The room of a pool: its open connections, and those that wait for one, first come first served.
+//!
+//! How many connections there may be is for the pool to say, or for the [`crate::quota`] of all workers.
 
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     rc::Rc,
     task::Waker,
+    time::Duration,
 };
 
-use crate::metrics::EndpointMetrics;
+use weir_base::time::Time;
 
-/// The connections that a pool may have, and the queue for them. `K`: what makes connections different.
+use crate::{metrics::EndpointMetrics, quota::QuotaPermit};
+
+/// How much longer one must have waited for a connection that has to be made to come before another that can have a connection which
+/// stands. 50 ms: several times a connect with a login inside one data centre, and at most 20 connects a second for each connection
+/// that would otherwise serve on. Worst case: one waits so much longer than another.
+pub(crate) const MOVE_AFTER: Duration = Duration::from_millis(50);
+
+/// The connections that a pool has, and the queue for them. `K`: what makes connections different.
 pub(crate) struct Room<K> {
     /// Connections that are lent, idle or being made.
     open: Cell<u32>,
@@ -21,6 +31,7 @@ pub(crate) struct Room<K> {
 struct Queued<K> {
     ticket: u64,
     key: K,
+    since: Time,
     waker: Waker,
 }
 
@@ -36,18 +47,18 @@ impl<K: Copy + Eq> Room<K> {
         self.open.get()
     }
 
-    /// A connection more, until the result is dropped. Whether there may be one is for the caller to say.
-    pub(crate) fn place(self: &Rc<Self>) -> Place<K> {
+    /// A connection more, until the result is dropped. Whether there may be one is for the caller to say; `quota`: the leave of all workers.
+    pub(crate) fn permit(self: &Rc<Self>, quota: Option<QuotaPermit>) -> Permit<K> {
         self.open.set(self.open.get() + 1);
-        Place(self.clone())
+        Permit { room: self.clone(), quota }
     }
 
-    /// A place in the queue, until the result is dropped.
-    pub(crate) fn wait(self: &Rc<Self>, key: K, metrics: &Rc<EndpointMetrics>) -> Waiting<K> {
+    /// A place in the queue from `since` on, until the result is dropped.
+    pub(crate) fn wait(self: &Rc<Self>, key: K, since: Time, metrics: &Rc<EndpointMetrics>) -> Waiting<K> {
         metrics.waiters(1);
         let ticket = self.ticket.replace(self.ticket.get() + 1);
         // A place in the queue is taken at once, and the waker found when it is polled first.
-        self.waiting.borrow_mut().push_back(Queued { ticket, key, waker: Waker::noop().clone() });
+        self.waiting.borrow_mut().push_back(Queued { ticket, key, since, waker: Waker::noop().clone() });
         Waiting { room: self.clone(), ticket, key, metrics: metrics.clone() }
     }
 
@@ -59,6 +70,20 @@ impl<K: Copy + Eq> Room<K> {
     /// Somebody waits for a connection of `key`.
     pub(crate) fn is_awaited(&self, key: K) -> bool {
         self.waiting.borrow().iter().any(|queued| queued.key == key)
+    }
+
+    /// Since when the first has waited.
+    pub(crate) fn waiting_since(&self) -> Option<Time> {
+        self.waiting.borrow().front().map(|first| first.since)
+    }
+
+    /// The first of all waits for another key than `key`, and has waited so much longer than the first of `key` that a connection of
+    /// that makes room for it.
+    pub(crate) fn is_overtaken_by(&self, key: K) -> bool {
+        let waiting = self.waiting.borrow();
+        let Some(first) = waiting.front().filter(|first| first.key != key) else { return false };
+        let of_key = waiting.iter().find(|queued| queued.key == key);
+        of_key.is_some_and(|own| first.since.saturating_add(MOVE_AFTER) < own.since)
     }
 
     /// There may be room: the first looks. It stays in the queue until it has some, or gives up.
@@ -82,12 +107,16 @@ impl<K: Copy + Eq> Room<K> {
 }
 
 /// A connection that is counted as open.
-pub(crate) struct Place<K: Copy + Eq>(Rc<Room<K>>);
+pub(crate) struct Permit<K: Copy + Eq> {
+    room: Rc<Room<K>>,
+    quota: Option<QuotaPermit>,
+}
 
-impl<K: Copy + Eq> Drop for Place<K> {
+impl<K: Copy + Eq> Drop for Permit<K> {
     fn drop(&mut self) {
-        self.0.open.set(self.0.open.get() - 1);
-        self.0.wake();
+        self.room.open.set(self.room.open.get() - 1);
+        self.quota = None;
+        self.room.wake();
     }
 }
 
@@ -156,7 +185,7 @@ mod tests {
 
     /// One that waits, and how often it was woken.
     fn waiting(room: &Rc<Room<u8>>, key: u8, metrics: &Rc<EndpointMetrics>) -> (Waiting<u8>, Arc<Woken>) {
-        let (waiting, woken) = (room.wait(key, metrics), Arc::<Woken>::default());
+        let (waiting, woken) = (room.wait(key, Time::ZERO, metrics), Arc::<Woken>::default());
         waiting.register(&Waker::from(woken.clone()));
         (waiting, woken)
     }
@@ -171,13 +200,13 @@ mod tests {
         let of = UpstreamMetrics::new(&registry.core(0), log_ring(8, None).0, "one".into());
         let metrics = Rc::new(EndpointMetrics::new(&of, "one"));
         let room = Rc::<Room<u8>>::default();
-        let place = room.place();
+        let permit = room.permit(None);
         let ((first, a), (second, b), (third, c)) =
             (waiting(&room, 1, &metrics), waiting(&room, 2, &metrics), waiting(&room, 2, &metrics));
         let next = |one: &Waiting<u8>| (one.is_next(), one.is_next_of_key());
         assert_eq!([next(&first), next(&second), next(&third)], [(true, true), (false, true), (false, false)]);
         assert!((room.open(), room.waiting()) == (1, 3) && room.is_awaited(2) && !room.is_awaited(3));
-        drop(place);
+        drop(permit);
         assert_eq!((room.open(), [count(&a), count(&b), count(&c)]), (0, [1, 0, 0]), "room is for the first of all");
         room.wake_for(2);
         assert_eq!([count(&a), count(&b), count(&c)], [0, 1, 0], "a connection is for the first of its key");
@@ -190,6 +219,12 @@ mod tests {
         assert_eq!([count(&b), count(&c)], [1, 0]);
         room.wake_all();
         assert_eq!([count(&b), count(&c)], [1, 1]);
+        let late = room.wait(7, Time::ZERO.saturating_add(MOVE_AFTER), &metrics);
+        assert!(!room.is_overtaken_by(7), "not by enough");
+        let later = room.wait(8, Time::ZERO.saturating_add(MOVE_AFTER * 2), &metrics);
+        assert!(room.is_overtaken_by(8) && !room.is_overtaken_by(2) && !room.is_overtaken_by(9));
+        assert_eq!(room.waiting_since(), Some(Time::ZERO));
+        drop((late, later));
         drop((second, third));
         assert_eq!((room.waiting(), registry.read().gauge("gateway_lane_pool_waiters", &[])), (0, Some(0)));
     }

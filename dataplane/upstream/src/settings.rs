@@ -127,9 +127,9 @@ impl UpstreamSettings {
     }
 }
 
-/// Connections of one worker to one endpoint, idle ones included. Default 1,024: as many exchanges as a core of a server
-/// can sensibly have under way.
-pub const EXCLUSIVE_LANES_MAX: u32 = 1_024;
+/// Connections of all workers to one endpoint, idle ones included. Default 16,384: what a gateway of 16 cores needs for 1,024 exchanges
+/// on each. A lower limit protects an endpoint, as `maxconn` of a server does in HAProxy.
+pub const EXCLUSIVE_LANES_MAX: u32 = 16_384;
 /// Idle connections that a worker keeps to one endpoint. Default 256: as many as its clients have requests under way; nginx's
 /// examples have 16 to 64, with which a busy gateway connects anew for most requests.
 pub const EXCLUSIVE_LANES_IDLE_MAX: u32 = 256;
@@ -156,9 +156,8 @@ pub const CONNECT_TRIES_MAX: usize = 16;
 pub struct EjectionSettings {
     /// See [`EJECTION_FAILURES`]. 0: never.
     pub failures: u32,
-    /// Every 5xx is a failure, not only those of gateways (502, 503, 504): an application may answer 500 to one bad request and be
-    /// well.
-    pub any_5xx: bool,
+    /// Errors of the application are failures too. An application may fail for one bad request and be well.
+    pub application_errors: bool,
     /// See [`EJECTION_DURATION`].
     pub duration: Duration,
     /// See [`EJECTION_DURATION_MAX`].
@@ -171,7 +170,7 @@ impl Default for EjectionSettings {
     fn default() -> Self {
         Self {
             failures: EJECTION_FAILURES,
-            any_5xx: false,
+            application_errors: false,
             duration: EJECTION_DURATION,
             duration_max: EJECTION_DURATION_MAX,
             percent_max: EJECTION_PERCENT_MAX,
@@ -186,29 +185,43 @@ pub const PANIC_PERCENT: u32 = 50;
 /// Share of its weight that an endpoint has at the beginning of its slow start, in percent. As Envoy's.
 pub const SLOW_START_PERCENT_MIN: u64 = 10;
 
-/// Lanes that serve one exchange at a time.
+/// How one of several endpoints is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExclusiveSettings {
-    /// How endpoints are chosen.
+pub struct BalanceSettings {
+    /// The rule.
     pub balance: Balance,
     /// Of each endpoint, relative; empty: all alike. 0: it gets nothing.
     pub weights: Vec<u32>,
-    /// Per worker and endpoint, see [`EXCLUSIVE_LANES_MAX`].
-    pub connections_max: u32,
-    /// Per worker and endpoint, see [`EXCLUSIVE_LANES_IDLE_MAX`].
-    pub idle_max: u32,
-    /// See [`EXCLUSIVE_LANE_IDLE_TIMEOUT`].
-    pub idle_timeout: Duration,
     /// Passive health.
     pub ejection: EjectionSettings,
     /// See [`PANIC_PERCENT`]. 0: health always counts.
     pub panic_percent: u32,
     /// How long an endpoint that has become well takes to get its whole share; zero: none.
     pub slow_start: Duration,
-    /// What stays together, for balances that follow from it.
-    pub affinity: Affinity,
     /// Retries under way at once, in percent of the exchanges under way. See [`RETRY_BUDGET_PERCENT`].
     pub retry_budget_percent: u32,
+}
+
+/// The connections that are kept to each endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// Of all workers together, see [`EXCLUSIVE_LANES_MAX`].
+    pub connections_max: u32,
+    /// Per worker, see [`EXCLUSIVE_LANES_IDLE_MAX`].
+    pub idle_max: u32,
+    /// See [`EXCLUSIVE_LANE_IDLE_TIMEOUT`].
+    pub idle_timeout: Duration,
+}
+
+/// Lanes that serve one exchange at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExclusiveSettings {
+    /// How endpoints are chosen.
+    pub balancing: BalanceSettings,
+    /// What stays together, for balances that follow from it.
+    pub affinity: Affinity,
+    /// The connections to each.
+    pub pool: PoolSettings,
 }
 
 /// Default 20, as Envoy: when many exchanges fail, more would make it worse.
@@ -235,19 +248,25 @@ pub enum Affinity {
     },
 }
 
-impl Default for ExclusiveSettings {
+impl Default for BalanceSettings {
     fn default() -> Self {
         Self {
             balance: Balance::default(),
             weights: Vec::new(),
-            connections_max: EXCLUSIVE_LANES_MAX,
-            idle_max: EXCLUSIVE_LANES_IDLE_MAX,
-            idle_timeout: EXCLUSIVE_LANE_IDLE_TIMEOUT,
             ejection: EjectionSettings::default(),
             panic_percent: PANIC_PERCENT,
             slow_start: Duration::ZERO,
-            affinity: Affinity::None,
             retry_budget_percent: RETRY_BUDGET_PERCENT,
+        }
+    }
+}
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        Self {
+            connections_max: EXCLUSIVE_LANES_MAX,
+            idle_max: EXCLUSIVE_LANES_IDLE_MAX,
+            idle_timeout: EXCLUSIVE_LANE_IDLE_TIMEOUT,
         }
     }
 }

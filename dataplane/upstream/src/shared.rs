@@ -140,6 +140,9 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         let lane = Lane::new(&stream, greeting, LaneKind::Shared, upstream.hard_cap(), upstream.metrics(self.key));
         let _open = upstream.metrics(self.key).lane_opened(LaneKind::Shared);
         self.adopt_backlog(&upstream, &lane);
+        if upstream.is_ended() {
+            lane.retire();
+        }
         if let Some(displaced) = self.lane.borrow_mut().replace(lane.clone()) {
             let mut all = self.displaced.borrow_mut();
             all.retain(|lane| lane.strong_count() > 0);
@@ -200,7 +203,10 @@ impl<P: LaneProtocol, W: Waiter<P>> SharedLane<P, W> {
         unsent.requests.append(std::mem::take(&mut backlog.requests));
         *backlog = unsent;
         drop(backlog);
-        self.connect(upstream);
+        match upstream.is_ended() {
+            true => self.refuse_expired(upstream, Refusal::Unreachable, true),
+            false => self.connect(upstream),
+        }
     }
 
     /// Refuses what has waited long enough, or everything if waiting cannot help.

@@ -1,7 +1,7 @@
 //! Shared and pinned lanes of one named upstream on one worker.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::HashMap,
     io,
     rc::{Rc, Weak},
@@ -14,13 +14,13 @@ use weir_engine::{JoinHandle, Stream};
 
 use crate::{
     connect::ConnectError,
-    endpoint::Endpoint,
+    endpoint::{Endpoint, EndpointShare},
     endpoints::Endpoints,
-    health::{Health, Probe},
+    health::Probe,
     metrics::{EndpointMetrics, LaneKind, UpstreamMetrics},
     pinned::PinnedPool,
     protocol::{Directory, Handshake, LaneProtocol, Waiter},
-    settings::{ExclusiveSettings, UpstreamSettings},
+    settings::{BalanceSettings, UpstreamSettings},
     shared::SharedLane,
 };
 use weir_base::exchange::{LossCause, Refusal};
@@ -39,12 +39,13 @@ pub struct Upstream<P: LaneProtocol, W: Waiter<P>> {
     shared: RefCell<SharedLanes<P, W>>,
     pub(crate) pinned: PinnedPool<P, W>,
     hard_cap: usize,
+    is_ended: Cell<bool>,
     me: Weak<Self>,
     tasks: RefCell<Vec<JoinHandle<()>>>,
 }
 
 impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
-    /// Prepares an upstream; connects nothing. `health` has one entry per endpoint; `probes` says whether this worker runs
+    /// Prepares an upstream; connects nothing. `shares` has one entry per endpoint; `probes` says whether this worker runs
     /// the health probes; `hard_cap` is the output of a client, in bytes, past which it may not hold up a shared lane.
     ///
     /// # Errors
@@ -52,12 +53,12 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     pub fn new(
         settings: UpstreamSettings,
         protocol: P,
-        health: &[Arc<Health>],
+        shares: &[Arc<EndpointShare>],
         metrics: UpstreamMetrics,
         hard_cap: usize,
         probes: bool,
     ) -> io::Result<Rc<Self>> {
-        let endpoints = Endpoints::new(settings, ExclusiveSettings::default(), health, metrics)?;
+        let endpoints = Endpoints::new(settings, BalanceSettings::default(), shares, metrics)?;
         let upstream = Rc::new_cyclic(|me: &Weak<Self>| Self {
             endpoints,
             protocol: Rc::new(protocol),
@@ -65,6 +66,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
             shared: RefCell::default(),
             pinned: PinnedPool::default(),
             hard_cap,
+            is_ended: Cell::new(false),
             me: me.clone(),
             tasks: RefCell::default(),
         });
@@ -93,9 +95,9 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
     }
 
     fn check_deadlines(&self) {
-        for lane in self.shared.borrow().values() {
-            lane.check_deadline(self);
-        }
+        // A session that hears of a deadline may ask for another lane.
+        let lanes: Vec<_> = self.shared.borrow().values().cloned().collect();
+        lanes.iter().for_each(|lane| lane.check_deadline(self));
         self.check_pinned();
         self.endpoints.publish_breakers();
     }
@@ -173,6 +175,11 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
         self.endpoint(key).metrics().clone()
     }
 
+    /// Nobody uses it any more: what is connected from now on is let go.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended.get()
+    }
+
     pub(crate) fn hard_cap(&self) -> usize {
         self.hard_cap
     }
@@ -211,6 +218,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Upstream<P, W> {
 
     /// Ends every connection now.
     pub fn end(&self) {
+        self.is_ended.set(true);
         self.tasks.borrow_mut().clear();
         for (_, lane) in self.shared.borrow_mut().drain() {
             lane.end(LossCause::Retired);

@@ -23,6 +23,7 @@ use crate::{
     body::{Broken, RequestBody, Sink},
     client::{After, Client, Sides, Watch},
     connection::Connection,
+    endpoint_responses,
     failure::{Begun, EXPIRED, Ended, Failure, STALLED, STALLED_TEXT},
     grpc,
     mirror::Copying,
@@ -77,7 +78,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Both directions at once, until the answer is over or one of them breaks.
-    pub(crate) async fn run<C: Client>(&mut self, client: &mut C, mut origin: impl Origin) -> Ended {
+    pub(crate) async fn run<C: Client>(&mut self, client: &mut C, origin: &mut impl Origin) -> Ended {
         let Passage { connection, asked, .. } = *self.passage;
         let Sides { mut body, replies, watch, deadline, origin_deadline } = client.sides(asked);
         let (upload, download) = origin.sides(Means {
@@ -235,10 +236,10 @@ impl<'a> Attempt<'a> {
                     Some(said) => grpc::http_status(said),
                     None => *status,
                 };
-                self.passage.routed.upstream.note(number, Outcome::Status(said), took);
+                endpoint_responses::note(self.passage.routed.upstream, number, said, took);
             }
             Ended::Failed(Failure::Status(status)) => {
-                self.passage.routed.upstream.note(number, Outcome::Status(*status), took)
+                endpoint_responses::note(self.passage.routed.upstream, number, *status, took);
             }
             Ended::Failed(failure @ (Failure::Silent | Failure::Connection | Failure::Origin(..))) => {
                 self.passage.routed.upstream.note(number, failure.outcome(opened), took);

@@ -176,13 +176,16 @@ async fn ask<C: Client>(attempt: &mut Attempt<'_>, client: &mut C, lane: &mut Ht
             let output = stream.output.clone();
             let before = output.appended();
             output.with(|into| encode::request(head, host, asked.body, into));
-            let ended = attempt.run(client, WireOrigin::new(stream)).await;
+            // Lent: an argument of a future is kept twice, once as it was given.
+            let mut origin = WireOrigin::new(stream);
+            let ended = attempt.run(client, &mut origin).await;
+            drop(origin);
             lane.count_bytes(attempt.received as usize, (output.appended() - before) as usize);
             ended
         }
         Link::Carrier(carrier) => match carrier.ask(head, host, asked.body == BodyLength::Exact(0)) {
             // Every connection pays for the size of this future, and few for this branch.
-            Ok(origin) => Box::pin(attempt.run(client, origin)).await,
+            Ok(mut origin) => Box::pin(async move { attempt.run(client, &mut origin).await }).await,
             Err(failure) => Ended::Failed(failure),
         },
     }

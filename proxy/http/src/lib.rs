@@ -42,6 +42,7 @@
 //! | `compression` | answers compressed for clients that take that |
 //! | `cookies` | what changes in the cookies that origins set |
 //! | `upgrade` | what a connection or a stream is to become |
+//! | `endpoint_responses` | the responses of an endpoint: counted, and judged for its health |
 //! | `tunnel` / `ends` | WebSocket: frames both ways behind a 101; where they come from and go |
 //! | `refusal` / `date` | every way to say no, in HTTP's words; the Date of answers of the gateway's own |
 //! | `probe` | whether an origin answers |
@@ -64,6 +65,7 @@ pub mod cookies;
 mod date;
 mod dispatch;
 pub mod doors;
+mod endpoint_responses;
 mod ends;
 mod exchange;
 pub mod explain;

@@ -4,10 +4,11 @@ use std::{rc::Rc, time::Duration};
 
 use weir_base::time::{Time, turn};
 use weir_http_codec::{BodyLength, RequestHead, ResponseHead, encode};
-use weir_upstream::{Acquired, Link, LossCause, Outcome, Remains, Tried, Wanted};
+use weir_upstream::{Acquired, Link, LossCause, Remains, Tried, Wanted};
 
 use crate::{
     body::{Sink, relay},
+    endpoint_responses,
     failure::Failure,
     http2::origin::Http2Origins,
     limits::INTERIM_RESPONSES_MAX,
@@ -86,8 +87,8 @@ impl Subrequest<'_> {
             let is_repeatable = matches!(self.head.method(), b"GET" | b"HEAD") && !is_repeated;
             match outcome {
                 Ok(answered) => {
-                    let status = Outcome::Status(answered.head.status());
-                    upstream.note(number, status, Some(turn::now().since(begun)));
+                    let took = turn::now().since(begun);
+                    endpoint_responses::note(upstream, number, answered.head.status(), Some(took));
                     match answered.remains {
                         Some(remains) => lane.give_back(remains),
                         None => lane.ends(),

@@ -24,6 +24,7 @@ mod leftovers;
 mod messages;
 mod origins;
 mod policies;
+mod quota;
 mod refusals;
 mod restarts;
 mod routes;

@@ -12,14 +12,6 @@ use weir_tests::server::{Kind, Server};
 use weir_tests::stream::Address;
 use weir_tests::victim::Victim;
 
-fn rewrite(gateway: &Gateway, change: impl Fn(&str) -> String) {
-    let text = std::fs::read_to_string(&gateway.file).expect("the configuration");
-    // Written beside and moved, so that nobody reads half a file.
-    let beside = gateway.file.with_extension("new");
-    std::fs::write(&beside, change(&text)).expect("the new configuration");
-    std::fs::rename(&beside, &gateway.file).expect("the new configuration takes its place");
-}
-
 fn second_listener(port: u16) -> String {
     format!(
         "\n[[listener]]\nname = \"second\"\nprotocol = \"redis\"\nbind = \"127.0.0.1:{port}\"\nupstream = \"server\"\n"
@@ -35,7 +27,7 @@ fn a_listener_is_added_and_removed_while_clients_stay() {
     old.expect(&["WATCH", "k"], b"+OK\r\n");
     let port = port::free();
     let first_text = std::fs::read_to_string(&gateway.file).expect("the configuration");
-    rewrite(&gateway, |text| text.to_owned() + &second_listener(port));
+    gateway.rewrite(|text| text.to_owned() + &second_listener(port));
     let answer = gateway.admin.post("/api/v1/reload", "");
     assert_eq!(answer.status, 200, "{}", answer.body);
     let outcome = answer.json();
@@ -50,7 +42,7 @@ fn a_listener_is_added_and_removed_while_clients_stay() {
     old.expect(&["MULTI"], b"+OK\r\n");
     old.expect(&["EXEC"], b"*0\r\n");
     drop(new);
-    rewrite(&gateway, |_| first_text.clone());
+    gateway.rewrite(|_| first_text.clone());
     gateway.admin.post("/api/v1/reload", "");
     deadline::until_true("the second listener to close", || weir_tests::stream::Stream::connect(&second).is_err());
     old.expect(&["GET", "k"], b"$1\r\nv\r\n");
@@ -62,7 +54,7 @@ fn sighup_reloads() {
     let mut gateway = Gateway::before(&server);
     let mut client = gateway.connect();
     client.expect(&["PING"], b"+PONG\r\n");
-    rewrite(&gateway, |text| text.replace("upstream = \"server\"", "upstream = \"server\"\nconnections_max = 7"));
+    gateway.rewrite(|text| text.replace("upstream = \"server\"", "upstream = \"server\"\nconnections_max = 7"));
     gateway.process().signal("HUP");
     gateway.wait_metric("weir_config_generation", &[], 2.0);
     gateway.wait_metric("weir_config_reloads_total", &[("outcome", "applied")], 1.0);
@@ -97,7 +89,7 @@ fn a_bad_file_is_refused_whole_and_says_where() {
         ("megabytes of comment", format!("{good}\n{}", "# filler\n".repeat(600_000))),
     ];
     for (what, text) in bad {
-        rewrite(&gateway, |_| text.clone());
+        gateway.rewrite(|_| text.clone());
         let answer = gateway.admin.post("/api/v1/reload", "");
         assert_eq!(answer.status, 422, "{what}: {}", answer.body);
         let outcome = answer.json();
@@ -126,7 +118,7 @@ fn rewrite_back(gateway: &Gateway, text: &str) {
 fn what_needs_a_restart_is_reported() {
     let server = Server::start(Kind::Redis);
     let gateway = Gateway::before(&server);
-    rewrite(&gateway, |text| text.replace("workers = 1", "workers = 2"));
+    gateway.rewrite(|text| text.replace("workers = 1", "workers = 2"));
     let answer = gateway.admin.post("/api/v1/reload", "");
     assert_eq!(answer.status, 200, "{}", answer.body);
     let outcome = answer.json();
@@ -144,7 +136,7 @@ fn an_upstream_moves_without_an_error() {
     let gateway = Gateway::before(&first);
     let mut client = gateway.connect();
     client.expect(&["GET", "who"], b"$5\r\nfirst\r\n");
-    rewrite(&gateway, |text| text.replace(&first.address.text(), &second.address.text()));
+    gateway.rewrite(|text| text.replace(&first.address.text(), &second.address.text()));
     assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);
     deadline::until_true("the new server to answer", || {
         let answer = client.call(&["GET", "who"]);
@@ -165,7 +157,7 @@ fn reloads_under_load_cost_no_request() {
     let started = Instant::now();
     for round in 0..RELOADS {
         let limit = 1_000 + round;
-        rewrite(&gateway, |_| {
+        gateway.rewrite(|_| {
             good.replace("upstream = \"server\"", &format!("upstream = \"server\"\nconnections_max = {limit}"))
         });
         let answer = gateway.admin.post("/api/v1/reload", "");
@@ -196,7 +188,7 @@ fn an_upstream_moves_under_load_too() {
     };
     let askers: Vec<_> = (0..8).map(|_| ask(gateway.connect(), stop.clone())).collect();
     gateway.wait_metric("weir_requests_total", &[], 500.0);
-    rewrite(&gateway, |text| text.replace(&old.address.text(), &new.address.text()));
+    gateway.rewrite(|text| text.replace(&old.address.text(), &new.address.text()));
     assert_eq!(gateway.admin.post("/api/v1/reload", "").status, 200);
     deadline::until_true("the old server to be left", || old.info("clients", "connected_clients") == "1");
     stop.store(true, Ordering::Relaxed);

@@ -20,7 +20,7 @@ use weir_base::time::Time;
 use weir_engine::WorkerState;
 use weir_listener::ConnectionEntry;
 use weir_telemetry::{HistogramSnapshot, Registry, Snapshot};
-use weir_upstream::{EndpointState, Health as EndpointHealth};
+use weir_upstream::{EndpointShare, EndpointState, Health as EndpointHealth};
 
 use super::{Gateway, Phase, Reloaded, Upgraded, knee, lock, watch};
 
@@ -43,15 +43,15 @@ impl weir_admin::Gateway for Gateway {
             Check::new("restart_epoch", true, self.lineage()),
         ];
         let plan = self.plan.load();
-        let mut upstreams: Vec<_> = plan.health.iter().collect();
+        let mut upstreams: Vec<_> = plan.shares.iter().collect();
         upstreams.sort_by_key(|(name, _)| (*name).clone());
-        for (name, health) in upstreams {
-            let detail = |health: &Arc<EndpointHealth>| {
-                let state = health.state();
-                let error = health.last_error().filter(|_| state != EndpointState::Up);
+        for (name, shares) in upstreams {
+            let detail = |share: &Arc<EndpointShare>| {
+                let state = share.health.state();
+                let error = share.health.last_error().filter(|_| state != EndpointState::Up);
                 error.map_or_else(|| state.name().to_owned(), |(text, _)| text)
             };
-            let detail = health.iter().map(detail).collect::<Vec<_>>().join(", ");
+            let detail = shares.iter().map(detail).collect::<Vec<_>>().join(", ");
             // A gateway whose server is down is still the right one to ask: it answers with an error at once. So this is
             // shown, and does not take the gateway out of a balancer.
             checks.push(Check::new(format!("upstream_{name}"), true, detail));
@@ -268,12 +268,12 @@ impl Gateway {
         let settings = &upstream.settings;
         let name = &*settings.name;
         let own = [("upstream", name)];
-        let health = self.plan.load().health.get(name).cloned().unwrap_or_default();
+        let shares = self.plan.load().shares.get(name).cloned().unwrap_or_default();
         let configured: Vec<String> = settings.endpoints.iter().map(ToString::to_string).collect();
         let mut endpoints: Vec<EndpointStatus> = configured
             .iter()
-            .zip(&health)
-            .map(|(address, health)| endpoint_status(name, address, health, cells))
+            .zip(&shares)
+            .map(|(address, share)| endpoint_status(name, address, &share.health, cells))
             .collect();
         // The nodes of a cluster that the workers have found; nobody probes them.
         let found = cells.by("weir_endpoint_up", "endpoint", &own).into_keys();

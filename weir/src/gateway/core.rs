@@ -223,8 +223,8 @@ impl Core {
                 kept.upstream.retire();
                 self.old.borrow_mut().push(kept.upstream);
             }
-            let health = plan.health.get(&name).cloned().unwrap_or_default();
-            match protocols::upstream(&self.share, config, hard_cap, &health) {
+            let shares = plan.shares.get(&name).cloned().unwrap_or_default();
+            match protocols::upstream(&self.share, config, hard_cap, &shares) {
                 Ok(upstream) => {
                     upstreams.0.insert(name, Made { config: config.clone(), hard_cap, upstream });
                 }

@@ -5,7 +5,7 @@ use std::{any::Any, collections::HashMap, io, os::fd::OwnedFd, sync::Arc};
 use weir_config::Snapshot;
 use weir_engine::{accept::Accepted, settings::Address, tls};
 use weir_listener::{Admission, ConnectionPermit, Drain, ListenerAdmission, Place, Succession};
-use weir_upstream::Health;
+use weir_upstream::EndpointShare;
 
 use super::{
     departures::DepartureQueue,
@@ -17,8 +17,8 @@ use super::{
 pub struct Plan {
     pub snapshot: Arc<Snapshot>,
     pub listeners: HashMap<Arc<str>, ListenerPlan>,
-    /// Of each upstream, one per endpoint.
-    pub health: HashMap<Arc<str>, Vec<Arc<Health>>>,
+    /// What the workers share of each upstream, one per endpoint.
+    pub shares: HashMap<Arc<str>, Vec<Arc<EndpointShare>>>,
 }
 
 /// What one listener needs besides its settings.
@@ -96,7 +96,7 @@ impl TlsContexts {
 }
 
 impl Plan {
-    /// Makes a plan of `snapshot`, keeping the budgets of listeners and the health of upstreams that stay. The budgets get
+    /// Makes a plan of `snapshot`, keeping the budgets of listeners, and the health and the connections of upstreams that stay. The budgets get
     /// their new limits here, and this cannot fail: what can be refused has to be known before.
     pub fn new(snapshot: Arc<Snapshot>, tls: TlsContexts, admission: &Admission, previous: Option<&Plan>) -> Self {
         let mut tls = tls.0.into_iter();
@@ -113,20 +113,23 @@ impl Plan {
             let succession = kept.map_or_else(Arc::default, |kept| kept.succession.clone());
             listeners.insert(settings.name.clone(), ListenerPlan { admission: own, succession, share, tls });
         }
-        let health = |upstream: &weir_config::Upstream| {
+        let shares = |upstream: &weir_config::Upstream| {
             let name = &upstream.settings.name;
-            let before = previous.and_then(|plan| Some((plan.snapshot.upstream(name)?, plan.health.get(name)?)));
+            let before = previous.and_then(|plan| Some((plan.snapshot.upstream(name)?, plan.shares.get(name)?)));
             // Known by its address: whoever is down stays so when another endpoint, or a setting, is changed.
             let kept = |address: &Address| {
-                let (old, health) =
-                    before.filter(|(old, _)| old.settings.health.is_some() == upstream.settings.health.is_some())?;
-                let at = old.settings.endpoints.iter().position(|old| old == address)?;
-                health.get(at).cloned()
+                let (old, shares) = before?;
+                let share = shares.get(old.settings.endpoints.iter().position(|old| old == address)?)?;
+                match old.settings.health.is_some() == upstream.settings.health.is_some() {
+                    true => Some(share.clone()),
+                    // What was found out before the probe began, or ended, holds no more; the connections are still there.
+                    false => Some(Arc::new(EndpointShare { quota: share.quota.clone(), ..EndpointShare::default() })),
+                }
             };
             let endpoints = upstream.settings.endpoints.iter();
             (name.clone(), endpoints.map(|address| kept(address).unwrap_or_default()).collect())
         };
-        let health = snapshot.upstreams.iter().map(health).collect();
-        Self { snapshot, listeners, health }
+        let shares = snapshot.upstreams.iter().map(shares).collect();
+        Self { snapshot, listeners, shares }
     }
 }

@@ -6,10 +6,11 @@ mod tcp;
 
 use std::{any::Any, collections::HashMap, io, rc::Rc, sync::Arc};
 
+use weir_base::time::Time;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_listener::{CoreShare, Service, settings::ListenerSettings};
 use weir_redis::{Insight, InsightShare, RedisShare};
-use weir_upstream::{Health, UpstreamMetrics, settings::UpstreamSettings};
+use weir_upstream::{EndpointShare, UpstreamMetrics, settings::UpstreamSettings};
 
 use super::insight::insight_settings;
 use crate::upgrade::connection::SessionFields;
@@ -29,7 +30,8 @@ impl ProcessProtocols {
 
     /// The state of one worker.
     pub fn on_worker(self, worker: usize) -> WorkerProtocols {
-        let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker));
+        let seed = Time::now().as_nanos() ^ (worker as u64) << 48;
+        let insight = Rc::new(Insight::new(self.insight, self.insight_share, worker, seed));
         WorkerProtocols { worker, redis: RedisShare { waiting: Rc::default(), insight } }
     }
 }
@@ -82,7 +84,7 @@ impl Upstreams {
 struct ForUpstream<'a> {
     core: &'a CoreShare,
     settings: UpstreamSettings,
-    health: &'a [Arc<Health>],
+    shares: &'a [Arc<EndpointShare>],
     metrics: UpstreamMetrics,
     /// The most output in bytes that a client may hold before it must not hold up others.
     hard_cap: usize,
@@ -219,13 +221,13 @@ pub fn upstream(
     core: &CoreShare,
     config: &weir_config::Upstream,
     hard_cap: usize,
-    health: &[Arc<Health>],
+    shares: &[Arc<EndpointShare>],
 ) -> io::Result<Rc<dyn AnyUpstream>> {
     let settings = (*config.settings).clone();
     let metrics = UpstreamMetrics::new(&core.metrics, core.log.clone(), settings.name.clone());
     // One worker probes for all: the server need not answer the same question once per core.
     let probes = core.worker == 0;
-    make_upstream(ForUpstream { core, settings, health, metrics, hard_cap, probes }, &config.protocol)
+    make_upstream(ForUpstream { core, settings, shares, metrics, hard_cap, probes }, &config.protocol)
 }
 
 /// Makes a listener of one worker. `None`: an upstream could not be made, and the log says why.

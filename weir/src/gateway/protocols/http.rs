@@ -25,7 +25,7 @@ impl Protocol for Http {
     fn upstream(of: ForUpstream<'_>, own: &HttpUpstreamSettings) -> io::Result<Rc<dyn AnyUpstream>> {
         let probe = of.probes.then(|| own.probe.clone());
         let http2 = own.http2.map(|http2| Http2Origins::new(http2, of.core.bytes.clone()));
-        Ok(HttpUpstream::new(of.settings, own.lanes.clone(), http2, of.health, of.metrics, probe)?)
+        Ok(HttpUpstream::new(of.settings, own.lanes.clone(), http2, of.shares, of.metrics, probe)?)
     }
 
     fn service(of: ForListener<'_>, own: &HttpListenerSettings) -> Option<Rc<dyn Service>> {

@@ -34,8 +34,8 @@ impl Protocol for Redis {
     const MOVES_SESSIONS: bool = true;
 
     fn upstream(of: ForUpstream<'_>, own: &RedisUpstreamSettings) -> io::Result<Rc<dyn AnyUpstream>> {
-        let ForUpstream { settings, health, metrics, hard_cap, probes, .. } = of;
-        Ok(Upstream::new(settings, RespLane::new(own.clone()), health, metrics, hard_cap, probes)?)
+        let ForUpstream { settings, shares, metrics, hard_cap, probes, .. } = of;
+        Ok(Upstream::new(settings, RespLane::new(own.clone()), shares, metrics, hard_cap, probes)?)
     }
 
     fn listener_share() -> ListenerShare {

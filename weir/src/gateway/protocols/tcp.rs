@@ -24,7 +24,7 @@ impl Protocol for Tcp {
 
     fn upstream(of: ForUpstream<'_>, own: &ExclusiveSettings) -> io::Result<Rc<dyn AnyUpstream>> {
         let probe = of.probes.then_some(ConnectionProbe);
-        Ok(TcpUpstream::new(of.settings, own.clone(), None, of.health, of.metrics, probe)?)
+        Ok(TcpUpstream::new(of.settings, own.clone(), None, of.shares, of.metrics, probe)?)
     }
 
     fn service(of: ForListener<'_>, own: &TcpListenerSettings) -> Option<Rc<dyn Service>> {

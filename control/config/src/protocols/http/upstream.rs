@@ -4,7 +4,9 @@ use weir_base::ByteSize;
 use weir_http::settings as http;
 use weir_http::{Http2OriginSettings, HttpProbe, Question};
 use weir_upstream::Balance;
-use weir_upstream::settings::{self as upstreams, Affinity, EjectionSettings, ExclusiveSettings};
+use weir_upstream::settings::{
+    self as upstreams, Affinity, BalanceSettings, EjectionSettings, ExclusiveSettings, PoolSettings,
+};
 
 use super::handling::DEADLINE_MAX;
 use super::listener::{WINDOW_MAX, WINDOW_MIN, windows};
@@ -59,7 +61,9 @@ section! {
         table ejection: EjectionSection;
         /// Shares of the endpoints, in their order: `[3, 1]` gives the first three of four requests. 0: none. Absent: all alike.
         optional weights: Vec<At<u32>>;
-        /// Connections of each worker to each endpoint; further requests wait for one, no longer than `lane_wait_timeout`.
+        /// Connections to each endpoint, of all workers together; further requests wait for one, no longer than `lane_wait_timeout`.
+        /// The request that has waited the longest is next, whichever worker it is on. With `version = "2"` each worker may have
+        /// one in any case.
         default connections_max: u32 = upstreams::EXCLUSIVE_LANES_MAX => 1..=COUNT_MAX;
         /// Idle connections that each worker keeps to each endpoint.
         default idle_connections_max: u32 = upstreams::EXCLUSIVE_LANES_IDLE_MAX => 0..=COUNT_MAX;
@@ -135,22 +139,26 @@ pub(super) fn settings(
     let first = endpoints.first().map(|endpoint| endpoint.value.0.to_string()).unwrap_or_default();
     HttpUpstreamSettings {
         lanes: ExclusiveSettings {
-            balance: section.balance.value,
-            weights,
-            connections_max: section.connections_max.value,
-            idle_max: section.idle_connections_max.value,
-            idle_timeout: section.idle_timeout.value.0,
-            ejection: EjectionSettings {
-                failures: section.ejection.failures.value,
-                any_5xx: section.ejection.any_5xx.value,
-                duration: section.ejection.duration.value.0,
-                duration_max: section.ejection.duration_max.value.0,
-                percent_max: section.ejection.percent_max.value,
+            balancing: BalanceSettings {
+                balance: section.balance.value,
+                weights,
+                ejection: EjectionSettings {
+                    failures: section.ejection.failures.value,
+                    application_errors: section.ejection.any_5xx.value,
+                    duration: section.ejection.duration.value.0,
+                    duration_max: section.ejection.duration_max.value.0,
+                    percent_max: section.ejection.percent_max.value,
+                },
+                panic_percent: section.panic_percent.value,
+                slow_start: section.slow_start.value.0,
+                retry_budget_percent: section.retry_budget_percent.value,
             },
-            panic_percent: section.panic_percent.value,
-            slow_start: section.slow_start.value.0,
             affinity: affinity(section, path, reader),
-            retry_budget_percent: section.retry_budget_percent.value,
+            pool: PoolSettings {
+                connections_max: section.connections_max.value,
+                idle_max: section.idle_connections_max.value,
+                idle_timeout: section.idle_timeout.value.0,
+            },
         },
         http2: is_http2.then_some(Http2OriginSettings {
             streams_max: section.streams_max.value,

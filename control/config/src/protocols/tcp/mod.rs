@@ -7,7 +7,7 @@ use weir_listener::{proxy_protocol::ProxyVersion, settings::ProxyProtocol};
 pub(crate) use weir_tcp::settings::TcpListenerSettings as ListenerSettings;
 use weir_upstream::Balance;
 pub(crate) use weir_upstream::settings::ExclusiveSettings as UpstreamSettings;
-use weir_upstream::settings::{self as upstreams, Affinity, EjectionSettings};
+use weir_upstream::settings::{self as upstreams, Affinity, BalanceSettings, PoolSettings};
 
 use crate::checks::{error_at, find_upstream};
 use crate::document::At;
@@ -58,8 +58,8 @@ section! {
         /// A PROXY header in front of each connection, which tells the endpoint the client's address: `off`, `v1` (text) or `v2`. The
         /// endpoint must expect it. Not with `upstream.tls`.
         default proxy_header: ProxyHeaderChoice = ProxyHeaderChoice::Off;
-        /// Connections of each worker to each endpoint; further ones wait, no longer than `lane_wait_timeout`.
-        default connections_max: u32 = 16_384 => 1..=COUNT_MAX;
+        /// Connections to each endpoint, of all workers together; further ones wait, no longer than `lane_wait_timeout`.
+        default connections_max: u32 = upstreams::EXCLUSIVE_LANES_MAX => 1..=COUNT_MAX;
         /// How long an endpoint that was down takes to get its whole share again. 0: none.
         default slow_start: Period = Period::secs(0) => Period::secs(0)..=Period::secs(3_600);
         /// Below this percentage of endpoints that are well, connections go to all of them. 0: always only to those that are well.
@@ -201,15 +201,19 @@ fn upstream(of: &UpstreamContext<'_>, reader: &mut Reader<'_>) -> UpstreamSettin
     }
     let balance = section.balance.value;
     UpstreamSettings {
-        balance,
-        weights: weights(section.weights.as_ref(), of.endpoints, &path, reader),
-        connections_max: section.connections_max.value,
-        // Every connection belongs to one client.
-        idle_max: 0,
-        slow_start: section.slow_start.value.0,
-        panic_percent: section.panic_percent.value,
+        balancing: BalanceSettings {
+            balance,
+            weights: weights(section.weights.as_ref(), of.endpoints, &path, reader),
+            slow_start: section.slow_start.value.0,
+            panic_percent: section.panic_percent.value,
+            ..BalanceSettings::default()
+        },
         affinity: if balance.is_hashed() { Affinity::Address } else { Affinity::None },
-        ejection: EjectionSettings::default(),
-        ..UpstreamSettings::default()
+        pool: PoolSettings {
+            connections_max: section.connections_max.value,
+            // Every connection belongs to one client.
+            idle_max: 0,
+            ..PoolSettings::default()
+        },
     }
 }

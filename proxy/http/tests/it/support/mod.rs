@@ -35,7 +35,7 @@ use weir_telemetry::{
     log::{Peer, log_ring},
 };
 use weir_upstream::{
-    Balance, Health, UpstreamMetrics,
+    Balance, EndpointShare, UpstreamMetrics,
     settings::{ExclusiveSettings, UpstreamSettings},
 };
 
@@ -200,18 +200,19 @@ fn core(registry: &Registry, in_flight: u64) -> CoreShare {
 }
 
 fn service(core: &CoreShare, setup: Setup) -> Rc<dyn Service> {
-    let mut lanes = ExclusiveSettings { balance: Balance::RoundRobin, ..ExclusiveSettings::default() };
+    let mut lanes = ExclusiveSettings::default();
+    lanes.balancing.balance = Balance::RoundRobin;
     // No endpoint is left out: tests choose what fails.
-    lanes.ejection.failures = 0;
+    lanes.balancing.ejection.failures = 0;
     let names = (b'a'..).map(|letter| Arc::<str>::from(char::from(letter).to_string()));
     let named: Vec<_> = names.zip(setup.upstreams).collect();
     let made = named.iter().map(|(name, endpoints)| {
         let addresses = endpoints.iter().map(|address| Address::Socket(*address)).collect();
         let mut settings = UpstreamSettings::new(name.clone(), addresses);
         settings.health = None;
-        let health: Vec<_> = endpoints.iter().map(|_| Arc::<Health>::default()).collect();
+        let shares: Vec<_> = endpoints.iter().map(|_| Arc::<EndpointShare>::default()).collect();
         let metrics = UpstreamMetrics::new(&core.metrics, core.log.clone(), name.clone());
-        HttpUpstream::new(settings, lanes.clone(), None::<Http2Origins>, &health, metrics, None::<HttpProbe>)
+        HttpUpstream::new(settings, lanes.clone(), None::<Http2Origins>, &shares, metrics, None::<HttpProbe>)
     });
     let made = made.collect::<io::Result<_>>().expect("upstreams");
     let upstreams = named.iter().map(|(name, _)| name.clone()).collect();
