@@ -9,11 +9,14 @@
 //! | [`LocalBudget`] | one core | a plain cell | hot: exchanges in flight, TLS handshakes |
 //! | [`crate::lease::ByteLease`] | one core, leased from a `Budget` | a plain cell, an atomic per MiB | buffered bytes |
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fmt;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 
 pub use crate::lease::{ByteLease, BytesPermit};
 
@@ -126,6 +129,9 @@ impl fmt::Debug for Permit {
 struct LocalState {
     in_use: Cell<u64>,
     limit: Cell<u64>,
+    /// Those that wait for a unit, by their numbers.
+    waiting: RefCell<VecDeque<(u64, Waker)>>,
+    number: Cell<u64>,
 }
 
 /// A budget of one core: plain cells, no atomics, not `Send`. Clones share the count.
@@ -136,7 +142,12 @@ impl LocalBudget {
     /// A budget of `limit` units, none in use.
     #[must_use]
     pub fn new(limit: u64) -> LocalBudget {
-        LocalBudget(Rc::new(LocalState { in_use: Cell::new(0), limit: Cell::new(limit) }))
+        LocalBudget(Rc::new(LocalState {
+            in_use: Cell::new(0),
+            limit: Cell::new(limit),
+            waiting: RefCell::default(),
+            number: Cell::new(0),
+        }))
     }
 
     /// One unit, or `None` if the budget is used up. Never waits.
@@ -153,10 +164,23 @@ impl LocalBudget {
         Some(LocalPermit { budget: self.clone(), units })
     }
 
+    /// One unit, first come first served. [`LocalBudget::try_acquire`] does not look at those that wait.
+    pub fn acquire(&self) -> Acquire {
+        Acquire { budget: self.clone(), number: None }
+    }
+
     fn put(&self, units: u64) {
         let in_use = &self.0.in_use;
         debug_assert!(in_use.get() >= units);
         in_use.set(in_use.get() - units);
+        self.wake();
+    }
+
+    /// Wakes the first that waits: there may be a unit for it.
+    fn wake(&self) {
+        if let Some((_, first)) = self.0.waiting.borrow().front() {
+            first.wake_by_ref();
+        }
     }
 
     /// Units out right now.
@@ -186,6 +210,57 @@ impl LocalBudget {
     /// Changes the limit. Units already out stay out; new ones wait until use has fallen below the new limit.
     pub fn set_limit(&self, limit: u64) {
         self.0.limit.set(limit);
+    }
+}
+
+/// A unit on its way. See [`LocalBudget::acquire`]. Dropped, it gives up its turn.
+#[must_use = "futures do nothing unless polled"]
+pub struct Acquire {
+    budget: LocalBudget,
+    /// Its number among those that wait.
+    number: Option<u64>,
+}
+
+impl Acquire {
+    fn leave(&mut self) {
+        if let Some(number) = self.number.take() {
+            self.budget.0.waiting.borrow_mut().retain(|(other, _)| *other != number);
+            if self.budget.has_room() {
+                self.budget.wake();
+            }
+        }
+    }
+}
+
+impl Future for Acquire {
+    type Output = LocalPermit;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<LocalPermit> {
+        let budget = self.budget.clone();
+        let is_first = match (self.number, budget.0.waiting.borrow().front()) {
+            (_, None) => true,
+            (number, Some((first, _))) => number == Some(*first),
+        };
+        if let Some(permit) = is_first.then(|| budget.try_acquire()).flatten() {
+            self.leave();
+            return Poll::Ready(permit);
+        }
+        let mut waiting = budget.0.waiting.borrow_mut();
+        match self.number.and_then(|number| waiting.iter_mut().find(|(other, _)| *other == number)) {
+            Some((_, waker)) => waker.clone_from(context.waker()),
+            None => {
+                let number = budget.0.number.replace(budget.0.number.get() + 1);
+                waiting.push_back((number, context.waker().clone()));
+                self.number = Some(number);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Acquire {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -235,6 +310,35 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Barrier;
     use std::thread;
+
+    #[test]
+    fn those_that_wait_for_a_local_unit_have_it_in_their_order() {
+        #[derive(Default)]
+        struct Woken(AtomicU64);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let (budget, woken) = (LocalBudget::new(1), [(); 3].map(|()| Arc::<Woken>::default()));
+        let poll = |acquire: &mut Acquire, woken: &Arc<Woken>| {
+            Pin::new(acquire).poll(&mut Context::from_waker(&woken.clone().into()))
+        };
+        let Poll::Ready(held) = poll(&mut budget.acquire(), &woken[0]) else { panic!("there is one") };
+        let [mut first, mut second, mut third] = [(); 3].map(|()| budget.acquire());
+        assert!(poll(&mut first, &woken[0]).is_pending() && poll(&mut second, &woken[1]).is_pending());
+        assert!(poll(&mut third, &woken[2]).is_pending() && poll(&mut first, &woken[0]).is_pending());
+        drop(held);
+        let counts = || woken.each_ref().map(|woken| woken.0.load(Ordering::Relaxed));
+        assert_eq!(counts(), [1, 0, 0]);
+        assert!(poll(&mut second, &woken[1]).is_pending(), "it is not its turn");
+        drop(first);
+        assert_eq!(counts(), [1, 1, 0], "a turn that is given up goes on");
+        let Poll::Ready(held) = poll(&mut second, &woken[1]) else { panic!("its turn") };
+        assert!(poll(&mut third, &woken[2]).is_pending());
+        drop(held);
+        assert!(poll(&mut third, &woken[2]).is_ready() && budget.in_use() == 0);
+    }
 
     #[test]
     fn a_full_budget_refuses_and_a_dropped_permit_makes_room() {

@@ -295,7 +295,7 @@ impl Output {
                 segments.make_contiguous().concat()
             }
         };
-        self.discharge_sent();
+        self.note_removed();
         unsent
     }
 
@@ -314,6 +314,11 @@ impl Output {
         segments.retain(|segment| !segment.is_empty());
         self.0.segments_bytes.set(segments.iter().map(Vec::len).sum());
         drop((segments, buffer));
+        self.note_removed();
+    }
+
+    /// There is less to send than before.
+    fn note_removed(&self) {
         self.discharge_sent();
         if self.0.congested.get() && self.buffered() < self.0.marks.low {
             self.relieve();
@@ -325,7 +330,7 @@ impl Output {
         self.0.segments_bytes.set(0);
         drop(self.0.segments.take());
         drop(self.0.buffer.take());
-        self.discharge_sent();
+        self.note_removed();
     }
 
     /// True from the high-water mark until the low-water mark is passed again.
@@ -392,7 +397,7 @@ impl Output {
         }
     }
 
-    /// Drops what is buffered and ends the writer.
+    /// Ends the writer: nothing more is sent. What is buffered stays, for whoever takes it.
     pub fn abort(&self) {
         self.close();
         self.wake_writer();

@@ -15,7 +15,7 @@ use socket2::Socket;
 
 use crate::{
     net,
-    output::{Output, Watermarks},
+    output::{Outgoing, Output, Watermarks},
     reader::Reader,
     socket::DataSocket,
     tls::{PeerIdentity, TlsSession},
@@ -216,16 +216,22 @@ async fn write_loop(socket: Rc<DataSocket>, output: Output, link: Rc<TlsLink>) -
 
 async fn write_batches(socket: &DataSocket, output: &Output, link: &TlsLink) -> io::Result<()> {
     while let Some(outgoing) = output.next_outgoing(link).await {
-        let mut next = Some(outgoing?);
-        while let Some(outgoing) = next {
-            socket.send_all(&outgoing.bytes[outgoing.at..], output).await?;
-            next = output.sent(outgoing, link)?;
-            if next.is_some() {
-                // A peer that reads as fast as this must not keep the others from their turn.
-                crate::yield_now().await;
-            }
-        }
+        // In a box: every idle connection pays for the size of this task.
+        Box::pin(send_batch(socket, output, link, outgoing?)).await?;
     }
     let farewell = if output.is_closed() { Vec::new() } else { link.close_notify() };
     socket.send_all(&farewell, output).await
+}
+
+async fn send_batch(socket: &DataSocket, output: &Output, link: &TlsLink, first: Outgoing) -> io::Result<()> {
+    let mut next = Some(first);
+    while let Some(outgoing) = next {
+        socket.send_all(&outgoing.bytes[outgoing.at..], output).await?;
+        next = output.sent(outgoing, link)?;
+        if next.is_some() {
+            // A peer that reads as fast as this must not keep the others from their turn.
+            crate::yield_now().await;
+        }
+    }
+    Ok(())
 }

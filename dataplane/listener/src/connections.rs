@@ -70,7 +70,9 @@ impl ConnectionTable {
 
     /// Asks the worker that owns `entry` to end the connection; it does so at its next look.
     pub fn kill(&self, entry: &ConnectionEntry) {
-        if entry.kill() {
+        // Within the lock: one that leaves meanwhile is not counted for ever.
+        let shard = self.shard(entry.worker);
+        if shard.contains_key(&entry.id) && entry.kill() {
             self.killed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -105,7 +107,8 @@ impl ConnectionGuard {
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.table.shard(self.entry.worker).remove(&self.entry.id);
+        let mut shard = self.table.shard(self.entry.worker);
+        shard.remove(&self.entry.id);
         if self.entry.is_killed() {
             self.table.killed.fetch_sub(1, Ordering::Relaxed);
         }
@@ -125,7 +128,16 @@ mod tests {
         assert_eq!(ids(&table), [1, 2, 3]);
         drop(second);
         assert_eq!(ids(&table), [1, 3]);
+        let left = first.entry().clone();
         drop((first, third));
         assert!(table.entries().is_empty());
+        table.kill(&left);
+        assert!(!table.has_killed(), "it had left");
+        let killed = enter(0);
+        table.kill(killed.entry());
+        table.kill(killed.entry());
+        assert!(table.has_killed());
+        drop(killed);
+        assert!(!table.has_killed());
     }
 }

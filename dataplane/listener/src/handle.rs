@@ -32,11 +32,6 @@ impl ConnectionAccount {
     pub fn bytes(&self) -> u64 {
         self.permit.borrow().bytes()
     }
-
-    /// Charges `bytes` in place of all charged before. False: the budget has no room for them, and nothing changes.
-    pub fn resize(&self, bytes: u64) -> bool {
-        self.permit.borrow_mut().resize(bytes)
-    }
 }
 
 impl Account for ConnectionAccount {

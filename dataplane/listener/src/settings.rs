@@ -19,7 +19,7 @@ pub const IN_FLIGHT_PER_CORE_MAX: u32 = limits::EXCHANGES_PER_CORE_MAX as u32;
 /// if that is less ([`limits::buffered_bytes`]). Leased to the cores in steps of 1 MiB.
 pub const BUFFERED_BYTES_MAX: u64 = limits::BUFFERED_BYTES_MAX;
 
-/// TLS handshakes in flight on one core; beyond it the core stops accepting. Default 256, see
+/// TLS handshakes in flight on one core; further ones wait. Default 256, see
 /// [`limits::TLS_HANDSHAKES_PER_CORE_MAX`].
 pub const HANDSHAKES_PER_CORE_MAX: u32 = limits::TLS_HANDSHAKES_PER_CORE_MAX as u32;
 

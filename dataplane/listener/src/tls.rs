@@ -2,10 +2,7 @@
 
 use std::{io, rc::Rc, sync::Arc, time::Duration};
 
-use weir_base::{
-    permit::{LocalBudget, LocalPermit},
-    time::turn,
-};
+use weir_base::{permit::LocalBudget, time::turn};
 use weir_engine::{
     Stream, timeout,
     tls::{ServerConfig, TlsSession},
@@ -13,9 +10,6 @@ use weir_engine::{
 use weir_telemetry::{CoreMetrics, catalog};
 
 use crate::{settings::ListenerSettings, share::CoreShare};
-
-/// How often a client that waits for its TLS handshake looks for a free permit.
-const HANDSHAKE_RETRY: Duration = Duration::from_millis(2);
 
 /// The security of a connection when its session begins.
 #[derive(Clone)]
@@ -58,11 +52,16 @@ impl TlsAcceptor {
             metrics.counter(&catalog::TLS_HANDSHAKE_FAILURES, &[name, reason]).inc();
             false
         };
-        let Ok(_permit) = timeout(self.timeout, self.permit()).await else { return failed("handshakes_in_flight") };
+        let came = turn::now();
+        // Each waits its turn: a wave of clients is served in slices that the core can bear, not turned away.
+        let Ok(_permit) = timeout(self.timeout, self.permits.acquire()).await else {
+            return failed("handshakes_in_flight");
+        };
         let _in_flight = metrics.gauge(&catalog::TLS_HANDSHAKES_IN_FLIGHT, &[name]).guard();
         let begun = turn::now();
         let Ok(session) = TlsSession::server(&self.config) else { return failed("settings") };
-        match timeout(self.timeout, stream.start_tls(session, received)).await {
+        let left = self.timeout.saturating_sub(begun.since(came));
+        match timeout(left, stream.start_tls(session, received)).await {
             Ok(Ok(())) => {
                 metrics.counter(&catalog::TLS_HANDSHAKES, &[name]).inc();
                 metrics.histogram(&catalog::TLS_HANDSHAKE_DURATION, &[name]).record(turn::now().nanos_since(begun));
@@ -71,16 +70,6 @@ impl TlsAcceptor {
             Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => failed("tls"),
             Ok(Err(_)) => failed("closed"),
             Err(_) => failed("timeout"),
-        }
-    }
-
-    /// Waits its turn: a wave of clients is served in slices that the core can bear, not turned away.
-    async fn permit(&self) -> LocalPermit {
-        loop {
-            match self.permits.try_acquire() {
-                Some(permit) => return permit,
-                None => weir_engine::sleep(HANDSHAKE_RETRY).await,
-            }
         }
     }
 }

@@ -95,7 +95,8 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: &mut Stream) -> End
         may_be_http2 = false;
         front.body = BodyDecoder::new(head.body());
         connection.handle.begins();
-        let after = exchange::run(&mut front, &mut head).await;
+        // In a box: a connection between two requests has none of it.
+        let after = Box::pin(exchange::run(&mut front, &mut head)).await;
         connection.handle.ends();
         let after = match after {
             After::Another => after_body(&mut front).await,

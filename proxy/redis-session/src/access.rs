@@ -26,7 +26,7 @@ pub(crate) struct CurrentUser {
 
 /// What new users of the listener mean for a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UserChange {
+pub(crate) enum UserChange {
     /// It goes on, by the new rules.
     Stays,
     /// Its user is gone or switched off, or may no longer use a channel that it might have subscribed to.

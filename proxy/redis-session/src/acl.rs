@@ -7,9 +7,9 @@ use weir_resp::{Version, encode};
 use crate::{
     access::permission,
     io::Io,
-    local::parse_integer,
     refusal,
     request::Request,
+    request::parse_integer,
     state::{State, Taken},
 };
 

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use weir_analysis::redis::Args;
 use weir_base::{connection::ConnectionEntry, time::Time};
 
-use crate::{local::parse_integer, refusal, request::Request, state::State};
+use crate::{refusal, request::Request, request::parse_integer, state::State};
 
 /// What a client has to be.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use crate::{
     io::{Io, Ticket},
     lane::LaneKey,
     ordering::ReplyMode,
-    pin::PinReason,
+    pin_reason::PinReason,
     refusal,
     request::Request,
     spread::one_place,

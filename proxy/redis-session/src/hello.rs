@@ -8,10 +8,10 @@ use weir_resp::{Version, encode};
 use crate::{
     io::Io,
     lane::{LaneKey, ServerInfo},
-    local::parse_integer,
-    pin::PinReason,
+    pin_reason::PinReason,
     refusal,
     request::Request,
+    request::parse_integer,
     state::{Hold, State, Taken},
     users::DEFAULT_USER,
 };

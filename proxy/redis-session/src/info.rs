@@ -68,7 +68,6 @@ impl State {
     fn info_section(&self, io: &impl Io) -> String {
         let mut out = String::from("# Weir\r\n");
         let _ = write!(out, "weir_version:{}\r\n", env!("CARGO_PKG_VERSION"));
-        let _ = write!(out, "process_id:{}\r\n", std::process::id());
         let _ = write!(out, "uptime_in_seconds:{}\r\n", io.now().as_nanos() / 1_000_000_000);
         // Other users' keys are not for everybody.
         io.write_info(&mut out, !self.is_watched);

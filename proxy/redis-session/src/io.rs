@@ -9,7 +9,7 @@ use weir_placement::{Node, Place};
 use crate::{
     cache::Cache,
     lane::{LaneKey, ServerInfo},
-    pin::PinReason,
+    pin_reason::PinReason,
     pubsub::{Kind, Name},
     tracking::Scope,
     users::ListenerShare,

@@ -6,7 +6,7 @@ use weir_base::{error::Culprit, violation::Violation};
 use crate::{
     access::{is_acl, unknown_name},
     io::{Io, Ticket},
-    pin::PinReason,
+    pin_reason::PinReason,
     refusal,
     request::Request,
     settings::UnknownCommands,

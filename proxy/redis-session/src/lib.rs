@@ -23,7 +23,7 @@
 //! | `batch` | plain commands that leave as one |
 //! | `ordering` | replies in the order of requests |
 //! | `cache` | replies kept for as long as they hold |
-//! | `pin` | when a client needs a lane of its own, and when no longer |
+//! | `pin` / `pin_reason` | when a client needs a lane of its own, and when no longer; the reasons |
 //! | `stream` | commands too large to hold |
 //! | `transaction` / `exec_reply` | MULTI … EXEC, queued here and sent as one unit; its reply |
 //! | `subscription` | SUBSCRIBE and its kin, and messages between replies |
@@ -31,7 +31,7 @@
 //! | `tracking` | CLIENT TRACKING: clients that keep what they read |
 //! | `tunnel` | MONITOR |
 //! | `info` | INFO, with a section of the gateway's own |
-//! | `pause` | CLIENT PAUSE: commands of a listener's clients wait |
+//! | `pause` / `client_pause` | the pause of a listener; CLIENT PAUSE, and commands that wait for its end |
 //! | `local` / `hello` / `client` / `acl` / `database` / `answers` | commands that the gateway answers itself, and where |
 //! | `insight` | what a worker remembers of its requests: hot keys, big keys, slow ones |
 //! | `client_filter` | which clients CLIENT LIST and CLIENT KILL mean |
@@ -42,13 +42,14 @@
 
 #![forbid(unsafe_code)]
 
-pub mod access;
+mod access;
 mod acl;
 mod answers;
 mod batch;
 pub mod cache;
 pub mod client;
 mod client_filter;
+mod client_pause;
 mod cluster;
 mod database;
 mod exec_reply;
@@ -66,7 +67,8 @@ mod local;
 pub mod moving;
 mod ordering;
 mod pause;
-pub mod pin;
+mod pin;
+mod pin_reason;
 pub mod pubsub;
 pub mod redirect;
 pub mod refusal;
@@ -86,4 +88,5 @@ pub mod users;
 
 pub use invariants::HeldLanes;
 pub use io::Io;
+pub use pin_reason::PinReason;
 pub use session::{Next, Session};

@@ -59,11 +59,12 @@ impl Session {
         self.may_move() && self.is_quiet() && !self.state.is_redirecting() && self.state.changes_db.is_none()
     }
 
-    /// What goes along; the session here is of no further use. `details` are those of the connection's entry.
+    /// What goes along; the session here is of no further use. `details` are those of the connection's entry;
+    /// what they say of version, users and pins does not travel.
     pub fn depart(&mut self, details: ConnectionDetails) -> MovedSession {
         let input = self.take_input();
         let state = &self.state;
-        let details = ConnectionDetails { db: Some(state.db), version: state.version.name(), ..details };
+        let details = ConnectionDetails { db: Some(state.db), ..details };
         MovedSession {
             is_authenticated: state.is_authenticated,
             is_restricted: state.is_watched,

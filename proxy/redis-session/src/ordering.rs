@@ -31,7 +31,7 @@ pub(crate) struct Early {
 
 /// The order of a session's replies.
 #[derive(Debug, Default)]
-pub struct Ordering {
+pub(crate) struct Ordering {
     next: u64,
     done: u64,
     /// Local replies, each due once all exchanges below its number are done.
@@ -53,7 +53,7 @@ pub struct Ordering {
 impl Ordering {
     /// Exchanges without a complete reply.
     #[inline]
-    pub fn outstanding(&self) -> u64 {
+    pub(crate) fn outstanding(&self) -> u64 {
         self.next - self.done
     }
 
@@ -83,7 +83,7 @@ impl Ordering {
 
     /// The same, and bytes of requests kept for a second try.
     #[inline]
-    pub fn waiting_bytes(&self) -> usize {
+    pub(crate) fn waiting_bytes(&self) -> usize {
         self.kept_bytes() + self.attempts_bytes
     }
 

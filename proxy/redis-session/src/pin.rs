@@ -9,74 +9,11 @@ use crate::{
     io::{Io, Pinning},
     lane::LaneKey,
     ordering::ReplyMode,
+    pin_reason::PinReason,
     refusal,
     state::{Hold, State, Taken},
     stream::Streaming,
 };
-
-/// Why a session is bound to one upstream connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PinReason {
-    /// WATCH: the server compares keys for this connection at EXEC.
-    Watch = 1,
-    /// A command that may wait: it would hold up a shared lane.
-    Blocking = 2,
-    /// MONITOR.
-    Monitor = 8,
-    /// A command too large to hold: its bytes flow while they arrive.
-    Large = 16,
-    /// WAIT counts the writes of its own connection, so those must be on one.
-    Wait = 32,
-    /// State bound to the connection that the gateway does not emulate.
-    ConnectionState = 64,
-    /// A command this build does not know: it might leave state behind.
-    Unknown = 128,
-    /// A transaction that changes the database.
-    Transaction = 256,
-    /// The server is asked what it is.
-    Greeting = 512,
-}
-
-impl PinReason {
-    const ALL: [PinReason; 9] = [
-        PinReason::Watch,
-        PinReason::Blocking,
-        PinReason::Monitor,
-        PinReason::Large,
-        PinReason::Wait,
-        PinReason::ConnectionState,
-        PinReason::Unknown,
-        PinReason::Transaction,
-        PinReason::Greeting,
-    ];
-
-    /// The label value.
-    pub fn name(self) -> &'static str {
-        match self {
-            PinReason::Watch => "watch",
-            PinReason::Blocking => "blocking",
-            PinReason::Monitor => "monitor",
-            PinReason::Large => "large_request",
-            PinReason::Wait => "wait",
-            PinReason::ConnectionState => "connection_state",
-            PinReason::Unknown => "unknown_command",
-            PinReason::Transaction => "transaction",
-            PinReason::Greeting => "greeting",
-        }
-    }
-
-    /// Over with the last reply, without a word from the client.
-    fn is_passing(self) -> bool {
-        use PinReason::*;
-        matches!(self, Blocking | Large | Unknown | Transaction | Greeting)
-    }
-
-    /// What the lane carries afterwards is not certain, so nobody else may have it.
-    fn leaves_state(self) -> bool {
-        use PinReason::*;
-        matches!(self, Monitor | Wait | ConnectionState | Unknown | Transaction)
-    }
-}
 
 /// Why a session has no lane of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +28,7 @@ pub(crate) enum NoPin {
 
 /// The reasons for which a session holds its lane, and whether the lane may be lent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pins {
+pub(crate) struct Pins {
     reasons: u16,
     is_dirty: bool,
     /// WATCHes that were sent and not refused: with none, no key is watched.

@@ -39,3 +39,16 @@ impl Request<'_> {
         send(&wire)
     }
 }
+
+/// An integer as Redis reads one: digits with an optional minus, no blanks, no plus, no leading zeros, no minus zero.
+pub(crate) fn parse_integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    if text == b"-0" {
+        return None;
+    }
+    let is_plain = digits.iter().all(u8::is_ascii_digit) && (digits.len() == 1 || !digits.starts_with(b"0"));
+    if digits.is_empty() || !is_plain {
+        return None;
+    }
+    std::str::from_utf8(text).ok()?.parse().ok()
+}

@@ -15,7 +15,7 @@ use crate::{
     access::UserChange,
     batch::Batch,
     io::{Io, Sample},
-    pin::PinReason,
+    pin_reason::PinReason,
     pubsub::{Kind, Name},
     request::Request,
     settings::RedisListenerSettings,

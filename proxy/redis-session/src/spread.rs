@@ -11,9 +11,9 @@ use weir_resp::encode;
 use crate::{
     gather::{Fold, Merge, split_cursor},
     io::Io,
-    local::parse_integer,
     refusal,
     request::Request,
+    request::parse_integer,
 };
 
 /// Where a command goes.

@@ -26,7 +26,7 @@ use crate::{
 
 /// Why no command is taken just now, although bytes may be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub(crate) enum Hold {
     /// Until every request has been answered: the next command changes what later ones mean.
     Quiet,
     /// Until the lane asked for is here.
@@ -47,7 +47,7 @@ pub(crate) enum Taken {
 }
 
 /// All of a session but its input.
-pub struct State {
+pub(crate) struct State {
     pub(crate) settings: Rc<RedisListenerSettings>,
     pub(crate) limits: RequestLimits,
     pub(crate) version: Version,
@@ -200,7 +200,7 @@ impl State {
     }
 
     /// Every request has been answered in full, and nothing is half said.
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.order.is_quiet() && !self.is_mid_frame
     }
 

@@ -7,7 +7,8 @@ use crate::{
     access::is_acl,
     io::{Io, Ticket},
     lane::LaneKey,
-    pin::{NoPin, PinReason},
+    pin::NoPin,
+    pin_reason::PinReason,
     refusal,
     request::Request,
     spread::NoPlace,
@@ -19,7 +20,7 @@ const TOO_LARGE: &str = "ERR weir: command too large";
 
 /// A large command before it flows.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting {
+pub(crate) struct Waiting {
     /// So many bytes of the input belong to it.
     held: usize,
     reason: PinReason,
@@ -31,7 +32,7 @@ pub struct Waiting {
 
 /// A command on its way through.
 #[derive(Debug)]
-pub enum Streaming {
+pub(crate) enum Streaming {
     /// The beginning of the input belongs to it and waits for a lane.
     Waiting(Waiting),
     /// The rest goes on as it comes.

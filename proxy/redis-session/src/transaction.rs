@@ -10,7 +10,7 @@ use crate::{
     database::DbChange,
     io::{Full, Io, Ticket},
     lane::LaneKey,
-    pin::PinReason,
+    pin_reason::PinReason,
     refusal,
     request::Request,
     state::{Hold, State, Taken},

@@ -9,7 +9,7 @@ use weir_base::{error::Culprit, exchange::FrameKind, violation::Violation};
 
 use crate::{
     io::Io,
-    pin::PinReason,
+    pin_reason::PinReason,
     refusal,
     request::Request,
     state::{Hold, State, Taken},
@@ -26,7 +26,7 @@ enum Frame {
 
 /// The state of a client whose lane speaks by itself.
 #[derive(Debug, Default)]
-pub struct Tunnel {
+pub(crate) struct Tunnel {
     /// MONITOR has been answered.
     is_answered: bool,
     /// With an error: it ends when what was sent behind it has been answered too.

@@ -9,9 +9,9 @@ use weir_resp::encode;
 use crate::{
     io::{Io, Ticket},
     lane::LaneKey,
-    local::parse_integer,
     refusal,
     request::Request,
+    request::parse_integer,
     state::{Hold, State, Taken},
 };
 

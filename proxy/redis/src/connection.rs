@@ -24,9 +24,9 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
-use weir_engine::{Chunk, Cutter, Deadline, Output, Stream, deadline};
+use weir_engine::{Account as _, Chunk, Cutter, Deadline, Output, Stream, deadline};
 use weir_listener::{
-    Arrival, CloseReason, ConnectionDetails, ConnectionGuard, ConnectionHandle, Drain, Linger, Place,
+    Arrival, CloseReason, ConnectionDetails, ConnectionGuard, ConnectionHandle, Drain, Life, Linger, Place,
     Session as ListedSession,
 };
 use weir_resp::Version;
@@ -188,14 +188,24 @@ enum Event {
 /// Serves one admitted connection until it ends. One that has `moved` here from another process goes on where it was.
 ///
 /// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
-pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
-    let Arrival { mut stream, guard, peer, place, moved, .. } = arrival;
+pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> Life {
+    // What is not of use for the whole life of the connection stays out of the future.
+    let Arrival { stream, guard, peer, place, moved, .. } = arrival;
     let moved = moved.and_then(|session| session.downcast::<MovedSession>().ok());
     *guard.entry().details() = details(moved.as_deref());
+    let connection = Connection::new(service, &stream, guard, peer, moved.as_deref());
+    Box::pin(live(connection, stream, place, moved))
+}
+
+async fn live(
+    connection: Rc<Connection>,
+    mut stream: Box<Stream>,
+    place: Option<Place>,
+    moved: Option<Box<MovedSession>>,
+) {
     if let (Some(place), None) = (&place, &moved) {
         Box::pin(place.predecessors_over()).await;
     }
-    let connection = Connection::new(service, &stream, guard, peer, moved.as_deref());
     if let Some(moved) = moved {
         // Cannot fail: a connection with TLS does not move.
         let _ = stream.reader.unread(&moved.input);
@@ -466,7 +476,8 @@ impl Connection {
     /// The client takes nothing any more: what is buffered for it goes now, and not with the last reply that it still waits for.
     fn drop_output(&self) {
         self.output.discard_unsent();
-        let _ = self.handle.account().resize(0);
+        let account = self.handle.account();
+        account.charge(account.bytes() as usize, 0);
     }
 
     fn return_lane(&self, pinned: Pinned, is_clean: bool) {
@@ -523,13 +534,12 @@ impl Connection {
     fn charge(&self, coming: usize) {
         let held = self.session.try_borrow().map_or(0, |session| session.held_bytes());
         let buffered = self.output.buffered() + held + coming;
-        let entry = self.handle.entry();
-        entry.buffered.store(buffered as u64, Relaxed);
         let charged = if buffered < CHARGED_BYTES_MIN { 0 } else { buffered as u64 };
         let account = self.handle.account();
         if charged != account.bytes() || self.is_over_budget.get() {
-            self.is_over_budget.set(!account.resize(charged));
+            self.is_over_budget.set(!account.charge(account.bytes() as usize, charged as usize));
         }
+        self.handle.entry().buffered.store(buffered as u64, Relaxed);
     }
 
     /// The output is on its way: requests answered in it are over.

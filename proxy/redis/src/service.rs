@@ -223,7 +223,7 @@ impl weir_listener::Service for Service {
     }
 
     fn serve(self: Rc<Self>, arrival: Arrival) -> Life {
-        Box::pin(connection::serve(self, arrival))
+        connection::serve(self, arrival)
     }
 
     fn refusal(&self) -> &'static [u8] {

@@ -18,7 +18,7 @@ use weir_engine::{
     net, timeout,
 };
 use weir_listener::{
-    Arrival, ConnectionPermit, ListenerAdmission, Place, Security, Service, Source, Succession, TlsAcceptor,
+    Arrival, ConnectionPermit, Life, ListenerAdmission, Place, Security, Service, Source, Succession, TlsAcceptor,
     proxy_protocol::{ProxyAddresses, ProxyHeader, decode},
     settings::{ListenerSettings, ProxyProtocol},
 };
@@ -235,12 +235,15 @@ impl Door {
 
     /// Serves an admitted connection on this worker, which has been charged with it.
     pub fn enter(self: &Rc<Self>, core: &Rc<Core>, admitted: Admitted) {
-        let (door, core) = (self.clone(), core.clone());
+        let left = Leave(core.clone());
+        let Admitted { accepted, permit, place } = admitted;
+        // In a box of its own: it is over before the session begins, and every idle connection pays for the size of the task.
+        let arriving = Box::pin(self.clone().arrive(core.clone(), accepted, place));
         weir_engine::spawn(async move {
-            let _left = Leave(core.clone());
-            let Admitted { accepted, permit, place } = admitted;
-            let _permit = permit;
-            door.serve(&core, accepted, place).await;
+            let _charged = (left, permit);
+            if let Some(life) = arriving.await {
+                life.await;
+            }
         })
         .detach();
     }
@@ -251,45 +254,53 @@ impl Door {
             tracing::error!(listener = %self.name(), connection = moved.id, "a moved connection is of another protocol and ends");
             return core.connection_left();
         }
-        let (door, core) = (self.clone(), core.clone());
+        let left = Leave(core.clone());
         core.share.metrics.counter(&catalog::CONNECTIONS_MOVED, &[self.name()]).inc();
+        let Some(life) = self.arrive_moved(core, moved) else { return };
         weir_engine::spawn(async move {
-            let _left = Leave(core.clone());
-            let _permit = permit;
-            let Moved { socket, id, peer, session } = moved;
-            let settings = door.settings.borrow().clone();
-            let marks = marks(&settings);
-            let socket = Socket::from(socket);
-            let source = match address_of(&peer) {
-                Peer::Ip(address) => Some(Source::Address(address.ip())),
-                Peer::Unix => net::peer_process(&socket).map(Source::Process),
-            };
-            // Whoever was there before it has been served by the other process.
-            let place = door.succession.as_ref().map(|succession| succession.enter(source, &socket));
-            let Ok(stream) = Stream::new(socket, StreamOptions { marks }) else { return };
-            let (stream, address) = (Box::new(stream), address_of(&peer));
-            let guard = core.share.table.enter_as(id, settings.name.clone(), core.share.worker, peer, turn::now());
-            // A session with TLS does not move.
-            let (security, moved) = (Security::Plain, Some(session));
-            let arrival = Arrival { stream, security, guard, peer: address, local: None, place, moved };
-            door.service.clone().serve(arrival).await;
+            let _charged = (left, permit);
+            life.await;
         })
         .detach();
     }
 
-    async fn serve(&self, core: &Rc<Core>, accepted: Accepted, mut place: Option<Place>) {
+    fn arrive_moved(&self, core: &Core, moved: Moved) -> Option<Life> {
+        let Moved { socket, id, peer, session } = moved;
+        let settings = self.settings.borrow().clone();
+        let marks = marks(&settings);
+        let socket = Socket::from(socket);
+        let source = match address_of(&peer) {
+            Peer::Ip(address) => Some(Source::Address(address.ip())),
+            Peer::Unix => net::peer_process(&socket).map(Source::Process),
+        };
+        // Whoever was there before it has been served by the other process.
+        let place = self.succession.as_ref().map(|succession| succession.enter(source, &socket));
+        let stream = Box::new(Stream::new(socket, StreamOptions { marks }).ok()?);
+        let address = address_of(&peer);
+        let guard = core.share.table.enter_as(id, settings.name.clone(), core.share.worker, peer, turn::now());
+        // A session with TLS does not move.
+        let (security, moved) = (Security::Plain, Some(session));
+        let arrival = Arrival { stream, security, guard, peer: address, local: None, place, moved };
+        Some(self.service.clone().serve(arrival))
+    }
+
+    /// Makes the stream of a connection, with its PROXY header read and its TLS handshake made. `None`: it is over.
+    async fn arrive(self: Rc<Self>, core: Rc<Core>, accepted: Accepted, mut place: Option<Place>) -> Option<Life> {
         let settings = self.settings.borrow().clone();
         let marks = marks(&settings);
         let mut local = None;
-        let Ok(stream) = Stream::new(accepted.socket, StreamOptions { marks }) else { return };
+        let stream = Stream::new(accepted.socket, StreamOptions { marks }).ok()?;
         let mut stream = Box::new(stream);
         let mut peer = accepted.peer;
-        let header = match Box::pin(self.read_proxy_header(&settings, &mut stream, accepted.source)).await {
+        let header = match self.read_proxy_header(&settings, &mut stream, accepted.source).await {
             Ok((header, rest)) => (header, rest),
-            Err(reason) => return self.count_proxy_header(core, reason),
+            Err(reason) => {
+                self.count_proxy_header(&core, reason);
+                return None;
+            }
         };
         if let Some(header) = &header.0 {
-            self.count_proxy_header(core, "ok");
+            self.count_proxy_header(&core, "ok");
             peer = header.client().map_or(peer, |client| client.to_string());
             if let ProxyAddresses::Ip { destination, .. } = header.addresses {
                 local = Some(destination);
@@ -299,27 +310,28 @@ impl Door {
             && let Some(place) = &mut place
         {
             let client = header.0.as_ref().and_then(ProxyHeader::client);
-            Box::pin(place.identify(client.map(|client| Source::Address(client.ip())))).await;
+            place.identify(client.map(|client| Source::Address(client.ip()))).await;
         }
         let tls = self.tls.borrow().clone();
         let security = match tls {
             Some(acceptor) if self.service.starts_tls() => Security::Offer(acceptor),
             Some(acceptor) => {
-                if !Box::pin(acceptor.accept(&mut stream, &header.1)).await {
+                if !acceptor.accept(&mut stream, &header.1).await {
                     // The alert, if there is one, is on its way.
-                    return Box::pin(stream.close(REFUSAL_TIME)).await;
+                    stream.close(REFUSAL_TIME).await;
+                    return None;
                 }
                 Security::Tls
             }
             None => Security::Plain,
         };
         if !matches!(security, Security::Tls) && stream.reader.unread(&header.1).is_err() {
-            return;
+            return None;
         }
         let address = address_of(&peer);
         let guard = core.share.table.enter(settings.name.clone(), core.share.worker, peer, turn::now());
         let arrival = Arrival { stream, security, guard, peer: address, local, place, moved: None };
-        self.service.clone().serve(arrival).await;
+        Some(self.service.clone().serve(arrival))
     }
 
     /// The PROXY header, if this listener has one in front, and the bytes behind it.

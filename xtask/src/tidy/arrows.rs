@@ -69,8 +69,10 @@ const ROOMS: &[Room] = &[
 ];
 
 /// Crates without I/O, and the crates of the tree that each may use: fewer than its room may.
-const PURE: &[(&str, &[&str])] = &[
+pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-placement", &[]),
+    ("weir-analysis", &["weir-base"]),
+    ("weir-policy", &["weir-base", "weir-analysis", "weir-http-codec"]),
     ("weir-redis-session", REDIS_SESSION_USES),
     (
         "weir-redis-simulation",
@@ -201,6 +203,7 @@ mod tests {
             arrow(("weir-redis-session", "proxy"), "weir-upstream", Some("dataplane")),
             arrow(("weir-redis-simulation", "proxy"), "weir-listener", Some("dataplane")),
             arrow(("weir-upstream", "dataplane"), "weir-analysis", Some("dataplane")),
+            arrow(("weir-policy", "dataplane"), "weir-engine", Some("engine")),
             arrow(("weir-origin", "lab"), "weir-upstream", Some("dataplane")),
             arrow(("weir-resp", "codec"), "weir-engine", Some("engine")),
             arrow(("weir-engine", "engine"), "weir-redis", Some("proxy")),

@@ -7,12 +7,14 @@
 //! | [`sources`] | file length, `#![forbid(unsafe_code)]`, open promises, bare `#[ignore]`, examples that nobody runs |
 //! | [`links`] | every link of a document leads to a file and a heading |
 //! | [`protocols`] | a protocol of `proxy/` has its life cycle, fuzz target, lab, tests, example, guide and README row |
+//! | [`pure`] | crates without I/O name no clock, socket, file, thread or process |
 //! | [`modules`] | every source file is reached from a crate root; none is dead |
 
 pub mod arrows;
 pub mod links;
 pub mod modules;
 pub mod protocols;
+pub mod pure;
 pub mod sources;
 pub mod tree;
 
@@ -47,6 +49,7 @@ pub fn run(workspace: &Workspace) -> Result<Findings> {
     let mut violations = arrows::violations(workspace);
     violations.extend(tree::violations(workspace)?);
     violations.extend(files.violations(workspace));
+    violations.extend(pure::violations(workspace, &files));
     violations.extend(modules::violations(workspace, &files));
     violations.extend(protocols::violations(workspace)?);
     violations.extend(links::violations(workspace)?);

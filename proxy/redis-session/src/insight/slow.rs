@@ -79,6 +79,7 @@ impl SlowLog {
         self.entries.push_front(entry);
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

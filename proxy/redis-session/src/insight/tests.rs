@@ -5,7 +5,7 @@ use weir_resp::{Version, encode};
 use super::{settings::KeyNames, *};
 
 fn insight(settings: InsightSettings) -> Insight {
-    Insight::new(settings, Arc::default(), 0)
+    Insight::new(settings, Arc::default(), 0, 1)
 }
 
 fn wire(commands: &[&[&str]]) -> Vec<u8> {
@@ -105,6 +105,7 @@ fn large_requests_and_replies_name_their_key() {
 
 fn slow(number: u64, arrived: u64, ended: u64) -> SlowReply {
     SlowReply {
+        ended_at: std::time::SystemTime::UNIX_EPOCH,
         number,
         arrived: Some(at(arrived)),
         sent: Some(at(arrived + 3)),

@@ -42,11 +42,13 @@ impl Registry {
     pub fn opened(&mut self, shard: u16, io: &impl RegistryIo) {
         self.feeds.entry(shard).or_default().open(io.now());
         // A name without listeners is sent with the command that asks for it.
-        let here: Vec<(Kind, Name)> = self
+        let mut here: Vec<(Kind, Name)> = self
             .entries()
             .filter(|(_, _, entry)| !entry.listeners.is_empty() && entry.at.shards().contains(&shard))
             .map(|(kind, name, _)| (kind, name.clone()))
             .collect();
+        // The table has no order, and the same events are to have the same bytes.
+        here.sort_unstable();
         self.queue_again(shard, here, io);
         self.start_waiting(io);
     }
@@ -198,7 +200,7 @@ impl Registry {
 
     /// Everything may have another place.
     pub fn replace_all(&mut self, io: &impl RegistryIo) {
-        let moved: Vec<(Kind, Name)> = self
+        let mut moved: Vec<(Kind, Name)> = self
             .entries()
             .filter(|(kind, name, entry)| entry.wanted > 0 && io.place(*kind, name) != entry.at)
             .map(|(kind, name, _)| (kind, name.clone()))
@@ -206,6 +208,7 @@ impl Registry {
         if moved.is_empty() {
             return;
         }
+        moved.sort_unstable();
         let mut left: BTreeMap<u16, usize> = BTreeMap::new();
         for (kind, name) in &moved {
             let Some(entry) = self.names[*kind as usize].get(name) else { continue };

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     io::{Io, Track},
-    pin::PinReason,
+    pin_reason::PinReason,
     pubsub::Name,
     refusal,
     request::Request,

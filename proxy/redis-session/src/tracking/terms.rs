@@ -8,7 +8,7 @@ use std::{
 use weir_analysis::redis::Args;
 use weir_base::connection::ConnectionEntry;
 
-use crate::{io::Io, local::parse_integer, pubsub::Name, refusal, request::Request};
+use crate::{io::Io, pubsub::Name, refusal, request::Request, request::parse_integer};
 
 const ONE_REDIRECT: &str = "ERR A client can only redirect to a single other client";
 const NO_SUCH_CLIENT: &str = "ERR The client ID you want redirect to does not exist";

@@ -6,13 +6,13 @@ use weir_analysis::redis::Command;
 use weir_base::{connection::ConnectionEntry, exchange::Refusal, time::Time, violation::Violation};
 use weir_placement::{Node, Place};
 use weir_redis_session::{
+    PinReason,
     cache::Cache,
     io::{
         Admission, Clients, Clock, Feeds, Full, Lanes, NoSubscription, Pinning, Replies, Sample, Tally, Ticket,
         Topology, Track,
     },
     lane::{LaneKey, ServerInfo},
-    pin::PinReason,
     pubsub::{Kind, Name},
     tracking::Scope,
     users::ListenerShare,

@@ -4,6 +4,7 @@ use std::{
     cell::Cell,
     fmt::{Display, Write},
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::SystemTime,
 };
 
 use weir_base::time::{Time, turn};
@@ -12,10 +13,10 @@ use weir_upstream::{LaneProtocol, LossCause, Reply};
 
 use super::Connection;
 use weir_redis_session::{
+    PinReason,
     insight::{SlowClient, SlowReply, outcome},
     io::Ticket,
     lane::LaneKey,
-    pin::PinReason,
 };
 
 use crate::lane::RespLane;
@@ -118,6 +119,7 @@ impl Connection {
                 arrived: Some(reply.timing.arrived),
                 sent: Some(reply.timing.sent),
                 ended: replied,
+                ended_at: SystemTime::now(),
                 requests: reply.count,
                 outcome: outcome(reply.end),
             };
@@ -132,7 +134,8 @@ impl Connection {
             return;
         }
         let outcome = cause.name();
-        let lost = SlowReply { number: exchange, arrived: None, sent: None, ended: turn::now(), requests: 1, outcome };
+        let (ended, ended_at) = (turn::now(), SystemTime::now());
+        let lost = SlowReply { number: exchange, arrived: None, sent: None, ended, ended_at, requests: 1, outcome };
         self.note_slow(&lost);
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    fmt::Write as _,
     net::IpAddr,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -21,6 +22,7 @@ use weir_upstream::{Exchange, Node, Refusal, SlotMap, placement::Place};
 
 use super::{AccessSample, Connection, Pinned, Shared};
 use weir_redis_session::{
+    PinReason,
     cache::Cache,
     client::write_line,
     io::{
@@ -28,7 +30,6 @@ use weir_redis_session::{
         Topology, Track,
     },
     lane::{LaneKey, ServerInfo},
-    pin::PinReason,
     pubsub::{Kind, Name},
     tracking::{Notice, Scope},
     users::ListenerShare,
@@ -514,6 +515,7 @@ impl Tally for Connection {
     }
 
     fn write_info(&self, out: &mut String, with_keys: bool) {
+        let _ = write!(out, "process_id:{}\r\n", std::process::id());
         self.tell_info(out, with_keys);
     }
 

@@ -19,7 +19,7 @@ use crate::{
         Topology, Track,
     },
     lane::{LaneKey, ServerInfo},
-    pin::PinReason,
+    pin_reason::PinReason,
     pubsub::{Kind, Name},
     tracking::{
         Scope,
