@@ -258,6 +258,17 @@ impl Gateway {
         }
     }
 
+    /// Descriptors without the lanes that the gateway says it has: which idle lanes of its pools stand at a moment is chance. The
+    /// fewest of several looks, for a probe or a scrape may hold one for a moment.
+    pub fn descriptors_besides_lanes(&self) -> usize {
+        let looks = (0..10).map(|_| {
+            let lanes = self.metric("weir_lanes_open") as usize;
+            std::thread::sleep(Duration::from_millis(20));
+            self.process.descriptors().saturating_sub(lanes)
+        });
+        looks.min().unwrap_or_default()
+    }
+
     /// The judgement at the end of a test: at rest, a clean exit on SIGTERM, no panic in the log.
     ///
     /// # Panics

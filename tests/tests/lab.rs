@@ -18,6 +18,8 @@ mod placement;
 mod tcp;
 #[path = "lab/together.rs"]
 mod together;
+#[path = "lab/upgrades.rs"]
+mod upgrades;
 
 const SCENARIO: &str = r#"
 name = "small"

@@ -20,7 +20,6 @@ pub mod plan;
 pub mod programs;
 pub mod reach;
 pub mod setup;
-pub mod soak;
 pub mod summary;
 pub mod tidy;
 pub mod totals;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use xtask::workspace::Workspace;
-use xtask::{bench, generate, lanes, setup, soak, tidy};
+use xtask::{bench, generate, lanes, setup, tidy};
 
 const USAGE: &str = "\
 Developer commands of Weir.
@@ -19,16 +19,15 @@ Developer commands of Weir.
   cargo xtask test --list                  the lanes, a line each
   cargo xtask test --plan [...]            what each of these would run, and why
   cargo xtask setup [part ...]             install what the tests need; an unknown part lists them
-  cargo xtask tidy                         the rules of the tree: crate arrows, file length, unsafe, ...
+  cargo xtask tidy                         the rules of the tree: crate arrows, length of files and functions, ...
   cargo xtask bench redis|http [...]       gateways side by side, CPU per request (--help lists options)
-  cargo xtask soak redis [...]             replies, memory, descriptors while servers die, settings change, gateways leave
-  cargo xtask soak upgrade [...]           errors and p99 while the program is upgraded under open-loop load
   cargo xtask generate reference [--check] write docs/METRICS.md, docs/CONFIG.md (--check: compare)
   cargo xtask generate redis-commands ...  write the command table from running servers; its options
                                            stand in xtask/src/generate_commands.rs
 
 Environment of `test`:
   WEIR_FUZZ_SECONDS=N   seconds per fuzz target (default 10)
+  WEIR_SOAK_SECONDS=N   length of the tests of changes under load (default: a few seconds)
   WEIR_TEST_SEED=N      seed of the randomised tests (default 1)
 
 Example: cargo xtask test unit clients:go
@@ -64,10 +63,6 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         // Not in the list: `bench redis` starts it.
         ["relay", rest @ ..] => {
             bench::relay::run(rest)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        ["soak", rest @ ..] => {
-            soak::run(rest)?;
             Ok(ExitCode::SUCCESS)
         }
         ["tidy"] => Ok(tidy::run(&Workspace::load()?)?.print()),

@@ -47,9 +47,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     // Route, judge: the policies are those of the route, and what they refuse leaves no trace at an origin. Routes and policies that
     // answer by themselves end here.
     let routed = while_wanted(client, None, route(&connection, &routing, head, &asked, &settings)).await;
-    if let Some(settling) = asked.settling.get() {
-        settling.count(client.sent_bytes());
-    }
+    count_sent(client, &asked);
     let mut routed = match routed {
         Ok(Ok(routed)) => routed,
         Ok(Err(Local::Refused(refusal))) => return respond::refuse(client, &asked, refusal),
@@ -104,6 +102,13 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         ends,
     };
     passage.run(client, head).await
+}
+
+/// Counts the bytes that go to the client from now on, for the settle hook of the route.
+fn count_sent(client: &impl Client, asked: &Asked) {
+    if let Some(settling) = asked.settling.get() {
+        settling.count(client.sent_bytes());
+    }
 }
 
 /// What a body meets that is read before an origin is asked.

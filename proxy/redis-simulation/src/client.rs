@@ -244,53 +244,14 @@ impl Client {
             }
             return;
         }
-        let is_ok = value == Value::Simple(b"OK".to_vec());
         match &name[..] {
-            "MULTI" => {
-                assert!(is_ok);
-                self.multi = Some(Queue::default());
-            }
-            "EXEC" => self.exec(value, touched),
-            "DISCARD" | "UNWATCH" => {
-                assert!(is_ok && (name == "UNWATCH" || self.multi.is_some()));
-                self.forget();
-            }
-            "WATCH" => self.watch(args, &value),
-            "RESET" => {
-                assert_eq!(value, Value::Simple(b"RESET".to_vec()));
-                let fresh = Client::new(self.settings.clone());
-                let old = std::mem::replace(self, fresh);
-                (self.sent, self.buffer, self.failures) = (old.sent, old.buffer, old.failures);
-                (self.is_lenient, self.judged) = (old.is_lenient, old.judged);
-            }
-            "QUIT" => {
-                assert!(is_ok);
-                self.is_dismissed = true;
-            }
-            "HELLO" => self.hello(args, &value),
-            "AUTH" => {
-                assert!(is_ok && args.last().is_some_and(|password| password == b"secret"));
-                self.is_authenticated = true;
-            }
-            "MONITOR" => {
-                assert!(is_ok);
-                self.is_monitor = true;
-            }
-            "CLIENT" if args[1].eq_ignore_ascii_case(b"ID") => assert_eq!(value, Value::Integer(7)),
-            "CLIENT" => assert!(is_ok, "{value:?}"),
+            "MULTI" | "EXEC" | "DISCARD" | "UNWATCH" | "WATCH" => self.transaction(&name, args, value, touched),
+            "RESET" | "QUIT" | "HELLO" | "AUTH" | "MONITOR" | "CLIENT" => self.connection(&name, args, &value),
             "PING" if self.version == 2 && self.is_subscriber() => {
                 let text = args.get(1).cloned().unwrap_or_default();
                 assert_eq!(value, Value::Array(vec![Value::Bulk(b"pong".to_vec()), Value::Bulk(text)]));
             }
-            "PUBLISH" => {
-                let (number, _) = number_of(&args[2]);
-                let own = self.last_heard.get(&(3, args[1].clone())).copied();
-                let must_hear = self.subscriptions[0].contains(&args[1]) && !self.is_lenient;
-                assert!(!must_hear || own >= Some(number), "the message comes before the reply to its publisher");
-                // It may have gone on the lane of the subscriptions, which is in no database.
-                let text = String::from_utf8_lossy(value.as_bytes().expect("the echo")).into_owned();
-                assert!(text.starts_with(&format!("{}|", lossy(args))), "{text}");
-            }
+            "PUBLISH" => self.publish(args, &value),
             "BLPOP" if value == Value::Null => {}
             "BLPOP" => drop(echo_array(args, &value, self.db)),
             _ => {
@@ -299,6 +260,60 @@ impl Client {
                 self.db = db;
             }
         }
+    }
+
+    /// The reply to a command that begins or ends a transaction, or what it watches.
+    fn transaction(&mut self, name: &str, args: &Args, value: Value, touched: &BTreeMap<Vec<u8>, Vec<u64>>) {
+        match name {
+            "MULTI" => {
+                assert!(is_ok(&value));
+                self.multi = Some(Queue::default());
+            }
+            "EXEC" => self.exec(value, touched),
+            "WATCH" => self.watch(args, &value),
+            _ => {
+                assert!(is_ok(&value) && (name == "UNWATCH" || self.multi.is_some()));
+                self.forget();
+            }
+        }
+    }
+
+    /// The reply to a command about the connection itself.
+    fn connection(&mut self, name: &str, args: &Args, value: &Value) {
+        match name {
+            "RESET" => {
+                assert_eq!(value, &Value::Simple(b"RESET".to_vec()));
+                let fresh = Client::new(self.settings.clone());
+                let old = std::mem::replace(self, fresh);
+                (self.sent, self.buffer, self.failures) = (old.sent, old.buffer, old.failures);
+                (self.is_lenient, self.judged) = (old.is_lenient, old.judged);
+            }
+            "QUIT" => {
+                assert!(is_ok(value));
+                self.is_dismissed = true;
+            }
+            "HELLO" => self.hello(args, value),
+            "AUTH" => {
+                assert!(is_ok(value) && args.last().is_some_and(|password| password == b"secret"));
+                self.is_authenticated = true;
+            }
+            "MONITOR" => {
+                assert!(is_ok(value));
+                self.is_monitor = true;
+            }
+            _ if args[1].eq_ignore_ascii_case(b"ID") => assert_eq!(value, &Value::Integer(7)),
+            _ => assert!(is_ok(value), "{value:?}"),
+        }
+    }
+
+    fn publish(&self, args: &Args, value: &Value) {
+        let (number, _) = number_of(&args[2]);
+        let own = self.last_heard.get(&(3, args[1].clone())).copied();
+        let must_hear = self.subscriptions[0].contains(&args[1]) && !self.is_lenient;
+        assert!(!must_hear || own >= Some(number), "the message comes before the reply to its publisher");
+        // It may have gone on the lane of the subscriptions, which is in no database.
+        let text = String::from_utf8_lossy(value.as_bytes().expect("the echo")).into_owned();
+        assert!(text.starts_with(&format!("{}|", lossy(args))), "{text}");
     }
 
     fn watch(&mut self, args: &Args, value: &Value) {
@@ -437,6 +452,10 @@ fn number_of(payload: &[u8]) -> (u64, bool) {
     let word = String::from_utf8_lossy(payload.split(|&byte| byte == b' ').next().unwrap_or_default()).into_owned();
     let own = word.strip_prefix('o');
     (own.unwrap_or(&word).parse().expect("the number of the message"), own.is_some())
+}
+
+fn is_ok(value: &Value) -> bool {
+    *value == Value::Simple(b"OK".to_vec())
 }
 
 /// Commands that need no login.

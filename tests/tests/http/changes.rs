@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use weir_tests::certificate::Certificates;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::nginx::Nginx;
+use weir_tests::soak;
 
 /// How long the load lasts.
 fn seconds() -> u64 {
-    let named = std::env::var("WEIR_SOAK_SECONDS").ok();
-    named.map_or(6, |seconds| seconds.parse().expect("WEIR_SOAK_SECONDS is a number"))
+    soak::wanted().map_or(6, |wanted| wanted.as_secs())
 }
 
 /// A load that is running; it ends by itself.

@@ -6,7 +6,9 @@ use weir_tests::client::End;
 use weir_tests::deadline;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::server::{Kind, Server};
+use weir_tests::soak;
 use weir_tests::stream::Stream;
+use weir_tests::traffic::{Traffic, Way};
 use weir_tests::victim::Victim;
 
 fn config(server: &Server, drain: &str) -> Config {
@@ -154,4 +156,30 @@ fn a_drain_under_load_cuts_no_reply() {
         }
     }
     gateway.ended();
+}
+
+/// A rolling replacement on one machine: another instance listens on the same port, then this one gets SIGTERM, twice.
+/// `WEIR_SOAK_SECONDS` makes a soak of it. Redis has no word that announces the end of a connection, so a request may cross it: it was
+/// not executed, and a client sends it again.
+#[test]
+fn another_instance_takes_over_under_load_and_no_reply_is_lost() {
+    let server = Server::start(Kind::Redis);
+    let config = config(&server, "settle = \"300ms\"\ntimeout = \"4s\"").workers(2);
+    let mut gateway = Gateway::start(config.clone());
+    let traffic = Traffic::start(&Way::plain(&gateway.address), 6);
+    let (begun, mut takeovers) = (Instant::now(), 0);
+    while !soak::is_over(takeovers >= 2, begun.elapsed()) {
+        gateway.wait_metric("weir_requests_total", &[], 2_000.0);
+        let next = Gateway::start(config.clone());
+        gateway.process().signal("TERM");
+        let status = gateway.process().wait(Duration::from_secs(20));
+        assert!(status.success(), "{status}");
+        std::mem::replace(&mut gateway, next).ended();
+        takeovers += 1;
+    }
+    // The last one has all clients now.
+    gateway.wait_metric("weir_requests_total", &[], 2_000.0);
+    let seen = traffic.stop();
+    eprintln!("{takeovers} instances gave way: {seen:?}");
+    assert!(seen.errors.is_empty() && seen.right > 4_000, "{seen:?}");
 }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weir_tests::client::Client;
 use weir_tests::deadline;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::port;
 use weir_tests::server::{Kind, Server};
+use weir_tests::soak;
 use weir_tests::stream::Address;
-use weir_tests::victim::Victim;
+use weir_tests::traffic::{Traffic, Way};
 
 fn second_listener(port: u16) -> String {
     format!(
@@ -146,30 +147,50 @@ fn an_upstream_moves_without_an_error() {
     deadline::until_true("the old server to be left", || first.info("clients", "connected_clients") == "1");
 }
 
-/// X7 in short: many reloads under load, and not one client notices.
+/// Other settings of listener and upstream every time, and a second listener that comes and goes.
+fn variant(good: &str, round: u32, second: u16) -> String {
+    let head_timeout = 20 + round % 2;
+    let changed = good
+        .replace("upstream = \"server\"", &format!("upstream = \"server\"\nconnections_max = {}", 1_000 + round))
+        .replace("endpoints = ", &format!("request_timeout = \"{}s\"\nendpoints = ", 5 + round % 3))
+        .replace("protocol = \"redis\"", &format!("protocol = \"redis\"\nhead_timeout = \"{head_timeout}s\""));
+    if round % 2 == 1 { changed + &second_listener(second) } else { changed }
+}
+
+/// X7: many reloads under load, by the API and by SIGHUP in turn, and not one client notices. `WEIR_SOAK_SECONDS` makes a soak of it.
 #[test]
 fn reloads_under_load_cost_no_request() {
     const RELOADS: u32 = 40;
     let server = Server::start(Kind::Redis);
-    let gateway = Gateway::start(Config::to(&server.address).workers(2));
+    let mut gateway = Gateway::start(Config::to(&server.address).workers(2));
     let good = std::fs::read_to_string(&gateway.file).expect("the configuration");
-    let victims: Vec<Victim> = (0..4).map(|_| Victim::start(&gateway.address)).collect();
-    let started = Instant::now();
-    for round in 0..RELOADS {
-        let limit = 1_000 + round;
-        gateway.rewrite(|_| {
-            good.replace("upstream = \"server\"", &format!("upstream = \"server\"\nconnections_max = {limit}"))
-        });
-        let answer = gateway.admin.post("/api/v1/reload", "");
-        assert_eq!(answer.json()["outcome"], "applied", "{}", answer.body);
+    gateway.connect().expect(&["PING"], b"+PONG\r\n");
+    let descriptors = gateway.descriptors_besides_lanes();
+    let traffic = Traffic::start(&Way::plain(&gateway.address), 6);
+    gateway.wait_metric("weir_requests_total", &[], 2_000.0);
+    let (begun, second) = (Instant::now(), port::free());
+    let mut reloads = 0;
+    while !soak::is_over(reloads >= RELOADS, begun.elapsed()) {
+        reloads += 1;
+        gateway.rewrite(|_| variant(&good, reloads, second));
+        if reloads % 4 < 2 {
+            gateway.process().signal("HUP");
+        } else {
+            let answer = gateway.admin.post("/api/v1/reload", "");
+            assert_eq!(answer.json()["outcome"], "applied", "{}", answer.body);
+        }
+        gateway.wait_metric("weir_config_generation", &[], f64::from(reloads + 1));
         // A new connection in every generation.
         gateway.connect().expect(&["PING"], b"+PONG\r\n");
     }
-    assert!(started.elapsed() < Duration::from_secs(60));
-    for victim in victims {
-        victim.stop_unharmed();
-    }
-    assert_eq!(gateway.metric("weir_config_generation"), f64::from(RELOADS + 1));
+    gateway.rewrite(|_| good.clone());
+    assert_eq!(gateway.admin.post("/api/v1/reload", "").json()["outcome"], "applied");
+    let seen = traffic.stop();
+    eprintln!("{reloads} reloads: {seen:?}");
+    assert!(seen.errors.is_empty() && seen.crossed == 0, "{seen:?}");
+    assert!(seen.right > 4_000, "{seen:?}");
+    gateway.wait_at_rest();
+    deadline::until_true("descriptors to be back", || gateway.descriptors_besides_lanes() <= descriptors);
 }
 
 /// Clients that ask again at once move with the others; none stays with the old server.

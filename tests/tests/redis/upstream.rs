@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_tests::client::Client;
@@ -11,39 +11,93 @@ use weir_tests::faulty::{Act, Faulty};
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::port;
 use weir_tests::server::{Kind, Options, Server};
+use weir_tests::soak;
 use weir_tests::stream::Address;
-use weir_tests::wire::shown;
+use weir_tests::wire::{bulk, encode, shown};
 
 fn is_weir_error(reply: &[u8]) -> bool {
     reply.starts_with(b"-ERR weir: ")
 }
 
+/// The replies to clients that send all the time.
+struct Had {
+    stop: AtomicBool,
+    /// Replies of the server, by client.
+    right: Vec<AtomicU64>,
+    /// Errors of the gateway, of all clients.
+    errors: AtomicU64,
+}
+
+impl Had {
+    /// Waits until every client has had so many replies of the server from now on.
+    fn wait_right(&self, more: u64) {
+        let before: Vec<u64> = self.right.iter().map(|one| one.load(Ordering::Relaxed)).collect();
+        deadline::until_true("the server to answer every client", || {
+            self.right.iter().zip(&before).all(|(one, before)| one.load(Ordering::Relaxed) >= before + more)
+        });
+    }
+}
+
+/// Writes and reads in one go, on one connection that has to stay. A reply is right, or an error of the gateway; a server that was
+/// killed may have forgotten the value, but there is no other one.
+fn ask(mut client: Client, id: usize, had: &Had) {
+    let (key, mut confirmed, mut number) = (format!("kill-{id}"), 0, 0);
+    while !had.stop.load(Ordering::Relaxed) {
+        number += 1;
+        client.send(&[encode(&["SET", &key, &format!("{id}:{number}")]), encode(&["GET", &key])].concat());
+        let (set, got) = (client.reply(), client.reply());
+        assert!(set == b"+OK\r\n" || is_weir_error(&set), "SET: {}", shown(&set));
+        if set == b"+OK\r\n" {
+            confirmed = number;
+        }
+        if is_weir_error(&got) {
+            had.errors.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
+        let text = String::from_utf8_lossy(&bulk(&got)).into_owned();
+        let held = text.strip_prefix(&format!("{id}:")).and_then(|held| held.parse::<u64>().ok());
+        let is_right = got == b"$-1\r\n" || held.is_some_and(|held| (confirmed..=number).contains(&held));
+        assert!(is_right, "GET after {number}, {confirmed} confirmed: {}", shown(&got));
+        had.right[id].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Under load: every request is answered, by the server or with an error, on the connection that it came on; and when the server is
+/// back, every client has it again without help. `WEIR_SOAK_SECONDS` makes a soak of it.
 #[test]
 fn a_killed_server_costs_errors_but_no_connections() {
+    const CLIENTS: usize = 20;
     let mut server = Server::start(Kind::Redis);
-    let mut gateway = Gateway::before(&server);
-    let mut clients: Vec<Client> = (0..20).map(|_| gateway.connect()).collect();
-    for client in &mut clients {
-        client.expect(&["SET", "k", "v"], b"+OK\r\n");
-    }
-    let descriptors = gateway.process().descriptors();
-    for _ in 0..3 {
+    let gateway = Gateway::start(Config::to(&server.address).workers(2));
+    gateway.connect().expect(&["PING"], b"+PONG\r\n");
+    let descriptors = gateway.descriptors_besides_lanes();
+    let right = (0..CLIENTS).map(|_| AtomicU64::new(0)).collect();
+    let had = Arc::new(Had { stop: AtomicBool::new(false), right, errors: AtomicU64::new(0) });
+    let start = |id| {
+        let (client, had) = (gateway.connect(), Arc::clone(&had));
+        std::thread::spawn(move || ask(client, id, &had))
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(start).collect();
+    let (begun, mut kills) = (Instant::now(), 0);
+    while !soak::is_over(kills >= 3, begun.elapsed()) {
+        had.wait_right(20);
+        let before = had.errors.load(Ordering::Relaxed);
         server.kill();
-        for client in &mut clients {
-            let reply = client.call(&["SET", "k", "v"]);
-            assert!(is_weir_error(&reply), "{}", String::from_utf8_lossy(&reply));
-            client.expect(&["PING"], b"+PONG\r\n");
-        }
+        deadline::until_true("errors", || had.errors.load(Ordering::Relaxed) >= before + 100);
         server.restart();
-        for client in &mut clients {
-            deadline::until_true("the server to be found again", || {
-                let reply = client.call(&["SET", "k", "v"]);
-                assert!(reply == b"+OK\r\n" || is_weir_error(&reply));
-                reply == b"+OK\r\n"
-            });
-        }
+        had.wait_right(20);
+        kills += 1;
+        // All have it again, and no error comes late.
+        let after = had.errors.load(Ordering::Relaxed);
+        had.wait_right(100);
+        assert_eq!(had.errors.load(Ordering::Relaxed), after, "a late error after the server's return");
     }
-    deadline::until_true("descriptors to be back at the baseline", || gateway.process().descriptors() <= descriptors);
+    had.stop.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.join().expect("every request was answered"));
+    let right: u64 = had.right.iter().map(|one| one.load(Ordering::Relaxed)).sum();
+    eprintln!("{kills} kills: {right} right replies, {} errors", had.errors.load(Ordering::Relaxed));
+    gateway.wait_at_rest();
+    deadline::until_true("descriptors to be back", || gateway.descriptors_besides_lanes() <= descriptors);
     assert!(gateway.metric("weir_lane_connects_total") >= 4.0);
 }
 

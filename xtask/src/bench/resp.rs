@@ -48,23 +48,11 @@ impl std::fmt::Display for NoReply {
     }
 }
 
-/// What a connection did while nothing was asked of it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Quiet {
-    /// Nothing.
-    Open,
-    /// The peer closed it.
-    Closed,
-    /// Bytes came that nobody asked for.
-    Spoke,
-}
-
 /// A connection.
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
     at: usize,
-    reply_limit: Duration,
 }
 
 impl Connection {
@@ -75,7 +63,7 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(reply_limit))?;
         stream.set_write_timeout(Some(reply_limit))?;
-        Ok(Self { stream, buffer: Vec::new(), at: 0, reply_limit })
+        Ok(Self { stream, buffer: Vec::new(), at: 0 })
     }
 
     /// Sends a command.
@@ -110,23 +98,6 @@ impl Connection {
     pub(crate) fn ask(&mut self, words: &[&[u8]]) -> Result<Reply> {
         self.send(words)?;
         self.reply().map_err(|failure| anyhow::anyhow!("{failure}"))
-    }
-
-    /// Watches the connection for a while in which no reply is due. Real clients look the same way before they reuse
-    /// a pooled connection.
-    pub(crate) fn watch(&mut self, pause: Duration) -> std::io::Result<Quiet> {
-        if self.at < self.buffer.len() {
-            return Ok(Quiet::Spoke);
-        }
-        self.stream.set_read_timeout(Some(pause.max(Duration::from_micros(1))))?;
-        let seen = self.stream.peek(&mut [0]);
-        self.stream.set_read_timeout(Some(self.reply_limit))?;
-        match seen {
-            Ok(0) => Ok(Quiet::Closed),
-            Ok(_) => Ok(Quiet::Spoke),
-            Err(error) if is_timeout(error.kind()) => Ok(Quiet::Open),
-            Err(_) => Ok(Quiet::Closed),
-        }
     }
 
     /// A field of `INFO`, as a number.
@@ -250,14 +221,5 @@ mod tests {
         assert!(matches!(talking(b"$99999999999\r\n", 3).reply(), Err(NoReply::Malformed(_))));
         assert!(matches!(talking(b"hello\r\n", 3).reply(), Err(NoReply::Malformed(_))));
         assert!(matches!(talking(b"$2\r\nabcd", 3).reply(), Err(NoReply::Malformed(_))));
-    }
-
-    #[test]
-    fn a_quiet_connection_tells_open_closed_and_talkative_apart() {
-        let mut connection = talking(b"+A\r\n+B\r\n", 4);
-        assert_eq!(connection.reply(), Ok(Reply::Simple("A".into())));
-        assert_eq!(connection.watch(LIMIT).unwrap(), Quiet::Spoke);
-        assert_eq!(connection.reply(), Ok(Reply::Simple("B".into())));
-        assert_eq!(connection.watch(LIMIT).unwrap(), Quiet::Closed);
     }
 }

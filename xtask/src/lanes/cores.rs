@@ -5,6 +5,7 @@ pub const E2E: &[&str] = &[
     "access::the_gateway_logs_in_for_clients_that_bring_no_password",
     "cluster::a_plain_client_uses_the_whole_cluster",
     "drain::an_exchange_under_way_is_finished",
+    "drain::another_instance_takes_over_under_load_and_no_reply_is_lost",
     "integrity::churn_mixes_no_replies",
     "parity::redis::session",
     "parity::redis::strings",
@@ -69,5 +70,6 @@ pub const LAB: &[&str] = &[
     "a_wrong_peer_is_refused_before_any_load",
     "placement::ketama_is_that_of_twemproxy",
     "the_demo_shows_checked_traffic_and_ends",
+    "upgrades::no_request_fails_while_the_program_is_upgraded",
     "what_cannot_be_measured_is_refused_before_any_load",
 ];

@@ -5,12 +5,14 @@
 //! | [`arrows`] | which crate may depend on which (the table of rooms in ARCHITECTURE.md) |
 //! | [`tree`] | no `ring`, `openssl-sys`, `native-tls`; no git dependency; one `rustls` |
 //! | [`sources`] | file length, `#![forbid(unsafe_code)]`, open promises, bare `#[ignore]`, examples that nobody runs |
+//! | [`functions`] | function length outside of test code |
 //! | [`links`] | every link of a document leads to a file and a heading |
 //! | [`protocols`] | a protocol of `proxy/` has its life cycle, fuzz target, lab, tests, example, guide and README row |
 //! | [`pure`] | crates without I/O name no clock, socket, file, thread or process |
 //! | [`modules`] | every source file is reached from a crate root; none is dead |
 
 pub mod arrows;
+pub mod functions;
 pub mod links;
 pub mod modules;
 pub mod protocols;
@@ -50,6 +52,7 @@ pub fn run(workspace: &Workspace) -> Result<Findings> {
     violations.extend(tree::violations(workspace)?);
     violations.extend(files.violations(workspace));
     violations.extend(pure::violations(workspace, &files));
+    violations.extend(functions::violations(&files.files));
     violations.extend(modules::violations(workspace, &files));
     violations.extend(protocols::violations(workspace)?);
     violations.extend(links::violations(workspace)?);

@@ -6,7 +6,6 @@ mod load;
 mod manager;
 mod moves;
 mod takeover;
-mod traffic;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -59,8 +59,6 @@ pub(crate) struct Settings {
     pub(crate) tls: Option<(PathBuf, PathBuf)>,
     /// Client connections, in total and from this machine; `None`: its default.
     pub(crate) connections: Option<u32>,
-    /// Settle time and time-out of a drain; `None`: its defaults.
-    pub(crate) drain: Option<(&'static str, &'static str)>,
     /// Servers behind besides `origin`.
     pub(crate) more_origins: Vec<u16>,
     /// Further lines of the upstream, such as how keys are placed, and further tables.
@@ -108,9 +106,6 @@ impl Settings {
         if let Some(count) = self.connections {
             let _ = write!(text, "\n[limits]\nconnections = {count}\nconnections_per_source = {count}\n");
         }
-        if let Some((settle, timeout)) = self.drain {
-            let _ = write!(text, "\n[drain]\nsettle = \"{settle}\"\ntimeout = \"{timeout}\"\n");
-        }
         let (listener, protocol, upstream) = match self.protocol {
             Protocol::Redis => ("cache", "redis", "redis-main"),
             Protocol::Http => ("web", "http", "app"),
@@ -147,11 +142,6 @@ impl Program {
             return Ok(Self(command.to_owned()));
         }
         Ok(Self(format!("{} run --config {{config}}", release_build(workspace)?.display())))
-    }
-
-    /// The given command.
-    pub(crate) fn command(words: &str) -> Self {
-        Self(words.to_owned())
     }
 
     /// Whether it reads the configuration at all; a stand-in may not.

@@ -161,71 +161,96 @@ pub(in super::super) fn of_listener(
     for checked in all.iter().filter(|checked| checked.is_of(name)) {
         identity_fields.extend(checked.rules.identity_fields().iter().cloned());
     }
-    let mut upstreams = vec![upstream];
+    let mut upstreams = Numbered(vec![upstream]);
     let mut routes = Vec::new();
     let is_here = |one: &&Checked| one.is_online && one.is_of(name);
     for checked in all.iter().filter(is_here) {
         let rules = checked.rules.over(rules);
-        if rules.wants_authorization_twice() {
-            let what =
-                format!("would ask for two kinds of credentials in one Authorization field, with those of \"{name}\"");
-            let help = "turn one off on the route (basic_auth = { enabled = false }), or give it a header of its own";
-            error_at(&checked.name, &checked.path, "name", &what, help, reader);
-        }
-        if rules.counts_without_identity() {
-            let what = "has a rate limit by identity, and no basic_auth, api_key or jwt that finds one";
-            let help = "add one of them, or write key = \"client\" or \"header\"";
-            warn_at(&checked.name, &checked.path, "name", what, help, reader);
-        }
-        let policies = rules.policies();
-        let mut number = |upstream: &Arc<str>| match upstreams.iter().position(|known| known == upstream) {
-            Some(at) => at,
-            None => {
-                upstreams.push(upstream.clone());
-                upstreams.len() - 1
-            }
-        };
-        let targets = checked.upstreams.iter().map(|(upstream, weight)| (number(upstream), *weight)).collect();
-        let split = Split::new(targets).ok();
-        let mirror = checked.mirror.as_ref().map(&mut number);
-        for upstream in policies.iter().flat_map(|policies| policies.upstreams()) {
-            number(upstream);
-        }
-        routes.extend(checked.routes.iter().cloned().map(|mut route| {
-            if checked.mistakes.is_empty() {
-                route.action.policies.clone_from(&policies);
-            }
-            if let (Target::Upstream(target), Some(split)) = (&mut route.action.target, &split) {
-                *target = split.clone();
-            }
-            if let (Some(own), Some(number)) = (&mut route.action.mirror, mirror) {
-                own.upstream = number;
-            }
-            route
-        }));
+        judge_together(&rules, checked, name, reader);
+        routes.extend(resolved(checked, &rules, &mut upstreams));
     }
-    let all_paths = PathMatch::segments("/", &PathRules::default());
-    if let (Ok(path), Ok(split)) = (all_paths, Split::new(vec![(0, None)])) {
-        let mut last = Route::new("default", HostMatch::Any, path, Action::plain(Target::Upstream(split)));
-        last.action.policies = rules.policies();
-        for upstream in last.action.policies.iter().flat_map(|policies| policies.upstreams()) {
-            if !upstreams.contains(upstream) {
-                upstreams.push(upstream.clone());
-            }
-        }
-        last.priority = i32::MAX;
-        routes.push(last);
-    }
+    routes.extend(last(rules, &mut upstreams));
     identity_fields.sort_unstable();
     identity_fields.dedup();
+    let names = number_names(&mut routes);
+    Routes { table: RouteTable::new(routes), upstreams: upstreams.0, identity_fields, names }
+}
+
+/// The upstreams of a listener. A route names each by its place among them.
+struct Numbered(Vec<Arc<str>>);
+
+impl Numbered {
+    /// The place of an upstream, which joins them if it is new.
+    fn place(&mut self, upstream: &Arc<str>) -> usize {
+        self.0.iter().position(|known| known == upstream).unwrap_or_else(|| {
+            self.0.push(upstream.clone());
+            self.0.len() - 1
+        })
+    }
+}
+
+/// Reports the mistakes that the rules of a route and those of its listener make only together.
+fn judge_together(rules: &policy::Rules, checked: &Checked, listener: &str, reader: &mut Reader<'_>) {
+    if rules.wants_authorization_twice() {
+        let what =
+            format!("would ask for two kinds of credentials in one Authorization field, with those of \"{listener}\"");
+        let help = "turn one off on the route (basic_auth = { enabled = false }), or give it a header of its own";
+        error_at(&checked.name, &checked.path, "name", &what, help, reader);
+    }
+    if rules.counts_without_identity() {
+        let what = "has a rate limit by identity, and no basic_auth, api_key or jwt that finds one";
+        let help = "add one of them, or write key = \"client\" or \"header\"";
+        warn_at(&checked.name, &checked.path, "name", what, help, reader);
+    }
+}
+
+/// The routes of one section, with their policies and with the places of their upstreams.
+fn resolved(checked: &Checked, rules: &policy::Rules, upstreams: &mut Numbered) -> Vec<Route<Action>> {
+    let policies = rules.policies();
+    let targets = checked.upstreams.iter().map(|(upstream, weight)| (upstreams.place(upstream), *weight)).collect();
+    let split = Split::new(targets).ok();
+    let mirror = checked.mirror.as_ref().map(|upstream| upstreams.place(upstream));
+    for upstream in policies.iter().flat_map(|policies| policies.upstreams()) {
+        upstreams.place(upstream);
+    }
+    let resolve = |mut route: Route<Action>| {
+        if checked.mistakes.is_empty() {
+            route.action.policies.clone_from(&policies);
+        }
+        if let (Target::Upstream(target), Some(split)) = (&mut route.action.target, &split) {
+            *target = split.clone();
+        }
+        if let (Some(own), Some(place)) = (&mut route.action.mirror, mirror) {
+            own.upstream = place;
+        }
+        route
+    };
+    checked.routes.iter().cloned().map(resolve).collect()
+}
+
+/// The route behind all others. It sends every request to the upstream of the listener.
+fn last(rules: &policy::Rules, upstreams: &mut Numbered) -> Option<Route<Action>> {
+    let path = PathMatch::segments("/", &PathRules::default()).ok()?;
+    let split = Split::new(vec![(0, None)]).ok()?;
+    let mut last = Route::new("default", HostMatch::Any, path, Action::plain(Target::Upstream(split)));
+    last.action.policies = rules.policies();
+    for upstream in last.action.policies.iter().flat_map(|policies| policies.upstreams()) {
+        upstreams.place(upstream);
+    }
+    last.priority = i32::MAX;
+    Some(last)
+}
+
+/// Gives every route the number of its name, and returns the names in the order of their numbers.
+fn number_names(routes: &mut [Route<Action>]) -> Vec<Box<str>> {
     let mut names: Vec<Box<str>> = Vec::new();
-    for route in &mut routes {
+    for route in routes {
         route.action.number = names.iter().position(|name| *name == route.name).unwrap_or_else(|| {
             names.push(route.name.clone());
             names.len() - 1
         });
     }
-    Routes { table: RouteTable::new(routes), upstreams, identity_fields, names }
+    names
 }
 
 /// What one value must look like, as it is written.
