@@ -24,6 +24,7 @@ Developer commands of Weir.
   cargo xtask soak redis [...]             replies, memory, descriptors while servers die, settings change, gateways leave
   cargo xtask soak upgrade [...]           errors and p99 while the program is upgraded under open-loop load
   cargo xtask generate reference [--check] write docs/METRICS.md, docs/CONFIG.md (--check: compare)
+  cargo xtask generate results [--check]   write the pages of docs/results from the results beside them
   cargo xtask generate redis-commands ...  write the command table from running servers; its options
                                            stand in xtask/src/generate_commands.rs
 
