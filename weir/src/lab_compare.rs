@@ -38,7 +38,8 @@ pub struct CompareArgs {
     scenario: Option<PathBuf>,
 
     /// With whom: nginx, haproxy, envoy, twemproxy, weir-telemetry-off, weir-capture-all, direct (no gateway), or a peer's
-    /// TOML file. Without it: envoy, haproxy and direct, with twemproxy for Redis and nginx for HTTP and WebSocket.
+    /// TOML file. Without it: envoy, haproxy and direct, with twemproxy for Redis and nginx for HTTP and WebSocket; haproxy and
+    /// direct for publish and subscribe.
     #[arg(long, value_name = "NAME|FILE.toml", value_delimiter = ',')]
     peers: Vec<String>,
 

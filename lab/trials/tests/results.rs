@@ -75,7 +75,7 @@ fn thin(value: &mut Value, is_trial: bool) {
                     _ => thin(field, is_trial || name == "trial"),
                 }
             }
-            fields.retain(|_, field| !field.is_null() && !(is_trial && is_nothing(field)));
+            fields.retain(|_, field| !(field.is_null() || (is_trial && is_nothing(field))));
         }
         Value::Array(items) => items.iter_mut().for_each(|item| thin(item, is_trial)),
         Value::Number(number) if number.is_f64() => {
