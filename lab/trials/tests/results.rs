@@ -52,12 +52,17 @@ fn sources(folder: &Path) -> Sources {
     sources
 }
 
-/// A result without what no page shows: seconds of trials, nulls, zeros of a trial, and digits that are noise. The schema
-/// comes first, and each part has a line.
+/// A result without what no page shows: seconds of trials, descriptors and ports, nulls, zeros of a trial, digits that are
+/// noise, and where the program of the command was. The schema comes first, and each part has a line.
 fn kept(text: &str) -> String {
     let mut whole: Value = serde_json::from_str(text).expect("JSON");
     thin(&mut whole, false);
     let parts = whole.as_object_mut().expect("an object");
+    if let Some(Value::String(command)) = parts.get_mut("command") {
+        let program = command.split(' ').next().unwrap_or_default();
+        let folder = program.rfind('/').map_or(0, |slash| slash + 1);
+        command.drain(..folder);
+    }
     let schema = parts.remove("schema").expect("a schema");
     let line = |(name, part): (&str, &Value)| format!("{}:{part}", Value::from(name));
     let rest = parts.iter().map(|(name, part)| line((name, part)));
@@ -69,9 +74,12 @@ fn kept(text: &str) -> String {
 fn thin(value: &mut Value, is_trial: bool) {
     match value {
         Value::Object(fields) => {
+            if is_trial {
+                fields.remove("resources");
+            }
             for (name, field) in fields.iter_mut() {
-                match name.as_str() {
-                    "seconds" => *field = Value::Array(Vec::new()),
+                match field {
+                    Value::Array(seconds) if name == "seconds" => seconds.clear(),
                     _ => thin(field, is_trial || name == "trial"),
                 }
             }
@@ -182,6 +190,8 @@ fn the_kept_form_has_the_same_page_and_less_bytes() {
         assert_eq!(page(&short), page(text));
         assert!(short.starts_with("{\n\"schema\":\"weir.lab.") && short.len() < text.len(), "{}", short.len());
         assert_eq!(kept(&short), short);
+        let elsewhere = text.replacen("\"weir lab ", "\"/some/where/weir lab ", 1);
+        assert!(elsewhere != text && kept(&elsewhere) == short);
     }
 }
 
