@@ -10,10 +10,14 @@ use serde_json::Value;
 use weir_tests::gateway::program;
 use weir_tests::server::{Kind, Server};
 
+#[path = "lab/clients.rs"]
+mod clients;
 #[path = "lab/http.rs"]
 mod http;
 #[path = "lab/placement.rs"]
 mod placement;
+#[path = "lab/pubsub.rs"]
+mod pubsub;
 #[path = "lab/tcp.rs"]
 mod tcp;
 #[path = "lab/together.rs"]

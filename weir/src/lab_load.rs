@@ -25,7 +25,7 @@ pub mod show;
 /// Send a scenario's load to a target and report what became of it: latency from the intended time, open loop.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab load examples/lab/redis-mixed.toml --target 127.0.0.1:6379\n  weir lab load scenario.toml --target unix:/run/redis.sock --quiet --json results.jsonl\n  weir lab load scenario.toml --target 10.0.0.5:6379 --processes 4\n  weir lab load scenario.toml --target 10.0.0.5:6379 --part 1/2 --start-at 2026-01-02T03:04:05Z --json one.jsonl\n\nStandard error has a line per second, standard output a table per phase. Exit: 0 the run is complete, 1 it is not, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab load examples/lab/redis-mixed.toml --target 127.0.0.1:6379\n  weir lab load scenario.toml --target unix:/run/redis.sock --quiet --json results.jsonl\n  weir lab load examples/lab/redis-pubsub.toml --target 127.0.0.1:6379   # subscribers, and who publishes\n  weir lab load scenario.toml --target 10.0.0.5:6379 --processes 4\n  weir lab load scenario.toml --target 10.0.0.5:6379 --part 1/2 --start-at 2026-01-02T03:04:05Z --json one.jsonl\n\nStandard error has a line per second, standard output a table per phase. Exit: 0 the run is complete, 1 it is not, 2 the command line is wrong."
 )]
 pub struct LoadArgs {
     /// The scenario, a TOML file.

@@ -22,6 +22,7 @@ Developer commands of Weir.
   cargo xtask tidy                         the rules of the tree: crate arrows, length of files and functions, ...
   cargo xtask bench redis|http [...]       gateways side by side, CPU per request (--help lists options)
   cargo xtask generate reference [--check] write docs/METRICS.md, docs/CONFIG.md (--check: compare)
+  cargo xtask generate results [--check]   write the pages of docs/results from the results beside them
   cargo xtask generate redis-commands ...  write the command table from running servers; its options
                                            stand in xtask/src/generate_commands.rs
 

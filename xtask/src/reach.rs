@@ -37,9 +37,13 @@ pub const ROOTS: [&str; 17] = [
     "xtask/src/workspace.rs",
 ];
 
-/// Files that the tests of a package read although they are not its own: documents that it writes, and the fuzzer's seeds.
-pub const READ: [(&str, &str); 3] =
-    [("docs/CONFIG.md", "weir-config"), ("docs/METRICS.md", "weir-telemetry"), ("fuzz/corpus/", "weir-tests")];
+/// Files that the tests of a package read although they are not its own: documents that it writes, what they are made of, and the fuzzer's seeds.
+pub const READ: [(&str, &str); 4] = [
+    ("docs/CONFIG.md", "weir-config"),
+    ("docs/METRICS.md", "weir-telemetry"),
+    ("docs/results/", "weir-trials"),
+    ("fuzz/corpus/", "weir-tests"),
+];
 
 /// Packages of the workspace, and which are built on which.
 pub struct Graph {
@@ -266,6 +270,8 @@ mod tests {
         let reach = Reach::new(&graph, &generated);
         assert!(!reach.is_documents());
         assert_eq!(reach.changed(), BTreeSet::from(["weir-config".to_owned()]));
+        let result = change(&["docs/results/redis.json", "docs/results/redis.md"]);
+        assert_eq!(Reach::new(&graph, &result).changed(), BTreeSet::from(["weir-trials".to_owned()]));
         let nothing = change(&[]);
         assert!(!Reach::new(&graph, &nothing).is_documents(), "nothing changed is no change of documents");
         let compared = change(&["proxy/one/src/testdata/report.md"]);

@@ -69,6 +69,12 @@ impl Rate {
         self.milli as f64 / 1_000.0
     }
 
+    /// The rate of what has so many replies, if this is the rate of the replies; not below the least that there is.
+    #[must_use]
+    pub(crate) fn per_copies(self, copies: u32) -> Self {
+        Self { milli: (self.milli / u64::from(copies.max(1))).max(1) }
+    }
+
     /// Requests of a schedule of this length, on average.
     #[must_use]
     pub fn mean_count(self, length: Duration) -> f64 {

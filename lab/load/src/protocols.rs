@@ -2,7 +2,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `redis` | RESP2: a mix of commands over a key space |
+//! | `redis` | RESP2: a mix of commands over a key space; `redis-pubsub`: messages to channels, heard by all that subscribe |
 //! | `http1`, `http2` | a GET for each request, over HTTP/1.1 or HTTP/2 in clear text |
 //! | `websocket` | a message there and the same back, behind an upgrade of HTTP/1.1 |
 //! | `tcp` | a message there and the same back, with nothing around it |
@@ -32,7 +32,8 @@ mod tcp;
 mod websocket;
 
 /// Every protocol. The first stands in for a word that is none of them, so that the other mistakes of a scenario are found.
-pub const ALL: &[&dyn Protocol] = &[&redis::Redis, &http1::Http1, &http2::Http2, &websocket::WebSocket, &tcp::Tcp];
+pub const ALL: &[&dyn Protocol] =
+    &[&redis::Redis, &redis::PubSub, &http1::Http1, &http2::Http2, &websocket::WebSocket, &tcp::Tcp];
 
 /// One protocol of the lab. A scenario is read by [`read`](Self::read); each shard then makes a [`planner`](Self::planner),
 /// and each of its connections a [`wire`](Self::wire).
@@ -64,7 +65,7 @@ pub trait Protocol: Sync + 'static {
     fn planner<'a>(&self, scenario: &'a Scenario, shard: Shard) -> Box<dyn Planner + 'a>;
 
     /// The reading side of a connection on which nothing was said yet.
-    fn wire(&self, scenario: &Scenario) -> Box<dyn Wire>;
+    fn wire(&self, scenario: &Scenario, seat: Seat) -> Box<dyn Wire>;
 
     /// The writes of a shard before the run; `None`: this protocol stores nothing.
     fn preload(&self, _scenario: &Scenario, _shard: Shard) -> Option<Box<dyn Preload>> {
@@ -145,6 +146,8 @@ pub struct OwnKey {
 
 /// Keys of every protocol that matter to the reading of its own.
 pub struct Common<'a> {
+    pub(crate) connections: Option<u32>,
+    pub(crate) shards: Option<u32>,
     pub(crate) payload: Option<&'a Payload>,
     pub(crate) integrity: Option<bool>,
     pub(crate) problems: &'a Problems<'a>,
@@ -163,6 +166,15 @@ pub struct Work {
     pub(crate) keys: KeySpace,
     pub(crate) commands: Vec<Command>,
     pub(crate) request: Request,
+    pub(crate) channels: u32,
+}
+
+/// A connection among those of its shard.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    pub(crate) shard: Shard,
+    /// From 0; where there are channels the last one is the publisher's, see [`Scenario::channels`].
+    pub(crate) at: usize,
 }
 
 /// The writes of one shard before the run.

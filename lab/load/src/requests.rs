@@ -112,6 +112,12 @@ impl Requests {
         &self.arena[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
 
+    /// Number of request `index` in its round.
+    #[must_use]
+    pub fn at(&self, index: u64) -> usize {
+        self.place(index).at
+    }
+
     /// Bytes of all requests of one round.
     #[must_use]
     pub fn round_bytes(&self) -> usize {

@@ -3,7 +3,8 @@
 //! | file | concept |
 //! |---|---|
 //! | `worker` | one core: connects, preloads, runs phases as ordered |
-//! | `generator` | its connections, free slots, and requests on their way |
+//! | `generator`, `queue` | its connections, free slots, and requests on their way |
+//! | `fan_out` | requests whose replies come on other connections: publish and subscribe |
 //! | `connection` | one connection: made, read, made again |
 //! | `dispatch`, `bell` | when a request is sent: by the schedule (open) or by a reply (closed) |
 //! | `tally` | what is counted: the window, and the running second |
@@ -35,8 +36,10 @@ mod calendar;
 mod connection;
 mod dispatch;
 mod error;
+mod fan_out;
 mod generator;
 mod host;
+mod queue;
 mod second;
 mod step;
 mod tally;

@@ -36,7 +36,8 @@
 //! duration = "10s"
 //! ```
 //!
-//! HTTP, WebSocket and TCP have no keys and no commands. Of HTTP and WebSocket `[request]` may say more about what they ask for:
+//! `redis-pubsub` has `channels = 100` in place of keys and commands: connections are subscribers then, and rates count the
+//! messages that they hear. HTTP, WebSocket and TCP have no keys and no commands. Of HTTP and WebSocket `[request]` may say more about what they ask for:
 //!
 //! ```text
 //! name = "http2-128b"
@@ -126,6 +127,10 @@ pub struct Scenario {
     pub commands: Vec<Command>,
     /// What HTTP and WebSocket ask for.
     pub request: Request,
+    /// Channels to which the connections are subscribed, evenly: what one further connection of each shard publishes is
+    /// heard by all of a channel, and each message that one of them hears is a request of its own. 0: a connection hears the
+    /// replies to what it sent.
+    pub channels: u32,
     /// In the order in which they run, at least one.
     pub phases: Vec<Phase>,
 }
@@ -136,6 +141,12 @@ impl Scenario {
     pub fn late_limit_for(slo_p99: Option<Duration>) -> Duration {
         let of_slo = slo_p99.unwrap_or_default().saturating_mul(LATE_LIMIT_PER_SLO);
         of_slo.clamp(LATE_LIMIT_MIN, LATENCY_MAX)
+    }
+
+    /// Replies to what is sent once: 1, or the subscribers of a channel.
+    #[must_use]
+    pub fn copies(&self) -> u32 {
+        self.connections.checked_div(self.channels).unwrap_or(1)
     }
 
     /// 16 hexadecimal digits, the same for the same scenario and, but for chance, for no other. Comments, spaces and keys

@@ -153,6 +153,9 @@ pub struct Sample {
     /// As `cycles`.
     #[serde(default)]
     pub instructions: Option<f64>,
+    /// CPU of the lab's origin per completed request, microseconds; `None`: another server stands behind.
+    #[serde(default)]
+    pub origin_us: Option<f64>,
     /// Of the gateway, bytes.
     pub rss_max: Option<u64>,
     /// Share of the window that the hypervisor took.
@@ -208,6 +211,7 @@ impl Sample {
             box_us: record.resources.box_us_per_req,
             cycles: record.resources.cycles_per_req,
             instructions: record.resources.instructions_per_req,
+            origin_us: record.resources.parties.get("origin").and_then(|origin| origin.cpu_us_per_req),
             rss_max: gateway.and_then(|gateway| gateway.rss_max),
             steal: record.resources.steal.unwrap_or(0.0),
             trial,
@@ -372,6 +376,7 @@ mod tests {
             box_us: None,
             cycles: None,
             instructions: None,
+            origin_us: None,
             rss_max: None,
             steal: 0.0,
         }

@@ -44,6 +44,7 @@ const WIRE: Metric = Metric {
     is_more_better: true,
 };
 const BOX: Metric = Metric { name: "box CPU per request", figure: |sample| sample.box_us, ..CPU };
+const ORIGIN: Metric = Metric { name: "origin CPU-s per million", figure: |sample| sample.origin_us, ..CPU };
 const CYCLES: Metric = Metric { name: "cycles/request", figure: |sample| sample.cycles, ..CPU };
 const INSTRUCTIONS: Metric = Metric { name: "instructions/request", figure: |sample| sample.instructions, ..CPU };
 const RSS: Metric = Metric { name: "RSS MiB", figure: |sample| sample.rss_max.map(|bytes| bytes as f64 / MIB), ..CPU };
@@ -173,8 +174,13 @@ fn caveats(comparison: &Comparison) -> Vec<String> {
 
 /// The processor counted for at least one run.
 fn has_counters(comparison: &Comparison) -> bool {
+    is_measured(comparison, &CYCLES)
+}
+
+/// At least one run has the figure.
+fn is_measured(comparison: &Comparison, metric: &Metric) -> bool {
     let mut blocks = comparison.rows.iter().flat_map(|row| &row.blocks);
-    blocks.any(|block| block.runs.values().flatten().any(|sample| sample.cycles.is_some()))
+    blocks.any(|block| block.runs.values().flatten().any(|sample| (metric.figure)(sample).is_some()))
 }
 
 /// One line per arm. CPU seconds per million requests are microseconds per request.
@@ -194,8 +200,9 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
         "box CPU-s per million",
         "RSS MiB",
     ];
-    let counted: &[Metric] = if has_counters(comparison) { &[CYCLES, INSTRUCTIONS] } else { &[] };
-    heads.extend(counted.iter().map(|metric| metric.name));
+    let mut more = vec![(ORIGIN, 2), (CYCLES, 0), (INSTRUCTIONS, 0)];
+    more.retain(|(metric, _)| is_measured(comparison, metric));
+    heads.extend(more.iter().map(|(metric, _)| metric.name));
     let mut table = Table::new(&heads);
     for arm in &comparison.arms {
         let name = &*arm.name;
@@ -225,7 +232,7 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
             number(row.median(name, &BOX), 2),
             number(row.median(name, &RSS), 1),
         ];
-        cells.extend(counted.iter().map(|metric| number(row.median(name, metric), 0)));
+        cells.extend(more.iter().map(|(metric, digits)| number(row.median(name, metric), *digits)));
         table.row(cells);
     }
     table

@@ -148,6 +148,11 @@ fn check(request: &Request) -> Result<Vec<Scenario>> {
             let spoken = peer.protocols.join(", ");
             ensure!(peer.speaks(&protocol), "{} does not speak {protocol}; it speaks {spoken}", peer.name);
         }
+        let Scenario { name, channels, .. } = &workload.scenario;
+        ensure!(
+            *channels == 0,
+            "{name} has channels, whose audience would change with the connections: compare it instead"
+        );
         trial::check(&workload.scenario)?;
         request.behind.adapted(&workload.scenario)
     };

@@ -6,18 +6,15 @@
 //! brings to it, rows, load and targets, is a [`contest::Contest`]: [`redis`],
 //! [`http`].
 
-mod cache;
 mod contest;
 mod fleet;
 mod http;
-mod lab;
 mod machine;
 mod measure;
 mod options;
 pub(crate) mod peers;
 pub(crate) mod place;
 mod profile;
-mod pubsub;
 mod redis;
 pub mod relay;
 mod report;
@@ -37,9 +34,6 @@ pub fn run(words: &[&str]) -> Result<()> {
     match words {
         ["redis", rest @ ..] => redis::run(rest),
         ["http", rest @ ..] => http::run(rest),
-        ["lab", rest @ ..] => lab::run(rest),
-        ["pubsub", rest @ ..] => pubsub::run(rest),
-        ["cache", rest @ ..] => cache::run(rest),
         ["profile", "http", rest @ ..] => profile::run_http(rest),
         ["profile", rest @ ..] => profile::run(rest),
         _ => bail!("unknown benchmark `{}`\n\n{}", words.join(" "), options::USAGE),

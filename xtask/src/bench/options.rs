@@ -18,12 +18,6 @@ cargo xtask bench redis [option ...]     gateways side by side in front of one R
 cargo xtask bench http [option ...]      the same in front of one HTTP/1.1 origin
 cargo xtask bench profile [http] [option ...]
                                          where Weir's time goes in the row get-64-c50-p1, or h1-128-c64
-cargo xtask bench lab [--repeats N] [--seconds N] [--quick] [--out FILE]
-                                         the lab against redis-benchmark: rate, cost, and a server that stalls
-cargo xtask bench pubsub [--subscribers N] [--channels N] [--rate N] [--repeats N] [--seconds N] [--quick] [--out FILE]
-                                         fan-out through Weir and without: delivery, subscriptions, CPU per message
-cargo xtask bench cache [--connections N] [--pipeline N] [--repeats N] [--seconds N] [--quick] [--out FILE]
-                                         the reply cache on and off, keys drawn as Zipf: hit rate, rate, CPU per request
 
   --rows WORDS         rows whose id holds one of these words, divided by commas (default: all)
   --arms WORDS         only these arms: weir envoy twemproxy haproxy-tcp floor direct
@@ -147,33 +141,6 @@ impl Options<HttpRow> {
         let origin = given.own("--origin").map_or(Ok(OriginKind::Lab), OriginKind::named)?;
         let front = given.own("--front").map_or(Ok(Front::Plain), Front::named)?;
         Ok((given.choose(&HttpRow::all(front), front.arms())?, front, origin))
-    }
-}
-
-/// What was asked of `bench lab`.
-#[derive(Clone, Debug)]
-pub(crate) struct LabOptions {
-    /// Blocks per row.
-    pub(crate) blocks: usize,
-    /// Length of one measurement.
-    pub(crate) window: Duration,
-    out: Option<PathBuf>,
-}
-
-impl LabOptions {
-    /// Reads the words behind the subcommand: a part of those of `bench redis`, with the same meaning.
-    pub(crate) fn parse(words: &[&str]) -> Result<Self> {
-        let known = ["--repeats", "--seconds", "--quick", "--out"];
-        if let Some(word) = words.iter().find(|word| word.starts_with("--") && !known.contains(word)) {
-            bail!("unknown option `{word}`\n\n{USAGE}");
-        }
-        let Options { blocks, run_length, out, .. } = Given::read(words, &[])?.rest;
-        Ok(Self { blocks, window: run_length, out })
-    }
-
-    /// See [`publish`].
-    pub(crate) fn publish(&self, workspace: &Workspace, text: &str) -> Result<()> {
-        publish(workspace, self.out.as_deref(), text)
     }
 }
 

@@ -1,7 +1,7 @@
 //! HTTP/1.1 with connections that are kept: a GET for each request.
 
 use super::http::{self, Gets};
-use super::{Common, Family, Protocol, Work};
+use super::{Common, Family, Protocol, Seat, Work};
 use crate::requests::Planner;
 use crate::scenario::Scenario;
 use crate::scenario::table::Table;
@@ -38,7 +38,7 @@ impl Protocol for Http1 {
         Box::new(Gets::new(scenario, shard, write_get))
     }
 
-    fn wire(&self, scenario: &Scenario) -> Box<dyn Wire> {
+    fn wire(&self, scenario: &Scenario, _seat: Seat) -> Box<dyn Wire> {
         Box::new(wire::Answers::new(scenario.payload.bytes_max()))
     }
 

@@ -1,7 +1,7 @@
 //! HTTP/2 in clear text, by prior knowledge: a stream with a GET for each request.
 
 use super::http::{self, Gets};
-use super::{Common, Family, Protocol, Work};
+use super::{Common, Family, Protocol, Seat, Work};
 use crate::requests::Planner;
 use crate::scenario::Scenario;
 use crate::scenario::table::Table;
@@ -45,7 +45,7 @@ impl Protocol for Http2 {
         Box::new(Gets::new(scenario, shard, write_header_block))
     }
 
-    fn wire(&self, scenario: &Scenario) -> Box<dyn Wire> {
+    fn wire(&self, scenario: &Scenario, _seat: Seat) -> Box<dyn Wire> {
         Box::new(wire::Frames::new(scenario.payload.bytes_max()))
     }
 

@@ -1,17 +1,18 @@
-//! Redis, in RESP2: a mix of commands over a key space whose values can be checked.
+//! Redis, in RESP2: a mix of commands over a key space whose values can be checked; and publish and subscribe.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `commands`, `keys` | the mix and the key space, as scenarios write them |
 //! | `plan`, `check` | the commands of a shard; the check of each reply |
 //! | `names`, `preload` | names of keys; the keys that are written first |
+//! | `pubsub` | messages to channels: the protocol `redis-pubsub` |
 //! | `wire`, `answer` | whole replies out of chunks; the kind of a reply |
 
-use super::{Common, Family, OwnKey, Protocol, REMEDY, Work};
+use super::{Common, Family, OwnKey, Protocol, REMEDY, Seat, Work};
 use crate::requests::Planner;
 use crate::scenario::mistake::{Problems, Span};
 use crate::scenario::table::Table;
-use crate::scenario::{Command, CommandKind, Payload, REPLY_BYTES_MAX, Request, Scenario};
+use crate::scenario::{Command, CommandKind, Payload, REPLY_BYTES_MAX, Scenario};
 use crate::shard::Shard;
 use crate::wire::Wire;
 
@@ -22,12 +23,14 @@ mod keys;
 mod names;
 mod plan;
 mod preload;
+mod pubsub;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 #[cfg(test)]
 pub(crate) use preload::Preload;
+pub(crate) use pubsub::PubSub;
 
 /// See the module.
 pub(crate) struct Redis;
@@ -63,14 +66,14 @@ impl Protocol for Redis {
             let what = "`integrity` is on, but no command of the mix can be checked";
             problems.add(&root.span_of("integrity"), what, "add a GET, or write integrity = false");
         }
-        Some(Work { keys: keys?, commands, request: Request::default() })
+        Some(Work { keys: keys?, commands, ..Work::default() })
     }
 
     fn planner<'a>(&self, scenario: &'a Scenario, shard: Shard) -> Box<dyn Planner + 'a> {
         Box::new(plan::Commands::new(scenario, shard))
     }
 
-    fn wire(&self, scenario: &Scenario) -> Box<dyn Wire> {
+    fn wire(&self, scenario: &Scenario, _seat: Seat) -> Box<dyn Wire> {
         Box::new(wire::Replies::new(wire::Replies::bytes_max(scenario)))
     }
 

@@ -2,7 +2,7 @@
 //! size.
 
 use super::messages::Messages;
-use super::{Common, Family, Protocol, REMEDY, Work};
+use super::{Common, Family, Protocol, REMEDY, Seat, Work};
 use crate::answer::Reply;
 use crate::requests::Planner;
 use crate::scenario::Scenario;
@@ -41,7 +41,7 @@ impl Protocol for Tcp {
         Box::new(Messages::new(scenario, shard, |message: &[u8], arena: &mut Vec<u8>| arena.extend_from_slice(message)))
     }
 
-    fn wire(&self, scenario: &Scenario) -> Box<dyn Wire> {
+    fn wire(&self, scenario: &Scenario, _seat: Seat) -> Box<dyn Wire> {
         Box::new(Echoed { bytes: scenario.payload.bytes_max(), partial: Vec::new() })
     }
 

@@ -3,7 +3,7 @@
 use weir_base::Rng;
 
 use super::messages::Messages;
-use super::{Common, Family, Protocol, Work, http};
+use super::{Common, Family, Protocol, Seat, Work, http};
 use crate::requests::Planner;
 use crate::scenario::Scenario;
 use crate::scenario::table::Table;
@@ -44,7 +44,7 @@ impl Protocol for WebSocket {
         }))
     }
 
-    fn wire(&self, scenario: &Scenario) -> Box<dyn Wire> {
+    fn wire(&self, scenario: &Scenario, _seat: Seat) -> Box<dyn Wire> {
         Box::new(wire::Messages::new(scenario.payload.bytes_max()))
     }
 

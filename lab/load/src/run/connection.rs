@@ -11,7 +11,9 @@ use weir_engine::{Stream, StreamOptions, Watermarks, net, sleep, spawn, timeout}
 
 use super::generator::Generator;
 use super::tally::End;
+use crate::protocols::Seat;
 use crate::scenario::Scenario;
+use crate::shard::Shard;
 use crate::wire::{Broken, Wire};
 
 /// Default 5 s: what a target on the same network never needs.
@@ -37,12 +39,12 @@ pub(super) enum Refusal {
     Protocol(String),
 }
 
-async fn connect(target: &Address, scenario: &Scenario) -> Result<Line, Refusal> {
+async fn connect(target: &Address, scenario: &Scenario, seat: Seat) -> Result<Line, Refusal> {
     let marks =
         Watermarks { high: limits::WRITE_HIGH_WATER_BYTES as usize, low: limits::WRITE_LOW_WATER_BYTES as usize };
     let socket = net::connect(target, CONNECT_TIMEOUT).await.map_err(Refusal::Connect)?;
     let mut stream = Stream::new(socket, StreamOptions { marks }).map_err(Refusal::Connect)?;
-    let mut wire = scenario.protocol.wire(scenario);
+    let mut wire = scenario.protocol.wire(scenario, seat);
     match timeout(CONNECT_TIMEOUT, wire.begin(&mut stream, scenario)).await {
         Ok(begun) => begun.map_err(Refusal::Protocol)?,
         Err(_) => return Err(Refusal::Protocol(format!("it said nothing within {CONNECT_TIMEOUT:?}"))),
@@ -57,14 +59,15 @@ async fn connect(target: &Address, scenario: &Scenario) -> Result<Line, Refusal>
 pub(super) async fn connect_all(
     target: &Address,
     scenario: &Arc<Scenario>,
+    shard: Shard,
     count: usize,
 ) -> Result<Vec<Line>, Refusal> {
     let mut lines = Vec::new();
     while lines.len() < count {
         let wave = CONNECTS_AT_ONCE.min(count - lines.len());
-        let connecting = (0..wave).map(|_| {
+        let connecting = (lines.len()..lines.len() + wave).map(|at| {
             let (target, scenario) = (target.clone(), scenario.clone());
-            spawn(async move { connect(&target, &scenario).await })
+            spawn(async move { connect(&target, &scenario, Seat { shard, at }).await })
         });
         for one in connecting.collect::<Vec<_>>() {
             let cut = |_| Refusal::Connect(io::Error::other("a connection attempt was cut short"));
@@ -82,7 +85,7 @@ pub(super) async fn keep(generator: Rc<Generator>, at: usize, mut line: Line) {
         let mut pause = BACKOFF_MIN;
         line = loop {
             sleep(pause).await;
-            match connect(&generator.target, &generator.scenario).await {
+            match connect(&generator.target, &generator.scenario, Seat { shard: generator.shard, at }).await {
                 Ok(line) => break line,
                 Err(_) => pause = (pause * 2).min(BACKOFF_MAX),
             }

@@ -45,16 +45,16 @@ pub(super) async fn open(generator: Rc<Generator>, schedule: Schedule, times: Ti
         if let Some(slot) = generator.take_slot() {
             let ready = intended.max(slot.since);
             let turn = Turn::of(intended, ready, now.as_nanos(), late_limit);
-            generator.tally.borrow_mut().intended(intended);
+            generator.intended(intended);
             if turn == Turn::Send {
                 generator.send(slot, intended, ready);
             } else {
                 generator.give_back(slot);
-                generator.tally.borrow_mut().skipped(intended, turn);
+                generator.skipped(intended, turn);
             }
         } else if !generator.has_connection() {
-            generator.tally.borrow_mut().intended(intended);
-            generator.tally.borrow_mut().unsendable(intended);
+            generator.intended(intended);
+            generator.unsendable(intended);
         } else {
             generator.bell.wait(times.drained).await;
             continue;
@@ -64,8 +64,8 @@ pub(super) async fn open(generator: Rc<Generator>, schedule: Schedule, times: Ti
     drain(&generator, times).await;
     // Only a target that was behind to the end leaves any: no slot became free before they were too late.
     for intended in next.into_iter().chain(schedule) {
-        generator.tally.borrow_mut().intended(intended);
-        generator.tally.borrow_mut().skipped(intended, Turn::SkipBacklog);
+        generator.intended(intended);
+        generator.skipped(intended, Turn::SkipBacklog);
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn closed(generator: Rc<Generator>, times: Times) {
             continue;
         };
         let intended = slot.since.max(times.begins.as_nanos());
-        generator.tally.borrow_mut().intended(intended);
+        generator.intended(intended);
         generator.send(slot, intended, intended);
     }
     drain(&generator, times).await;

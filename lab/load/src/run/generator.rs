@@ -13,10 +13,14 @@ use weir_engine::settings::Address;
 use weir_engine::{Cutter, Output, Stream, net};
 
 use super::bell::Bell;
+use super::fan_out::FanOut;
+use super::queue::Queue;
 use super::tally::{End, Sent, Tally};
 use crate::answer::Reply;
+use crate::outcome::Turn;
 use crate::requests::Requests;
 use crate::scenario::Scenario;
+use crate::shard::Shard;
 use crate::wire::{Broken, Leaving, Of, Sender};
 
 /// A place for one request on one connection.
@@ -37,64 +41,6 @@ pub(super) struct Usage {
     pub(super) rx_bytes: u64,
 }
 
-/// The requests on their way on one connection, in the order of their replies.
-#[derive(Default)]
-pub(super) struct Queue {
-    requests: RefCell<VecDeque<Sent>>,
-    /// The last so many were appended and not yet handed to the kernel.
-    unstamped: Cell<usize>,
-}
-
-impl Queue {
-    fn push(&self, request: Sent) {
-        self.requests.borrow_mut().push_back(request);
-        self.unstamped.set(self.unstamped.get() + 1);
-    }
-
-    /// The kernel gets all that was appended now.
-    fn stamp(&self) {
-        let count = self.unstamped.take();
-        if count > 0 {
-            let now = Time::now().as_nanos();
-            self.requests.borrow_mut().iter_mut().rev().take(count).for_each(|request| request.sent = now);
-        }
-    }
-
-    /// The request that a reply belongs to; `None` if none was asked.
-    fn pop_answered(&self, of: Of) -> Option<Sent> {
-        let mut requests = self.requests.borrow_mut();
-        match of {
-            Of::Oldest => requests.pop_front_if(|request| request.sent > 0),
-            Of::Stream(stream) => {
-                // Their numbers rise.
-                let at = requests.binary_search_by_key(&stream, |request| request.stream).ok()?;
-                if requests[at].sent == 0 {
-                    return None;
-                }
-                requests.remove(at)
-            }
-        }
-    }
-
-    /// Those on streams above `stream`.
-    fn split_off_above(&self, stream: u32) -> VecDeque<Sent> {
-        let mut requests = self.requests.borrow_mut();
-        let at = requests.partition_point(|request| request.stream <= stream);
-        let above = requests.split_off(at);
-        self.unstamped.set(self.unstamped.get().saturating_sub(above.len()));
-        above
-    }
-
-    fn is_empty(&self) -> bool {
-        self.requests.borrow().is_empty()
-    }
-
-    fn drain(&self) -> VecDeque<Sent> {
-        self.unstamped.set(0);
-        self.requests.take()
-    }
-}
-
 struct Connection {
     output: Output,
     /// Where each request is a stream.
@@ -107,31 +53,48 @@ struct Connection {
 
 /// A connection that is always wanted, whether it stands or not.
 #[derive(Default)]
-struct Link {
+pub(super) struct Link {
     epoch: u32,
     connection: Option<Connection>,
 }
 
+impl Link {
+    /// What is on its way on it; `None`: it does not stand.
+    pub(super) fn queue(&self) -> Option<&Rc<Queue>> {
+        self.connection.as_ref().map(|connection| &connection.queue)
+    }
+}
+
 pub(super) struct Generator {
     pub(super) scenario: Arc<Scenario>,
+    pub(super) shard: Shard,
+    pub(super) fan_out: Option<FanOut>,
     pub(super) target: Address,
     pub(super) requests: Requests,
     pub(super) bell: Bell,
     pub(super) tally: RefCell<Tally>,
-    links: RefCell<Vec<Link>>,
+    pub(super) links: RefCell<Vec<Link>>,
     up: Cell<u32>,
     free: RefCell<VecDeque<Slot>>,
-    in_flight: Cell<u64>,
+    pub(super) in_flight: Cell<u64>,
     next_index: Cell<u64>,
     tx_bytes: Cell<u64>,
     rx_bytes: Cell<u64>,
 }
 
 impl Generator {
-    pub(super) fn new(scenario: Arc<Scenario>, target: Address, requests: Requests, links: usize) -> Self {
+    pub(super) fn new(
+        scenario: Arc<Scenario>,
+        shard: Shard,
+        target: Address,
+        requests: Requests,
+        links: usize,
+    ) -> Self {
         let tally = Tally::new(0..0, scenario.late_limit);
         Self {
+            fan_out: FanOut::of(&scenario, shard),
             scenario,
+            shard,
             target,
             requests,
             bell: Bell::default(),
@@ -151,8 +114,32 @@ impl Generator {
         self.links.borrow().len() as u32 - self.up.get()
     }
 
+    /// Something can be sent, now or when a slot becomes free.
     pub(super) fn has_connection(&self) -> bool {
-        self.up.get() > 0
+        match &self.fan_out {
+            Some(fan_out) => self.links.borrow()[fan_out.publisher()].connection.is_some(),
+            None => self.up.get() > 0,
+        }
+    }
+
+    /// Whether requests are sent on connection `at`.
+    fn is_sender(&self, at: usize) -> bool {
+        self.fan_out.as_ref().is_none_or(|fan_out| fan_out.publisher() == at)
+    }
+
+    /// The schedule asks for a request: each of its replies counts.
+    pub(super) fn intended(&self, at: u64) {
+        (0..self.scenario.copies()).for_each(|_| self.tally.borrow_mut().intended(at));
+    }
+
+    /// It was never sent because it was too late.
+    pub(super) fn skipped(&self, intended: u64, turn: Turn) {
+        (0..self.scenario.copies()).for_each(|_| self.tally.borrow_mut().skipped(intended, turn));
+    }
+
+    /// It was never sent because no connection was left.
+    pub(super) fn unsendable(&self, intended: u64) {
+        (0..self.scenario.copies()).for_each(|_| self.tally.borrow_mut().unsendable(intended));
     }
 
     pub(super) fn in_flight(&self) -> u64 {
@@ -167,7 +154,8 @@ impl Generator {
         let mut free = self.free.borrow_mut();
         free.clear();
         for _ in 0..self.scenario.pipeline {
-            let standing = links.iter().enumerate().filter(|(_, link)| link.connection.is_some());
+            let standing =
+                links.iter().enumerate().filter(|(at, link)| link.connection.is_some() && self.is_sender(*at));
             free.extend(standing.map(|(at, link)| Slot { link: at, epoch: link.epoch, since }));
         }
     }
@@ -176,8 +164,13 @@ impl Generator {
     pub(super) fn connected(&self, at: usize, stream: &Stream, sender: Option<Box<dyn Sender>>) -> Rc<Queue> {
         let queue = Rc::new(Queue::default());
         let stamped = queue.clone();
-        stream.output.on_flush(move || stamped.stamp());
+        let stamp_audience = self.fan_out.as_ref().filter(|_| self.is_sender(at)).map(FanOut::stamper);
+        stream.output.on_flush(move || {
+            stamped.stamp();
+            stamp_audience.iter().for_each(|stamp| stamp());
+        });
         let link = &mut self.links.borrow_mut()[at];
+        queue.is_back.set(link.epoch > 0);
         link.epoch += 1;
         link.connection = Some(Connection {
             output: stream.output.clone(),
@@ -187,8 +180,10 @@ impl Generator {
             queue: queue.clone(),
         });
         self.up.set(self.up.get() + 1);
-        let slot = Slot { link: at, epoch: link.epoch, since: Time::now().as_nanos() };
-        self.free.borrow_mut().extend((0..self.scenario.pipeline).map(|_| slot));
+        if self.is_sender(at) {
+            let slot = Slot { link: at, epoch: link.epoch, since: Time::now().as_nanos() };
+            self.free.borrow_mut().extend((0..self.scenario.pipeline).map(|_| slot));
+        }
         self.bell.ring();
         queue
     }
@@ -206,7 +201,7 @@ impl Generator {
         let links = self.links.borrow().len();
         for at in 0..links {
             let late = self.links.borrow()[at].connection.as_ref().and_then(|connection| {
-                let is_late = !connection.queue.requests.borrow().is_empty();
+                let is_late = !connection.queue.is_empty();
                 is_late.then(|| connection.cutter.clone())
             });
             if let Some(cutter) = late {
@@ -222,8 +217,11 @@ impl Generator {
         self.up.set(self.up.get() - 1);
         let (mut tally, now) = (self.tally.borrow_mut(), Time::now().as_nanos());
         let mut end = end;
+        let is_counted = self.fan_out.is_none() || !self.is_sender(at);
         for request in connection.queue.drain() {
-            tally.ended(&self.requests, &request, end, now);
+            if is_counted {
+                tally.ended(&self.requests, &request, end, now);
+            }
             self.in_flight.set(self.in_flight.get() - 1);
             if matches!(end, End::Protocol) {
                 end = End::Lost;
@@ -234,6 +232,9 @@ impl Generator {
 
     /// The slot that has been free for longest.
     pub(super) fn take_slot(&self) -> Option<Slot> {
+        if self.fan_out.as_ref().is_some_and(|fan_out| !fan_out.has_room(self.in_flight.get())) {
+            return None;
+        }
         let (links, mut free) = (self.links.borrow(), self.free.borrow_mut());
         while let Some(slot) = free.pop_front() {
             let link = &links[slot.link];
@@ -270,9 +271,11 @@ impl Generator {
             }
         };
         let bytes = connection.output.appended() - before;
-        connection.queue.push(Sent { index, intended, ready, sent: 0, stream });
+        let request = Sent { index, intended, ready, sent: 0, stream };
+        connection.queue.push(request);
         self.next_index.set(index + 1);
         self.in_flight.set(self.in_flight.get() + 1);
+        self.expect(&links, request);
         self.tx_bytes.set(self.tx_bytes.get() + bytes);
     }
 
@@ -281,6 +284,14 @@ impl Generator {
     /// # Errors
     /// Nothing was asked.
     pub(super) fn answered(&self, at: usize, queue: &Queue, of: Of, reply: Reply<'_>) -> Result<(), Broken> {
+        match &self.fan_out {
+            None => self.replied(at, queue, of, reply),
+            Some(fan_out) if self.is_sender(at) => self.acknowledged(fan_out, queue, reply),
+            Some(_) => self.heard(queue, reply),
+        }
+    }
+
+    fn replied(&self, at: usize, queue: &Queue, of: Of, reply: Reply<'_>) -> Result<(), Broken> {
         let Some(request) = queue.pop_answered(of) else {
             // A stream may be reset when all of it has been said.
             return if reply.body.is_none() { Ok(()) } else { Err(Broken) };
@@ -288,9 +299,14 @@ impl Generator {
         let now = Time::now().as_nanos();
         self.tally.borrow_mut().ended(&self.requests, &request, End::Reply(reply), now);
         self.in_flight.set(self.in_flight.get() - 1);
-        let epoch = self.links.borrow()[at].epoch;
-        self.free.borrow_mut().push_back(Slot { link: at, epoch, since: now });
+        self.free_slot(at, now);
         Ok(())
+    }
+
+    /// Connection `at` has been free for one more request since `since`, in nanoseconds.
+    pub(super) fn free_slot(&self, at: usize, since: u64) {
+        let epoch = self.links.borrow()[at].epoch;
+        self.free.borrow_mut().push_back(Slot { link: at, epoch, since });
     }
 
     /// Connection `at`, whose requests stand in `queue`, takes no further ones. True if nothing is left on it.

@@ -88,12 +88,20 @@ pub(super) struct Job {
 impl Job {
     /// Requests are planned before anything is connected, so that no connection waits for it.
     fn plan(&self) -> Requests {
+        let copies = self.scenario.copies();
         let count = |phase: &Phase| match phase.rate {
-            Some(rate) => rate.mean_count(phase.warmup + phase.duration) / f64::from(self.shard.of()),
+            Some(rate) => {
+                rate.per_copies(copies).mean_count(phase.warmup + phase.duration) / f64::from(self.shard.of())
+            }
             None => CLOSED_PLAN as f64,
         };
         let most = self.scenario.phases.iter().map(count).fold(1.0, f64::max);
         Requests::build(&self.scenario, self.shard, most.ceil() as u64)
+    }
+
+    /// Connections of the shard, the publisher's among them where there are channels.
+    fn links(&self) -> usize {
+        self.shard.part(self.scenario.connections) as usize + usize::from(self.scenario.channels > 0)
     }
 }
 
@@ -101,8 +109,8 @@ impl Job {
 pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
     let reporter = Rc::new(reporter);
     let requests = job.plan();
-    let count = job.shard.part(job.scenario.connections) as usize;
-    let mut lines = match connection::connect_all(&job.target, &job.scenario, count).await {
+    let count = job.links();
+    let mut lines = match connection::connect_all(&job.target, &job.scenario, job.shard, count).await {
         Ok(lines) => lines,
         Err(refusal) => {
             let target = job.target.to_string();
@@ -114,7 +122,8 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
             }));
         }
     };
-    let generator = Rc::new(Generator::new(job.scenario.clone(), job.target.clone(), requests, count));
+    let generator = Generator::new(job.scenario.clone(), job.shard, job.target.clone(), requests, count);
+    let generator = Rc::new(generator);
     reporter.tell(Report::Done);
     loop {
         for order in inbox.receive().await {
@@ -134,7 +143,7 @@ pub(super) async fn serve(job: Job, inbox: Inbox<Order>, reporter: Reporter) {
                     reporter.tell(Report::Gathered(gather(&generator).await));
                 }
                 Order::Phase { index, begins } => {
-                    let step = run_phase(&generator, &reporter, job.shard, index, begins).await;
+                    let step = run_phase(&generator, &reporter, index, begins).await;
                     reporter.tell(Report::Ended(Box::new(step)));
                 }
                 Order::End => return,
@@ -159,14 +168,8 @@ async fn gather(generator: &Generator) -> u32 {
     generator.missing()
 }
 
-async fn run_phase(
-    generator: &Rc<Generator>,
-    reporter: &Rc<Reporter>,
-    shard: Shard,
-    index: usize,
-    begins: Time,
-) -> ShardStep {
-    let scenario = generator.scenario.clone();
+async fn run_phase(generator: &Rc<Generator>, reporter: &Rc<Reporter>, index: usize, begins: Time) -> ShardStep {
+    let (scenario, shard) = (generator.scenario.clone(), generator.shard);
     let phase = &scenario.phases[index];
     let measures = begins.saturating_add(phase.warmup);
     let ends = measures.saturating_add(phase.duration);
@@ -176,6 +179,7 @@ async fn run_phase(
     let sending = match (scenario.mode, phase.rate) {
         (Mode::Open(arrival), Some(rate)) => {
             let length = phase.warmup + phase.duration;
+            let rate = rate.per_copies(scenario.copies());
             let schedule = Schedule::new(arrival, rate, scenario.seed, index as u64, shard, length);
             spawn(dispatch::open(generator.clone(), schedule, times))
         }

@@ -90,7 +90,7 @@ fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
     let integrity = or_default(root.get("integrity"), true, |node| node.boolean());
     let spoken = protocol.unwrap_or(protocols::ALL[0]);
     refuse_keys_of_others(root, spoken);
-    let work = spoken.read(root, &Common { payload: payload.as_ref(), integrity, problems });
+    let work = spoken.read(root, &Common { connections, shards, payload: payload.as_ref(), integrity, problems });
     let phases = read_phases(root, mode, problems);
     let work = work?;
     Some(Scenario {
@@ -108,6 +108,7 @@ fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
         payload: payload?,
         commands: work.commands,
         request: work.request,
+        channels: work.channels,
         phases,
     })
 }

@@ -97,6 +97,7 @@ fn a_whole_scenario_is_read_as_it_stands() {
             },
         ],
         request: Request::default(),
+        channels: 0,
         phases: vec![
             Phase { name: "low".into(), rate: Rate::per_second(1_000.5), warmup: seconds(2), duration: seconds(10) },
             Phase {

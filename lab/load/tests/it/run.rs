@@ -1,5 +1,6 @@
 //! Whole runs against an origin in this process.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -174,8 +175,16 @@ fn a_target_that_never_answers_gives_timeouts_and_skips() {
 }
 
 #[test]
-fn the_example_is_a_right_scenario() {
-    let source = include_str!("../../../../examples/lab/redis-mixed.toml");
-    let scenario = scenario::parse("redis-mixed.toml", source).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    assert_eq!((scenario.phases.len(), scenario.commands.len()), (2, 2));
+fn every_example_is_a_right_scenario() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/lab");
+    let files = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut protocols = BTreeSet::new();
+    for path in files.filter(|path| path.is_file()) {
+        let source = std::fs::read_to_string(&path).expect("a text");
+        let name = path.to_string_lossy();
+        let scenario = scenario::parse(&name, &source).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        protocols.insert(scenario.protocol.word());
+    }
+    let all = weir_load::protocols::ALL.iter().map(|protocol| protocol.word()).collect();
+    assert_eq!(protocols, all, "every protocol has an example");
 }

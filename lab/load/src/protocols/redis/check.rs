@@ -85,7 +85,7 @@ fn is_count(reply: &[u8]) -> bool {
 }
 
 /// A string or nothing (`$-1` or `_`) at the front, and what follows it.
-fn take_bulk(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+pub(super) fn take_bulk(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     if let Some(rest) = bytes.strip_prefix(b"_\r\n").or_else(|| bytes.strip_prefix(b"$-1\r\n")) {
         return Some((None, rest));
     }

@@ -133,7 +133,9 @@ impl<'a> Commands<'a> {
         let key = self.picker.pick(&mut self.rng);
         let name = self.name(Space::Raw, key);
         let mut value = Vec::new();
-        self.values.write(key, Generation::PRELOADED, &mut value);
+        if words.iter().any(|word| word == "{value}") {
+            self.values.write(key, Generation::PRELOADED, &mut value);
+        }
         let filled = words.iter().map(|word| match word.as_str() {
             "{key}" => &name[..],
             "{value}" => &value[..],

@@ -1,0 +1,81 @@
+//! The requests on their way on one connection, in the order of their replies.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use weir_base::Time;
+
+use super::tally::Sent;
+use crate::wire::Of;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Queue {
+    requests: RefCell<VecDeque<Sent>>,
+    /// The last so many were appended and not yet handed to the kernel.
+    unstamped: Cell<usize>,
+    /// Of a subscriber that was away: it may hear what was sent before it counted again.
+    pub(super) is_back: Cell<bool>,
+}
+
+impl Queue {
+    pub(super) fn push(&self, request: Sent) {
+        self.requests.borrow_mut().push_back(request);
+        self.unstamped.set(self.unstamped.get() + 1);
+    }
+
+    /// The kernel gets all that was appended now.
+    pub(super) fn stamp(&self) {
+        let count = self.unstamped.take();
+        if count > 0 {
+            let now = Time::now().as_nanos();
+            self.requests.borrow_mut().iter_mut().rev().take(count).for_each(|request| request.sent = now);
+        }
+    }
+
+    /// The request that a reply belongs to; `None` if none was asked.
+    pub(super) fn pop_answered(&self, of: Of) -> Option<Sent> {
+        let mut requests = self.requests.borrow_mut();
+        match of {
+            Of::Oldest => requests.pop_front_if(|request| request.sent > 0),
+            Of::Stream(stream) => {
+                // Their numbers rise.
+                let at = requests.binary_search_by_key(&stream, |request| request.stream).ok()?;
+                if requests[at].sent == 0 {
+                    return None;
+                }
+                requests.remove(at)
+            }
+        }
+    }
+
+    /// The message that nobody will hear.
+    pub(super) fn remove(&self, index: u64) -> Option<Sent> {
+        let mut requests = self.requests.borrow_mut();
+        let at = requests.iter().position(|request| request.index == index)?;
+        requests.remove(at)
+    }
+
+    /// Where the first stands that is wanted.
+    pub(super) fn position(&self, is_wanted: impl Fn(&Sent) -> bool) -> Option<usize> {
+        self.requests.borrow().iter().position(is_wanted)
+    }
+
+    /// Those on streams above `stream`.
+    pub(super) fn split_off_above(&self, stream: u32) -> VecDeque<Sent> {
+        let mut requests = self.requests.borrow_mut();
+        let at = requests.partition_point(|request| request.stream <= stream);
+        let above = requests.split_off(at);
+        self.unstamped.set(self.unstamped.get().saturating_sub(above.len()));
+        above
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.borrow().is_empty()
+    }
+
+    pub(super) fn drain(&self) -> VecDeque<Sent> {
+        self.unstamped.set(0);
+        self.requests.take()
+    }
+}
