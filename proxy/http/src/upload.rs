@@ -44,6 +44,10 @@ impl<'a, S: Sink> Limited<'a, S> {
 
     /// Sends what is kept of the body that comes from `source`: it was read before, or sent to another origin.
     pub(crate) async fn again(&mut self, source: &mut impl Source) -> Result<(), Broken> {
+        // It may be over before it began: no piece of it comes.
+        if source.is_done() && !self.looks(Inspecting::end) {
+            return self.relieved().await;
+        }
         let Some(kept) = self.limits.kept else {
             self.sink.last(b"");
             return self.sink.relieved().await;
