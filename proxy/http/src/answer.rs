@@ -17,7 +17,7 @@ use crate::{
     origin::Download,
     passage::Passage,
     refusal::Refusal,
-    tapped::{Taps, Tapped},
+    tapped::{Tapped, Taps},
     upgrade::{Switched, Wish},
     variables::Variables,
 };
@@ -105,10 +105,10 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         if let Some(company) = asked.company.get() {
             let said = head.fields.get(Known::ContentLength).map(Box::<[u8]>::from);
             let tap = company.with(|companion| companion.tap(head.status(), &mut head.fields));
-            // The framing is not the companion's.
-            head.fields.remove(Known::ContentLength);
-            if let Some(length) = said.filter(|_| tap != Tap::Edit) {
-                head.fields.add(Known::ContentLength, &length);
+            if !head.fields.all(Known::ContentLength).eq(said.as_deref()) {
+                // The framing is not the companion's.
+                head.fields.remove(Known::ContentLength);
+                said.iter().for_each(|length| head.fields.add(Known::ContentLength, length));
             }
             match tap {
                 Tap::No => {}

@@ -6,6 +6,7 @@ use std::{
 };
 
 use weir_base::time::Time;
+use weir_listener::CloseReason;
 
 use crate::{
     doors::{Caller, Companion, End, Settled},
@@ -70,10 +71,10 @@ impl Company {
 impl Drop for Company {
     fn drop(&mut self) {
         let (end, reason) = match std::thread::panicking() {
-            true => (End::BrokenOff, "internal_invariant"),
-            false => (End::ClientGone, "client_reset"),
+            true => (End::BrokenOff, CloseReason::InternalInvariant),
+            false => (End::ClientGone, CloseReason::ClientReset),
         };
         // A panic on top of another would end the process, and one of its own whoever drops this.
-        let _ = catch_unwind(AssertUnwindSafe(|| self.settle(0, "", end, reason)));
+        let _ = catch_unwind(AssertUnwindSafe(|| self.settle(0, "", end, reason.name())));
     }
 }

@@ -5,7 +5,10 @@ use std::{rc::Rc, sync::Arc};
 use crate::{
     asked::Asked,
     doors::{Caller, Handler},
-    limits::REQUEST_BODY_BYTES_MAX, options::Upgrades, routes::Action, settings::HttpListenerSettings,
+    limits::REQUEST_BODY_BYTES_MAX,
+    options::Upgrades,
+    routes::Action,
+    settings::HttpListenerSettings,
     upstream::HttpUpstream,
 };
 
