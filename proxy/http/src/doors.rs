@@ -258,12 +258,13 @@ pub struct Settled<'a> {
 /// How an exchange ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The client has the whole response of an origin, of a handler or of the route.
+    /// The whole response of an origin, of a handler or of the route was written for the client. Its last bytes may still be on their way.
     Answered,
-    /// The gateway refused the request, or answered in place of an origin that failed.
+    /// The gateway refused the request, also one whose body ended early, or answered in place of an origin that failed; or a companion
+    /// answered.
     Refused,
-    /// The response broke off.
+    /// The response broke off, or a panic ended the exchange.
     BrokenOff,
-    /// The client went away before its response was over.
+    /// The client went away while its response was waited for or under way, or its connection was cut.
     ClientGone,
 }
