@@ -281,22 +281,21 @@ fn a_body_without_memory_for_it_is_shed() {
 fn a_handler_answers_on_a_stream_and_makes_no_websocket() {
     let (gateway, heard) = handled(|action| action.upgrades = Some(Upgrades { websocket: true }));
     let mut client = Http2Client::new(gateway.client());
-    client.request(1, &[(":method", "POST"), (":path", "/")], false);
-    client.data(1, "hello", true);
+    client.post(1, "/", "hello");
     assert_eq!(client.answer(1), Answer { status: 201, body: b"hello".into(), is_reset: false });
-    client.request(3, &[(":method", "CONNECT"), (":protocol", "websocket"), (":path", "/stream")], false);
+    client.request(3, &[(":method", "CONNECT"), (":protocol", "websocket"), (":path", "/stream")]);
     assert_eq!(client.answer(3).status, 501);
-    client.request(5, &[(":method", "GET"), (":path", "/stream")], true);
+    client.request(5, &[(":method", "GET"), (":path", "/stream")]);
     let control = heard.streams.recv_timeout(PATIENCE).expect("one stream, and no other before it");
     control.give(Some("first"));
     control.give(Some("last"));
     control.give(None);
     assert_eq!(client.answer(5), Answer { status: 200, body: b"firstlast".into(), is_reset: false });
-    client.request(7, &[(":method", "GET"), (":path", "/stream")], true);
+    client.request(7, &[(":method", "GET"), (":path", "/stream")]);
     let control = heard.streams.recv_timeout(PATIENCE).expect("a stream");
     control.give(Some("break"));
     assert!(client.answer(7).is_reset);
-    client.request(9, &[(":method", "GET"), (":path", "/never")], true);
+    client.request(9, &[(":method", "GET"), (":path", "/never")]);
     assert_eq!(heard.waits.recv_timeout(PATIENCE), Ok(true));
     client.reset(9);
     assert_eq!(heard.waits.recv_timeout(PATIENCE), Ok(false));

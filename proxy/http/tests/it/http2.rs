@@ -25,36 +25,24 @@ const END_HEADERS: u8 = 4;
 impl Http2Client {
     pub fn new(mut client: Client) -> Self {
         client.0.send_bytes(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-        let mut this = Self(client);
-        this.frame(SETTINGS, 0, 0, b"");
-        this
+        client.0.send_bytes(&frame(SETTINGS, 0, 0, b""));
+        Self(client)
     }
 
-    fn frame(&mut self, kind: u8, flags: u8, stream: u8, payload: &[u8]) {
-        let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-        frame.extend([kind, flags, 0, 0, 0, stream]);
-        frame.extend_from_slice(payload);
-        self.0.0.send_bytes(&frame);
+    /// A request without a body. An extended CONNECT does not end with it.
+    pub fn request(&mut self, stream: u8, fields: &[(&str, &str)]) {
+        let is_whole = !fields.contains(&(":method", "CONNECT"));
+        self.0.0.send_bytes(&head(stream, fields, is_whole));
     }
 
-    /// A head; what has no name in it is written out.
-    pub fn request(&mut self, stream: u8, fields: &[(&str, &str)], is_whole: bool) {
-        let mut block = Vec::new();
-        for (name, value) in [(":scheme", "http"), (":authority", "a")].iter().chain(fields) {
-            block.extend([0, name.len() as u8]);
-            block.extend_from_slice(name.as_bytes());
-            block.push(value.len() as u8);
-            block.extend_from_slice(value.as_bytes());
-        }
-        self.frame(HEADERS, END_HEADERS | u8::from(is_whole), stream, &block);
-    }
-
-    pub fn data(&mut self, stream: u8, data: &str, is_last: bool) {
-        self.frame(DATA, u8::from(is_last), stream, data.as_bytes());
+    /// A POST with this body, which comes in one piece with its head.
+    pub fn post(&mut self, stream: u8, path: &str, body: &str) {
+        let head = head(stream, &[(":method", "POST"), (":path", path)], false);
+        self.0.0.send_bytes(&[head, frame(DATA, END_STREAM, stream, body.as_bytes())].concat());
     }
 
     pub fn reset(&mut self, stream: u8) {
-        self.frame(RESET, 0, stream, &[0, 0, 0, 8]);
+        self.0.0.send_bytes(&frame(RESET, 0, stream, &[0, 0, 0, 8]));
     }
 
     /// All that comes on a stream, to its end.
@@ -68,8 +56,8 @@ impl Http2Client {
                 (DATA, number) if number == stream => answer.body.extend(payload),
                 (HEADERS, number) if number == stream && answer.status == 0 => answer.status = status(&payload),
                 (RESET, number) if number == stream => return Answer { is_reset: true, ..answer },
-                (SETTINGS, _) if head[4] & 1 == 0 => self.frame(SETTINGS, 1, 0, b""),
-                (PING, _) if head[4] & 1 == 0 => self.frame(PING, 1, 0, &payload),
+                (SETTINGS, _) if head[4] & 1 == 0 => self.0.0.send_bytes(&frame(SETTINGS, 1, 0, b"")),
+                (PING, _) if head[4] & 1 == 0 => self.0.0.send_bytes(&frame(PING, 1, 0, &payload)),
                 _ => {}
             }
             if matches!(head[3], DATA | HEADERS) && head[8] == stream && head[4] & END_STREAM != 0 {
@@ -77,6 +65,25 @@ impl Http2Client {
             }
         }
     }
+}
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags, 0, 0, 0, stream]);
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// A head; each field is written out.
+fn head(stream: u8, fields: &[(&str, &str)], is_whole: bool) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in [(":scheme", "http"), (":authority", "a")].iter().chain(fields) {
+        block.extend([0, name.len() as u8]);
+        block.extend_from_slice(name.as_bytes());
+        block.push(value.len() as u8);
+        block.extend_from_slice(value.as_bytes());
+    }
+    frame(HEADERS, END_HEADERS | u8::from(is_whole), stream, &block)
 }
 
 /// The status at the beginning of a block of fields (RFC 7541, appendices A and B).

@@ -253,8 +253,7 @@ fn a_body_on_a_stream_is_inspected_to_its_end_also_if_it_is_empty() {
         let (setup, heard) = recorded(look, |_| {});
         let gateway = Gateway::start(setup);
         let mut client = Http2Client::new(gateway.client());
-        client.request(1, &[(":method", "POST"), (":path", "/")], false);
-        client.data(1, body, true);
+        client.post(1, "/", body);
         let mut origin = gateway.origin.accept();
         assert!(origin.request().contains(body));
         origin.send(OK);

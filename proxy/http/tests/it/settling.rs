@@ -235,7 +235,7 @@ fn panicked(panics: Vec<Call>, is_stream: bool) -> Fact {
     let (mut client, mut stream);
     if is_stream {
         stream = Http2Client::new(gateway.client());
-        stream.request(1, &[(":method", "GET"), (":path", "/")], true);
+        stream.request(1, &[(":method", "GET"), (":path", "/")]);
     } else {
         client = gateway.client();
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -133,7 +133,7 @@ fn a_short_response_is_not_compressed_because_it_is_edited() {
 fn a_tap_edits_a_response_on_a_stream() {
     let gateway = Gateway::start(tapped());
     let mut client = Http2Client::new(gateway.client());
-    client.request(1, &[(":method", "GET"), (":path", "/")], true);
+    client.request(1, &[(":method", "GET"), (":path", "/")]);
     let mut origin = gateway.origin.accept();
     origin.request();
     origin.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\none two\r\n0\r\n\r\n");
