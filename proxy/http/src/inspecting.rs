@@ -31,7 +31,11 @@ impl Inspecting {
             Inspect::Passing => 0,
             Inspect::Kept(bytes) => bytes,
         };
-        Some(Box::new(RefCell::new(Self { company: company.clone(), bytes_kept, is_over: false, refused: None })))
+        Some(Box::new(RefCell::new(Self::new(company.clone(), bytes_kept))))
+    }
+
+    pub(crate) fn new(company: Rc<Company>, bytes_kept: usize) -> Self {
+        Self { company, bytes_kept, is_over: false, refused: None }
     }
 
     /// Bytes that are kept before the upstream is chosen. 0: it is not chosen.
