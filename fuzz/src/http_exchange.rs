@@ -1,27 +1,64 @@
 //! Any bytes of a client and of an origin, in any pieces, through a real exchange: the listener on a worker of its own.
 //!
 //! The first byte of an input is the size of the client's pieces. Then come the client's bytes and, each behind [`SEPARATOR`], what the
-//! origin sends to one request after the other, before it closes. Requests beyond them get an answer that is well.
+//! origin sends to one request after the other, before it closes. Requests beyond them get an answer that is well, and that says which
+//! request it answers.
 
 use std::{
     collections::VecDeque,
     io::{Read as _, Write as _},
     net::{Shutdown, TcpListener, TcpStream},
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
 };
 
 use weir_analysis::http::path::{PathRules, normalise};
+use weir_http::doors::{Caller, Companion, Door, Inspect, Settled, Tap};
 use weir_http_codec::{
-    BodyDecoder, BodyLength, BodyLimits, HeadLimits, Known, RequestHead, RequestParser, ResponseParser, frames::PREFACE,
+    BodyDecoder, BodyLength, BodyLimits, Fields, HeadLimits, Known, RequestHead, RequestParser, ResponseParser,
+    frames::PREFACE,
 };
 
 use crate::gateway::{Gateway, Setup, route, upstream};
 
 /// Between the parts of an input.
 const SEPARATOR: &[u8] = b"\n--\n";
-/// The answer to a request without one of its own.
-const WELL: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+/// The answer to a request without one of its own. No input can say the same: it does not know the address of its client.
+fn well(client: &[u8], target: &[u8]) -> Vec<u8> {
+    let body = [client, b" ", target].concat();
+    [format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), &body].concat()
+}
+
+/// A door whose companions take part in all of an exchange, and are counted.
+#[derive(Clone, Debug, Default)]
+struct Counting {
+    entered: Arc<AtomicU64>,
+    settled: Arc<AtomicU64>,
+}
+
+impl Door for Counting {
+    fn enter(&self, _: &RequestHead, _: &Caller) -> Box<dyn Companion> {
+        self.entered.fetch_add(1, Ordering::SeqCst);
+        Box::new(self.clone())
+    }
+}
+
+impl Companion for Counting {
+    fn inspect(&mut self, _: &RequestHead, _: &Caller) -> Inspect {
+        Inspect::Kept(16)
+    }
+
+    fn tap(&mut self, _: u16, fields: &mut Fields) -> Tap {
+        if fields.has(Known::ContentLength) { Tap::Follow } else { Tap::Edit }
+    }
+
+    fn settled(&mut self, _: &Settled<'_>) {
+        self.settled.fetch_add(1, Ordering::SeqCst);
+    }
+}
 
 /// What the origin says to this input, and what it has seen of it.
 #[derive(Default)]
@@ -37,12 +74,15 @@ struct Script {
 /// The gateway and its origin, for one input at a time.
 struct World {
     gateway: Gateway,
+    door: Counting,
     script: Arc<Mutex<Script>>,
 }
 
 static WORLD: LazyLock<Mutex<World>> = LazyLock::new(|| {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let mut setup = Setup::of(vec![route("/", upstream(1), |_| {})]);
+    let door = Counting::default();
+    let installed = Arc::new(door.clone());
+    let mut setup = Setup::of(vec![route("/", upstream(1), |action| action.door = Some(installed))]);
     setup.upstreams = vec![Vec::new(), vec![listener.local_addr().expect("bound")]];
     // A client that has said all it wants still reads its answers.
     setup.change = Box::new(|settings| settings.half_close = true);
@@ -54,7 +94,7 @@ static WORLD: LazyLock<Mutex<World>> = LazyLock::new(|| {
             thread::spawn(move || serve(stream, &script));
         }
     });
-    Mutex::new(World { gateway: Gateway::start(setup), script })
+    Mutex::new(World { gateway: Gateway::start(setup), door, script })
 });
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -81,11 +121,11 @@ fn serve(mut stream: TcpStream, script: &Mutex<Script>) {
             }
         };
         let (method, target) = (head.method().to_vec(), head.target().to_vec());
-        let client = head.fields.get(Known::XForwardedFor).unwrap_or_default();
+        let client = head.fields.get(Known::XForwardedFor).unwrap_or_default().to_vec();
         let answer = {
             let mut script = locked(script);
             if script.client.as_bytes() == client {
-                script.requests.push((method, target));
+                script.requests.push((method, target.clone()));
                 script.answers.pop_front()
             } else {
                 None
@@ -107,7 +147,7 @@ fn serve(mut stream: TcpStream, script: &Mutex<Script>) {
                 Err(error) => return locked(script).malformed = Some(format!("{error:?} in a body")),
             }
         }
-        if stream.write_all(WELL).is_err() {
+        if stream.write_all(&well(&client, &target)).is_err() {
             return;
         }
     }
@@ -129,7 +169,7 @@ fn more(stream: &mut TcpStream, received: &mut Vec<u8>) -> bool {
 }
 
 /// A client's and an origin's bytes: no panic; each request that goes on is one that the client sent, in order; what the client reads is
-/// framed; nothing is held at the end.
+/// framed, and the answer of the origin to its own request; each exchange is settled once; nothing is held at the end.
 pub fn http_exchange(data: &[u8]) {
     let Some((size, data)) = data.split_first() else { return };
     let mut parts = split(data);
@@ -145,9 +185,11 @@ pub fn http_exchange(data: &[u8]) {
         thread::yield_now();
     }
     let _ = client.0.stream.shutdown(Shutdown::Write);
-    let read = client.0.rest_bytes();
+    let (read, address) = (client.0.rest_bytes(), client.1.to_string());
     drop(client);
     world.gateway.rests();
+    let Counting { entered, settled } = &world.door;
+    assert_eq!(entered.load(Ordering::SeqCst), settled.load(Ordering::SeqCst), "entered and settled");
     let script = std::mem::take(&mut *locked(&world.script));
     assert_eq!(script.malformed, None, "what went on is no request");
     if sent.starts_with(PREFACE) {
@@ -155,7 +197,7 @@ pub fn http_exchange(data: &[u8]) {
     }
     let heads = heads(&sent);
     check_requests(&heads, &script.requests);
-    check_responses(&heads, &read);
+    check_responses(&heads, &read, &[address.as_bytes(), b" "].concat());
 }
 
 /// The parts of an input.
@@ -216,8 +258,8 @@ fn check_requests(heads: &[RequestHead], forwarded: &[(Vec<u8>, Vec<u8>)]) {
     }
 }
 
-/// Responses, one behind the other, each framed; only the last may break off.
-fn check_responses(heads: &[RequestHead], mut read: &[u8]) {
+/// Responses, one behind the other, each framed; only the last may break off. A body that begins with `well` names its request.
+fn check_responses(heads: &[RequestHead], mut read: &[u8], well: &[u8]) {
     let mut answered = 0;
     while !read.is_empty() {
         let mut parser = ResponseParser::new();
@@ -239,13 +281,22 @@ fn check_responses(heads: &[RequestHead], mut read: &[u8]) {
         if head.body(is_head) == BodyLength::UntilClose {
             return;
         }
+        let mut content = Vec::new();
         while !body.is_done() {
-            match body.decode(read, &BodyLimits::default()).map(|piece| piece.taken) {
-                Ok(0) if read.is_empty() => return,
-                Ok(0) => return assert!(read.len() < 1024, "a chunk without an end"),
-                Ok(taken) => read = &read[taken..],
-                Err(error) => panic!("{error:?} in a body: {}", read.escape_ascii()),
+            let piece = body.decode(read, &BodyLimits::default());
+            let piece = piece.unwrap_or_else(|error| panic!("{error:?} in a body: {}", read.escape_ascii()));
+            match piece.taken {
+                0 if read.is_empty() => return,
+                0 => return assert!(read.len() < 1024, "a chunk without an end"),
+                taken => {
+                    content.extend_from_slice(piece.data);
+                    read = &read[taken..];
+                }
             }
+        }
+        if let Some(target) = content.strip_prefix(well) {
+            let own = heads.get(answered - 1).and_then(goes_on);
+            assert_eq!(own.as_deref(), Some(target), "the response to another request");
         }
     }
 }

@@ -10,14 +10,14 @@ use crate::{
     body::relay,
     client::Replies,
     compression, cookies,
-    doors::BodyTap,
+    doors::Tap,
     failure::{Begun, Ended, Failure},
     grpc,
     limits::INTERIM_RESPONSES_MAX,
     origin::Download,
     passage::Passage,
     refusal::Refusal,
-    tapped::Tapped,
+    tapped::{Tapped, Taps},
     upgrade::{Switched, Wish},
     variables::Variables,
 };
@@ -74,13 +74,14 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         let length = self.origin.begin(&head, self.passage.asked.is_head);
         let taps = self.taps(&mut head, length);
         let is_persistent = head.is_persistent();
-        let keeps_client = self.pass_head(&mut head, if taps.is_empty() { length } else { BodyLength::Chunked });
+        let is_edited = taps.as_ref().is_some_and(|taps| !taps.edits.is_empty());
+        let keeps_client = self.pass_head(&mut head, if is_edited { BodyLength::Chunked } else { length });
         // What comes although nothing may is nobody's: it would be taken for the next answer.
         if length != BodyLength::Exact(0) {
-            let passed = match taps.is_empty() {
-                true => relay(&mut self.origin, &mut self.replies).await,
+            let passed = match taps {
+                None => relay(&mut self.origin, &mut self.replies).await,
                 // Every connection pays for the size of this future.
-                false => Box::pin(relay(&mut self.origin, &mut Tapped::new(taps, &mut self.replies))).await,
+                Some(taps) => Box::pin(relay(&mut self.origin, &mut Tapped::new(*taps, &mut self.replies))).await,
             };
             if let Err(broken) = passed {
                 return Ended::Failed(Failure::of_origin(broken));
@@ -95,28 +96,39 @@ impl<R: Replies, D: Download> Answer<'_, R, D> {
         Ended::Answered { status, keeps_client, remains: self.origin.remains().filter(|_| is_persistent) }
     }
 
-    /// What the body passes on its way; the head says so then.
-    fn taps(&self, head: &mut ResponseHead, length: BodyLength) -> Vec<Box<dyn BodyTap>> {
-        let Passage { asked, routed, .. } = self.passage;
-        let mut taps = Vec::new();
+    /// The taps of the body; the head says so then.
+    fn taps(&self, head: &mut ResponseHead, length: BodyLength) -> Option<Box<Taps>> {
         if length == BodyLength::Exact(0) {
-            return taps;
+            return None;
         }
-        let tap = routed.action.doors.tap.as_ref();
-        if let Some(tap) = tap.and_then(|tap| tap.begin(head.status(), &mut head.fields)) {
-            head.fields.remove(Known::ContentLength);
-            taps.push(tap);
+        let (asked, mut taps) = (self.passage.asked, Taps::default());
+        if let Some(company) = asked.company.get() {
+            let said = head.fields.get(Known::ContentLength).map(Box::<[u8]>::from);
+            let tap = company.with(|companion| companion.tap(head.status(), &mut head.fields));
+            if !head.fields.all(Known::ContentLength).eq(said.as_deref()) {
+                // The framing is not the companion's.
+                head.fields.remove(Known::ContentLength);
+                said.iter().for_each(|length| head.fields.add(Known::ContentLength, length));
+            }
+            match tap {
+                Tap::No => {}
+                Tap::Follow => taps.follower = Some(company.clone()),
+                Tap::Edit => {
+                    compression::forget_bytes(&mut head.fields);
+                    taps.edits.push(Box::new(company.clone()));
+                }
+            }
         }
         if let Some((coding, compression)) = &asked.coding
-            && compression::is_fit(head, if taps.is_empty() { length } else { BodyLength::Chunked }, compression)
+            && compression::is_fit(head, length, compression)
         {
             compression::vary(&mut head.fields);
             if let Some(coding) = *coding {
                 compression::announce(&mut head.fields, coding);
-                taps.push(compression::encoder(coding));
+                taps.edits.push(compression::encoder(coding));
             }
         }
-        taps
+        (!taps.is_empty()).then(|| Box::new(taps))
     }
 
     /// Passes the final head on; whether the connection of the client may bring another request.

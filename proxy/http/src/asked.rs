@@ -13,13 +13,13 @@ use weir_http_codec::{BodyLength, Fields, Known, RequestHead, Version, token};
 use weir_listener::StageTimes;
 
 use crate::{
+    company::Company,
     compression::{Coding, Compression},
     grpc,
     metrics::RouteMetrics,
     notes::Notes,
     policies::AnswerFields,
     settings::HttpListenerSettings,
-    settling::Settling,
     upgrade::Wish,
 };
 
@@ -52,8 +52,8 @@ pub(crate) struct Asked {
     pub(crate) answer_idle_timeout: Duration,
     /// How long all of it may take, as the client says.
     pub(crate) call_timeout: Option<Duration>,
-    /// The hook of its route that is to hear of its end.
-    pub(crate) settling: OnceCell<Box<Settling>>,
+    /// Its companion, if its route has a door.
+    pub(crate) company: OnceCell<Rc<Company>>,
     /// Cells of its route, if routes are counted.
     pub(crate) route: OnceCell<Rc<RouteMetrics>>,
     pub(crate) wish: Wish,
@@ -101,8 +101,8 @@ impl Asked {
         if let Some(notes) = &self.notes {
             notes.body_bytes.set(bytes);
         }
-        if let Some(settling) = self.settling.get() {
-            settling.body_bytes.set(bytes);
+        if let Some(company) = self.company.get() {
+            company.body_bytes.set(bytes);
         }
     }
 
@@ -129,7 +129,7 @@ impl Asked {
             body: head.body(),
             answer_fields: OnceCell::new(),
             notes: None,
-            settling: OnceCell::new(),
+            company: OnceCell::new(),
             route: OnceCell::new(),
             wish,
             coding: None,

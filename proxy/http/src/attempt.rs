@@ -24,14 +24,14 @@ use crate::{
     client::{After, Client, Sides, Watch},
     connection::Connection,
     endpoint_responses,
-    failure::{Begun, EXPIRED, Ended, Failure, STALLED, STALLED_TEXT},
+    failure::{Begun, EXPIRED, Ended, Failure},
     grpc,
     mirror::Copying,
     options::Class,
     origin::{Download as _, Means, Origin},
     passage::Passage,
     refusal::Refusal,
-    routed::Routed,
+    routes::Action,
     settings::HttpListenerSettings,
     upgrade::{Switched, Wish},
     upload::{Limited, Limits, relay_paced},
@@ -357,9 +357,6 @@ impl<'a> Attempt<'a> {
                 _ => grpc::CANCELLED,
             }));
         }
-        if reason.name() == STALLED {
-            connection.violated(STALLED, STALLED_TEXT);
-        }
         let status = self.begun.get().map_or(0, |begun| begun.status);
         connection.broke_off(asked, status, Some(self.sent), &routed.upstream.settings().name, reason.name());
         // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
@@ -391,11 +388,11 @@ async fn rest(
 }
 
 /// How long all of an exchange may take.
-pub(crate) fn call_timeout(asked: &Asked, routed: &Routed<'_>, settings: &HttpListenerSettings) -> Option<Duration> {
+pub(crate) fn call_timeout(asked: &Asked, action: &Action, settings: &HttpListenerSettings) -> Option<Duration> {
     let may_be_long = asked.is_call || asked.wish != Wish::None;
     let usual = settings.request_timeout.filter(|_| !may_be_long);
     // The route's timeout holds for every request of the route. A WebSocket stops being a request once it is accepted.
-    let own = routed.action.request_timeout.filter(|_| asked.wish == Wish::None).or(usual);
+    let own = action.request_timeout.filter(|_| asked.wish == Wish::None).or(usual);
     [own, asked.call_timeout].into_iter().flatten().min()
 }
 

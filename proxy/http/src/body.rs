@@ -26,6 +26,8 @@ pub(crate) enum Broken {
     TooLong,
     /// An inspection refuses the request.
     Refused,
+    /// A tap on its way gave it up.
+    Untapped,
     /// Who takes it is gone.
     Untaken,
     /// Who takes it takes nothing, or next to nothing, for too long.

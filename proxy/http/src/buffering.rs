@@ -71,14 +71,7 @@ pub(crate) fn kept(
     is_multiplexed: bool,
     Buffer { bytes: buffer, waits }: Buffer,
 ) -> Option<RefCell<Kept>> {
-    let most = retry.body_bytes_max;
-    let may_fit = match asked.body {
-        BodyLength::Exact(length) => (1..=most as u64).contains(&length),
-        BodyLength::Chunked | BodyLength::UntilClose => true,
-    };
-    // A call is as long as its client likes.
-    let keeps = may_fit && !asked.is_call && retry.keeps_bodies(is_multiplexed);
-    let most = if keeps { most } else { 0 };
+    let most = kept_for_retry(asked, retry, is_multiplexed);
     let (buffer, most) = match waits {
         true => (buffer, most),
         // It came at once, and may be sent again like one that was waited for.
@@ -87,6 +80,17 @@ pub(crate) fn kept(
     };
     let lease = &client.connection().service.sessions.core().bytes;
     (buffer > 0 || most > 0).then(|| RefCell::new(Kept::new(lease, buffer, most)))
+}
+
+/// So much of a body is kept while it is on its way to such an upstream, so that it can be sent again.
+pub(crate) fn kept_for_retry(asked: &Asked, retry: &RetrySettings, is_multiplexed: bool) -> usize {
+    let most = retry.body_bytes_max;
+    let may_fit = match asked.body {
+        BodyLength::Exact(length) => (1..=most as u64).contains(&length),
+        BodyLength::Chunked | BodyLength::UntilClose => true,
+    };
+    // A call is as long as its client likes.
+    if may_fit && !asked.is_call && retry.keeps_bodies(is_multiplexed) { most } else { 0 }
 }
 
 /// What a body passes while it is read.

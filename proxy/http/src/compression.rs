@@ -4,7 +4,7 @@ use std::io::Write;
 
 use weir_http_codec::{BodyLength, Fields, Known, RequestHead, ResponseHead, token};
 
-use crate::doors::{BodyTap, BrokenOff};
+use crate::{doors::BrokenOff, tapped::Edit};
 
 /// Answers shorter than this are not worth it. Default 1 KiB: they fit in one packet as they are.
 pub const BYTES_MIN: u64 = 1024;
@@ -130,9 +130,16 @@ pub(crate) fn vary(fields: &mut Fields) {
 
 /// Makes a head that of the compressed answer.
 pub(crate) fn announce(fields: &mut Fields, coding: Coding) {
-    fields.remove(Known::ContentLength);
-    fields.remove_named(b"Accept-Ranges");
+    forget_bytes(fields);
     fields.set(Known::ContentEncoding, coding.name().as_bytes());
+}
+
+/// Takes from a head what it says of the very bytes of its body: others go on.
+pub(crate) fn forget_bytes(fields: &mut Fields) {
+    fields.remove(Known::ContentLength);
+    for name in [&b"Accept-Ranges"[..], b"Content-MD5", b"Digest", b"Content-Digest", b"Repr-Digest"] {
+        fields.remove_named(name);
+    }
     if let Some(tag) = fields.get(Known::Etag).filter(|tag| !tag.starts_with(b"W/")) {
         // Other bytes of the same content (RFC 9110 section 8.8.1).
         let weak = [b"W/", tag].concat();
@@ -147,11 +154,11 @@ enum Encoder {
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
 
-/// A tap that compresses. What is passed on together leaves together: nobody waits for more to come.
+/// An edit that compresses. What is passed on together leaves together: nobody waits for more to come.
 struct Compressing(Option<Encoder>);
 
-/// A tap that compresses so.
-pub(crate) fn encoder(coding: Coding) -> Box<dyn BodyTap> {
+/// An edit that compresses so.
+pub(crate) fn encoder(coding: Coding) -> Box<dyn Edit> {
     let encoder = match coding {
         Coding::Gzip => {
             Some(Encoder::Gzip(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(GZIP_LEVEL))))
@@ -187,7 +194,7 @@ impl Compressing {
     }
 }
 
-impl BodyTap for Compressing {
+impl Edit for Compressing {
     fn data(&mut self, piece: &[u8], out: &mut Vec<u8>) -> Result<(), BrokenOff> {
         self.step(out, |encoder| encoder.write_all(piece))
     }

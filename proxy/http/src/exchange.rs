@@ -1,6 +1,6 @@
 //! One request and its response, as a list of stages.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use weir_base::permit::LocalPermit;
 use weir_http_codec::{BodyLength, Known, RequestHead, Version, strip_hop_by_hop};
@@ -12,25 +12,26 @@ use crate::{
     attempt::call_timeout,
     buffering::{self, Buffer, Passing},
     client::{After, Client},
-    compression,
+    compression::{self, Coding, Compression},
     connection::Connection,
-    doors::{Choice, Inspect},
+    doors::Choice,
     handling,
     inspecting::Inspecting,
     kept::Kept,
     local::Local,
     mirror::Copying,
     notes::Notes,
+    options::RetrySettings,
     passage::Passage,
     refusal::Refusal,
     respond,
     retry::Retries,
-    routed::Routed,
+    routed::{Found, Routed},
     routing::route,
     service::Routing,
     settings::HttpListenerSettings,
     upgrade::Wish,
-    waiting::while_wanted,
+    waiting::{Cut, while_wanted},
 };
 
 /// Has one request answered.
@@ -46,28 +47,25 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     };
     // Route, judge: the policies are those of the route, and what they refuse leaves no trace at an origin. Routes and policies that
     // answer by themselves end here.
-    let routed = while_wanted(client, None, route(&connection, &routing, head, &asked, &settings)).await;
-    count_sent(client, &asked);
-    let mut routed = match routed {
-        Ok(Ok(routed)) => routed,
-        Ok(Err(Local::Refused(refusal))) => return respond::refuse(client, &asked, refusal),
-        Ok(Err(Local::Answered(answer))) => return respond::answer(client, &asked, &answer, "ok"),
-        Ok(Err(Local::Handled(handler))) => {
-            return Box::pin(handling::run(client, &mut asked, head, &settings, handler)).await;
+    let found = while_wanted(client, None, route(&connection, &routing, head, &asked, &settings)).await;
+    let mut routed = match goes_on(client, &asked, found) {
+        Ok(Found::Upstream(routed)) => routed,
+        Ok(Found::Handler(handled)) => {
+            return Box::pin(handling::run(client, &mut asked, head, &settings, *handled)).await;
         }
-        Err(cut) => return respond::cut_short(client, &asked, cut),
+        Err(after) => return after,
     };
     // Target: what the client may become, and how long it may take, depends on the version that its upstream speaks.
     if let Err(refusal) = aim(&mut asked, head, &routed, &settings) {
         return respond::refuse(client, &asked, refusal);
     }
+    asked.coding = coding(&asked, head, &routed, &settings);
     asked.note_judged();
     // Inspect: a body is read before a lane is taken for it, as far as it may be kept: a slow client holds no lane. An inspection sees it
     // on its way, and may choose the target anew once it has seen enough.
     let retry = routed.action.retry.as_deref().unwrap_or(&settings.retry);
-    let inspect = routed.action.doors.inspect.as_deref();
-    let inspecting = Inspecting::begin(inspect, head, &asked);
-    let inspected = inspect.filter(|_| inspecting.is_some()).map_or(0, Inspect::bytes_kept);
+    let inspecting = Inspecting::begin(head, &asked);
+    let inspected = inspecting.as_deref().map_or(0, |inspecting| inspecting.borrow().bytes_kept());
     let buffer = Buffer::of(client, &mut asked, head, &routed, &settings, inspected);
     let copying = RefCell::new(copying(&connection, &routing, &routed, head, &asked));
     let kept = buffering::kept(client, &asked, retry, routed.upstream.is_multiplexed(), buffer);
@@ -75,6 +73,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
         let ready = Ready {
             routing: &routing,
             settings: &settings,
+            retry,
             kept,
             copying: &copying,
             inspecting: inspecting.as_deref(),
@@ -87,7 +86,7 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     asked.note_wanted();
     let affinity = affinity::of(&connection, routed.upstream.affinity(), head, &asked);
     // Attempt, respond, settle: each attempt has a lane of its own, and none follows once the client has a part of a response.
-    let ends = call_timeout(&asked, &routed, &settings).map(|timeout| asked.arrived.saturating_add(timeout));
+    let ends = call_timeout(&asked, routed.action, &settings).map(|timeout| asked.arrived.saturating_add(timeout));
     let retries = Retries::new(retry, routed.upstream, &asked, service, kept.as_ref());
     let passage = Passage {
         connection: &connection,
@@ -104,10 +103,23 @@ pub(crate) async fn run(client: &mut impl Client, head: &mut RequestHead) -> Aft
     passage.run(client, head).await
 }
 
-/// Counts the bytes that go to the client from now on, for the settle hook of the route.
-fn count_sent(client: &impl Client, asked: &Asked) {
-    if let Some(settling) = asked.settling.get() {
-        settling.count(client.sent_bytes());
+/// What goes on of a request whose route was looked for.
+///
+/// # Errors
+/// The exchange is over.
+fn goes_on<'r>(
+    client: &mut impl Client,
+    asked: &Asked,
+    found: Result<Result<Found<'r>, Local>, Cut>,
+) -> Result<Found<'r>, After> {
+    if let Some(company) = asked.company.get() {
+        company.count(client.sent_bytes());
+    }
+    match found {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(Local::Refused(refusal))) => Err(respond::refuse(client, asked, refusal)),
+        Ok(Err(Local::Answered(answer))) => Err(respond::answer(client, asked, &answer, "ok")),
+        Err(cut) => Err(respond::cut_short(client, asked, cut)),
     }
 }
 
@@ -115,6 +127,7 @@ fn count_sent(client: &impl Client, asked: &Asked) {
 struct Ready<'a, 'r> {
     routing: &'r Routing,
     settings: &'a HttpListenerSettings,
+    retry: &'a RetrySettings,
     kept: &'a RefCell<Kept>,
     copying: &'a RefCell<Option<Rc<Copying>>>,
     inspecting: Option<&'a RefCell<Inspecting>>,
@@ -131,7 +144,7 @@ async fn inspect_body<'r>(
     routed: &mut Routed<'r>,
     ready: Ready<'_, 'r>,
 ) -> Result<(), After> {
-    let Ready { routing, settings, kept, copying, inspecting } = ready;
+    let Ready { routing, settings, retry, kept, copying, inspecting } = ready;
     let copying = copying.borrow().clone();
     let passing = Passing {
         room: routed.body_bytes_max(settings, asked),
@@ -147,9 +160,8 @@ async fn inspect_body<'r>(
             return Err(respond::unread(client, asked, failure, &routed.upstream.settings().name, inspecting));
         }
     };
-    let wants =
-        inspecting.filter(|_| routed.action.doors.inspect.as_ref().is_some_and(|inspect| inspect.bytes_kept() > 0));
-    let Some(mut inspection) = wants.map(RefCell::borrow_mut) else { return Ok(()) };
+    let inspection = inspecting.map(RefCell::borrow_mut).filter(|inspection| inspection.bytes_kept() > 0);
+    let Some(mut inspection) = inspection else { return Ok(()) };
     let choice = inspection.choose(head, is_whole);
     // The body keeps the framing of the gateway, whatever was done to the head.
     strip_hop_by_hop(&mut head.fields);
@@ -162,7 +174,10 @@ async fn inspect_body<'r>(
             };
             routed.upstream = upstream;
             routed.host = host.map(Vec::from).or(routed.host.take());
-            aim(asked, head, routed, settings).map_err(|refusal| respond::refuse(client, asked, refusal))
+            aim(asked, head, routed, settings).map_err(|refusal| respond::refuse(client, asked, refusal))?;
+            // Another kind of upstream may want other retries.
+            kept.borrow_mut().keep(buffering::kept_for_retry(asked, retry, upstream.is_multiplexed()));
+            Ok(())
         }
         None => Err(respond::inspected(client, asked, &mut inspection)),
     }
@@ -193,8 +208,7 @@ fn admit(connection: &Connection, asked: &Asked) -> Result<(LocalPermit, GaugeGu
     Ok((permit, service.metrics.in_flight.guard()))
 }
 
-/// Settles what depends on the version that the upstream speaks: what the client becomes, its timeouts, and how its response is
-/// compressed.
+/// Settles what depends on the version that the upstream speaks: what the client becomes, and its timeouts.
 fn aim(
     asked: &mut Asked,
     head: &mut RequestHead,
@@ -224,12 +238,22 @@ fn aim(
         Wish::WebSocket(_) if may_tunnel => asked.wish.ask(head),
         _ => asked.wish = Wish::None,
     }
-    if !asked.is_head && asked.version != Version::Http10 {
-        let compression = action.compression.as_ref().or(settings.compression.as_ref());
-        let compression = compression.filter(|compression| !compression.codings.is_empty());
-        asked.coding = compression.map(|one| (compression::coding(one, head), one.clone()));
-    }
     Ok(())
+}
+
+/// How the response is compressed, by what the client takes: a companion may change the head later.
+fn coding(
+    asked: &Asked,
+    head: &RequestHead,
+    routed: &Routed<'_>,
+    settings: &HttpListenerSettings,
+) -> Option<(Option<Coding>, Arc<Compression>)> {
+    if asked.is_head || asked.version == Version::Http10 {
+        return None;
+    }
+    let compression = routed.action.compression.as_ref().or(settings.compression.as_ref());
+    let compression = compression.filter(|compression| !compression.codings.is_empty())?;
+    Some((compression::coding(compression, head), compression.clone()))
 }
 
 /// The copy for a mirror, unless it is on its way already: that of a request without a body is.

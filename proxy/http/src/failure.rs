@@ -47,7 +47,7 @@ pub(crate) enum Failure {
     Connection,
     /// An inspection refuses the request.
     Inspected,
-    /// The origin is well, and does not do what the client wants.
+    /// The origin is well, and yet the client gets no response of it.
     Unwilling(Refusal),
     /// The client is at fault.
     Client(Refusal),
@@ -73,6 +73,7 @@ impl Failure {
             Broken::Cut => Self::Client(Refusal::BODY_CUT),
             Broken::Refused => Self::Inspected,
             Broken::GivenUp => Self::Unwilling(Refusal::UPLOAD_GIVEN_UP),
+            Broken::Untapped => Self::Unwilling(Refusal::TAP_BROKE_OFF),
             Broken::Untaken | Broken::Stalled | Broken::Cancelled => Self::ClientGone,
         }
     }
@@ -84,6 +85,7 @@ impl Failure {
             }
             Broken::Idle => Self::Origin(Refusal::RESPONSE_TIMEOUT, LossCause::Timeout),
             Broken::Cut | Broken::Cancelled => Self::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed),
+            Broken::Untapped => Self::Unwilling(Refusal::TAP_BROKE_OFF),
             Broken::Stalled | Broken::GivenUp => Self::ClientStalled,
             Broken::Untaken => Self::ClientGone,
         }

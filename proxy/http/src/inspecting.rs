@@ -1,46 +1,62 @@
 //! The inspection of a request body under way.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, rc::Rc};
 
 use weir_http_codec::{BodyLength, RequestHead};
 
 use crate::{
     asked::Asked,
-    doors::{Choice, Inspect, Inspection, Whole},
+    company::Company,
+    doors::{Choice, Companion, Inspect, Whole},
     upgrade::Wish,
 };
 
 /// An inspection, and the response that it refuses the request with.
 pub(crate) struct Inspecting {
-    inspection: Box<dyn Inspection>,
+    company: Rc<Company>,
+    bytes_kept: usize,
+    is_over: bool,
     refused: Option<Whole>,
 }
 
 impl Inspecting {
-    /// That of a request with a body.
-    pub(crate) fn begin(
-        inspect: Option<&dyn Inspect>,
-        head: &RequestHead,
-        asked: &Asked,
-    ) -> Option<Box<RefCell<Self>>> {
-        let inspect = inspect.filter(|_| asked.body != BodyLength::Exact(0) && asked.wish == Wish::None)?;
-        let inspection = inspect.begin(head)?;
-        Some(Box::new(RefCell::new(Self { inspection, refused: None })))
+    /// That of a request with a body, if its companion wants one.
+    pub(crate) fn begin(head: &RequestHead, asked: &Asked) -> Option<Box<RefCell<Self>>> {
+        let company = asked.company.get()?;
+        if asked.body == BodyLength::Exact(0) || asked.wish != Wish::None {
+            return None;
+        }
+        let bytes_kept = match company.with(|companion| companion.inspect(head, &company.caller().borrow())) {
+            Inspect::No => return None,
+            Inspect::Passing => 0,
+            Inspect::Kept(bytes) => bytes,
+        };
+        Some(Box::new(RefCell::new(Self::new(company.clone(), bytes_kept))))
+    }
+
+    pub(crate) fn new(company: Rc<Company>, bytes_kept: usize) -> Self {
+        Self { company, bytes_kept, is_over: false, refused: None }
+    }
+
+    /// Bytes that are kept before the upstream is chosen. 0: it is not chosen.
+    pub(crate) fn bytes_kept(&self) -> usize {
+        self.bytes_kept
     }
 
     /// Looks at a piece; false if the request is refused.
     pub(crate) fn data(&mut self, piece: &[u8]) -> bool {
-        self.refused.is_none() && (piece.is_empty() || self.noted(|inspection| inspection.data(piece)).is_some())
+        self.refused.is_none() && (piece.is_empty() || self.noted(|companion| companion.request_data(piece)).is_some())
     }
 
-    /// The body is over; false if the request is refused.
+    /// The body is over, which is told once; false if the request is refused.
     pub(crate) fn end(&mut self) -> bool {
-        self.refused.is_none() && self.noted(|inspection| inspection.end()).is_some()
+        let was_over = std::mem::replace(&mut self.is_over, true);
+        self.refused.is_none() && (was_over || self.noted(|companion| companion.request_end()).is_some())
     }
 
     /// The upstream that it chooses; `None` if the request is refused.
     pub(crate) fn choose(&mut self, head: &mut RequestHead, is_whole: bool) -> Option<Choice> {
-        self.noted(|inspection| inspection.choose(head, is_whole))
+        self.noted(|companion| companion.choose(head, is_whole))
     }
 
     /// The response that the request is refused with.
@@ -48,8 +64,8 @@ impl Inspecting {
         self.refused.take()
     }
 
-    fn noted<T>(&mut self, look: impl FnOnce(&mut dyn Inspection) -> Result<T, Whole>) -> Option<T> {
-        match look(&mut *self.inspection) {
+    fn noted<T>(&mut self, look: impl FnOnce(&mut dyn Companion) -> Result<T, Whole>) -> Option<T> {
+        match self.company.with(look) {
             Ok(seen) => Some(seen),
             Err(refused) => {
                 self.refused = Some(refused);

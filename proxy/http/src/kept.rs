@@ -73,9 +73,14 @@ impl Kept {
         !self.is_lost
     }
 
-    /// All that is here, and nothing of it is kept any more.
-    pub(crate) fn into_bytes(self) -> Bytes {
-        self.bytes.into()
+    /// All that is here, and the permit for its memory.
+    pub(crate) fn into_parts(self) -> (Bytes, BytesPermit) {
+        (self.bytes.into(), self.permit)
+    }
+
+    /// So much is kept from now on, if that is more than before.
+    pub(crate) fn keep(&mut self, most: usize) {
+        self.most = self.most.max(most);
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -25,7 +25,7 @@
 //! | `local` / `respond` / `response` | responses without an upstream |
 //! | `settle` / `access` / `notes` | settle: what is counted and logged of an exchange that is over |
 //! | `doors` | where another room takes part in the exchanges of a route |
-//! | `inspecting` / `handling` / `tapped` / `settling` | the doors under way: a body looked at; a request answered here; a response followed; an end told |
+//! | `company` / `inspecting` / `tapped` / `handling` | the doors under way: the companion of an exchange, which hears of its end; a body looked at; a response followed or edited; a request answered here |
 //! | `waiting` | waits, while the client waits |
 //! | `grpc` | what gRPC adds |
 //! | `variables` | what stands in header values for something of the request |
@@ -59,6 +59,7 @@ mod attempt;
 mod body;
 mod buffering;
 mod client;
+mod company;
 pub mod compression;
 mod connection;
 pub mod cookies;
@@ -105,7 +106,6 @@ mod serve;
 mod service;
 pub mod settings;
 mod settle;
-mod settling;
 mod subrequest;
 mod tapped;
 mod trace;

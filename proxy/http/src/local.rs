@@ -1,10 +1,8 @@
 //! Responses without an upstream.
 
-use std::sync::Arc;
-
 use weir_http_codec::Fields;
 
-use crate::{doors::Handler, refusal::Refusal, response::OwnAnswer};
+use crate::{refusal::Refusal, response::OwnAnswer};
 
 /// A response that the gateway gives in its own name.
 pub(crate) enum Local {
@@ -12,8 +10,6 @@ pub(crate) enum Local {
     Refused(Refusal),
     /// The response of the route, of a policy or of the service that decides.
     Answered(Box<OwnAnswer>),
-    /// The response of a handler, which is still to be asked.
-    Handled(Arc<dyn Handler>),
 }
 
 impl Local {

@@ -68,6 +68,8 @@ impl Refusal {
     pub(crate) const ORIGIN_CLOSED: Self = Self::new(502, "origin_closed", "the origin closed the connection");
     /// The origin broke HTTP.
     pub(crate) const ORIGIN_MALFORMED: Self = Self::new(502, "origin_malformed", "the origin's answer is malformed");
+    /// A tap on the response gave it up. The client has a part of it then, and gets no refusal.
+    pub(crate) const TAP_BROKE_OFF: Self = Self::new(502, "tap_broke_off", "the response cannot be passed on");
     /// The origin does not read the body, and others need the memory that it holds.
     pub(crate) const UPLOAD_GIVEN_UP: Self =
         Self::new(503, "upload_given_up", "the origin does not read the request, and the gateway has no room for it");

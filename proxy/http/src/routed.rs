@@ -1,11 +1,41 @@
 //! Where a request goes.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 use crate::{
-    asked::Asked, limits::REQUEST_BODY_BYTES_MAX, options::Upgrades, routes::Action, settings::HttpListenerSettings,
+    asked::Asked,
+    doors::{Caller, Handler},
+    limits::REQUEST_BODY_BYTES_MAX,
+    options::Upgrades,
+    routes::Action,
+    settings::HttpListenerSettings,
     upstream::HttpUpstream,
 };
+
+/// Who answers a request.
+pub(crate) enum Found<'a> {
+    /// An origin.
+    Upstream(Routed<'a>),
+    /// A handler.
+    Handler(Box<Handled<'a>>),
+}
+
+impl<'a> Found<'a> {
+    /// What the route does.
+    pub(crate) fn action(&self) -> &'a Action {
+        match self {
+            Self::Upstream(routed) => routed.action,
+            Self::Handler(handled) => handled.action,
+        }
+    }
+}
+
+/// A handler, and what it is given besides the request.
+pub(crate) struct Handled<'a> {
+    pub(crate) handler: &'a Arc<dyn Handler>,
+    pub(crate) action: &'a Action,
+    pub(crate) caller: Caller,
+}
 
 /// Where a request goes.
 pub(crate) struct Routed<'a> {

@@ -14,7 +14,7 @@ pub use crate::response::DirectResponse;
 use crate::{
     compression::Compression,
     cookies::CookieChange,
-    doors::{Doors, Handler},
+    doors::{Door, Handler},
     fault::Fault,
     options::{RetrySettings, Upgrades},
     policies::Policies,
@@ -76,8 +76,8 @@ pub struct Action {
     pub number: usize,
     /// Instead of the listener's.
     pub upgrades: Option<Upgrades>,
-    /// Other rooms that take part.
-    pub doors: Doors,
+    /// Another room that takes part.
+    pub door: Option<Arc<dyn Door>>,
 }
 
 impl Action {
@@ -105,7 +105,7 @@ impl Action {
             policies: None,
             number: 0,
             upgrades: None,
-            doors: Doors::default(),
+            door: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, future::poll_fn, pin::Pin, rc::Rc, sync::Arc, task::Poll};
 
-use weir_http_codec::{BodyLength, Fields, RequestHead, strip_hop_by_hop};
+use weir_http_codec::{BodyLength, Fields, Known, RequestHead, strip_hop_by_hop};
 use weir_route::{
     Route,
     redirect::{self, Redirect, Scheme},
@@ -11,20 +11,21 @@ use weir_upstream::settings::Affinity;
 
 use crate::{
     asked::Asked,
+    company::Company,
     connection::Connection,
+    doors::{Caller, Handler},
     ext_auth::ExtAuth,
     facts::Facts,
     forward::{self, Forwarded},
     judge::{self, Stop, Wait},
     local::Local,
-    policies::Admitted,
+    policies::{Admitted, Identity},
     refusal::Refusal,
     response::OwnAnswer,
-    routed::{Routed, body_bytes_max},
+    routed::{Found, Handled, Routed, body_bytes_max},
     routes::{Action, Target},
     service::Routing,
     settings::HttpListenerSettings,
-    settling::Settling,
     trace,
     upstream::HttpUpstream,
     variables::Variables,
@@ -38,11 +39,11 @@ pub(crate) async fn route<'a>(
     head: &mut RequestHead,
     asked: &Asked,
     settings: &HttpListenerSettings,
-) -> Result<Routed<'a>, Local> {
+) -> Result<Found<'a>, Local> {
     let mut admitted = None;
     loop {
         match choose(connection, routing, head, asked, settings, &mut admitted) {
-            Ok(routed) => break befall(connection, head, asked, &routed).await.map(|()| routed),
+            Ok(found) => break befall(connection, head, asked, found.action()).await.map(|()| found),
             Err(Stop::Local(local)) => break Err(local),
             // What has to be waited for has boxes of its own: every connection pays for the size of this future.
             Err(Stop::Wait(Wait::Password(slow))) => Box::pin(judge::find_out(connection, *slow)).await?,
@@ -73,8 +74,8 @@ async fn ask(
 }
 
 /// Lets the fault of the route happen, if it has one.
-async fn befall(connection: &Connection, head: &RequestHead, asked: &Asked, routed: &Routed<'_>) -> Result<(), Local> {
-    let Some(fault) = &routed.action.fault else { return Ok(()) };
+async fn befall(connection: &Connection, head: &RequestHead, asked: &Asked, action: &Action) -> Result<(), Local> {
+    let Some(fault) = &action.fault else { return Ok(()) };
     let service = &connection.service;
     let fault = Box::pin(fault.befall(&service.metrics, || service.sessions.chance(), head));
     match unless_ended(connection, fault).await? {
@@ -100,7 +101,7 @@ fn choose<'a>(
     asked: &Asked,
     settings: &HttpListenerSettings,
     known: &mut Option<Admitted>,
-) -> Result<Routed<'a>, Stop> {
+) -> Result<Found<'a>, Stop> {
     if !routing.routes.identity_fields.is_empty() {
         forward::clean(&routing.routes.identity_fields, &mut head.fields);
     }
@@ -114,10 +115,12 @@ fn choose<'a>(
     if let Some(notes) = &asked.notes {
         notes.note_route(&route.name);
     }
-    if let Some(hook) = &action.doors.settle {
-        asked.settling.get_or_init(|| Box::new(Settling::new(hook.clone(), asked.arrived)));
+    accompany(connection, route, head, asked);
+    let admitted = judged(connection, action, head, asked, settings, known);
+    if let Some(company) = asked.company.get() {
+        company.caller().borrow_mut().identity = identity(asked);
     }
-    let admitted = judged(connection, action, head, asked, settings, known)?;
+    let admitted = admitted?;
     if let Some(service) = unasked(action, admitted.as_ref()) {
         // It judges the path that goes on, not another way to write it.
         let target = facts.target(&facts.path);
@@ -127,13 +130,13 @@ fn choose<'a>(
         *known = admitted;
         return Err(Stop::Wait(Wait::Service(service)));
     }
-    let upstream = match target(connection, routing, route, &facts, head, asked) {
-        Err(local @ Local::Handled(_)) => {
+    let upstream = match target(connection, routing, route, &facts, head, asked)? {
+        Answers::Upstream(upstream) => upstream,
+        Answers::Handler(handler) => {
             let target = facts.target(&facts.path);
-            handled(action, head, target, admitted.as_ref());
-            return Err(local.into());
+            let caller = prepare_handled(connection, route, head, target, asked, settings, admitted.as_ref());
+            return Ok(Found::Handler(Box::new(Handled { handler, action, caller })));
         }
-        found => found?,
     };
     let path = match &action.path {
         Some(rewrite) => rewrite.apply(&facts.path).map_err(|_| Refusal::REWRITE)?,
@@ -149,7 +152,27 @@ fn choose<'a>(
     }
     let routed = Routed { name: &route.name, action, upstream, host };
     prepare(connection, &routed, head, asked, settings, admitted.as_ref());
-    Ok(routed)
+    Ok(Found::Upstream(routed))
+}
+
+/// Gives the exchange its companion, if the route has a door and the request has not been here before a wait.
+fn accompany(connection: &Connection, route: &Route<Action>, head: &RequestHead, asked: &Asked) {
+    let Some(door) = &route.action.door else { return };
+    asked.company.get_or_init(|| {
+        let caller = caller(connection, route, head);
+        Rc::new(Company::new(door.enter(head, &caller), caller, asked.arrived))
+    });
+}
+
+/// The caller, while the head still says what proxies have said.
+fn caller(connection: &Connection, route: &Route<Action>, head: &RequestHead) -> Caller {
+    let client = connection.addresses(&head.fields).1;
+    Caller { route: route.name.clone(), client, identity: None, request_id: None }
+}
+
+/// Who the policies have found.
+fn identity(asked: &Asked) -> Option<Box<str>> {
+    asked.answer_fields.get()?.identity.as_ref().and_then(Identity::name).map(Into::into)
 }
 
 /// The judgement of the policies of a route, and of its limit of bodies. `known`: what they have found out before a wait.
@@ -180,18 +203,24 @@ fn unasked(action: &Action, admitted: Option<&Admitted>) -> Option<Arc<ExtAuth>>
     admitted.filter(|admitted| admitted.told.is_none()).map(|_| service.clone())
 }
 
-/// The upstream of a request.
+/// Who answers.
+enum Answers<'a> {
+    Upstream(&'a Rc<HttpUpstream>),
+    Handler(&'a Arc<dyn Handler>),
+}
+
+/// Who answers a request.
 ///
 /// # Errors
-/// It is answered without one.
+/// The gateway does, with this.
 fn target<'a>(
     connection: &Connection,
     routing: &'a Routing,
-    route: &Route<Action>,
+    route: &'a Route<Action>,
     facts: &Facts<'_>,
     head: &RequestHead,
     asked: &Asked,
-) -> Result<&'a Rc<HttpUpstream>, Local> {
+) -> Result<Answers<'a>, Local> {
     // The fields of the gateway's own response.
     let fields = || {
         let mut fields = asked.own_fields();
@@ -200,14 +229,16 @@ fn target<'a>(
         fields
     };
     match &route.action.target {
-        Target::Upstream(split) if split.targets().len() == 1 => Ok(&routing.upstreams[*split.choose(0)]),
-        Target::Upstream(split) => Ok(&routing.upstreams[*split.choose(connection.service.sessions.chance())]),
+        Target::Upstream(split) => {
+            let chance = if split.targets().len() == 1 { 0 } else { connection.service.sessions.chance() };
+            Ok(Answers::Upstream(&routing.upstreams[*split.choose(chance)]))
+        }
         Target::Invalid => Err(Refusal::ROUTE_INVALID.into()),
         Target::Response(response) => {
             let answer = OwnAnswer::new(response.status, response.content_type.as_bytes(), response.body.clone());
             Err(Local::Answered(Box::new(answer.with(&fields()))))
         }
-        Target::Handler(handler) => Err(Local::Handled(handler.clone())),
+        Target::Handler(handler) => Ok(Answers::Handler(handler)),
         Target::Redirect(redirect) => {
             let location = location(connection, redirect, facts)?;
             let mut fields = fields();
@@ -217,15 +248,45 @@ fn target<'a>(
     }
 }
 
-/// Makes the head of a request ready for its handler.
-fn handled(action: &Action, head: &mut RequestHead, target: Option<Vec<u8>>, admitted: Option<&Admitted>) {
+/// Makes the head of a request ready for its handler, and finds out about its caller.
+fn prepare_handled(
+    connection: &Connection,
+    route: &Route<Action>,
+    head: &mut RequestHead,
+    target: Option<Vec<u8>>,
+    asked: &Asked,
+    settings: &HttpListenerSettings,
+    admitted: Option<&Admitted>,
+) -> Caller {
+    let caller = caller(connection, route, head);
     if let Some(target) = target {
         head.set_target(&target);
     }
     strip_hop_by_hop(&mut head.fields);
-    if let (Some(policies), Some(admitted)) = (&action.policies, admitted) {
+    name(connection, head, asked, settings);
+    if let (Some(policies), Some(admitted)) = (&route.action.policies, admitted) {
         policies.tell(admitted, head);
     }
+    Caller { identity: identity(asked), request_id: request_id(head), ..caller }
+}
+
+/// Gives a request the names by which it is found again.
+fn name(connection: &Connection, head: &mut RequestHead, asked: &Asked, settings: &HttpListenerSettings) {
+    let chance = || connection.service.sessions.chance();
+    if settings.request_id {
+        trace::request_id(&mut head.fields, settings.forwarded, chance);
+    }
+    trace::trace(&mut head.fields, settings.trace_context, chance);
+    if let Some(notes) = &asked.notes {
+        notes.note_fields(&head.fields);
+    }
+    if let Some(company) = asked.company.get() {
+        company.caller().borrow_mut().request_id = request_id(head);
+    }
+}
+
+fn request_id(head: &RequestHead) -> Option<Box<[u8]>> {
+    head.fields.get(Known::XRequestId).map(Into::into)
 }
 
 fn location(connection: &Connection, redirect: &Redirect, facts: &Facts<'_>) -> Result<Vec<u8>, Refusal> {
@@ -244,20 +305,14 @@ fn prepare(
     settings: &HttpListenerSettings,
     admitted: Option<&Admitted>,
 ) {
-    let (action, chance) = (routed.action, || connection.service.sessions.chance());
-    if matches!(routed.upstream.affinity(), Affinity::Address) || action.doors.inspect.is_some() {
+    let action = routed.action;
+    if matches!(routed.upstream.affinity(), Affinity::Address) || action.door.is_some() {
         // While the head still says what proxies have said.
         let _ = asked.client.set(connection.addresses(&head.fields).1);
     }
     let client = Forwarded { via: settings.via.as_deref(), ..connection.forwarded() };
     forward::request(head, settings.forwarded, &client);
-    if settings.request_id {
-        trace::request_id(&mut head.fields, settings.forwarded, chance);
-    }
-    trace::trace(&mut head.fields, settings.trace_context, chance);
-    if let Some(notes) = &asked.notes {
-        notes.note_fields(&head.fields);
-    }
+    name(connection, head, asked, settings);
     // After what the client named in Connection has gone: who asks must not go with it.
     if let (Some(policies), Some(admitted)) = (&action.policies, admitted) {
         policies.tell(admitted, head);

@@ -4,7 +4,13 @@ use weir_base::time::{Time, turn};
 use weir_listener::{CloseReason, Timing};
 
 use crate::{
-    asked::Asked, body::Broken, connection::Connection, doors::End, failure::Failure, grpc, notes::Outcome,
+    asked::Asked,
+    body::Broken,
+    connection::Connection,
+    doors::End,
+    failure::{Failure, STALLED, STALLED_TEXT},
+    grpc,
+    notes::Outcome,
     refusal::Refusal,
 };
 
@@ -22,7 +28,7 @@ impl Connection {
         asked.settle(status, upstream, if outcome == "ok" { End::Answered } else { End::Refused }, outcome);
     }
 
-    /// Counts and logs an answer that did not come to its end; its head had this status.
+    /// Counts and logs an answer that did not come to its end, and a client that did not take it; its head had this status.
     pub(crate) fn broke_off(
         &self,
         asked: &Asked,
@@ -31,6 +37,9 @@ impl Connection {
         upstream: &str,
         reason: &'static str,
     ) {
+        if reason == STALLED {
+            self.violated(STALLED, STALLED_TEXT);
+        }
         self.ended(asked, 0, sent, Outcome { status, upstream, reason });
         let is_gone = reason == CloseReason::ClientReset.name();
         asked.settle(status, upstream, if is_gone { End::ClientGone } else { End::BrokenOff }, reason);
@@ -78,8 +87,8 @@ impl Connection {
 
 impl Asked {
     fn settle(&self, status: u16, upstream: &str, end: End, reason: &str) {
-        if let Some(settling) = self.settling.get() {
-            settling.settle(status, upstream, end, reason);
+        if let Some(company) = self.company.get() {
+            company.settle(status, upstream, end, reason);
         }
     }
 }

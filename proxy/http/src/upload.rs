@@ -44,6 +44,10 @@ impl<'a, S: Sink> Limited<'a, S> {
 
     /// Sends what is kept of the body that comes from `source`: it was read before, or sent to another origin.
     pub(crate) async fn again(&mut self, source: &mut impl Source) -> Result<(), Broken> {
+        // It may be over before it began: no piece of it comes.
+        if source.is_done() && !self.looks(Inspecting::end) {
+            return self.relieved().await;
+        }
         let Some(kept) = self.limits.kept else {
             self.sink.last(b"");
             return self.sink.relieved().await;
@@ -162,11 +166,37 @@ pub(crate) async fn relay_paced<S: Sink>(
 
 #[cfg(test)]
 mod tests {
+    use std::{net::IpAddr, rc::Rc};
+
     use futures_util::FutureExt as _;
     use weir_base::time::Time;
 
     use super::*;
-    use crate::body::Nowhere;
+    use crate::{
+        body::Nowhere,
+        company::Company,
+        doors::{Caller, Companion, Whole},
+    };
+
+    /// Refuses every body at its end.
+    struct Refusing;
+
+    impl Companion for Refusing {
+        fn request_end(&mut self) -> Result<(), Whole> {
+            Err(Whole { status: 400, fields: Fields::new(), body: bytes::Bytes::new() })
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_body_that_is_over_before_it_begins_is_inspected() {
+        let caller = Caller { route: "".into(), client: IpAddr::from([0; 4]), identity: None, request_id: None };
+        let company = Rc::new(Company::new(Box::new(Refusing), caller, Time::ZERO));
+        let inspecting = RefCell::new(Inspecting::new(company, 0));
+        let limits = Limits { room: 1, dropped: &[], copied: None, kept: None, inspecting: Some(&inspecting) };
+        let mut sink = Limited::new(Nowhere, limits);
+        let again = sink.again(&mut Slow { left: 0, is_held_back: false }).now_or_never();
+        assert_eq!(again, Some(Err(Broken::Refused)));
+    }
 
     /// A body of which a byte comes every second.
     struct Slow {

@@ -150,3 +150,22 @@ fn the_answer_to_head_has_a_length_and_no_body() {
     origin.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     assert!(client.response().ends_with("\r\n\r\nok"));
 }
+
+#[test]
+fn what_an_origin_sends_behind_a_response_reaches_nobody() {
+    let gateway = Gateway::start(Setup::plain(|_| {}));
+    let mut client = gateway.client();
+    client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut origin = gateway.origin.accept();
+    origin.request();
+    let forged = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
+    origin.send(&format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1{forged}"));
+    assert!(client.response().ends_with("\r\n\r\n1"));
+    // Its lane is gone: the next request is on another one.
+    client.send("GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut next = gateway.origin.accept();
+    assert!(next.request().starts_with("GET /2 "));
+    next.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n2");
+    assert!(client.response().ends_with("\r\n\r\n2"));
+    assert_eq!(origin.0.rest(), "");
+}

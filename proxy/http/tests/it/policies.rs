@@ -27,13 +27,18 @@ fn an_address_that_is_denied_is_forbidden() {
     assert!(gateway.origin.is_untouched());
 }
 
-#[test]
-fn a_key_is_asked_for_taken_away_and_its_owner_told() {
+/// The key of `owner`, `secret`, in X-Key.
+pub fn with_a_key() -> Policies {
     let key = ApiKey { name: "owner".into(), hash: KeyHash::of(b"secret") };
     let place = KeyPlace::Header { name: "x-key".into(), scheme: String::new() };
     let policy = ApiKeys::new(&[key], vec![place], true).expect("a policy");
     let keys = Told { policy, user_field: Some("X-User".into()) };
-    let gateway = Gateway::start(with(Policies { api_keys: Some(Arc::new(keys)), ..Policies::default() }));
+    Policies { api_keys: Some(Arc::new(keys)), ..Policies::default() }
+}
+
+#[test]
+fn a_key_is_asked_for_taken_away_and_its_owner_told() {
+    let gateway = Gateway::start(with(with_a_key()));
     let mut client = gateway.client();
     client.send(GET);
     assert!(client.response().starts_with("HTTP/1.1 401 "));

@@ -1,29 +1,34 @@
 //! Further attempts, as long as the client has nothing of a response.
 
-use std::net::TcpListener;
+use std::{net::TcpListener, time::Instant};
 
-use weir_http::settings::RetrySettings;
+use weir_http::{routes::Action, settings::RetrySettings};
 
-use crate::support::{Gateway, Origin, Setup};
+use crate::support::{Gateway, Origin, PATIENCE, Setup};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 const UNAVAILABLE: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
 
-fn on_503(attempts: u32) -> RetrySettings {
+pub fn on_503(attempts: u32) -> RetrySettings {
     RetrySettings { attempts, statuses: vec![503], ..RetrySettings::default() }
 }
 
 /// Its requests go to two origins in turn; with these retries.
-fn before_two(other: &Origin, retry: RetrySettings) -> Gateway {
-    let mut setup = Setup::plain(|action| action.retry = Some(Box::new(retry)));
+pub fn before_two(other: &Origin, retry: RetrySettings, change: impl FnOnce(&mut Action)) -> Gateway {
+    let mut setup = Setup::plain(|action| {
+        action.retry = Some(Box::new(retry));
+        change(action);
+    });
     setup.upstreams = vec![vec![other.address]];
     Gateway::start(setup)
 }
 
 /// Answers one request at whichever origin it comes to first, and the other one after it.
-fn first_and_second(gateway: &Gateway, other: &Origin, response: &str) -> String {
+pub fn first_and_second(gateway: &Gateway, other: &Origin, response: &str) -> String {
+    let begun = Instant::now();
     let is_first = loop {
+        assert!(begun.elapsed() < PATIENCE, "no origin is asked");
         if let Some(mut end) = gateway.origin.waiting() {
             end.request();
             end.send(response);
@@ -45,7 +50,7 @@ fn first_and_second(gateway: &Gateway, other: &Origin, response: &str) -> String
 #[test]
 fn a_status_that_is_asked_again_for_comes_from_the_other_endpoint() {
     let other = Origin::new();
-    let gateway = before_two(&other, on_503(1));
+    let gateway = before_two(&other, on_503(1), |_| {});
     let mut client = gateway.client();
     client.send(GET);
     let request = first_and_second(&gateway, &other, UNAVAILABLE);
@@ -56,7 +61,7 @@ fn a_status_that_is_asked_again_for_comes_from_the_other_endpoint() {
 #[test]
 fn a_body_that_is_kept_is_sent_again_whole() {
     let other = Origin::new();
-    let gateway = before_two(&other, on_503(1));
+    let gateway = before_two(&other, on_503(1), |_| {});
     let mut client = gateway.client();
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
     let request = first_and_second(&gateway, &other, UNAVAILABLE);

@@ -61,6 +61,10 @@ pub struct Setup {
     pub upstreams: Vec<Vec<SocketAddr>>,
     /// Exchanges at once.
     pub in_flight: u64,
+    /// Bytes of all bodies.
+    pub buffered_bytes: u64,
+    /// Exchanges that end in a panic.
+    pub panics: u64,
 }
 
 impl Setup {
@@ -71,7 +75,8 @@ impl Setup {
 
     /// These routes.
     pub fn of(routes: Vec<Route<Action>>) -> Self {
-        Self { routes, change: Box::new(|_| {}), upstreams: Vec::new(), in_flight: 64 }
+        let (change, upstreams) = (Box::new(|_: &mut HttpListenerSettings| {}), Vec::new());
+        Self { routes, change, upstreams, in_flight: 64, buffered_bytes: 64 << 20, panics: 0 }
     }
 }
 
@@ -94,6 +99,7 @@ pub struct Gateway {
     messages: Mailbox<Message>,
     registry: Registry,
     clients: Cell<u32>,
+    panics: u64,
     /// The first endpoint of the first upstream.
     pub origin: Origin,
 }
@@ -108,10 +114,10 @@ impl Gateway {
         }
         let (messages, inbox) = mailbox::<Message>();
         let registry = Registry::new();
-        let metrics = registry.clone();
+        let (metrics, panics) = (registry.clone(), setup.panics);
         let settings = RuntimeSettings { pin: false, ..RuntimeSettings::default() };
         let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
-            let core = core(&metrics, setup.in_flight);
+            let core = core(&metrics, &setup);
             let service = service(&core, setup);
             loop {
                 for message in inbox.receive().await {
@@ -128,7 +134,7 @@ impl Gateway {
                 }
             }
         });
-        Self { worker: Some(worker.expect("a worker")), messages, registry, clients: Cell::new(0), origin }
+        Self { worker: Some(worker.expect("a worker")), messages, registry, clients: Cell::new(0), panics, origin }
     }
 
     /// A client that has just connected.
@@ -156,21 +162,31 @@ impl Gateway {
         self.registry.read().histogram(name, labels).map_or(0, |histogram| histogram.count())
     }
 
-    /// Waits until the worker holds nothing of any exchange, and none of them has panicked.
+    /// The value of the counter of that name and these labels.
+    pub fn counter(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
+        self.registry.read().counter(name, labels).unwrap_or(0)
+    }
+
+    /// Exchanges in flight, bytes kept and open sessions.
+    pub fn held(&self) -> (u64, u64, usize) {
+        let (ask, answer) = mpsc::channel();
+        self.messages.send(Message::Rest(ask));
+        answer.recv_timeout(PATIENCE).expect("the worker answers")
+    }
+
+    /// Waits until the worker holds nothing of any exchange, and no more of them have panicked than were to.
     pub fn rests(&self) {
-        let panics = [("listener", "test"), ("reason", "internal_invariant"), ("culprit", "gateway")];
-        assert_eq!(self.registry.read().counter(catalog::VIOLATIONS.name, &panics).unwrap_or(0), 0, "panics");
         let begun = Instant::now();
         loop {
-            let (ask, answer) = mpsc::channel();
-            self.messages.send(Message::Rest(ask));
-            let held = answer.recv_timeout(PATIENCE).expect("the worker answers");
+            let held = self.held();
             if held == (0, 0, 0) {
-                return;
+                break;
             }
             assert!(begun.elapsed() < PATIENCE, "in flight, bytes, sessions: {held:?}");
             std::thread::yield_now();
         }
+        let panics = [("listener", "test"), ("reason", "internal_invariant"), ("culprit", "gateway")];
+        assert_eq!(self.counter(catalog::VIOLATIONS.name, &panics), self.panics, "panics");
     }
 }
 
@@ -185,11 +201,11 @@ impl Drop for Gateway {
     }
 }
 
-fn core(registry: &Registry, in_flight: u64) -> CoreShare {
+fn core(registry: &Registry, setup: &Setup) -> CoreShare {
     CoreShare {
         worker: 0,
-        flight: LocalBudget::new(in_flight),
-        bytes: ByteLease::new(Budget::new(64 << 20)),
+        flight: LocalBudget::new(setup.in_flight),
+        bytes: ByteLease::new(Budget::new(setup.buffered_bytes)),
         metrics: registry.core(0),
         log: log_ring(64, None).0,
         table: ConnectionTable::new(1),

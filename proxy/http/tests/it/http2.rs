@@ -1,0 +1,111 @@
+//! A scripted client of HTTP/2, for one connection.
+
+use crate::support::Client;
+
+/// A client of HTTP/2.
+pub struct Http2Client(pub Client);
+
+/// What came on a stream.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub body: Vec<u8>,
+    /// It was reset before its end.
+    pub is_reset: bool,
+}
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+impl Http2Client {
+    pub fn new(mut client: Client) -> Self {
+        client.0.send_bytes(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        client.0.send_bytes(&frame(SETTINGS, 0, 0, b""));
+        Self(client)
+    }
+
+    /// A request without a body. An extended CONNECT does not end with it.
+    pub fn request(&mut self, stream: u8, fields: &[(&str, &str)]) {
+        let is_whole = !fields.contains(&(":method", "CONNECT"));
+        self.0.0.send_bytes(&head(stream, fields, is_whole));
+    }
+
+    /// A POST with this body, which comes in one piece with its head.
+    pub fn post(&mut self, stream: u8, path: &str, body: &str) {
+        let head = head(stream, &[(":method", "POST"), (":path", path)], false);
+        self.0.0.send_bytes(&[head, frame(DATA, END_STREAM, stream, body.as_bytes())].concat());
+    }
+
+    pub fn reset(&mut self, stream: u8) {
+        self.0.0.send_bytes(&frame(RESET, 0, stream, &[0, 0, 0, 8]));
+    }
+
+    /// All that comes on a stream, to its end.
+    pub fn answer(&mut self, stream: u8) -> Answer {
+        let mut answer = Answer::default();
+        loop {
+            let head = self.0.0.bytes(9);
+            let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+            let payload = self.0.0.bytes(length as usize);
+            match (head[3], head[8]) {
+                (DATA, number) if number == stream => answer.body.extend(payload),
+                (HEADERS, number) if number == stream && answer.status == 0 => answer.status = status(&payload),
+                (RESET, number) if number == stream => return Answer { is_reset: true, ..answer },
+                (SETTINGS, _) if head[4] & 1 == 0 => self.0.0.send_bytes(&frame(SETTINGS, 1, 0, b"")),
+                (PING, _) if head[4] & 1 == 0 => self.0.0.send_bytes(&frame(PING, 1, 0, &payload)),
+                _ => {}
+            }
+            if matches!(head[3], DATA | HEADERS) && head[8] == stream && head[4] & END_STREAM != 0 {
+                return answer;
+            }
+        }
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags, 0, 0, 0, stream]);
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// A head; each field is written out.
+fn head(stream: u8, fields: &[(&str, &str)], is_whole: bool) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in [(":scheme", "http"), (":authority", "a")].iter().chain(fields) {
+        block.extend([0, name.len() as u8]);
+        block.extend_from_slice(name.as_bytes());
+        block.push(value.len() as u8);
+        block.extend_from_slice(value.as_bytes());
+    }
+    frame(HEADERS, END_HEADERS | u8::from(is_whole), stream, &block)
+}
+
+/// The status at the beginning of a block of fields (RFC 7541, appendices A and B).
+fn status(block: &[u8]) -> u16 {
+    // The peer may have set the size of its table first.
+    let block = if block[0] & 0xE0 == 0x20 { &block[1..] } else { block };
+    if let Some(known) = [200, 204, 206, 304, 400, 404, 500].get(usize::from(block[0] & 0x7F).wrapping_sub(8))
+        && block[0] & 0x80 != 0
+    {
+        return *known;
+    }
+    let length = usize::from(block[1] & 0x7F);
+    let value = &block[2..2 + length];
+    if block[1] & 0x80 == 0 {
+        return String::from_utf8_lossy(value).parse().expect("a status");
+    }
+    let bits = value.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte)) << (64 - 8 * length);
+    let (mut status, mut at) = (0, 0);
+    for _ in 0..3 {
+        let rest = bits << at;
+        let (digit, width) = if rest >> 59 <= 2 { (rest >> 59, 5) } else { ((rest >> 58) - 22, 6) };
+        (status, at) = (status * 10 + digit as u16, at + width);
+    }
+    status
+}
