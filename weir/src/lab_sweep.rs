@@ -100,7 +100,9 @@ fn behind(text: &str) -> Result<Behind, String> {
     match text {
         "origin" => Ok(Behind::Origin),
         "nginx" => Ok(Behind::Nginx),
-        address => Address::from_str(address).map(Behind::Server).map_err(|error| error.to_string()),
+        address => {
+            Address::from_str(address).map(|address| Behind::Servers(vec![address])).map_err(|error| error.to_string())
+        }
     }
 }
 

@@ -20,7 +20,7 @@ Developer commands of Weir.
   cargo xtask test --plan [...]            what each of these would run, and why
   cargo xtask setup [part ...]             install what the tests need; an unknown part lists them
   cargo xtask tidy                         the rules of the tree: crate arrows, file length, unsafe, ...
-  cargo xtask bench redis|http [...]       gateways side by side, CPU per request (--help lists options)
+  cargo xtask bench lab|pubsub|cache [...] what is measured beside `weir lab` (--help lists options)
   cargo xtask soak redis [...]             replies, memory, descriptors while servers die, settings change, gateways leave
   cargo xtask soak upgrade [...]           errors and p99 while the program is upgraded under open-loop load
   cargo xtask generate reference [--check] write docs/METRICS.md, docs/CONFIG.md (--check: compare)
@@ -59,11 +59,6 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         }
         ["bench", rest @ ..] => {
             bench::run(rest)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        // Not in the list: `bench redis` starts it.
-        ["relay", rest @ ..] => {
-            bench::relay::run(rest)?;
             Ok(ExitCode::SUCCESS)
         }
         ["soak", rest @ ..] => {

@@ -1,7 +1,6 @@
 //! Where a run takes place: a folder that goes away with it, free ports, and who gets which CPU.
 
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
@@ -49,11 +48,6 @@ impl Place {
         )
     }
 
-    /// CPUs of the load generator and of the server together.
-    pub(crate) fn other_cpus(&self) -> f64 {
-        if self.origin_cpu == self.load_cpu { 1.0 } else { 2.0 }
-    }
-
     /// Moves this process to the load generator's CPU, away from the gateway's.
     pub(crate) fn step_aside(&self) -> Result<()> {
         let me = std::process::id().to_string();
@@ -62,25 +56,5 @@ impl Place {
             bail!("taskset cannot move this process to CPU {}", self.load_cpu);
         }
         Ok(())
-    }
-
-    /// A self-signed certificate for 127.0.0.1 and its key, made by the `openssl` program.
-    pub(crate) fn certificate(&self) -> Result<(PathBuf, PathBuf)> {
-        if !exists("openssl") {
-            bail!("`openssl` is not on the PATH (Debian: package openssl)");
-        }
-        let (certificate, key) = (self.path().join("tls.crt"), self.path().join("tls.key"));
-        let output = Command::new("openssl")
-            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
-            .args(["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout"])
-            .arg(&key)
-            .arg("-out")
-            .arg(&certificate)
-            .output()?;
-        if !output.status.success() {
-            bail!("openssl: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600))?;
-        Ok((certificate, key))
     }
 }

@@ -7,7 +7,7 @@
 //! | `names`, `preload` | names of keys; the keys that are written first |
 //! | `wire`, `answer` | whole replies out of chunks; the kind of a reply |
 
-use super::{Common, Family, OwnKey, Protocol, REMEDY, Work};
+use super::{Common, Count, Family, OwnKey, Protocol, REMEDY, Work};
 use crate::requests::Planner;
 use crate::scenario::mistake::{Problems, Span};
 use crate::scenario::table::Table;
@@ -78,6 +78,10 @@ impl Protocol for Redis {
         Some(Box::new(preload::Preload::new(scenario, shard)))
     }
 
+    fn count(&self) -> Option<Count> {
+        Some(Count { question: b"*2\r\n$4\r\nINFO\r\n$5\r\nstats\r\n", read: commands_processed })
+    }
+
     fn mix(&self, scenario: &Scenario) -> String {
         let mix = scenario.commands.iter();
         let mix: Vec<String> = mix.map(|command| format!("{} x {}", kind_of(&command.kind), command.weight)).collect();
@@ -89,6 +93,13 @@ impl Protocol for Redis {
         let preload = if keys.preload { "" } else { " not preloaded" };
         format!(", {} keys {:?}{preload}", keys.count, keys.distribution)
     }
+}
+
+/// Of the answer to INFO stats.
+fn commands_processed(answer: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(answer);
+    let (_, rest) = text.split_once("total_commands_processed:")?;
+    rest.split_once("\r\n")?.0.parse().ok()
 }
 
 fn check_reply_size(commands: &[Command], payload: Option<&Payload>, span: &Span, problems: &Problems<'_>) {

@@ -27,8 +27,6 @@ pub(crate) struct Origin {
 pub(crate) struct Counters {
     /// Commands executed.
     pub(crate) commands: u64,
-    /// Reads that found no key.
-    pub(crate) misses: u64,
 }
 
 impl Origin {
@@ -66,6 +64,6 @@ impl Origin {
 
 /// What the server has counted.
 pub(crate) fn counters(connection: &mut Connection) -> Result<Counters> {
-    let values = connection.info("stats", &["total_commands_processed", "keyspace_misses"])?;
-    Ok(Counters { commands: values[0], misses: values[1] })
+    let values = connection.info("stats", &["total_commands_processed"])?;
+    Ok(Counters { commands: values[0] })
 }

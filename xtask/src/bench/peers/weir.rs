@@ -6,15 +6,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 
-use super::backend::{Backend, Behind};
-use super::{Arm, Goal, name};
 use weir_parties::interrupt;
 use weir_parties::peer::version_line;
 use weir_parties::place::free_port;
 
-use crate::bench::place::Place;
 use crate::command;
 use crate::workspace::Workspace;
 use weir_parties::process::{Launch, Process};
@@ -28,21 +25,9 @@ const READY_LIMIT: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 pub(crate) struct Program(String);
 
-/// What its listener speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    /// Redis.
-    #[default]
-    Redis,
-    /// HTTP.
-    Http,
-}
-
 /// What one instance is asked to be.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// What its clients speak.
-    pub(crate) protocol: Protocol,
     /// Clients connect here.
     pub(crate) port: u16,
     /// Probes and API.
@@ -77,17 +62,6 @@ impl Settings {
         Ok(Self { port: free_port()?, admin: free_port()?, origin, workers: Some(1), ..Self::default() })
     }
 
-    /// What the name of an arm says.
-    pub(crate) fn vary(&mut self, place: &Place, arm: &str) -> Result<()> {
-        match arm {
-            name::WEIR_POLLING => self.driver = Some("polling"),
-            name::WEIR_TLS => self.tls = Some(place.certificate()?),
-            name::WEIR_TELEMETRY_OFF => self.telemetry = Some("off"),
-            _ => {}
-        }
-        Ok(())
-    }
-
     /// `weir.toml`.
     pub(crate) fn toml(&self) -> String {
         let mut text = format!("[admin]\nbind = \"127.0.0.1:{}\"\n\n[runtime]\n", self.admin);
@@ -111,14 +85,10 @@ impl Settings {
         if let Some((settle, timeout)) = self.drain {
             let _ = write!(text, "\n[drain]\nsettle = \"{settle}\"\ntimeout = \"{timeout}\"\n");
         }
-        let (listener, protocol, upstream) = match self.protocol {
-            Protocol::Redis => ("cache", "redis", "redis-main"),
-            Protocol::Http => ("web", "http", "app"),
-        };
         let _ = write!(
             text,
-            "\n[[listener]]\nname = \"{listener}\"\nprotocol = \"{protocol}\"\nbind = \"127.0.0.1:{}\"\n\
-             upstream = \"{upstream}\"\n{}",
+            "\n[[listener]]\nname = \"cache\"\nprotocol = \"redis\"\nbind = \"127.0.0.1:{}\"\n\
+             upstream = \"redis-main\"\n{}",
             self.port, self.listener_lines
         );
         if let Some((certificate, key)) = &self.tls {
@@ -128,7 +98,7 @@ impl Settings {
         let origins = [self.origin].into_iter().chain(self.more_origins.iter().copied());
         let endpoints: Vec<String> = origins.map(|port| format!("\"127.0.0.1:{port}\"")).collect();
         let (endpoints, lines) = (endpoints.join(", "), &self.upstream_lines);
-        let _ = write!(text, "\n[[upstream]]\nname = \"{upstream}\"\nendpoints = [{endpoints}]\n{lines}");
+        let _ = write!(text, "\n[[upstream]]\nname = \"redis-main\"\nendpoints = [{endpoints}]\n{lines}");
         text
     }
 }
@@ -185,41 +155,6 @@ impl Program {
         process.wait_for_port(settings.port)?;
         Ok(process)
     }
-
-    /// One arm of the benchmark on the gateway's CPU.
-    pub(crate) fn arm(&self, place: &Place, name: &'static str, settings: &Settings) -> Result<Arm> {
-        let process = self.start(name, settings, Some(&place.gateway_cpu), place.path())?;
-        let mut version = self.version();
-        if self.is_configurable() {
-            let driver = driver(settings.admin)?;
-            if settings.driver.is_some_and(|wanted| wanted != driver) {
-                bail!("{name} was asked for another driver and runs on {driver}");
-            }
-            version = format!("{version}, driver {driver}, 1 worker");
-        }
-        let tls_ca = settings.tls.as_ref().map(|(certificate, _)| certificate.clone());
-        Ok(Arm {
-            name,
-            goal: Goal { port: settings.port, tls_ca },
-            process: Some(process),
-            version,
-            config: Some((format!("{name}.toml"), settings.toml())),
-        })
-    }
-}
-
-/// Settings of an arm in front of Redis by its name.
-pub(crate) fn arm_settings(place: &Place, arm: &str, backend: &Backend) -> Result<Settings> {
-    let mut settings = Settings::new(backend.servers[0].port)?;
-    settings.more_origins = backend.ports().split_off(1);
-    settings.upstream_lines = match backend.behind {
-        Behind::One => "",
-        Behind::Shards => "\n[upstream.sharding]\ndistribution = \"maglev\"\n",
-        Behind::Cluster => "topology = \"cluster\"\n",
-    }
-    .to_owned();
-    settings.vary(place, arm)?;
-    Ok(settings)
 }
 
 /// An answer of the admin port.
@@ -242,12 +177,4 @@ pub(crate) fn ask(port: u16, method: &str, path: &str) -> Result<Answer> {
     let (head, body) = text.split_once("\r\n\r\n").context("an answer without a head")?;
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).context("an answer without a status")?;
     Ok(Answer { status, body: body.to_owned() })
-}
-
-/// The I/O driver that the workers run on.
-fn driver(admin: u16) -> Result<String> {
-    let answer = ask(admin, "GET", "/api/v1/workers")?;
-    let after = answer.body.split("\"driver\":").nth(1).context("/api/v1/workers names no driver")?;
-    let driver = after.trim_start().trim_start_matches('"').split('"').next().unwrap_or_default();
-    Ok(driver.to_owned())
 }

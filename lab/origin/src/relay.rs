@@ -15,7 +15,7 @@ mod peer;
 mod split;
 
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::thread;
@@ -30,10 +30,9 @@ use rustix::io::Errno;
 use peer::{Peer, Read};
 use split::{Speaker, Splitter};
 
-/// Pause of a turn while replies are due.
-pub(crate) const PAUSE: Duration = Duration::from_micros(200);
+/// Pause of a turn while replies are due, unless told otherwise.
+pub const PAUSE: Duration = Duration::from_micros(200);
 
-const USAGE: &str = "xtask relay --listen PORT --origin PORT [--pause MICROSECONDS | --pairs]";
 /// Connections that may wait to be accepted: those of the largest row arrive at once.
 const BACKLOG: i32 = 1024;
 /// Events of one turn.
@@ -48,31 +47,32 @@ const ORIGIN: u64 = 1;
 /// A client's token is its slot plus this.
 const FIRST_CLIENT: u64 = 2;
 
-/// `xtask relay ...`: relays until the server's connection ends, which is an error.
-pub fn run(words: &[&str]) -> Result<()> {
-    let (mut listen, mut origin, mut pause, mut pairs) = (None, None, PAUSE, false);
-    let mut words = words.iter().copied();
-    while let Some(word) = words.next() {
-        if word == "--pairs" {
-            pairs = true;
-            continue;
-        }
-        let value = words.next().with_context(|| format!("{word} needs a value: {USAGE}"))?;
-        match word {
-            "--listen" => listen = Some(value.parse().context("--listen needs a port")?),
-            "--origin" => origin = Some(value.parse().context("--origin needs a port")?),
-            "--pause" => pause = Duration::from_micros(value.parse().context("--pause needs a number")?),
-            _ => bail!("unknown option `{word}`: {USAGE}"),
-        }
-    }
-    let (listen, origin): (u16, u16) = (listen.context(USAGE)?, origin.context(USAGE)?);
+/// How clients and connections to the server belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// One connection for all clients of Redis, with a pause of each turn while replies are due.
+    Shared {
+        /// How long.
+        pause: Duration,
+    },
+    /// One for each client, whatever it speaks.
+    Pairs,
+}
+
+/// Relays between the port `listen` of loopback and `origin` until the server's connection ends, which is an error.
+///
+/// # Errors
+/// Always, at the end: it cannot listen or accept, or the server is gone.
+pub fn run(listen: u16, origin: SocketAddr, way: Way) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, listen)).context("cannot listen")?;
-    if pairs {
-        return pairs::run(listener, origin);
-    }
-    let mut relay = Relay::new(listener, origin, pause)?;
-    loop {
-        relay.turn()?;
+    match way {
+        Way::Pairs => pairs::run(listener, origin),
+        Way::Shared { pause } => {
+            let mut relay = Relay::new(listener, origin, pause)?;
+            loop {
+                relay.turn()?;
+            }
+        }
     }
 }
 
@@ -119,11 +119,11 @@ struct Relay {
 }
 
 impl Relay {
-    fn new(listener: TcpListener, origin: u16, pause: Duration) -> Result<Self> {
+    fn new(listener: TcpListener, origin: SocketAddr, pause: Duration) -> Result<Self> {
         // Short sleeps then end on time. Weir's workers do the same.
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let origin = TcpStream::connect((Ipv4Addr::LOCALHOST, origin)).context("cannot connect to the server")?;
+        let origin = TcpStream::connect(origin).context("cannot connect to the server")?;
         let origin = Peer::new(&epoll, origin, ORIGIN)?;
         listener.set_nonblocking(true)?;
         // A second call only changes the length of the queue; the standard library's is too short for the largest row.

@@ -2,7 +2,7 @@
 //!
 //! It is what a gateway for HTTP/1.1 cannot do without: one receive and one send in each direction for a small exchange.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use anyhow::{Context, Result};
 use rustix::buffer::spare_capacity;
@@ -17,7 +17,7 @@ use super::{BACKLOG, EVENTS, REPLY_BYTES};
 const LISTENER: u64 = u64::MAX;
 
 /// Relays until it cannot accept any more, which is an error.
-pub(super) fn run(listener: TcpListener, origin: u16) -> Result<()> {
+pub(super) fn run(listener: TcpListener, origin: SocketAddr) -> Result<()> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     listener.set_nonblocking(true)?;
     // As in the other way, only for the length of the queue.
@@ -52,7 +52,7 @@ pub(super) fn run(listener: TcpListener, origin: u16) -> Result<()> {
 struct Relay {
     epoll: OwnedFd,
     listener: TcpListener,
-    origin: u16,
+    origin: SocketAddr,
     sides: Vec<Option<Peer>>,
     /// Even places whose pair has ended.
     free: Vec<usize>,
@@ -67,8 +67,7 @@ impl Relay {
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => return Err(error).context("cannot accept"),
             };
-            let server =
-                TcpStream::connect((Ipv4Addr::LOCALHOST, self.origin)).context("cannot connect to the server")?;
+            let server = TcpStream::connect(self.origin).context("cannot connect to the server")?;
             let place = self.free.pop().unwrap_or_else(|| {
                 self.sides.extend([None, None]);
                 self.sides.len() - 2

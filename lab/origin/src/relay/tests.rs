@@ -42,9 +42,9 @@ fn every_client_gets_its_own_replies_in_order() {
     let origin = TcpListener::bind("127.0.0.1:0").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let port = origin.local_addr().unwrap().port();
+    let behind = origin.local_addr().unwrap();
     let relaying = thread::spawn(move || {
-        let mut relay = Relay::new(listener, port, Duration::from_micros(50)).unwrap();
+        let mut relay = Relay::new(listener, behind, Duration::from_micros(50)).unwrap();
         loop {
             if let Err(error) = relay.turn() {
                 break error;
