@@ -3,7 +3,6 @@
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use clap::Args;
-use weir_engine::settings::Address;
 use weir_knee::{Rules, ratio::BLOCKS_MIN};
 use weir_load::{Scenario, protocols::Protocol};
 use weir_parties::{
@@ -19,7 +18,7 @@ use weir_trials::{
     side_by_side, table,
 };
 
-use crate::lab_load;
+use crate::{lab_load, lab_sweep};
 
 /// Blocks and window of a quick look.
 const QUICK_BLOCKS: u32 = 2;
@@ -62,10 +61,10 @@ pub struct CompareArgs {
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 
-    /// Servers that run already, to stand behind the gateways; without it the lab starts its own origin. Several are for peers
-    /// whose file has {each origin}.
-    #[arg(long, value_name = "HOST:PORT|unix:/path", value_delimiter = ',', value_parser = Address::from_str)]
-    behind: Vec<Address>,
+    /// What stands behind the gateways: origin (the lab's own, without this), nginx (which the lab starts, HTTP/1.1 only), or
+    /// servers that run already. Several are for peers whose file has {each origin}.
+    #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_delimiter = ',', value_parser = lab_sweep::behind)]
+    behind: Vec<Behind>,
 
     /// Blocks per row; a claim needs at least 8.
     #[arg(long, default_value_t = BLOCKS_MIN as u32, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -95,6 +94,8 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
     }
     let Some(path) = &args.scenario else { return Err("a scenario is needed".to_owned()) };
     let (mut scenario, source) = lab_load::read_with_source(path)?;
+    let behind = Behind::together(args.behind.clone()).map_err(|error| error.to_string())?;
+    scenario = behind.adapted(&scenario).map_err(|error| error.to_string())?;
     let (blocks, window) = match args.quick {
         true => (QUICK_BLOCKS, Some(QUICK_WINDOW)),
         false => (args.blocks, args.seconds.map(|seconds| Duration::from_secs(seconds.into()))),
@@ -111,7 +112,7 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
     }
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
-        behind: Behind::of(args.behind.clone()),
+        behind,
         budget: args.budget,
         peers,
         changes: changes(args),

@@ -3,14 +3,13 @@
 use std::{path::PathBuf, str::FromStr};
 
 use clap::Args;
-use weir_engine::settings::Address;
 use weir_parties::Load;
 use weir_trials::{
     Behind, Budget,
     profile::{Request, profile},
 };
 
-use crate::{lab_compare, lab_load};
+use crate::{lab_compare, lab_load, lab_sweep};
 
 /// Sample where a gateway's time goes under the first phase of a scenario: by crate and part of the kernel, then by function. Takes
 /// `perf`. Starts origin and gateway itself, on CPUs of their own.
@@ -36,18 +35,20 @@ pub struct ProfileArgs {
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 
-    /// Servers that run already, to stand behind the gateway; without it the lab starts its own origin.
-    #[arg(long, value_name = "HOST:PORT|unix:/path", value_delimiter = ',', value_parser = Address::from_str)]
-    behind: Vec<Address>,
+    /// What stands behind the gateway: origin (the lab's own, without this), nginx (which the lab starts, HTTP/1.1 only), or
+    /// servers that run already.
+    #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_delimiter = ',', value_parser = lab_sweep::behind)]
+    behind: Vec<Behind>,
 }
 
 pub fn run(args: &ProfileArgs) -> Result<(), String> {
-    let scenario = lab_load::read(&args.scenario)?;
+    let behind = Behind::together(args.behind.clone()).map_err(|error| error.to_string())?;
+    let scenario = behind.adapted(&lab_load::read(&args.scenario)?).map_err(|error| error.to_string())?;
     let load = args.load.as_deref().map(Load::named).transpose().map_err(|error| format!("{error:#}"))?;
     let peer = args.peer.as_ref().map(|word| lab_compare::peer(word, scenario.protocol)).transpose()?;
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
-        behind: Behind::of(args.behind.clone()),
+        behind,
         budget: args.budget,
         peer,
         load,

@@ -96,7 +96,8 @@ fn under_way() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=i64::from(UNDER_WAY_MAX))
 }
 
-fn behind(text: &str) -> Result<Behind, String> {
+/// What `--behind` says.
+pub fn behind(text: &str) -> Result<Behind, String> {
     match text {
         "origin" => Ok(Behind::Origin),
         "nginx" => Ok(Behind::Nginx),

@@ -8,7 +8,7 @@
 //! number of replies than one, or leaves state behind on the connection (SUBSCRIBE, MULTI, SELECT, HELLO), would mix up
 //! the clients. There is no policy, no telemetry and no limit: what a slow peer does not take is kept in memory.
 //!
-//! For protocols whose replies are not pipelined there is a second way, [`pairs`]: a connection to the server per client.
+//! For protocols whose replies are not pipelined there is a second way, [`Way::Pairs`]: a connection to the server per client.
 
 mod pairs;
 mod peer;

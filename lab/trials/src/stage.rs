@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 use weir_engine::settings::Address;
 use weir_knee::Backend;
@@ -46,10 +46,22 @@ impl std::fmt::Display for Behind {
 }
 
 impl Behind {
-    /// Servers that run already, or without any the lab's own origin.
-    #[must_use]
-    pub fn of(servers: Vec<Address>) -> Self {
-        if servers.is_empty() { Self::Origin } else { Self::Servers(servers) }
+    /// All that a command line names; without any the lab's own origin.
+    ///
+    /// # Errors
+    /// Several, and one of them is no server that runs already.
+    pub fn together(all: Vec<Self>) -> Result<Self> {
+        if all.len() < 2 {
+            return Ok(all.into_iter().next().unwrap_or(Self::Origin));
+        }
+        let mut servers = Vec::new();
+        for one in all {
+            match one {
+                Self::Servers(some) => servers.extend(some),
+                Self::Origin | Self::Nginx => bail!("several servers behind the gateways are addresses; {one} is none"),
+            }
+        }
+        Ok(Self::Servers(servers))
     }
 
     /// Which ceiling bounds the search, and what a plan may be made for.
@@ -65,7 +77,7 @@ impl Behind {
     ///
     /// # Errors
     /// It cannot.
-    pub(crate) fn adapted(&self, scenario: &Scenario) -> Result<Scenario> {
+    pub fn adapted(&self, scenario: &Scenario) -> Result<Scenario> {
         let mut scenario = scenario.clone();
         if *self == Self::Nginx {
             ensure!(

@@ -66,6 +66,15 @@ fn wrk_loads_gateways_of_http_and_the_floor() {
 }
 
 #[test]
+fn nginx_may_stand_behind() {
+    let bench = Bench::new(&scenario("http1", "payload.size = \"1KiB\""));
+    let (told, result) = compared(&bench, &["--load", "wrk", "--behind", "nginx", "--peers", "direct"]);
+    assert_figures(&told, &result, &["weir", "direct"]);
+    assert_eq!(word(&result, "/behind"), "nginx with a file");
+    assert!(word(&result, "/rows/0/load").ends_with("/payload"), "{told}");
+}
+
+#[test]
 fn redis_benchmark_finds_every_key_through_each_variant_of_this_gateway() {
     let server = Server::start(Kind::Redis);
     let bench = Bench::new(&scenario("redis", GET));
