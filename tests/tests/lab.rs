@@ -14,6 +14,8 @@ use weir_tests::server::{Kind, Server};
 mod clients;
 #[path = "lab/http.rs"]
 mod http;
+#[path = "lab/loads.rs"]
+mod loads;
 #[path = "lab/placement.rs"]
 mod placement;
 #[path = "lab/pubsub.rs"]
@@ -350,11 +352,20 @@ fn a_wrong_peer_is_refused_before_any_load() {
         assert!(!output.status.success() && output.stdout.is_empty());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    assert!(refusal("gate", "1").contains("no peer `gate`; there are weir-telemetry-off, weir-capture-all, envoy"));
+    assert!(
+        refusal("gate", "1")
+            .contains("no peer `gate`; there are weir-telemetry-off, weir-capture-all, weir-polling, weir-cache")
+    );
     assert!(refusal("nginx", "1").contains("nginx does not speak redis; it speaks http1"));
     assert!(refusal("./wrong.toml", "1").contains("wrong.toml:2: unknown field `colour`"));
     assert!(refusal("envoy,envoy", "1").contains("envoy is named twice"));
-    assert!(refusal("weir", "1").contains("a name of the lab's own"));
+    assert!(refusal("weir", "1").contains("nobody to compare with"));
+    fs::write(bench.path("other.toml"), peer("weir", "timeout", "600")).expect("written");
+    assert!(
+        refusal("./other.toml,envoy", "1").contains("weir is the name of this gateway, and timeout another program")
+    );
+    fs::write(bench.path("origin.toml"), peer("origin", "timeout", "600")).expect("written");
+    assert!(refusal("./origin.toml", "1").contains("a name of the lab's own"));
     assert!(refusal("envoy", "512").contains("not run: a budget of 512 CPUs"));
 }
 

@@ -3,22 +3,22 @@
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
 use clap::Args;
-use weir_engine::settings::Address;
 use weir_knee::{Rules, ratio::BLOCKS_MIN};
 use weir_load::{Scenario, protocols::Protocol};
 use weir_parties::{
-    Peer,
-    peer::{DIRECT, Telemetry},
+    Load, Peer,
+    peer::{Change, DIRECT, Telemetry},
 };
 use weir_trials::{
     Behind, Budget, Comparison,
     compare::{Compared, Progress, Request, compare},
-    comparison, file,
+    comparison::{self, LoadProgram},
+    file,
     result::seconds_since_epoch,
     side_by_side, table,
 };
 
-use crate::lab_load;
+use crate::{lab_load, lab_sweep};
 
 /// Blocks and window of a quick look.
 const QUICK_BLOCKS: u32 = 2;
@@ -30,26 +30,42 @@ const WARMUP_SHORT: Duration = Duration::from_secs(1);
 /// origin and every gateway itself.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab compare examples/lab/redis-mixed.toml --peers envoy,haproxy,twemproxy,direct\n  weir lab compare examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  weir lab compare examples/lab/tcp.toml --peers haproxy,envoy,direct\n  weir lab compare scenario.toml --peers envoy,./my-peer.toml --behind 127.0.0.1:6379 --json results/compared.json\n  weir lab compare scenario.toml --peers direct --quick\n\nEach phase of the scenario is a row at its rate. It takes phases x blocks x arms x 2 runs. A peer that is missing is named with how to install it, and the rest still runs. --show-peer prints a built-in peer's file, the pattern for your own.\n\nExit: 0 compared, 1 nothing was or this gateway failed, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab compare examples/lab/redis-mixed.toml --peers envoy,haproxy,twemproxy,direct\n  weir lab compare examples/lab/http1.toml --peers nginx,haproxy,envoy,direct\n  weir lab compare examples/lab/tcp.toml --peers haproxy,envoy,direct\n  weir lab compare scenario.toml --peers envoy,./my-peer.toml --behind 127.0.0.1:6379 --json results/compared.json\n  weir lab compare scenario.toml --peers direct --quick\n  weir lab compare examples/lab/http1-closed.toml --load wrk --peers nginx,floor,direct\n  weir lab compare examples/lab/http1-closed.toml --load wrk --tls\n\nEach phase of the scenario is a row at its rate. It takes phases x blocks x arms x 2 runs. A peer that is missing is named with how to install it, and the rest still runs. --show-peer prints a built-in peer's file, the pattern for your own.\n\nExit: 0 compared, 1 nothing was or this gateway failed, 2 the command line is wrong."
 )]
 pub struct CompareArgs {
     /// The scenario, a TOML file.
     #[arg(value_name = "SCENARIO.toml", required_unless_present = "show_peer")]
     scenario: Option<PathBuf>,
 
-    /// With whom: nginx, haproxy, envoy, twemproxy, weir-telemetry-off, weir-capture-all, direct (no gateway), or a peer's
-    /// TOML file. Without it: envoy, haproxy and direct, with twemproxy for Redis and nginx for HTTP and WebSocket; haproxy and
-    /// direct for publish and subscribe.
+    /// With whom: nginx, haproxy, envoy, twemproxy, floor (the least that a relay can cost), weir-telemetry-off,
+    /// weir-capture-all, weir-polling, weir-cache (Redis), direct (no gateway), or a peer's TOML file. Without it: envoy, haproxy
+    /// and direct, with twemproxy for Redis and nginx for HTTP and WebSocket; haproxy and direct for
+    /// publish and subscribe.
     #[arg(long, value_name = "NAME|FILE.toml", value_delimiter = ',')]
     peers: Vec<String>,
+
+    /// Who makes the load: wrk (HTTP/1.1), h2load (HTTP/2), redis-benchmark, or a load program's TOML file. Without it: the lab's
+    /// own generator. For scenarios with mode = "closed" and integrity = false.
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    load: Option<String>,
+
+    /// Clients speak TLS with the gateways. Takes a load program: the lab's own generator does not.
+    #[arg(long, requires = "load")]
+    tls: bool,
+
+    /// Each gateway of HTTP/1.1 has 100 routes, of which the one that is asked for comes last, and writes a line of access log for
+    /// every request.
+    #[arg(long)]
+    routes: bool,
 
     /// CPUs of each gateway, one worker each, or a share of one such as 0.5, kept by a quota.
     #[arg(long, default_value = "1", value_parser = Budget::from_str)]
     budget: Budget,
 
-    /// A server that runs already, to stand behind the gateways; without it the lab starts its own origin.
-    #[arg(long, value_name = "HOST:PORT|unix:/path", value_parser = Address::from_str)]
-    behind: Option<Address>,
+    /// What stands behind the gateways: origin (the lab's own, without this), nginx (which the lab starts, HTTP/1.1 only), or
+    /// servers that run already. Several are for peers whose file has {each origin}.
+    #[arg(long, value_name = "origin|nginx|HOST:PORT|unix:/path", value_delimiter = ',', value_parser = lab_sweep::behind)]
+    behind: Vec<Behind>,
 
     /// Blocks per row; a claim needs at least 8.
     #[arg(long, default_value_t = BLOCKS_MIN as u32, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -79,6 +95,8 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
     }
     let Some(path) = &args.scenario else { return Err("a scenario is needed".to_owned()) };
     let (mut scenario, source) = lab_load::read_with_source(path)?;
+    let behind = Behind::together(args.behind.clone()).map_err(|error| error.to_string())?;
+    scenario = behind.adapted(&scenario).map_err(|error| error.to_string())?;
     let (blocks, window) = match args.quick {
         true => (QUICK_BLOCKS, Some(QUICK_WINDOW)),
         false => (args.blocks, args.seconds.map(|seconds| Duration::from_secs(seconds.into()))),
@@ -86,15 +104,20 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
     if let Some(window) = window {
         shorten(&mut scenario, window);
     }
-    let (peers, is_direct) = peers(&args.peers, scenario.protocol)?;
+    let load = args.load.as_deref().map(Load::named).transpose().map_err(|error| format!("{error:#}"))?;
+    let (peers, mut is_direct) = peers(&args.peers, scenario.protocol)?;
+    // Of the usual peers the one that cannot be.
+    is_direct &= !(args.tls && args.peers.is_empty());
     if let Some(path) = &args.json {
         file::try_write(path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
-        behind: args.behind.clone().map_or(Behind::Origin, Behind::Server),
+        behind,
         budget: args.budget,
         peers,
+        changes: changes(args),
+        load,
         is_direct,
         blocks,
         rules: rules(args.quick),
@@ -111,6 +134,11 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
         Some(failed) => Err(format!("this gateway failed at {}: {}", failed.at, failed.reason)),
         None => Ok(()),
     }
+}
+
+fn changes(args: &CompareArgs) -> Vec<Change> {
+    let tls = args.tls.then_some(Change::Tls);
+    tls.into_iter().chain(args.routes.then_some(Change::Routes)).collect()
 }
 
 /// Latencies are compared with each other and not with a target, so a late generator colours them whatever the target is.
@@ -138,12 +166,17 @@ pub fn peers(words: &[String], protocol: &dyn Protocol) -> Result<(Vec<Peer>, bo
     let words = if words.is_empty() { &usual[..] } else { words };
     let mut peers = Vec::new();
     for word in words.iter().filter(|word| *word != DIRECT) {
-        peers.push(match word.ends_with(".toml") {
-            true => Peer::read(word.as_ref()).map_err(|error| format!("{error:#}"))?,
-            false => Peer::built_in_for(word, &protocol.to_string()).ok_or_else(|| no_peer(word))?,
-        });
+        peers.push(peer(word, protocol)?);
     }
     Ok((peers, words.iter().any(|word| word == DIRECT)))
+}
+
+/// A name that the lab knows for `protocol`, or a file.
+pub fn peer(word: &str, protocol: &dyn Protocol) -> Result<Peer, String> {
+    match word.ends_with(".toml") {
+        true => Peer::read(word.as_ref()).map_err(|error| format!("{error:#}")),
+        false => Peer::built_in_for(word, &protocol.to_string()).ok_or_else(|| no_peer(word)),
+    }
 }
 
 fn no_peer(word: &str) -> String {
@@ -192,6 +225,8 @@ fn result_of(request: &Request, compared: Compared, scenario: String) -> Compari
         arms,
         missing,
         failed,
+        load: request.load.as_ref().map(|load| LoadProgram { name: load.name.clone(), version: load.version() }),
+        changes: request.changes.iter().map(|change| change.name().to_owned()).collect(),
         direct_ceiling,
         rows,
         rules: request.rules.clone(),
@@ -228,7 +263,7 @@ mod tests {
         let refusal = peers(&["gate"]).expect_err("it is not");
         assert_eq!(
             refusal,
-            "no peer `gate`; there are weir-telemetry-off, weir-capture-all, envoy, haproxy, twemproxy, nginx, haproxy-http, envoy-http, nginx-http2, haproxy-http2, envoy-http2, nginx-websocket, envoy-tcp, direct, or a file that ends in .toml"
+            "no peer `gate`; there are weir-telemetry-off, weir-capture-all, weir-polling, weir-cache, envoy, haproxy, twemproxy, nginx, haproxy-http, envoy-http, nginx-http2, haproxy-http2, envoy-http2, nginx-websocket, envoy-tcp, floor, floor-http, direct, or a file that ends in .toml"
         );
         assert!(peers(&["/no/such.toml"]).is_err_and(|error| error.starts_with("/no/such.toml")));
         for protocol in protocols::ALL {

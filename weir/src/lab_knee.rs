@@ -79,7 +79,7 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
     }
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
-        behind: args.behind.clone().map_or(Behind::Origin, Behind::Server),
+        behind: args.behind.clone().map_or(Behind::Origin, |address| Behind::Servers(vec![address])),
         budget: args.budget,
         telemetry: args.telemetry.level(),
         rate_max: args.rate_max,

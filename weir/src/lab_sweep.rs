@@ -96,11 +96,14 @@ fn under_way() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=i64::from(UNDER_WAY_MAX))
 }
 
-fn behind(text: &str) -> Result<Behind, String> {
+/// What `--behind` says.
+pub fn behind(text: &str) -> Result<Behind, String> {
     match text {
         "origin" => Ok(Behind::Origin),
         "nginx" => Ok(Behind::Nginx),
-        address => Address::from_str(address).map(Behind::Server).map_err(|error| error.to_string()),
+        address => {
+            Address::from_str(address).map(|address| Behind::Servers(vec![address])).map_err(|error| error.to_string())
+        }
     }
 }
 

@@ -11,6 +11,8 @@ mod lab_compare;
 mod lab_knee;
 mod lab_load;
 mod lab_merge;
+mod lab_profile;
+mod lab_relay;
 mod lab_report;
 mod lab_sweep;
 mod origin;
@@ -63,8 +65,10 @@ enum Lab {
     #[command(hide = true)]
     LoadPart,
     Merge(lab_merge::MergeArgs),
+    Relay(lab_relay::RelayArgs),
     Knee(lab_knee::KneeArgs),
     Compare(lab_compare::CompareArgs),
+    Profile(lab_profile::ProfileArgs),
     Ladder(lab_sweep::LadderArgs),
     Cores(lab_sweep::CoresArgs),
     Report(lab_report::ReportArgs),
@@ -85,8 +89,10 @@ fn main() -> ExitCode {
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),
         Command::Lab(Lab::Merge(args)) => lab_merge::run(&args),
+        Command::Lab(Lab::Relay(args)) => lab_relay::run(&args),
         Command::Lab(Lab::Knee(args)) => lab_knee::run(&args),
         Command::Lab(Lab::Compare(args)) => lab_compare::run(&args),
+        Command::Lab(Lab::Profile(args)) => lab_profile::run(&args),
         Command::Lab(Lab::Ladder(args)) => lab_sweep::ladder(&args),
         Command::Lab(Lab::Cores(args)) => lab_sweep::cores(&args),
         Command::Lab(Lab::Report(args)) => lab_report::run(&args),

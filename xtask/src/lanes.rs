@@ -302,7 +302,7 @@ const LANES: &[Lane] = &[
         needs: &[Part::Servers, Part::Peers],
         when: covers(&[], LAB, LAB_PATHS),
         core: cores::LAB,
-        minutes: 12,
+        minutes: 15,
         work: Work::Measures,
         programs: true,
         body: |run| products::alone(run, "lab", 1),

@@ -8,7 +8,6 @@
 // A tool for developers: its pages link to private items on purpose.
 #![allow(rustdoc::private_intra_doc_links)]
 
-pub mod bench;
 pub mod change;
 pub mod command;
 mod evidence;
@@ -23,5 +22,4 @@ pub mod setup;
 pub mod summary;
 pub mod tidy;
 pub mod totals;
-mod words;
 pub mod workspace;

@@ -72,6 +72,11 @@ pub trait Protocol: Sync + 'static {
         None
     }
 
+    /// How what stands behind tells how many requests it has answered; `None`: it does not.
+    fn count(&self) -> Option<Count> {
+        None
+    }
+
     /// The requests in words, for the row of a result.
     fn mix(&self, scenario: &Scenario) -> String;
 
@@ -79,6 +84,15 @@ pub trait Protocol: Sync + 'static {
     fn details(&self, _scenario: &Scenario) -> String {
         String::new()
     }
+}
+
+/// A question about the number of requests that were answered so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Count {
+    /// What is sent on a connection of its own.
+    pub question: &'static [u8],
+    /// The number in what came back; `None`: it has not come, or there is none.
+    pub read: fn(&[u8]) -> Option<u64>,
 }
 
 /// The word of [`Protocol::word`].
@@ -126,6 +140,12 @@ pub struct Family {
 const REMEDY: &str = "remove it, or change the protocol";
 
 impl Family {
+    /// Whether its origin runs on several cores.
+    #[must_use]
+    pub fn has_workers(&self) -> bool {
+        self.has_workers
+    }
+
     /// Arguments of the program `weir` that start the origin on `bind`, on so many cores if it can.
     #[must_use]
     pub fn origin_arguments(&self, bind: &str, workers: usize) -> Vec<String> {

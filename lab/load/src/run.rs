@@ -28,7 +28,7 @@ use self::step::Run;
 use self::worker::{Job, Order, Report, Reporter};
 use crate::part::Part;
 use crate::record::StepRecord;
-use crate::scenario::Scenario;
+use crate::scenario::{Phase, Scenario};
 
 mod barrier;
 mod bell;
@@ -103,6 +103,9 @@ pub fn run_part(
     events: &mpsc::Sender<Event>,
 ) -> Result<(), RunError> {
     part.check(scenario).map_err(RunError::Shards)?;
+    if scenario.phases.iter().any(Phase::has_shape) {
+        return Err(RunError::Shape);
+    }
     let scenario = Arc::new(scenario.clone());
     let crew = Crew::start(&scenario, target, part)?;
     // A listener that is gone changes nothing about the run.

@@ -34,6 +34,7 @@
 //! rate = 50_000                 # requests per second of all shards; a closed loop has none
 //! warmup = "5s"
 //! duration = "10s"
+//! # connections = 400          # and pipeline or streams: of this phase, where `weir lab compare` runs each by itself
 //! ```
 //!
 //! `redis-pubsub` has `channels = 100` in place of keys and commands: connections are subscribers then, and rates count the
@@ -149,6 +150,23 @@ impl Scenario {
         self.connections.checked_div(self.channels).unwrap_or(1)
     }
 
+    /// The scenario of one of its phases alone, with the connections of that one.
+    #[must_use]
+    pub fn alone(&self, phase: &Phase) -> Self {
+        Self {
+            connections: phase.connections.unwrap_or(self.connections),
+            pipeline: phase.pipeline.unwrap_or(self.pipeline),
+            phases: vec![Phase { connections: None, pipeline: None, ..phase.clone() }],
+            ..self.clone()
+        }
+    }
+
+    /// What a GET of HTTP asks for: the path, or the first part of those of the lab's origin.
+    #[must_use]
+    pub fn path(&self) -> String {
+        self.request.path.clone().unwrap_or_else(|| format!("/{}", self.payload.bytes_max()))
+    }
+
     /// 16 hexadecimal digits, the same for the same scenario and, but for chance, for no other. Comments, spaces and keys
     /// that only say the default change nothing. Compare those of one build: another may know other keys.
     #[must_use]
@@ -182,7 +200,7 @@ impl fmt::Display for Mode {
 }
 
 /// A part of a run with its own rate and its own record.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phase {
     /// `phase-1` and so on unless told otherwise.
     pub name: String,
@@ -192,6 +210,17 @@ pub struct Phase {
     pub warmup: Duration,
     /// The measured window.
     pub duration: Duration,
+    /// In place of the scenario's, where each phase is a run of its own.
+    pub connections: Option<u32>,
+    /// The same of the requests under way per connection.
+    pub pipeline: Option<u32>,
+}
+
+impl Phase {
+    /// Whether it has connections, or requests under way, of its own.
+    pub(crate) fn has_shape(&self) -> bool {
+        self.connections.is_some() || self.pipeline.is_some()
+    }
 }
 
 /// Which keys requests name.
@@ -303,6 +332,18 @@ pub enum CommandKind {
 }
 
 impl CommandKind {
+    /// Its name.
+    #[must_use]
+    pub fn word(&self) -> &str {
+        match self {
+            Self::Get => "GET",
+            Self::Set => "SET",
+            Self::Mget { .. } => "MGET",
+            Self::Incr => "INCR",
+            Self::Raw { words } => words.first().map_or("", String::as_str),
+        }
+    }
+
     /// Whether replies to it can be checked.
     #[must_use]
     pub fn is_checked(&self) -> bool {

@@ -8,11 +8,14 @@
 //! | [`http`] | HTTP/1.1, HTTP/2 by prior knowledge: fixed replies of any size; WebSocket: echo |
 //! | [`redis`] | RESP2 and RESP3: a small store in memory, or fixed replies |
 //! | [`tcp`] | TCP: every byte comes back |
+//!
+//! [`relay`] is what may stand between clients and an origin in the place of a gateway: the least that one can cost.
 #![forbid(unsafe_code)]
 
 mod held;
 pub mod http;
 pub mod redis;
+pub mod relay;
 mod server;
 pub mod tcp;
 

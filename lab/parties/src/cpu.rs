@@ -55,13 +55,6 @@ impl CpuTime {
         Ok((time, threads))
     }
 
-    /// Of all children of this process that have been waited for. Sampled: whole clock ticks.
-    pub fn of_ended_children() -> Result<Self> {
-        let stat = stat("/proc/self/stat")?;
-        let (user, system) = (ticks(stat[CUTIME]), ticks(stat[CSTIME]));
-        Ok(Self { run: user + system, user, system })
-    }
-
     /// What was used since an earlier look.
     pub fn since(self, earlier: Self) -> CpuUse {
         let micros = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64() * 1e6;
@@ -213,8 +206,6 @@ impl BoxTime {
 /// Fields of `/proc/<pid>/stat`, counted from the one after the name (proc(5) counts `state` as 3).
 const UTIME: usize = 14 - 3;
 const STIME: usize = 15 - 3;
-const CUTIME: usize = 16 - 3;
-const CSTIME: usize = 17 - 3;
 
 fn stat(path: &str) -> Result<Vec<u64>> {
     let text = std::fs::read_to_string(path).with_context(|| path.to_owned())?;
@@ -222,7 +213,7 @@ fn stat(path: &str) -> Result<Vec<u64>> {
     let (_, rest) = text.rsplit_once(") ").context("a stat file without a name")?;
     // Some fields are not plain numbers; none of those is used here.
     let fields: Vec<u64> = rest.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
-    anyhow::ensure!(fields.len() > CSTIME, "{path} is too short");
+    anyhow::ensure!(fields.len() > STIME, "{path} is too short");
     Ok(fields)
 }
 

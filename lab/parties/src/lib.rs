@@ -4,6 +4,9 @@
 //! |---|---|
 //! | [`process`] | a child that never outlives this process |
 //! | [`peer`] | gateways that can be measured, each described by a small TOML file |
+//! | [`load`] | load programs of others, each described by a small TOML file, and how its output is read |
+//! | [`certificate`] | a certificate for a measurement in TLS |
+//! | `words` | what the words of these files become |
 //! | [`place`] | CPUs that may be used, free ports |
 //! | [`cpu`] | CPU time of processes, threads and the machine, from procfs |
 //! | [`counters`] | cycles and instructions, where the machine counts them |
@@ -12,18 +15,22 @@
 //! | [`interrupt`] | Ctrl-C as an error, so that every child is ended on the way out |
 #![forbid(unsafe_code)]
 
+pub mod certificate;
 pub mod cgroup;
 pub mod counters;
 pub mod cpu;
 pub mod interrupt;
 pub mod limits;
+pub mod load;
 pub mod peer;
 pub mod place;
 pub mod process;
+mod words;
 
 pub use cgroup::Group;
 pub use counters::{Counted, Counters, Reading};
 pub use cpu::{BoxTime, BoxUse, CpuTime, CpuUse, ThreadTimes};
+pub use load::Load;
 pub use peer::Peer;
 pub use process::{Launch, Pipes, Process};
 

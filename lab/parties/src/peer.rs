@@ -11,8 +11,13 @@
 //! | `{origin_host}`, `{origin_port}` | its two parts |
 //! | `{workers}` | threads that carry load |
 //! | `{connections}` | client connections that must fit |
+//! | `{path}` | what a request of HTTP asks for |
 //! | `{folder}` | a folder for what it writes; others write there too |
+//! | `{certificate}`, `{key}`, `{certificate_and_key}` | files of PEM that the lab makes where clients speak TLS |
 //! | `{config}` | path of the configuration file; in `arguments` only |
+//!
+//! `{each origin}...{end}` stands once for each of what stands behind, and `{each route}...{end}` once for each of
+//! 100 paths, the last of which is `{path}`: see [`Change`].
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -21,44 +26,32 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
+use crate::certificate;
 use crate::cgroup::Group;
 use crate::place::free_port;
 use crate::process::{Launch, Process};
+use crate::words::{Words, check_known};
+
+mod built_in;
+
+pub use built_in::Telemetry;
 
 /// Name of the arm without a gateway, which no peer may have.
 pub const DIRECT: &str = "direct";
 
-/// Bytes of a peer's file. 64 KiB: a configuration for one listener is far smaller.
+/// Bytes of the file of a peer, or of a load program. 64 KiB: a configuration for one listener is far smaller.
 pub const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 const VERSION_UNKNOWN: &str = "version unknown";
 /// How long a program may take to tell its version.
 const VERSION_SECONDS: &str = "5";
 
-const NGINX_ORIGIN: &str = include_str!("peers/nginx-origin.toml");
+/// The program of this project.
+const WEIR_PROGRAM: &str = "weir";
+/// Paths of [`Change::Routes`].
+const ROUTES: usize = 100;
 
-/// Makes a list of texts out of names of files.
-macro_rules! peers {
-    ($($name:literal),+ $(,)?) => { &[$(include_str!(concat!("peers/", $name, ".toml"))),+] };
-}
-
-/// The gateway of this project, a file for each family of protocols.
-const WEIR: &[&str] = peers!["weir", "weir-http", "weir-tcp"];
-/// All others.
-const OTHERS: &[&str] = peers![
-    "envoy",
-    "haproxy",
-    "twemproxy",
-    "nginx",
-    "haproxy-http",
-    "envoy-http",
-    "nginx-http2",
-    "haproxy-http2",
-    "envoy-http2",
-    "nginx-websocket",
-    "envoy-tcp",
-];
-const WORDS: [&str; 9] = [
+const WORDS: [&str; 13] = [
     "{port}",
     "{admin_port}",
     "{origin}",
@@ -66,59 +59,31 @@ const WORDS: [&str; 9] = [
     "{origin_port}",
     "{workers}",
     "{connections}",
+    "{path}",
     "{folder}",
+    certificate::CERTIFICATE.0,
+    certificate::KEY.0,
+    certificate::BOTH.0,
     "{config}",
 ];
 
-/// How much the gateway of this project observes of itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Telemetry {
-    /// Nothing but gauges.
-    Off,
-    /// As it is delivered.
-    #[default]
-    On,
-    /// The stages of every exchange timed, and a line of the access log for each, written to nowhere. What the log cannot
-    /// take is dropped, as in service.
-    CaptureAll,
+/// What every gateway of a comparison has besides what its file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Clients speak TLS.
+    Tls,
+    /// 100 routes, of which the one that is asked for comes last, and a line of the access log for every request.
+    Routes,
 }
 
-impl Telemetry {
-    /// Every level.
-    pub const ALL: [Self; 3] = [Self::Off, Self::On, Self::CaptureAll];
-
-    /// As results name it.
+impl Change {
+    /// As files and the command line call it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Off => "off",
-            Self::On => "on",
-            Self::CaptureAll => "capture-all",
+            Self::Tls => "tls",
+            Self::Routes => "routes",
         }
-    }
-
-    /// As tables call the gateway of this project with this much of it.
-    #[must_use]
-    pub const fn peer_name(self) -> &'static str {
-        self.variant().0
-    }
-
-    /// The peer's name, and what its `[telemetry]` has more.
-    const fn variant(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Off => ("weir-telemetry-off", "level = \"off\"\n"),
-            Self::On => ("weir", ""),
-            Self::CaptureAll => {
-                ("weir-capture-all", "stage_sample = 1.0\naccess_log = { target = \"file:/dev/null\", sample = 1.0 }\n")
-            }
-        }
-    }
-
-    fn text(self, family: &str) -> String {
-        let (name, more) = self.variant();
-        family
-            .replace("name = \"weir\"", &format!("name = \"{name}\""))
-            .replace("[telemetry]\n", &format!("[telemetry]\n{more}"))
     }
 }
 
@@ -141,6 +106,9 @@ pub struct Peer {
     /// Arguments with which it tells its version; empty: it cannot.
     #[serde(default)]
     pub version: Vec<String>,
+    /// It may answer a request by itself, so that what stands behind counts fewer.
+    #[serde(default)]
+    pub answers_itself: bool,
     /// Its configuration file; absent: all stands in the arguments.
     pub config: Option<Config>,
 }
@@ -153,17 +121,34 @@ pub struct Config {
     pub file: String,
     /// Its text.
     pub text: String,
+    /// With [`Change::Tls`], what stands in the text and what takes its place; empty: it cannot.
+    #[serde(default)]
+    pub tls: Vec<[String; 2]>,
+    /// The same with [`Change::Routes`].
+    #[serde(default)]
+    pub routes: Vec<[String; 2]>,
+}
+
+impl Config {
+    fn edits(&self, change: Change) -> &[[String; 2]] {
+        match change {
+            Change::Tls => &self.tls,
+            Change::Routes => &self.routes,
+        }
+    }
 }
 
 /// What one instance is asked to be.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
-    /// What stands behind: `host:port`, or `unix:/path` for those that can.
-    pub origin: &'a str,
+    /// What stands behind, at least one: `host:port`, or `unix:/path` for those that can.
+    pub origins: &'a [String],
     /// Threads that carry load.
     pub workers: u32,
     /// Client connections that must fit.
     pub connections: u32,
+    /// What a request of HTTP asks for.
+    pub path: &'a str,
     /// CPUs as `taskset -c` reads them; `None`: wherever the scheduler likes.
     pub cpus: Option<&'a str>,
     /// Of one CPU, 0.1 to 1; `None`: all of those that it has.
@@ -182,6 +167,8 @@ pub struct Running {
     pub share: Option<f64>,
     /// On 127.0.0.1, for clients.
     pub port: u16,
+    /// As [`Peer::answers_itself`].
+    pub answers_itself: bool,
     /// The first line that it tells of itself.
     pub version: String,
     /// The command that started it.
@@ -191,19 +178,10 @@ pub struct Running {
 }
 
 impl Peer {
-    /// The gateway of this project in front of what speaks `protocol`; `None`: it does not speak it.
-    ///
-    /// # Panics
-    /// Its file, which is part of this crate, is wrong.
-    #[must_use]
-    pub fn weir(telemetry: Telemetry, protocol: &str) -> Option<Self> {
-        WEIR.iter().map(|family| Self::of_built_in(&telemetry.text(family))).find(|peer| peer.speaks(protocol))
-    }
-
-    /// Whether it is the gateway of this project, whatever it observes.
+    /// Whether its program is the one of this project.
     #[must_use]
     pub fn is_weir(&self) -> bool {
-        weir_texts().any(|text| *self == Self::of_built_in(&text))
+        self.program == WEIR_PROGRAM
     }
 
     /// Whether it may carry a load of `protocol`.
@@ -212,63 +190,12 @@ impl Peer {
         self.protocols.iter().any(|spoken| spoken == protocol)
     }
 
-    /// nginx as what stands behind: it serves what is in `files` of the folder that it is started with.
-    ///
-    /// # Panics
-    /// Its file, which is part of this crate, is wrong.
-    #[must_use]
-    pub fn nginx_origin() -> Self {
-        Self::of_built_in(NGINX_ORIGIN)
-    }
-
-    /// One of those that the lab knows.
-    ///
-    /// # Panics
-    /// A file that is part of this crate is wrong.
-    #[must_use]
-    pub fn built_in(name: &str) -> Option<Self> {
-        Self::all_built_in().find(|peer| peer.name == name)
-    }
-
-    /// The one that the lab knows by this name for `protocol`: `envoy` is `envoy-http2` in front of HTTP/2. If none speaks it,
-    /// the one of that very name.
-    ///
-    /// # Panics
-    /// A file that is part of this crate is wrong.
-    #[must_use]
-    pub fn built_in_for(name: &str, protocol: &str) -> Option<Self> {
-        let names = [name.to_owned(), format!("{name}-{protocol}"), format!("{name}-http")];
-        let found = Self::all_built_in().find(|peer| names.contains(&peer.name) && peer.speaks(protocol));
-        found.or_else(|| Self::built_in(name))
-    }
-
-    /// Those that the lab knows.
-    ///
-    /// # Panics
-    /// A file that is part of this crate is wrong.
-    pub fn all_built_in() -> impl Iterator<Item = Self> {
-        built_in_texts().map(|text| Self::of_built_in(&text))
-    }
-
-    /// The file of one of those that the lab knows: a pattern for others.
-    #[must_use]
-    pub fn built_in_text(name: &str) -> Option<String> {
-        built_in_texts().find(|text| Self::of_built_in(text).name == name)
-    }
-
-    fn of_built_in(text: &str) -> Self {
-        Self::parse("built-in peer", text).expect("a right file")
-    }
-
     /// Reads a user's file.
     ///
     /// # Errors
     /// It cannot be read, or is wrong; with file and line.
     pub fn read(path: &Path) -> Result<Self> {
-        let shown = path.display();
-        let length = std::fs::metadata(path).with_context(|| shown.to_string())?.len();
-        ensure!(length <= FILE_BYTES_MAX, "{shown}: more than {FILE_BYTES_MAX} bytes; a peer is a small file");
-        Self::parse(&shown.to_string(), &std::fs::read_to_string(path).with_context(|| shown.to_string())?)
+        Self::parse(&path.display().to_string(), &read_small(path)?)
     }
 
     /// Reads the text of a file; `file` stands in messages.
@@ -285,11 +212,7 @@ impl Peer {
         ensure!(peer.name != DIRECT, "{file}: `{DIRECT}` is the arm without a gateway; choose another `name`");
         ensure!(!peer.program.is_empty(), "{file}: `program` is empty; write the name of the program, or its path");
         ensure!(!peer.protocols.is_empty(), "{file}: `protocols` is empty; write [\"redis\"]");
-        for argument in &peer.arguments {
-            if let Some(word) = words_of(argument).find(|word| !WORDS.contains(word)) {
-                bail!("{file}: `arguments` has {word}, which is not filled in; there are {}", WORDS.join(" "));
-            }
-        }
+        check_known(file, &peer.arguments, &WORDS)?;
         let config = peer.config.as_ref();
         let is_named = |word: &str| {
             peer.arguments.iter().any(|argument| argument.contains(word))
@@ -306,8 +229,36 @@ impl Peer {
             ensure!(is_given, "{file}: `arguments` do not give {{config}} to the program");
             let is_circular = config.text.contains("{config}");
             ensure!(!is_circular, "{file}: `config.text` has {{config}}, its own path; only `arguments` know it");
+            for (key, edits) in [("tls", &config.tls), ("routes", &config.routes)] {
+                for [old, _] in edits {
+                    let count = config.text.matches(&**old).count();
+                    ensure!(
+                        count == 1,
+                        "{file}: `config.{key}` changes {old:?}, which `config.text` has {count} times"
+                    );
+                }
+            }
         }
         Ok(peer)
+    }
+
+    /// The same with a change in its configuration.
+    ///
+    /// # Errors
+    /// Its file does not say how.
+    pub fn changed(mut self, change: Change) -> Result<Self> {
+        let (name, key) = (&self.name, change.name());
+        let config = self.config.as_mut().filter(|config| !config.edits(change).is_empty());
+        let config = config.with_context(|| format!("{name} cannot be compared so: its file has no `config.{key}`"))?;
+        for [old, new] in config.edits(change).to_vec() {
+            // Another change may have taken it away.
+            ensure!(
+                config.text.contains(&*old),
+                "{name}: `config.{key}` changes {old:?}, which another change took away"
+            );
+            config.text = config.text.replace(&*old, &new);
+        }
+        Ok(self)
     }
 
     /// The program, if it is on this machine.
@@ -331,26 +282,27 @@ impl Peer {
         let program = setting.program.map(Path::to_owned).or_else(|| self.find());
         let program = program.with_context(|| format!("{} is not installed: {}", self.program, self.install))?;
         let port = free_port()?;
-        let mut filled = Filled::new(setting, port)?;
+        let mut filled = setting.words(port)?;
         // As results tell it: where a file of this run lay helps nobody.
         let mut named = filled.clone();
-        named.words.push(("{folder}", ".".to_owned()));
-        filled.words.push(("{folder}", folder.to_string_lossy().into_owned()));
+        named.add("{folder}", ".");
+        filled.add("{folder}", folder.to_string_lossy());
         let config = match &self.config {
             None => String::new(),
-            Some(Config { file, text }) => {
-                let shown = named.fill(text.trim_start()).with_context(|| name.clone())?;
-                let text = filled.fill(text.trim_start()).with_context(|| name.clone())?;
+            Some(Config { file, text, .. }) => {
+                let shown = named.fill(text.trim_start(), &WORDS).with_context(|| name.clone())?;
+                let text = filled.fill(text.trim_start(), &WORDS).with_context(|| name.clone())?;
                 let file = format!("{name}-{file}");
                 let path = folder.join(&file);
-                named.words.push(("{config}", file));
+                named.add("{config}", file);
                 std::fs::write(&path, &text).with_context(|| path.display().to_string())?;
-                filled.words.push(("{config}", path.to_string_lossy().into_owned()));
+                filled.add("{config}", path.to_string_lossy());
                 shown
             }
         };
-        let all =
-            |filled: &Filled| self.arguments.iter().map(|argument| filled.fill(argument)).collect::<Result<Vec<_>>>();
+        let all = |words: &Words| {
+            self.arguments.iter().map(|argument| words.fill(argument, &WORDS)).collect::<Result<Vec<_>>>()
+        };
         let (arguments, shown) = (all(&filled)?, all(&named)?);
         let command = format!("{} {}", self.program, shown.join(" "));
         let words = [program.clone().into_os_string()].into_iter().chain(arguments.into_iter().map(OsString::from));
@@ -363,7 +315,16 @@ impl Peer {
         let mut process = Process::start(launch, folder)?;
         process.wait_for_port(port)?;
         let version = self.version_of(&program);
-        Ok(Running { name: name.clone(), process, share: setting.share, port, version, command, config })
+        Ok(Running {
+            name: name.clone(),
+            process,
+            share: setting.share,
+            port,
+            answers_itself: self.answers_itself,
+            version,
+            command,
+            config,
+        })
     }
 
     fn version_of(&self, program: &Path) -> String {
@@ -379,13 +340,40 @@ impl Peer {
     }
 }
 
-fn built_in_texts() -> impl Iterator<Item = String> {
-    weir_texts().chain(OTHERS.iter().copied().map(str::to_owned))
+impl Setting<'_> {
+    /// What its words become, but for files. `{folder}` may stand in them.
+    fn words(&self, port: u16) -> Result<Words> {
+        let mut words = Words::of_origin(self.origins.first().context("nothing stands behind")?);
+        words.add("{port}", port.to_string());
+        words.add("{admin_port}", free_port()?.to_string());
+        words.add("{workers}", self.workers.to_string());
+        words.add("{connections}", self.connections.to_string());
+        for (word, file) in [certificate::CERTIFICATE, certificate::KEY, certificate::BOTH] {
+            words.add(word, format!("{{folder}}/{file}"));
+        }
+        words.add_list("origin", self.origins.iter().map(|origin| Words::of_origin(origin)).collect());
+        let others = (1..ROUTES).map(|number| format!("/service-{number}"));
+        let route = |(number, path): (usize, String)| {
+            let mut words = Words::default();
+            words.add("{route}", path);
+            words.add("{number}", number.to_string());
+            words
+        };
+        words.add_list("route", others.chain([self.path.to_owned()]).enumerate().map(route).collect());
+        words.add("{path}", self.path);
+        Ok(words)
+    }
 }
 
-/// The gateway of this project, first with Redis: those of the other families have the same names.
-fn weir_texts() -> impl Iterator<Item = String> {
-    WEIR.iter().flat_map(|family| Telemetry::ALL.into_iter().map(|telemetry| telemetry.text(family)))
+/// A user's file that describes a program.
+pub(crate) fn read_small(path: &Path) -> Result<String> {
+    let shown = path.display();
+    let length = std::fs::metadata(path).with_context(|| shown.to_string())?.len();
+    ensure!(
+        length <= FILE_BYTES_MAX,
+        "{shown}: more than {FILE_BYTES_MAX} bytes; what describes a program is a small file"
+    );
+    std::fs::read_to_string(path).with_context(|| shown.to_string())
 }
 
 /// A program on the PATH, in the active Python environment, or where Debian keeps servers.
@@ -408,47 +396,6 @@ pub fn version_line<W: AsRef<OsStr>>(program: impl AsRef<OsStr>, arguments: &[W]
     let text = String::from_utf8_lossy(&text).into_owned();
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
     line.unwrap_or(VERSION_UNKNOWN).to_owned()
-}
-
-/// What the words become.
-#[derive(Clone)]
-struct Filled {
-    words: Vec<(&'static str, String)>,
-}
-
-impl Filled {
-    fn new(setting: &Setting<'_>, port: u16) -> Result<Self> {
-        let mut words = vec![
-            ("{port}", port.to_string()),
-            ("{admin_port}", free_port()?.to_string()),
-            ("{origin}", setting.origin.to_owned()),
-            ("{workers}", setting.workers.to_string()),
-            ("{connections}", setting.connections.to_string()),
-        ];
-        let parts = setting.origin.rsplit_once(':').filter(|(scheme, _)| *scheme != "unix");
-        if let Some((host, port)) = parts {
-            let host = host.trim_start_matches('[').trim_end_matches(']');
-            words.extend([("{origin_host}", host.to_owned()), ("{origin_port}", port.to_owned())]);
-        }
-        Ok(Self { words })
-    }
-
-    fn fill(&self, text: &str) -> Result<String> {
-        let filled = self.words.iter().fold(text.to_owned(), |text, (word, value)| text.replace(word, value));
-        match WORDS.iter().find(|word| filled.contains(**word)) {
-            Some(word) => bail!("nothing can stand for {word} here: is what stands behind a Unix socket?"),
-            None => Ok(filled),
-        }
-    }
-}
-
-/// Parts that look like words to be filled in: `{name}`.
-fn words_of(text: &str) -> impl Iterator<Item = &str> {
-    text.match_indices('{').filter_map(move |(at, _)| {
-        let length = text[at..].find('}')?;
-        let is_word = text[at + 1..at + length].bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-        is_word.then(|| &text[at..=at + length])
-    })
 }
 
 fn is_of_a_name(byte: u8) -> bool {
@@ -474,27 +421,13 @@ arguments = ["{port}", "{origin}"]
     #[test]
     fn the_built_in_peers_are_right_and_have_names_of_their_own() {
         let names: Vec<String> = Peer::all_built_in().map(|peer| peer.name).collect();
-        let ours = ["weir-telemetry-off", "weir", "weir-capture-all"];
+        let ours = ["weir", "weir-telemetry-off", "weir-capture-all", "weir-polling"];
         let others = ["envoy", "haproxy", "twemproxy", "nginx", "haproxy-http", "envoy-http"];
         let more = ["nginx-http2", "haproxy-http2", "envoy-http2", "nginx-websocket", "envoy-tcp"];
-        assert_eq!(names, [&ours[..], &ours, &ours, &others, &more].concat());
-        for protocol in ["redis", "http1", "http2", "websocket", "tcp"] {
-            let ours = Peer::weir(Telemetry::Off, protocol).expect("it speaks it");
-            assert!(ours.is_weir() && ours.speaks(protocol));
-            for name in ["envoy", "haproxy"] {
-                let peer = Peer::built_in_for(name, protocol).expect("it is there");
-                assert!(peer.speaks(protocol) && peer.name.starts_with(name) && !peer.is_weir(), "{name} {protocol}");
-            }
-        }
-        assert_eq!(Peer::nginx_origin().name, "nginx-origin");
-        let name = |name, protocol| Peer::built_in_for(name, protocol).map(|peer| peer.name);
-        assert_eq!(name("nginx", "websocket").as_deref(), Some("nginx-websocket"));
-        assert_eq!(name("envoy", "websocket").as_deref(), Some("envoy-http"));
-        assert_eq!(name("nginx", "redis").as_deref(), Some("nginx"), "so that it can be told what it does not speak");
-        assert_eq!((Peer::weir(Telemetry::On, "smtp"), name("caddy", "http1")), (None, None));
-        let text = Peer::built_in_text("weir-capture-all").expect("it is there");
-        assert!(text.contains("sample = 1.0"), "{text}");
-        assert_eq!(Peer::built_in("caddy"), None);
+        assert_eq!(
+            names,
+            [&ours[..], &["weir-cache"], &ours, &ours, &others, &more, &["floor", "floor-http"]].concat()
+        );
     }
 
     #[test]
@@ -523,22 +456,30 @@ arguments = ["{port}", "{origin}"]
     }
 
     #[test]
-    fn words_are_filled_in_and_braces_of_the_format_stay() {
-        let setting =
-            Setting { origin: "[::1]:6379", workers: 2, connections: 50, cpus: None, share: None, program: None };
-        let filled = Filled::new(&setting, 7_000).expect("free ports");
-        let text = filled.fill("{ port: {port} } {origin_host} {origin_port} {workers} {connections} {origin}");
-        assert_eq!(text.expect("all known"), "{ port: 7000 } ::1 6379 2 50 [::1]:6379");
-        let unix = Filled::new(&Setting { origin: "unix:/run/x", ..setting }, 7_000).expect("free ports");
-        assert_eq!(unix.fill("{origin}").expect("known"), "unix:/run/x");
-        assert!(unix.fill("{origin_port}").is_err());
+    fn a_change_is_made_as_the_file_says_or_refused() {
+        let text = ECHO.replace("{port}\"", "{port}\", \"{config}\"")
+            + "[config]\nfile = \"x\"\ntext = \"bind\"\ntls = [[\"bind\", \"bind {certificate}\"]]\n";
+        let peer = Peer::parse("echo.toml", &text).expect("right");
+        let changed = peer.clone().changed(Change::Tls).expect("it says how");
+        assert_eq!(changed.config.expect("a configuration").text, "bind {certificate}");
+        let refusal = peer.changed(Change::Routes).expect_err("it does not").to_string();
+        assert_eq!(refusal, "echo cannot be compared so: its file has no `config.routes`");
+        let wrong = Peer::parse("echo.toml", &text.replace("[\"bind\"", "[\"listen\"")).expect_err("not in the text");
+        assert!(wrong.to_string().contains("`config.tls` changes \"listen\""), "{wrong}");
     }
 
     #[test]
     fn what_is_not_there_is_named_with_how_to_get_it() {
         let folder = std::env::temp_dir();
-        let setting =
-            Setting { origin: "127.0.0.1:1", workers: 1, connections: 1, cpus: None, share: None, program: None };
+        let setting = Setting {
+            origins: &["127.0.0.1:1".to_owned()],
+            workers: 1,
+            connections: 1,
+            path: "/",
+            cpus: None,
+            share: None,
+            program: None,
+        };
         let absent =
             Peer::parse("x", &ECHO.replace("program = \"echo\"", "program = \"no-such-gateway\"")).expect("right");
         let told = |peer: &Peer, setting| peer.start(setting, &folder).map(|_| ()).expect_err("it cannot").to_string();

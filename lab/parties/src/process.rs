@@ -147,6 +147,14 @@ impl Process {
         waited.map_err(|error| anyhow!("{error:#}; {}", self.tail()))
     }
 
+    /// How it ended; `None`: it runs.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
+        self.ended()
+    }
+
     /// Whether it has ended, and how. What it started ends with it: the group is ended before its number can be another's.
     fn ended(&mut self) -> Result<Option<ExitStatus>> {
         if self.status.is_some() {

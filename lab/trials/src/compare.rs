@@ -12,17 +12,18 @@ use weir_knee::judge::judge_ceiling;
 use weir_knee::{Rules, Trial, Verdict, judge};
 use weir_load::scenario::{Mode, Phase};
 use weir_load::{Scenario, StepRecord};
-use weir_parties::Peer;
-use weir_parties::interrupt;
-use weir_parties::peer::Telemetry;
+use weir_parties::load::Length;
+use weir_parties::peer::Change;
+use weir_parties::{Load, Peer, interrupt};
 
 use crate::budget::Budget;
 use crate::comparison::{Arm, Block, Failed, Missing, Row, Sample, Worth};
-use crate::fleet::{Fleet, Runner};
+use crate::fleet::{Fleet, Runner, is_ours};
 use crate::knee::Failure;
 use crate::placement::Placement;
+use crate::program::{self, Program};
 use crate::stage::{Behind, Stage};
-use crate::trial::{self, TrialOutcome};
+use crate::trial::{self, Subject, TrialOutcome};
 
 /// Warm-up, window and attempts of the direct ceiling.
 const CEILING_WARMUP: Duration = Duration::from_secs(1);
@@ -42,6 +43,10 @@ pub struct Request {
     pub budget: Budget,
     /// Those that are compared with the gateway of this project.
     pub peers: Vec<Peer>,
+    /// What each gateway has besides what its file says.
+    pub changes: Vec<Change>,
+    /// The program of others that makes the load; `None`: the lab's own generator.
+    pub load: Option<Load>,
     /// Also without any gateway.
     pub is_direct: bool,
     /// Blocks of each row.
@@ -100,8 +105,8 @@ pub struct Compared {
     pub missing: Vec<Missing>,
     /// Those that ended, or refused the load.
     pub failed: Vec<Failed>,
-    /// Requests per second without a gateway, closed loop.
-    pub direct_ceiling: f64,
+    /// Requests per second without a gateway, closed loop; `None`: not measured.
+    pub direct_ceiling: Option<f64>,
     /// One per phase.
     pub rows: Vec<Row>,
     /// The last record: identity and machine.
@@ -111,94 +116,209 @@ pub struct Compared {
 /// Compares the gateways. Takes long: phases x blocks x arms x 2 runs. The calling thread is moved to the generator's CPUs.
 ///
 /// # Errors
-/// A budget that this host does not have; an origin or a gateway of this project that does not start; Ctrl-C. A peer that
-/// does not start, or ends, is named in the result, and the others are compared.
+/// A budget that this host does not have; a scenario that the load program cannot send, or a program that is not installed; an
+/// origin or a gateway of this project that does not start; Ctrl-C. A peer that does not start, or ends, is named in the result,
+/// and the others are compared.
 pub fn compare(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<Compared, Failure> {
     let placement = Placement::of(request.budget)?;
     check(request)?;
     placement.enter_generator()?;
     let stage = Stage::start(&request.weir, &request.behind, &placement, request.budget.share(), &request.scenario)?;
-    let fleet = Fleet::start(stage, &request.peers, request.is_direct)?;
-    let mut fleet = Fleet { has_counters: true, ..fleet };
+    let fleet = Fleet::start(stage, &request.peers, &request.changes, request.is_direct)?;
+    let fleet = Fleet { has_counters: true, ..fleet };
     let arms: Vec<Arm> = fleet.runners.iter().map(Runner::facts).collect();
     told(&Progress::Started { placement: &placement, arms: &arms, missing: &fleet.missing });
     if arms.len() < 2 {
         return Err(anyhow!("nobody is left to compare with; the reasons stand above").into());
     }
-    let (direct_ceiling, mut last) = direct_ceiling(&fleet, request)?;
-    told(&Progress::Ceiling(direct_ceiling));
+    let mut runs = Runs { request, fleet, arms, failed: Vec::new(), direct_ceiling: None, last: None, told: &mut told };
+    if request.load.is_none() {
+        let (ceiling, record) = direct_ceiling(&runs.fleet, request)?;
+        (runs.direct_ceiling, runs.last) = (Some(ceiling), Some(record));
+        (runs.told)(&Progress::Ceiling(ceiling));
+    }
     let mut rng = Rng::new(request.scenario.seed);
     let mut rows = Vec::new();
-    let mut failed: Vec<Failed> = Vec::new();
-    'rows: for phase in &request.scenario.phases {
-        let scenario = Scenario { phases: vec![phase.clone()], ..request.scenario.clone() };
+    for phase in &request.scenario.phases {
+        rows.push(runs.row(phase, &mut rng)?);
+        if runs.is_over() {
+            break;
+        }
+    }
+    let Runs { fleet, arms, failed, direct_ceiling, last, .. } = runs;
+    let Some(last) = last else {
+        let reasons = failed.iter().map(|failed| format!("{}: {}", failed.arm, failed.reason)).collect::<Vec<_>>();
+        return Err(anyhow!("nothing was measured: {}", reasons.join("; ")).into());
+    };
+    Ok(Compared { placement, arms, missing: fleet.missing, failed, direct_ceiling, rows, last })
+}
+
+/// A comparison that goes on.
+struct Runs<'a> {
+    request: &'a Request,
+    fleet: Fleet,
+    arms: Vec<Arm>,
+    failed: Vec<Failed>,
+    direct_ceiling: Option<f64>,
+    last: Option<StepRecord>,
+    told: &'a mut dyn FnMut(&Progress<'_>),
+}
+
+impl Runs<'_> {
+    /// Whether the arm is gone, or refuses the load.
+    fn has_failed(&self, index: usize) -> bool {
+        self.failed.iter().any(|failed| failed.arm == self.arms[index].name)
+    }
+
+    /// Without our own gateway nothing is left to compare.
+    fn is_over(&self) -> bool {
+        self.has_failed(0)
+    }
+
+    /// All blocks of a phase.
+    fn row(&mut self, phase: &Phase, rng: &mut Rng) -> Result<Row> {
+        let scenario = self.request.scenario.alone(phase);
         let mut row = Row::new(phase);
-        for number in 1..=request.blocks {
-            told(&Progress::Block { phase, block: number });
+        let length = self.prepare(&scenario, phase, &mut row)?;
+        for number in 1..=self.request.blocks {
+            if self.is_over() {
+                break;
+            }
+            (self.told)(&Progress::Block { phase, block: number });
             let mut block = Block::default();
-            for index in order(fleet.runners.len(), &mut rng) {
-                let arm = &arms[index].name;
-                // It is gone, or refuses the load.
-                if failed.iter().any(|failed| failed.arm == *arm) {
-                    continue;
-                }
-                match fleet.run(&scenario, index, &request.rules) {
-                    Ok(TrialOutcome { mut trial, record, .. }) => {
-                        trial.backend = request.behind.backend();
-                        trial.ceiling = Some(direct_ceiling);
-                        let verdict = match phase.rate {
-                            Some(_) => judge(&trial, &request.rules),
-                            None => judge_ceiling(&trial, &request.rules, true),
-                        };
-                        told(&Progress::Ended { arm, trial: &trial, verdict });
-                        let worth = Worth::of(&trial, verdict, &request.rules);
-                        let sample = Sample::new(trial, verdict, worth, &record);
-                        row.add_latency(arm, &sample, &record)?;
-                        block.add(arm, sample);
-                        last = record;
-                    }
-                    Err(error) => {
-                        interrupt::check()?;
-                        // Its end is nobody else's failure.
-                        fleet.stage.check()?;
-                        told(&Progress::Failed { arm, error: &error });
-                        failed.push(Failed { arm: arm.clone(), at: row.title(), reason: format!("{error:#}") });
+            for index in order(self.fleet.runners.len(), rng) {
+                if !self.has_failed(index) {
+                    let ran = self.run(&scenario, index, length);
+                    match ran.and_then(|(sample, record)| Ok((self.add(&mut row, index, &sample, record)?, sample))) {
+                        Ok(((), sample)) => block.add(&self.arms[index].name, sample),
+                        Err(error) => self.fail(index, &row, &error)?,
                     }
                 }
             }
             row.blocks.push(block);
-            if failed.iter().any(|failed| failed.arm == arms[0].name) {
-                // Without our own gateway nothing is left to compare.
-                row.conclude();
-                rows.push(row);
-                break 'rows;
-            }
         }
         row.conclude();
-        rows.push(row);
+        Ok(row)
     }
-    Ok(Compared { placement, arms, missing: fleet.missing, failed, direct_ceiling, rows, last })
+
+    /// What has to be known before the runs of a load program: that every arm answers, with the keys that are asked for, and how
+    /// long its runs are.
+    fn prepare(&mut self, scenario: &Scenario, phase: &Phase, row: &mut Row) -> Result<Option<Length>> {
+        let Some(program) = self.request.load.as_ref() else { return Ok(None) };
+        let program = Program { load: program, changes: &self.request.changes };
+        let mut slowest = f64::INFINITY;
+        for index in 0..self.arms.len() {
+            if self.has_failed(index) {
+                continue;
+            }
+            let prepared = self.fleet.on(index, |subject, fleet| {
+                let record = program.look(scenario, subject, fleet)?;
+                let rate = match program.load.counts_requests() {
+                    true => program.calibrate(scenario, subject, fleet)?,
+                    false => f64::INFINITY,
+                };
+                Ok((record, rate))
+            });
+            match prepared {
+                Ok((record, rate)) => {
+                    slowest = slowest.min(rate);
+                    self.last = Some(record);
+                }
+                Err(error) => self.fail(index, row, &error)?,
+            }
+        }
+        let length = program.length(scenario, phase, if slowest.is_finite() { slowest } else { 0.0 });
+        row.load = program.shown(scenario, length)?;
+        Ok(Some(length))
+    }
+
+    /// One run, of the load program if `length` is its.
+    fn run(
+        &mut self,
+        scenario: &Scenario,
+        index: usize,
+        length: Option<Length>,
+    ) -> Result<(Sample, Option<StepRecord>)> {
+        let Request { rules, load, changes, behind, .. } = self.request;
+        let (mut trial, resources, record) = match load.as_ref().zip(length) {
+            None => {
+                let TrialOutcome { trial, record, .. } = self.fleet.run(scenario, index, rules)?;
+                (trial, record.resources.clone(), Some(record))
+            }
+            Some((load, length)) => {
+                let program = Program { load, changes };
+                let go = |subject: &Subject<'_>, fleet: &Fleet| program.measure(scenario, subject, length, fleet);
+                let (trial, resources) = self.fleet.on(index, go)?;
+                (trial, resources, None)
+            }
+        };
+        trial.backend = behind.backend();
+        trial.ceiling = self.direct_ceiling;
+        let verdict = match scenario.phases[0].rate {
+            Some(_) => judge(&trial, rules),
+            // Others do not check replies.
+            None => judge_ceiling(&trial, rules, load.is_none()),
+        };
+        (self.told)(&Progress::Ended { arm: &self.arms[index].name, trial: &trial, verdict });
+        let worth = Worth::of(&trial, verdict, rules);
+        Ok((Sample::new(trial, verdict, worth, &resources), record))
+    }
+
+    fn add(&mut self, row: &mut Row, index: usize, sample: &Sample, record: Option<StepRecord>) -> Result<()> {
+        if let Some(record) = record {
+            row.add_latency(&self.arms[index].name, sample, &record)?;
+            self.last = Some(record);
+        }
+        Ok(())
+    }
+
+    /// An arm ended, or refuses the load. Its end is nobody else's failure.
+    fn fail(&mut self, index: usize, row: &Row, error: &anyhow::Error) -> Result<()> {
+        interrupt::check()?;
+        self.fleet.stage.check()?;
+        let arm = self.arms[index].name.clone();
+        (self.told)(&Progress::Failed { arm: &arm, error });
+        self.failed.push(Failed { arm, at: row.title(), reason: format!("{error:#}") });
+        Ok(())
+    }
 }
 
 fn check(request: &Request) -> Result<()> {
     // Results and files are told apart by name.
     let protocol = request.scenario.protocol.to_string();
-    let ours = [Telemetry::On.peer_name().to_owned(), "origin".to_owned()];
-    let mut names: Vec<&str> =
-        request.peers.iter().map(|peer| &*peer.name).chain(ours.iter().map(|name| &**name)).collect();
+    let mut names: Vec<&str> = request.peers.iter().map(|peer| &*peer.name).chain(["origin"]).collect();
     names.sort_unstable();
     if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
         bail!("{} is named twice, or is a name of the lab's own; choose another `name`", twice[0]);
     }
-    if request.peers.is_empty() && !request.is_direct {
+    if let Some(other) = request.peers.iter().find(|peer| is_ours(peer) && !peer.is_weir()) {
+        bail!(
+            "{} is the name of this gateway, and {} another program; choose another `name`",
+            other.name,
+            other.program
+        );
+    }
+    if request.peers.iter().all(is_ours) && !request.is_direct {
         bail!("there is nobody to compare with; name peers");
+    }
+    if request.is_direct && request.changes.contains(&Change::Tls) {
+        bail!("what stands behind does not speak TLS, so there is no direct arm; name peers without it");
     }
     for peer in &request.peers {
         if !peer.speaks(&protocol) {
             bail!("{} does not speak {protocol}; it speaks {}", peer.name, peer.protocols.join(", "));
         }
     }
-    trial::check(&request.scenario)
+    match &request.load {
+        Some(load) => {
+            load.find()?;
+            program::check(load, &request.scenario)
+        }
+        None if request.changes.contains(&Change::Tls) => {
+            bail!("the lab's own generator does not speak TLS; name a load program that does: --load")
+        }
+        None => trial::check(&request.scenario),
+    }
 }
 
 /// Indices of the arms in the order of a block: each twice.
@@ -213,7 +333,8 @@ fn order(arms: usize, rng: &mut Rng) -> Vec<usize> {
 
 /// What generator and back end can do without a gateway: closer to it than the rules allow, a run shows the lab.
 fn direct_ceiling(fleet: &Fleet, request: &Request) -> Result<(f64, StepRecord)> {
-    let phase = Phase { name: "direct".to_owned(), rate: None, warmup: CEILING_WARMUP, duration: CEILING_WINDOW };
+    let phase =
+        Phase { name: "direct".to_owned(), warmup: CEILING_WARMUP, duration: CEILING_WINDOW, ..Phase::default() };
     let scenario = Scenario { mode: Mode::Closed, phases: vec![phase], ..request.scenario.clone() };
     // Of its few seconds one may be lost.
     let slices_stolen_share_max = Rules::quick().slices_stolen_share_max;

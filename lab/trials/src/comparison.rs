@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use weir_knee::judge::{IGNORED_BY_CEILINGS, failed_checks};
 use weir_knee::ratio::median;
 use weir_knee::{Backend, Check, Ratio, Rules, Trial, Verdict, cell};
-use weir_load::record::Host;
+use weir_load::record::{Host, Resources};
 use weir_load::recorder::{Percentile, Summary, Tail};
 use weir_load::scenario::Phase;
 use weir_load::{Recorder, StepRecord};
@@ -52,8 +52,15 @@ pub struct Comparison {
     pub missing: Vec<Missing>,
     /// Those that ended, or refused the load.
     pub failed: Vec<Failed>,
-    /// Requests per second without a gateway, closed loop: what generator and back end can do.
-    pub direct_ceiling: f64,
+    /// The program of others that made the load; `None`: the lab's own generator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadProgram>,
+    /// What every gateway has besides what its file says: `tls`, `routes`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
+    /// Requests per second without a gateway, closed loop: what generator and back end can do; `None`: not measured, because
+    /// others made the load.
+    pub direct_ceiling: Option<f64>,
     /// One per rate.
     pub rows: Vec<Row>,
     /// Thresholds by which runs were judged.
@@ -62,6 +69,15 @@ pub struct Comparison {
     pub seed: u64,
     /// Of the resampling.
     pub bootstrap_seed: u64,
+}
+
+/// A load program of others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadProgram {
+    /// As the command line calls it.
+    pub name: String,
+    /// As the program tells it.
+    pub version: String,
 }
 
 /// One side.
@@ -106,8 +122,11 @@ pub struct Row {
     pub offered: Option<f64>,
     /// Load before each window, seconds.
     pub warmup_s: f64,
-    /// Measured window of each run, seconds.
+    /// Measured window of each run, seconds; of a load program the aim.
     pub window_s: f64,
+    /// The command of the load program, without its port; empty: the lab's own generator.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub load: String,
     /// In the order in which they ran.
     pub blocks: Vec<Block>,
     /// By arm: sojourn over all valid runs, merged.
@@ -202,18 +221,18 @@ impl Sample {
         self.trial.host.is_quota
     }
 
-    pub(crate) fn new(trial: Trial, verdict: Verdict, worth: Worth, record: &StepRecord) -> Self {
-        let gateway = record.resources.parties.get("gateway");
+    pub(crate) fn new(trial: Trial, verdict: Verdict, worth: Worth, resources: &Resources) -> Self {
+        let gateway = resources.parties.get("gateway");
         Self {
             verdict: verdict.to_string(),
             worth,
             kernel_share: gateway.and_then(|gateway| gateway.kernel_share),
-            box_us: record.resources.box_us_per_req,
-            cycles: record.resources.cycles_per_req,
-            instructions: record.resources.instructions_per_req,
-            origin_us: record.resources.parties.get("origin").and_then(|origin| origin.cpu_us_per_req),
+            box_us: resources.box_us_per_req,
+            cycles: resources.cycles_per_req,
+            instructions: resources.instructions_per_req,
+            origin_us: resources.parties.get("origin").and_then(|origin| origin.cpu_us_per_req),
             rss_max: gateway.and_then(|gateway| gateway.rss_max),
-            steal: record.resources.steal.unwrap_or(0.0),
+            steal: resources.steal.unwrap_or(0.0),
             trial,
         }
     }
@@ -265,6 +284,7 @@ impl Row {
             offered: phase.rate.map(|rate| rate.as_per_second()),
             warmup_s: phase.warmup.as_secs_f64(),
             window_s: phase.duration.as_secs_f64(),
+            load: String::new(),
             blocks: Vec::new(),
             sojourn: BTreeMap::new(),
             merging: Merging::default(),
@@ -383,8 +403,7 @@ mod tests {
     }
 
     fn row(blocks: &[[f64; 2]]) -> Row {
-        let phase =
-            Phase { name: "p".to_owned(), rate: None, warmup: Default::default(), duration: Default::default() };
+        let phase = Phase { name: "p".to_owned(), ..Phase::default() };
         let mut row = Row::new(&phase);
         for [ours, theirs] in blocks {
             let mut block = Block::default();

@@ -167,7 +167,7 @@ fn scenario_of(scenario: &Scenario, asked: &Run) -> Result<Scenario> {
     };
     let seconds = |seconds: f64| Duration::from_secs_f64(seconds);
     let (warmup, duration) = (seconds(asked.length.warmup_s), seconds(asked.length.window_s));
-    scenario.phases = vec![Phase { name: "trial".to_owned(), rate, warmup, duration }];
+    scenario.phases = vec![Phase { name: "trial".to_owned(), rate, warmup, duration, ..Phase::default() }];
     scenario.shards = asked.shards.min(scenario.connections);
     Ok(scenario)
 }

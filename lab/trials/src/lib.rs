@@ -16,6 +16,8 @@
 //! | [`mod@knee`] | the search from the first calibration to the last rung |
 //! | `fleet` | the arms of a measurement, started once and kept |
 //! | [`mod@compare`] | gateways side by side, interleaved |
+//! | `program` | a load program of others in the place of the generator |
+//! | [`mod@profile`] | where a gateway's time goes under a load |
 //! | [`mod@sweep`] | a closed loop at one concurrency after the other, or with one CPU more at a time |
 //! | [`swept`], `swept_page` | the file of a sweep; the same as tables: the ladder per protocol, cores to throughput |
 //! | [`comparison`] | the file of a comparison, and the ratios in it |
@@ -38,6 +40,8 @@ mod fleet;
 mod html;
 pub mod knee;
 pub mod placement;
+pub mod profile;
+mod program;
 pub mod report;
 pub mod result;
 pub mod side_by_side;

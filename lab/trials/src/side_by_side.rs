@@ -27,19 +27,20 @@ const COMPLETED: Metric = Metric {
 };
 const P50: Metric = Metric {
     name: "p50",
-    figure: |sample| enough(sample, Tail::P50).then_some(sample.trial.latency.sojourn_p50_us as f64),
+    figure: |sample| enough(sample, Tail::P50).then(|| told(sample.trial.latency.sojourn_p50_us)).flatten(),
     needs: Worth::All,
     is_more_better: false,
 };
 const P99: Metric = Metric {
     name: "p99",
-    figure: |sample| enough(sample, Tail::P99).then_some(sample.trial.latency.sojourn_p99_us as f64),
+    figure: |sample| enough(sample, Tail::P99).then(|| told(sample.trial.latency.sojourn_p99_us)).flatten(),
     ..P50
 };
 const KERNEL: Metric = Metric { name: "in the kernel", figure: |sample| sample.kernel_share, ..CPU };
 const WIRE: Metric = Metric {
     name: "Gb/s",
-    figure: |sample| Some(sample.trial.wire_gigabits()),
+    // A load program does not tell it.
+    figure: |sample| Some(sample.trial.wire_gigabits()).filter(|bits| *bits > 0.0),
     needs: Worth::Cost,
     is_more_better: true,
 };
@@ -48,6 +49,11 @@ const ORIGIN: Metric = Metric { name: "origin CPU-s per million", figure: |sampl
 const CYCLES: Metric = Metric { name: "cycles/request", figure: |sample| sample.cycles, ..CPU };
 const INSTRUCTIONS: Metric = Metric { name: "instructions/request", figure: |sample| sample.instructions, ..CPU };
 const RSS: Metric = Metric { name: "RSS MiB", figure: |sample| sample.rss_max.map(|bytes| bytes as f64 / MIB), ..CPU };
+
+/// A latency; 0 is that of a load program which does not tell it.
+fn told(micros: u64) -> Option<f64> {
+    (micros > 0).then_some(micros as f64)
+}
 
 /// A percentile of fewer samples is no percentile.
 fn enough(sample: &Sample, tail: Tail) -> bool {
@@ -72,10 +78,15 @@ pub(crate) fn document(comparison: &Comparison) -> Document {
         page.add(Element::Heading(2, row.title()));
         page.add(Element::Table(figures(comparison, row)));
         let (blocks, window) = (row.blocks.len(), row.window_s);
-        page.add(Element::Text(format!(
-            "{blocks} blocks, each arm twice in each, {window:.0} s a run; medians over the runs, percentiles over all their \
-             requests."
-        )));
+        page.add(Element::Text(match &*row.load {
+            "" => format!(
+                "{blocks} blocks, each arm twice in each, {window:.0} s a run; medians over the runs, percentiles over all \
+                 their requests."
+            ),
+            command => format!(
+                "{blocks} blocks, each arm twice in each, about {window:.0} s a run of `{command}`; medians over the runs."
+            ),
+        }));
         let ratios = ratios(comparison, row);
         if !ratios.is_empty() {
             page.add(Element::Table(ratios));
@@ -210,11 +221,15 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
             let all: Vec<u64> = row.runs(name).map(|run| figure(&run.trial)).collect();
             if all.is_empty() { "-".to_owned() } else { all.iter().sum::<u64>().to_string() }
         };
-        let millis = |tail| {
-            row.percentile(name, tail).map_or("-".to_owned(), |percentile| match percentile.micros() {
+        let millis = |tail, told: Option<&Metric>| {
+            let Some(percentile) = row.percentile(name, tail) else {
+                // A load program tells a percentile of each run, and no more.
+                return number(told.and_then(|metric| row.median(name, metric)).map(|micros| micros / 1e3), 3);
+            };
+            match percentile.micros() {
                 Some(micros) => format!("{:.3}", micros as f64 / 1e3),
                 None => percentile.to_string(),
-            })
+            }
         };
         let kernel = row.median(name, &KERNEL);
         let mut cells = vec![
@@ -224,9 +239,9 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
             count(|trial| trial.shed),
             count(|trial| trial.errors.total()),
             count(|trial| trial.skipped_backlog),
-            millis(Tail::P50),
-            millis(Tail::P99),
-            millis(Tail::P999),
+            millis(Tail::P50, Some(&P50)),
+            millis(Tail::P99, Some(&P99)),
+            millis(Tail::P999, None),
             number(row.median(name, &CPU), 2),
             kernel.map_or("-".to_owned(), |share| format!("~{:.0} %", share * 1e2)),
             number(row.median(name, &BOX), 2),
@@ -288,8 +303,23 @@ fn conditions(comparison: &Comparison) -> Vec<String> {
             ),
         },
         host(&comparison.host),
-        format!("{}/s without a gateway, closed loop", cell::short(comparison.direct_ceiling)),
     ];
+    points.extend(
+        comparison.direct_ceiling.map(|rate| format!("{}/s without a gateway, closed loop", cell::short(rate))),
+    );
+    points.extend(comparison.load.iter().map(|load| {
+        format!("load: {}, {}; runs are whole, with their connects, and so is the CPU time", load.name, load.version)
+    }));
+    points.extend(comparison.changes.iter().map(|change| {
+        match &**change {
+            "tls" => "clients speak TLS with the gateways, which speak clear text with what stands behind".to_owned(),
+            "routes" => {
+                "each gateway has 100 routes, the one that is asked for last, and a line of access log per request"
+                    .to_owned()
+            }
+            other => other.to_owned(),
+        }
+    }));
     let gateways = comparison.arms.iter().filter(|arm| !arm.command.is_empty());
     points.extend(gateways.map(|arm| format!("{}: {}, `{}`", arm.name, arm.version, arm.command)));
     let is_open = comparison.rows.iter().all(|row| row.offered.is_some());

@@ -1,19 +1,21 @@
 //! The programs of a measurement: what stands behind, the sink that calibrates the generator, the gateways.
 
 use std::ffi::OsStr;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 use weir_engine::settings::Address;
 use weir_knee::Backend;
 use weir_load::Scenario;
-use weir_load::protocols::Protocol;
+use weir_load::protocols::{Count, Protocol};
 use weir_parties::peer::{Peer, Running, Setting, Telemetry};
 use weir_parties::place::free_port;
-use weir_parties::{Launch, Process};
+use weir_parties::{Launch, Process, certificate};
 
 use crate::comparison::Arm;
 use crate::placement::{Placement, list_of};
@@ -28,8 +30,8 @@ pub enum Behind {
     Origin,
     /// nginx, started for the measurement: HTTP/1.1, and one file of the payload's size.
     Nginx,
-    /// A server that runs already.
-    Server(Address),
+    /// Servers that run already, at least one.
+    Servers(Vec<Address>),
 }
 
 /// As results name it.
@@ -38,18 +40,36 @@ impl std::fmt::Display for Behind {
         match self {
             Self::Origin => f.write_str("an origin of the lab"),
             Self::Nginx => f.write_str("nginx with a file"),
-            Self::Server(address) => address.fmt(f),
+            Self::Servers(all) => f.write_str(&all.iter().map(Address::to_string).collect::<Vec<_>>().join(", ")),
         }
     }
 }
 
 impl Behind {
+    /// All that a command line names; without any the lab's own origin.
+    ///
+    /// # Errors
+    /// Several, and one of them is no server that runs already.
+    pub fn together(all: Vec<Self>) -> Result<Self> {
+        if all.len() < 2 {
+            return Ok(all.into_iter().next().unwrap_or(Self::Origin));
+        }
+        let mut servers = Vec::new();
+        for one in all {
+            match one {
+                Self::Servers(some) => servers.extend(some),
+                Self::Origin | Self::Nginx => bail!("several servers behind the gateways are addresses; {one} is none"),
+            }
+        }
+        Ok(Self::Servers(servers))
+    }
+
     /// Which ceiling bounds the search, and what a plan may be made for.
     #[must_use]
     pub fn backend(&self) -> Backend {
         match self {
             Self::Origin => Backend::Synthetic,
-            Self::Nginx | Self::Server(_) => Backend::Real,
+            Self::Nginx | Self::Servers(_) => Backend::Real,
         }
     }
 
@@ -57,7 +77,7 @@ impl Behind {
     ///
     /// # Errors
     /// It cannot.
-    pub(crate) fn adapted(&self, scenario: &Scenario) -> Result<Scenario> {
+    pub fn adapted(&self, scenario: &Scenario) -> Result<Scenario> {
         let mut scenario = scenario.clone();
         if *self == Self::Nginx {
             ensure!(
@@ -83,9 +103,10 @@ pub(crate) struct Stage {
     placement: Placement,
     share: Option<f64>,
     connections: u32,
+    path: String,
     origin: Option<Process>,
     server: Option<Arm>,
-    behind: Address,
+    behind: Vec<Address>,
 }
 
 impl Stage {
@@ -99,28 +120,33 @@ impl Stage {
         scenario: &Scenario,
     ) -> Result<Self> {
         let protocol = scenario.protocol;
-        // Behind the gateway a stream needs a connection.
-        let per_connection = if protocol.is_multiplexed() { scenario.pipeline } else { 1 };
-        let connections = scenario.connections.saturating_mul(per_connection);
+        let of_phases = scenario.phases.iter().map(|phase| connections_of(&scenario.alone(phase)));
+        let connections = of_phases.fold(connections_of(scenario), u32::max);
         let folder = tempfile::Builder::new().prefix("weir-lab-").tempdir()?;
         let mut server = None;
         let (origin, behind) = match behind {
-            Behind::Server(address) => {
-                reach(address)?;
-                (None, address.clone())
+            Behind::Servers(all) => {
+                ensure!(!all.is_empty(), "nothing stands behind the gateways");
+                all.iter().try_for_each(reach)?;
+                (None, all.clone())
             }
             Behind::Nginx => {
                 let (process, address, facts) = start_nginx(scenario, placement, folder.path())?;
                 server = Some(facts);
-                (Some(process), address)
+                (Some(process), vec![address])
             }
             Behind::Origin => {
                 let (process, address) = start_origin(weir, protocol, "origin", &placement.origin, folder.path())?;
-                (Some(process), address)
+                (Some(process), vec![address])
             }
         };
-        let (weir, placement) = (weir.to_owned(), placement.clone());
-        Ok(Self { weir, protocol, folder, placement, share, connections, origin, server, behind })
+        let (weir, placement, path) = (weir.to_owned(), placement.clone(), scenario.path());
+        Ok(Self { weir, protocol, folder, placement, share, connections, path, origin, server, behind })
+    }
+
+    /// Makes what gateways need that speak TLS with their clients.
+    pub(crate) fn make_certificate(&self) -> Result<()> {
+        certificate::make(self.folder.path())
     }
 
     /// The gateway of this project, for what stands behind.
@@ -135,9 +161,10 @@ impl Stage {
     /// Starts a gateway in front of it, on its CPUs.
     pub(crate) fn start_gateway(&self, peer: &Peer) -> Result<Running> {
         let setting = Setting {
-            origin: &self.behind.to_string(),
+            origins: &self.behind.iter().map(Address::to_string).collect::<Vec<_>>(),
             workers: self.placement.gateway.len() as u32,
             connections: self.connections + CONNECTIONS_SPARE,
+            path: &self.path,
             cpus: Some(&list_of(&self.placement.gateway)),
             share: self.share,
             // This very build, whatever else is installed.
@@ -151,9 +178,26 @@ impl Stage {
         start_origin(&self.weir, self.protocol, "sink", &self.placement.gateway, self.folder.path())
     }
 
-    /// Where clients of what stands behind connect.
+    /// Where clients of what stands behind connect: of several servers the first.
     pub(crate) fn behind(&self) -> &Address {
-        &self.behind
+        &self.behind[0]
+    }
+
+    /// Where files of a run belong. It goes with the stage.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Requests that all behind the gateways have answered so far; `None`: they cannot tell.
+    pub(crate) fn count(&self) -> Result<Option<u64>> {
+        let Some(count) = self.protocol.count() else { return Ok(None) };
+        // Where an origin has several cores, the one that is reached tells of itself alone, and nobody knows how many
+        // another server has.
+        let is_single = self.origin.is_some() && self.server.is_none() && self.placement.origin.len() == 1;
+        if self.protocol.family().has_workers() && !is_single {
+            return Ok(None);
+        }
+        self.behind.iter().map(|address| ask(address, &count)).sum()
     }
 
     /// The server of others that was started to stand behind.
@@ -176,9 +220,48 @@ impl Stage {
     }
 }
 
+/// Those that clients make, or streams on them: behind the gateway a stream needs a connection.
+fn connections_of(scenario: &Scenario) -> u32 {
+    let per_connection = if scenario.protocol.is_multiplexed() { scenario.pipeline } else { 1 };
+    scenario.connections.saturating_mul(per_connection)
+}
+
 /// Where clients of a gateway connect.
 pub(crate) fn front_of(gateway: &Running) -> Address {
     loopback(gateway.port)
+}
+
+/// How long a server may take to tell how many requests it has answered.
+const COUNT_LIMIT: Duration = Duration::from_secs(2);
+
+/// What one server has counted; `None`: it does not tell.
+fn ask(address: &Address, count: &Count) -> Result<Option<u64>> {
+    match address {
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(COUNT_LIMIT))?;
+            answer(stream, count)
+        }
+        _ => {
+            let stream = TcpStream::connect(address.to_string())?;
+            stream.set_read_timeout(Some(COUNT_LIMIT))?;
+            answer(stream, count)
+        }
+    }
+}
+
+fn answer(mut stream: impl Read + Write, count: &Count) -> Result<Option<u64>> {
+    stream.write_all(count.question)?;
+    let (mut answer, mut chunk) = (Vec::new(), [0; 4096]);
+    loop {
+        // One that says nothing cannot tell.
+        let Ok(length) = stream.read(&mut chunk) else { return Ok(None) };
+        answer.extend_from_slice(&chunk[..length]);
+        let found = (count.read)(&answer);
+        if found.is_some() || length == 0 {
+            return Ok(found);
+        }
+    }
 }
 
 /// Before anything is started, so that nothing is measured in vain.
@@ -212,9 +295,10 @@ fn start_nginx(scenario: &Scenario, placement: &Placement, folder: &Path) -> Res
     std::fs::create_dir(&files)?;
     std::fs::write(files.join(FILE), "x".repeat(scenario.payload.bytes_max()))?;
     let setting = Setting {
-        origin: "",
+        origins: &[String::new()],
         workers: placement.origin.len() as u32,
         connections: 0,
+        path: "/",
         cpus: Some(&list_of(&placement.origin)),
         share: None,
         program: None,

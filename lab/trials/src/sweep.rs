@@ -174,7 +174,7 @@ fn climb(
     let widest = Scenario { connections: most, pipeline: 1, ..scenario.clone() };
     let stage = Stage::start(&request.weir, &request.behind, placement, budget.share(), &widest)?;
     group.server = stage.server().cloned();
-    let mut fleet = Fleet::start(stage, &workload.peers, request.is_direct)?;
+    let mut fleet = Fleet::start(stage, &workload.peers, &[], request.is_direct)?;
     group.arms = fleet.runners.iter().map(Runner::facts).collect();
     group.missing = std::mem::take(&mut fleet.missing);
     told(&Progress::Started { name: &group.name, placement, arms: &group.arms, missing: &group.missing });
@@ -240,7 +240,7 @@ fn rung_of(scenario: &Scenario, under_way: u32, request: &Request, placement: &P
     // More shards than CPUs would share a full core.
     let shards = scenario.shards.max(placement.generator.len() as u32).min(connections);
     let (warmup, duration) = (request.warmup, request.window);
-    let phase = Phase { name: format!("{under_way} under way"), rate: None, warmup, duration };
+    let phase = Phase { name: format!("{under_way} under way"), warmup, duration, ..Phase::default() };
     Scenario {
         mode: Mode::Closed,
         connections,

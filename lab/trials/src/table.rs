@@ -46,8 +46,13 @@ pub fn ended(run: &Run, trial: &Trial, verdict: &Verdict) -> String {
 #[must_use]
 pub fn ran(arm: &str, trial: &Trial, verdict: &Verdict) -> String {
     let cost = trial.parties.gateway_cpu_us_per_req.map_or(String::new(), |cost| format!("  {cost:.2} us/request"));
-    let (done, p99) = (short(trial.completed_rate()), trial.latency.sojourn_p99_us);
-    format!("  {arm:<12} {done:>8}/s done  p99 {p99:>7} us{cost}  {verdict}")
+    let done = short(trial.completed_rate());
+    // A load program may not tell it.
+    let p99 = match trial.latency.sojourn_p99_us {
+        0 => String::new(),
+        p99 => format!("  p99 {p99:>7} us"),
+    };
+    format!("  {arm:<12} {done:>8}/s done{p99}{cost}  {verdict}")
 }
 
 /// A run of a sweep.

@@ -104,7 +104,7 @@ pub(crate) fn run(scenario: &Scenario, subject: &Subject<'_>, rules: &Rules) -> 
 }
 
 /// What the window cost whom, for the record. Of the generator the record has more exact figures already.
-fn charge(resources: &mut Resources, watched: &Watched, answered: f64) {
+pub(crate) fn charge(resources: &mut Resources, watched: &Watched, answered: f64) {
     let each = |used: f64| (answered > 0.0).then(|| used / answered);
     for party in [Party::Gateway, Party::Origin] {
         let Some(used) = watched.parties.get(&party) else { continue };
@@ -131,17 +131,24 @@ fn busiest(used: &PartyUse) -> f64 {
     used.threads.iter().copied().fold(0.0, f64::max)
 }
 
+/// All who take part, and the generator, which is this process.
 fn parties(subject: &Subject<'_>) -> Vec<Watchee> {
+    let generator = Watchee { party: Party::Generator, id: std::process::id(), account: None, has_counters: false };
+    served_parties(subject).into_iter().chain([generator]).collect()
+}
+
+/// Gateway and origin: all who are there as long as the stage is.
+pub(crate) fn served_parties(subject: &Subject<'_>) -> Vec<Watchee> {
     let watchee = |party, id, account| Watchee { party, id, account, has_counters: false };
     let gateway = subject.gateway.map(|running| Watchee {
         has_counters: subject.has_counters,
         ..watchee(Party::Gateway, running.process.id(), running.process.account())
     });
     let origin = subject.origin.map(|id| watchee(Party::Origin, id, None));
-    gateway.into_iter().chain(origin).chain([watchee(Party::Generator, std::process::id(), None)]).collect()
+    gateway.into_iter().chain(origin).collect()
 }
 
-fn fill(trial: &mut Trial, watched: &Watched, subject: &Subject<'_>) -> Result<()> {
+pub(crate) fn fill(trial: &mut Trial, watched: &Watched, subject: &Subject<'_>) -> Result<()> {
     if let Some(gateway) = watched.parties.get(&Party::Gateway) {
         // Full is what uses up its share.
         let share = subject.gateway.and_then(|running| running.share);

@@ -72,6 +72,8 @@ pub(crate) struct PartyUse {
 /// What happened in the window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
+    /// Its length.
+    pub(crate) seconds: f64,
     pub(crate) parties: BTreeMap<Party, PartyUse>,
     pub(crate) machine: BoxUse,
     /// By its number.
@@ -168,60 +170,113 @@ impl Look {
     }
 }
 
-fn watch(parties: &[Watchee], begins: Time, ends: Time) -> Result<Watched> {
-    let mut members: Vec<Member> = parties.iter().map(Member::new).collect::<Result<_>>()?;
-    sleep_until(begins);
-    let first = Look::now(&mut members)?;
-    let mut watched = Watched::default();
-    let mut slice = first.machine;
-    let mut at = begins;
-    while at < ends {
-        at = at.saturating_add(SLICE).min(ends);
-        sleep_until(at);
+/// A window that has begun. Whoever opens it looks once a second, and closes it.
+pub(crate) struct Window {
+    members: Vec<Member>,
+    first: Look,
+    slice: BoxTime,
+    sliced: Time,
+    watched: Watched,
+}
+
+impl Window {
+    /// Begins now.
+    pub(crate) fn open(parties: &[Watchee]) -> Result<Self> {
+        Self::open_at(parties, Time::now())
+    }
+
+    /// Begins at an instant, for which it waits.
+    fn open_at(parties: &[Watchee], begins: Time) -> Result<Self> {
+        let mut members: Vec<Member> = parties.iter().map(Member::new).collect::<Result<_>>()?;
+        sleep_until(begins);
+        let first = Look::now(&mut members)?;
+        let (slice, sliced) = (first.machine, begins);
+        Ok(Self { members, first, slice, sliced, watched: Watched::default() })
+    }
+
+    /// When the next slice is over.
+    fn next_slice(&self) -> Time {
+        self.sliced.saturating_add(SLICE)
+    }
+
+    /// A look, if a slice is over.
+    pub(crate) fn pass(&mut self) -> Result<()> {
+        let next = self.next_slice();
+        if Time::now() < next { Ok(()) } else { self.end_slice(next) }
+    }
+
+    fn end_slice(&mut self, at: Time) -> Result<()> {
         let now = BoxTime::now()?;
-        watched.slices += 1;
-        watched.slices_stolen += u64::from(now.since(slice).steal > STEAL_MAX);
-        slice = now;
-        members.iter_mut().try_for_each(Member::look)?;
+        self.watched.slices += 1;
+        self.watched.slices_stolen += u64::from(now.since(self.slice).steal > STEAL_MAX);
+        (self.slice, self.sliced) = (now, at);
+        self.members.iter_mut().try_for_each(Member::look)
     }
-    let last = Look::now(&mut members)?;
+
+    /// Ends now.
+    pub(crate) fn close(mut self) -> Result<Watched> {
+        self.end_slice(Time::now())?;
+        self.close_after(None)
+    }
+
+    /// Ends now; the looks may be a little late, and `length` is that of the load.
+    fn close_after(mut self, length: Option<Duration>) -> Result<Watched> {
+        let last = Look::now(&mut self.members)?;
+        let Self { members, first, mut watched, .. } = self;
+        let window = last.at.since(first.at).as_secs_f64();
+        watched.seconds = length.map_or(window, |length| length.as_secs_f64());
+        watched.machine = last.machine.since(first.machine);
+        // One that came or went in between is left out.
+        let cpu_use = |(cpu, now): (&u32, &BoxTime)| Some((*cpu, now.since(*first.cpus.get(cpu)?)));
+        watched.cpus = last.cpus.iter().filter_map(cpu_use).collect();
+        watched.kernel = last.kernel.since(first.kernel);
+        for (index, member) in members.iter().enumerate() {
+            let used = used(member, (&first, &last), index, watched.seconds)?;
+            watched.parties.insert(member.party, used);
+        }
+        Ok(watched)
+    }
+}
+
+/// What the member at `index` used between two looks, in a window of `seconds`.
+fn used(member: &Member, (first, last): (&Look, &Look), index: usize, seconds: f64) -> Result<PartyUse> {
     let window = last.at.since(first.at).as_secs_f64();
-    watched.machine = last.machine.since(first.machine);
-    // One that came or went in between is left out.
-    let cpu_use = |(cpu, now): (&u32, &BoxTime)| Some((*cpu, now.since(*first.cpus.get(cpu)?)));
-    watched.cpus = last.cpus.iter().filter_map(cpu_use).collect();
-    watched.kernel = last.kernel.since(first.kernel);
-    // The looks may be a little late, and the window is that of the load.
-    let in_window = |figure: f64| figure * ends.since(begins).as_secs_f64() / window;
-    for (index, member) in members.iter().enumerate() {
-        let (before, after) = (&first.cpu[index], &last.cpu[index]);
-        let group = first.groups[index].zip(last.groups[index]);
-        let counted = first.counters[index].as_ref().zip(last.counters[index].as_ref());
-        let counted = counted.and_then(|(before, after)| after.since(before));
-        let threads = after.1.since(&before.1);
-        let cpu = after.0.since(before.0);
-        let sampled = cpu.user_us + cpu.system_us;
-        let run: f64 = threads.iter().map(|thread| thread.run.as_secs_f64()).sum();
-        let cpu_s = match group {
-            Some((before, after)) => Some((after.run - before.run).as_secs_f64()),
-            None => member.is_whole()?.then_some(run),
-        };
-        let used = PartyUse {
-            cpu_s: cpu_s.map(in_window),
-            throttled: group.map(|(before, after)| after.throttled - before.throttled),
-            wait: threads.iter().map(|thread| thread.wait.as_secs_f64() / window).fold(0.0, f64::max),
-            threads: threads.iter().map(|thread| thread.run.as_secs_f64() / window).collect(),
-            counted: counted.map(|Counted { cycles, instructions }| Counted {
-                cycles: in_window(cycles),
-                instructions: in_window(instructions),
-            }),
-            kernel_share: (sampled > 0.0).then(|| cpu.system_us / sampled),
-            fds: member.fds,
-            rss_max: member.rss_max,
-        };
-        watched.parties.insert(member.party, used);
+    let in_window = |figure: f64| figure * seconds / window;
+    let (before, after) = (&first.cpu[index], &last.cpu[index]);
+    let group = first.groups[index].zip(last.groups[index]);
+    let counted = first.counters[index].as_ref().zip(last.counters[index].as_ref());
+    let counted = counted.and_then(|(before, after)| after.since(before));
+    let threads = after.1.since(&before.1);
+    let cpu = after.0.since(before.0);
+    let sampled = cpu.user_us + cpu.system_us;
+    let run: f64 = threads.iter().map(|thread| thread.run.as_secs_f64()).sum();
+    let cpu_s = match group {
+        Some((before, after)) => Some((after.run - before.run).as_secs_f64()),
+        None => member.is_whole()?.then_some(run),
+    };
+    Ok(PartyUse {
+        cpu_s: cpu_s.map(in_window),
+        throttled: group.map(|(before, after)| after.throttled - before.throttled),
+        wait: threads.iter().map(|thread| thread.wait.as_secs_f64() / window).fold(0.0, f64::max),
+        threads: threads.iter().map(|thread| thread.run.as_secs_f64() / window).collect(),
+        counted: counted.map(|Counted { cycles, instructions }| Counted {
+            cycles: in_window(cycles),
+            instructions: in_window(instructions),
+        }),
+        kernel_share: (sampled > 0.0).then(|| cpu.system_us / sampled),
+        fds: member.fds,
+        rss_max: member.rss_max,
+    })
+}
+
+fn watch(parties: &[Watchee], begins: Time, ends: Time) -> Result<Watched> {
+    let mut window = Window::open_at(parties, begins)?;
+    while window.sliced < ends {
+        let at = window.next_slice().min(ends);
+        sleep_until(at);
+        window.end_slice(at)?;
     }
-    Ok(watched)
+    window.close_after(Some(ends.since(begins)))
 }
 
 fn sleep_until(at: Time) {

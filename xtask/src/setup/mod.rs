@@ -35,7 +35,7 @@ pub enum Part {
     Compiler,
     /// Redis 7.0, redis-cli and curl (system packages), Valkey 9 (a wheel with the server in it).
     Servers,
-    /// HAProxy, twemproxy, nginx and wrk (system packages), Envoy (a wheel).
+    /// HAProxy, twemproxy, nginx, and the load programs wrk, h2load and redis-benchmark (system packages), Envoy (a wheel).
     Peers,
     /// nghttp and h2load (system packages), h2spec and gRPC's interoperability cases (Go modules), and an origin and a client of
     /// net/http (Go sources of the tests).

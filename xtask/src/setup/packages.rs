@@ -16,8 +16,17 @@ fn programs(part: Part) -> &'static [(&'static str, &'static str)] {
         Part::Compiler => &[("cc", "gcc"), ("c++", "g++")],
         // Redis 7.0 on Debian 12. curl is what people use by hand.
         Part::Servers => &[("redis-server", "redis-server"), ("redis-cli", "redis-tools"), ("curl", "curl")],
-        // Debian calls twemproxy nutcracker. wrk is the load of `bench http`. Envoy comes with the Python environment.
-        Part::Peers => &[("haproxy", "haproxy"), ("nutcracker", "nutcracker"), ("nginx", "nginx"), ("wrk", "wrk")],
+        // Debian calls twemproxy nutcracker. Envoy comes with the Python environment. The others are load programs of `weir lab`,
+        // and what makes a certificate for it.
+        Part::Peers => &[
+            ("haproxy", "haproxy"),
+            ("nutcracker", "nutcracker"),
+            ("nginx", "nginx"),
+            ("wrk", "wrk"),
+            ("h2load", "nghttp2-client"),
+            ("redis-benchmark", "redis-tools"),
+            ("openssl", "openssl"),
+        ],
         Part::Http2 => &[("nghttp", "nghttp2-client"), ("h2load", "nghttp2-client")],
         Part::Browser => &[("chromium", "chromium")],
         // Redis's own tests are Tcl and come as a source package.

@@ -4,7 +4,7 @@
 //! stream or connection is seen, as is one of another length.
 
 use super::messages::name_of;
-use super::{Common, Family, OwnKey, Work};
+use super::{Common, Count, Family, OwnKey, Work};
 use crate::answer::{Answer, Reply};
 use crate::requests::{Expectation, Integrity, Place, Planner};
 use crate::scenario::Scenario;
@@ -45,6 +45,19 @@ pub(super) fn read_get(root: &Table<'_>, common: &Common<'_>) -> Option<Work> {
 pub(super) fn mix(what: &str, scenario: &Scenario) -> String {
     let path = scenario.request.path.as_deref().map_or(String::new(), |path| format!(" of {path}"));
     format!("{what}{path}")
+}
+
+/// The lab's origin tells it at a path of its own, if it has one core.
+pub(super) const COUNT: Count =
+    Count { question: b"GET /requests HTTP/1.0\r\nHost: lab\r\n\r\n", read: requests_answered };
+
+fn requests_answered(answer: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let (_, length) = head.split_once("\r\ncontent-length:")?;
+    let length: usize = length.lines().next()?.trim().parse().ok()?;
+    let is_whole = head.split(' ').nth(1) == Some("200") && body.len() == length;
+    body.trim().parse().ok().filter(|_| is_whole)
 }
 
 /// A whole answer of any version.
@@ -186,6 +199,13 @@ pub(super) mod tests {
         assert_eq!(requests.bytes(3), b"GET /a?b HTTP/1.1\r\nHost: h:1\r\n\r\n");
         assert_eq!(requests.check(3, b"any"), Some(Integrity::Ok));
         assert_eq!(requests.check(3, b"more"), Some(Integrity::Mismatch));
+    }
+
+    #[test]
+    fn a_count_is_read_once_it_is_whole() {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n1234";
+        assert_eq!((requests_answered(answer), requests_answered(&answer[..answer.len() - 1])), (Some(1_234), None));
+        assert_eq!(requests_answered(b"HTTP/1.1 404 No\r\nContent-Length: 1\r\n\r\n1"), None);
     }
 
     #[test]

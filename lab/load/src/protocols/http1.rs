@@ -1,7 +1,7 @@
 //! HTTP/1.1 with connections that are kept: a GET for each request.
 
 use super::http::{self, Gets};
-use super::{Common, Family, Protocol, Seat, Work};
+use super::{Common, Count, Family, Protocol, Seat, Work};
 use crate::requests::Planner;
 use crate::scenario::Scenario;
 use crate::scenario::table::Table;
@@ -40,6 +40,10 @@ impl Protocol for Http1 {
 
     fn wire(&self, scenario: &Scenario, _seat: Seat) -> Box<dyn Wire> {
         Box::new(wire::Answers::new(scenario.payload.bytes_max()))
+    }
+
+    fn count(&self) -> Option<Count> {
+        Some(http::COUNT)
     }
 
     fn mix(&self, scenario: &Scenario) -> String {

@@ -8,7 +8,7 @@
 //! | `pubsub` | messages to channels: the protocol `redis-pubsub` |
 //! | `wire`, `answer` | whole replies out of chunks; the kind of a reply |
 
-use super::{Common, Family, OwnKey, Protocol, REMEDY, Seat, Work};
+use super::{Common, Count, Family, OwnKey, Protocol, REMEDY, Seat, Work};
 use crate::requests::Planner;
 use crate::scenario::mistake::{Problems, Span};
 use crate::scenario::table::Table;
@@ -81,6 +81,10 @@ impl Protocol for Redis {
         Some(Box::new(preload::Preload::new(scenario, shard)))
     }
 
+    fn count(&self) -> Option<Count> {
+        Some(Count { question: b"*2\r\n$4\r\nINFO\r\n$5\r\nstats\r\n", read: commands_processed })
+    }
+
     fn mix(&self, scenario: &Scenario) -> String {
         let mix = scenario.commands.iter();
         let mix: Vec<String> = mix.map(|command| format!("{} x {}", kind_of(&command.kind), command.weight)).collect();
@@ -92,6 +96,13 @@ impl Protocol for Redis {
         let preload = if keys.preload { "" } else { " not preloaded" };
         format!(", {} keys {:?}{preload}", keys.count, keys.distribution)
     }
+}
+
+/// Of the answer to INFO stats.
+fn commands_processed(answer: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(answer);
+    let (_, rest) = text.split_once("total_commands_processed:")?;
+    rest.split_once("\r\n")?.0.parse().ok()
 }
 
 fn check_reply_size(commands: &[Command], payload: Option<&Payload>, span: &Span, problems: &Problems<'_>) {

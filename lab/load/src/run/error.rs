@@ -10,6 +10,8 @@ use crate::part::TooFewShards;
 pub enum RunError {
     /// The scenario cannot be run in so many parts.
     Shards(TooFewShards),
+    /// A phase has connections of its own, and all phases of a load share theirs.
+    Shape,
     /// A worker could not be started.
     Worker(io::Error),
     /// The target takes no connection. Nothing was sent.
@@ -52,6 +54,10 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shards(error) => error.fmt(f),
+            Self::Shape => f.write_str(
+                "a phase has `connections`, `pipeline` or `streams` of its own, and all phases of one load share theirs; \
+                 `weir lab compare` runs each phase by itself",
+            ),
             Self::Worker(error) => write!(f, "cannot start a generator core: {error}; fewer `shards` need less"),
             Self::Unreachable { target, error } => write!(
                 f,

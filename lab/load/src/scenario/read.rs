@@ -91,7 +91,16 @@ fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
     let spoken = protocol.unwrap_or(protocols::ALL[0]);
     refuse_keys_of_others(root, spoken);
     let work = spoken.read(root, &Common { connections, shards, payload: payload.as_ref(), integrity, problems });
-    let phases = read_phases(root, mode, problems);
+    let phases = read_phases(
+        root,
+        &Shape {
+            mode,
+            depth: depth_key(protocol),
+            shards: shards.unwrap_or(1),
+            channels: work.as_ref().map_or(0, |work| work.channels),
+        },
+        problems,
+    );
     let work = work?;
     Some(Scenario {
         name: name?,
@@ -125,22 +134,25 @@ fn refuse_keys_of_others(root: &Table<'_>, protocol: &dyn Protocol) {
     }
 }
 
+/// The key of the requests under way per connection.
+fn depth_key(protocol: Option<&dyn Protocol>) -> &'static str {
+    if protocol.is_some_and(|protocol| protocol.is_multiplexed()) { "streams" } else { "pipeline" }
+}
+
 /// Requests under way per connection: streams, which have no order, or the pipeline.
 fn read_depth(root: &Table<'_>, protocol: Option<&dyn Protocol>) -> Option<u32> {
-    let key = match protocol.filter(|protocol| protocol.is_multiplexed()) {
+    match protocol.filter(|protocol| protocol.is_multiplexed()) {
         Some(protocol) => {
             root.refuse("pipeline", &format!("is not for {}", protocol.title()), "write `streams`");
-            "streams"
         }
         None => {
             let multiplexed = protocols::ALL.iter().filter(|protocol| protocol.is_multiplexed());
             let words: Vec<String> = multiplexed.map(|protocol| format!("\"{protocol}\"")).collect();
             let why = format!("is only for protocol = {}", words.join(" or "));
             root.refuse("streams", &why, "write `pipeline`, or remove it");
-            "pipeline"
         }
-    };
-    or_default(root.get(key), 1, |node| node.whole(1..=PIPELINE_MAX))
+    }
+    or_default(root.get(depth_key(protocol)), 1, |node| node.whole(1..=PIPELINE_MAX))
 }
 
 /// The default if the key is absent; `None` if its value is wrong.
@@ -243,7 +255,16 @@ fn read_payload(root: &Table<'_>) -> Option<Payload> {
     Payload::new(sizes.into_iter().collect::<Option<_>>()?)
 }
 
-fn read_phases(root: &Table<'_>, mode: Option<Mode>, problems: &Problems<'_>) -> Vec<Phase> {
+/// What phases have to fit to.
+struct Shape {
+    mode: Option<Mode>,
+    depth: &'static str,
+    shards: u32,
+    /// 0: the protocol has none.
+    channels: u32,
+}
+
+fn read_phases(root: &Table<'_>, shape: &Shape, problems: &Problems<'_>) -> Vec<Phase> {
     let node = root.need("phase", "[{ rate = 10_000, duration = \"10s\" }]");
     let Some(list) = node.as_ref().and_then(Node::list) else {
         return Vec::new();
@@ -252,10 +273,11 @@ fn read_phases(root: &Table<'_>, mode: Option<Mode>, problems: &Problems<'_>) ->
         node.wrong(format!("has {} entries", list.len()), format!("a scenario has 1 to {PHASES_MAX} phases"));
     }
     let phases = list.into_iter().take(PHASES_MAX).enumerate();
-    phases.filter_map(|(at, node)| read_phase(at + 1, node.into_table()?, mode, problems)).collect()
+    phases.filter_map(|(at, node)| read_phase(at + 1, node.into_table()?, shape, problems)).collect()
 }
 
-fn read_phase(number: usize, table: Table<'_>, mode: Option<Mode>, problems: &Problems<'_>) -> Option<Phase> {
+fn read_phase(number: usize, table: Table<'_>, shape: &Shape, problems: &Problems<'_>) -> Option<Phase> {
+    let mode = shape.mode;
     let name = or_default(table.get("name"), format!("phase-{number}"), name);
     let warmup = or_default(table.get("warmup"), WARMUP, |node| node.duration(WARMUPS));
     let duration = table.need("duration", "\"10s\"").and_then(|node| node.duration(WINDOWS));
@@ -274,8 +296,23 @@ fn read_phase(number: usize, table: Table<'_>, mode: Option<Mode>, problems: &Pr
     if let (Some(Some(rate)), Some(duration)) = (rate, duration) {
         check_count(&table, rate, duration, mode, problems);
     }
+    if shape.channels > 0 {
+        table.refuse("connections", "has no meaning where connections are subscribers of channels", "remove it");
+    }
+    let connections = or_default(table.get("connections"), None, |node| {
+        // Each shard needs one.
+        node.whole(shape.shards..=CONNECTIONS_MAX).map(Some)
+    });
+    let pipeline = or_default(table.get(shape.depth), None, |node| node.whole(1..=PIPELINE_MAX).map(Some));
     table.finish();
-    Some(Phase { name: name?, rate: rate?, warmup: warmup?, duration: duration? })
+    Some(Phase {
+        name: name?,
+        rate: rate?,
+        warmup: warmup?,
+        duration: duration?,
+        connections: connections?,
+        pipeline: pipeline?,
+    })
 }
 
 /// A window in which nothing, or only a part of a burst cycle, would happen does not have the rate that it claims.

@@ -99,12 +99,19 @@ fn a_whole_scenario_is_read_as_it_stands() {
         request: Request::default(),
         channels: 0,
         phases: vec![
-            Phase { name: "low".into(), rate: Rate::per_second(1_000.5), warmup: seconds(2), duration: seconds(10) },
+            Phase {
+                name: "low".into(),
+                rate: Rate::per_second(1_000.5),
+                warmup: seconds(2),
+                duration: seconds(10),
+                ..Phase::default()
+            },
             Phase {
                 name: "phase-2".into(),
                 rate: Rate::per_second(2_000.0),
                 warmup: seconds(5),
                 duration: seconds(60),
+                ..Phase::default()
             },
         ],
     };
@@ -319,4 +326,23 @@ fn a_fingerprint_sees_every_key_and_no_comment() {
     {
         assert_ne!(of(&WHOLE.replacen(key, other, 1)), whole, "{other}");
     }
+}
+
+#[test]
+fn a_phase_may_have_connections_of_its_own_where_it_runs_alone() {
+    let text = "name = \"s\"\nprotocol = \"http2\"\nmode = \"closed\"\nconnections = 4\nstreams = 2\nshards = 2\n\
+                phase = [{ duration = \"1s\", connections = 8, streams = 16 }, { duration = \"1s\" }]\n";
+    let scenario = parse("s.toml", text).expect("right");
+    let shapes: Vec<(u32, u32)> = scenario
+        .phases
+        .iter()
+        .map(|phase| scenario.alone(phase))
+        .map(|alone| (alone.connections, alone.pipeline))
+        .collect();
+    assert_eq!(shapes, [(8, 16), (4, 2)]);
+    assert!(!scenario.alone(&scenario.phases[0]).phases[0].has_shape());
+    let refusal = parse("s.toml", &text.replace("connections = 8", "connections = 1")).expect_err("2 shards");
+    assert!(refusal.to_string().contains("`phase[0].connections` is 1"), "{refusal}");
+    let refusal = parse("s.toml", &text.replace("streams = 16", "pipeline = 16")).expect_err("of another protocol");
+    assert!(refusal.to_string().contains("unknown key `pipeline`"), "{refusal}");
 }

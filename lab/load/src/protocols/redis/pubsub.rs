@@ -189,6 +189,13 @@ mod tests {
     }
 
     #[test]
+    fn a_phase_has_no_connections_of_its_own() {
+        let text = source("connections = 12\nchannels = 4").replace("rate = 1000", "rate = 1000\nconnections = 24");
+        let refused = scenario::parse("s.toml", &text).expect_err("it cannot").to_string();
+        assert!(refused.contains("subscribers of channels"), "{refused}");
+    }
+
+    #[test]
     fn channels_take_turns_and_only_their_own_next_message_is_right() {
         let text = source("connections = 12\nchannels = 4\nshards = 2");
         let scenario = scenario::parse("s.toml", &text).expect("right");
