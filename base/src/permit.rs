@@ -210,6 +210,7 @@ impl LocalBudget {
     /// Changes the limit. Units already out stay out; new ones wait until use has fallen below the new limit.
     pub fn set_limit(&self, limit: u64) {
         self.0.limit.set(limit);
+        self.wake();
     }
 }
 

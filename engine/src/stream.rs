@@ -219,8 +219,10 @@ async fn write_batches(socket: &DataSocket, output: &Output, link: &TlsLink) -> 
         // In a box: every idle connection pays for the size of this task.
         Box::pin(send_batch(socket, output, link, outgoing?)).await?;
     }
-    let farewell = if output.is_closed() { Vec::new() } else { link.close_notify() };
-    socket.send_all(&farewell, output).await
+    match output.is_closed() {
+        true => Ok(()),
+        false => Box::pin(async { socket.send_all(&link.close_notify(), output).await }).await,
+    }
 }
 
 async fn send_batch(socket: &DataSocket, output: &Output, link: &TlsLink, first: Outgoing) -> io::Result<()> {

@@ -60,7 +60,8 @@ impl TlsAcceptor {
         let _in_flight = metrics.gauge(&catalog::TLS_HANDSHAKES_IN_FLIGHT, &[name]).guard();
         let begun = turn::now();
         let Ok(session) = TlsSession::server(&self.config) else { return failed("settings") };
-        let left = self.timeout.saturating_sub(begun.since(came));
+        // At least half of the time is for the handshake itself: a permit is of no use to one that has waited for nearly all of it.
+        let left = self.timeout.saturating_sub(begun.since(came)).max(self.timeout / 2);
         match timeout(left, stream.start_tls(session, received)).await {
             Ok(Ok(())) => {
                 metrics.counter(&catalog::TLS_HANDSHAKES, &[name]).inc();

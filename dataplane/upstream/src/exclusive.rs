@@ -93,16 +93,18 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     fn start_tasks(&self, probe: Option<impl Probe + 'static>) {
         let (me, keeper) = (self.me.clone(), self.keeper.clone());
         let mut tasks = vec![weir_engine::spawn(async move {
+            let mut next_look = turn::now().saturating_add(IDLE_LOOK);
             loop {
-                let is_rung = timeout(IDLE_LOOK, keeper.rung()).await.is_ok();
+                let _ = timeout(next_look.since(turn::now()), keeper.rung()).await;
                 let Some(upstream) = me.upgrade() else { return };
                 let members = upstream.members.borrow().clone();
-                if is_rung {
-                    members.iter().for_each(|member| upstream.give_way(member));
-                    continue;
+                // Rung or not: a connection may have become idle since the bell was heard.
+                members.iter().for_each(|member| upstream.give_way(member));
+                if turn::now() >= next_look {
+                    next_look = turn::now().saturating_add(IDLE_LOOK);
+                    members.iter().for_each(|member| upstream.tidy(member));
+                    upstream.endpoints.publish_breakers();
                 }
-                members.iter().for_each(|member| upstream.tidy(member));
-                upstream.endpoints.publish_breakers();
             }
         })];
         if let Some(probe) = probe {
@@ -303,7 +305,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// The leave for the first connection of the worker, beyond the limit, if connections carry several exchanges: such a connection
     /// seldom carries none, and would seldom be given to another worker.
     fn first_permit(&self, member: &Member<M::Carrier>) -> Option<QuotaPermit> {
-        let is_first = self.multiplexer.is_some() && member.room.open() == 0;
+        // One that takes no exchanges any more may carry its last one for long.
+        let is_first = self.multiplexer.is_some() && member.carriers.borrow().iter().all(|carriage| carriage.is_over());
         is_first.then(|| member.endpoint.quota().take_over())
     }
 

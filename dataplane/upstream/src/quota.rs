@@ -42,8 +42,8 @@ struct Line {
     number: u64,
     queued: Vec<Queued>,
     keepers: Vec<Weak<Keeper>>,
-    /// Permits that idle connections were closed for, as far as no ticket has taken them yet.
-    reclaimed: usize,
+    /// Connections that are being closed for those that wait.
+    reclaimed: u32,
 }
 
 struct Queued {
@@ -118,7 +118,9 @@ impl Quota {
             return false;
         }
         let mut line = self.line();
-        if line.reclaimed >= line.queued.len() {
+        let (open, limit) = (self.0.open.load(Ordering::SeqCst), self.0.limit.load(Ordering::SeqCst));
+        let (free, over) = (limit.saturating_sub(open), open.saturating_sub(limit));
+        if line.reclaimed.saturating_add(free) >= (line.queued.len() as u32).saturating_add(over) {
             return false;
         }
         let is_own = |queued: &&Queued| std::ptr::eq(queued.keeper.as_ptr(), Arc::as_ptr(keeper));
@@ -160,8 +162,14 @@ pub(crate) struct QuotaPermit(Quota);
 
 impl Drop for QuotaPermit {
     fn drop(&mut self) {
-        self.0.0.open.fetch_sub(1, Ordering::SeqCst);
-        self.0.wake_first();
+        let shared = &self.0.0;
+        shared.open.fetch_sub(1, Ordering::SeqCst);
+        if shared.waiting.load(Ordering::SeqCst) > 0 {
+            let mut line = self.0.line();
+            line.reclaimed = line.reclaimed.saturating_sub(1);
+            drop(line);
+            self.0.wake_first();
+        }
     }
 }
 
@@ -186,7 +194,6 @@ impl Ticket {
             return Poll::Pending;
         }
         line.queued.remove(0);
-        line.reclaimed = line.reclaimed.saturating_sub(1);
         self.quota.publish(&line);
         drop(line);
         self.quota.wake_first();
@@ -198,7 +205,6 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let mut line = self.quota.line();
         line.queued.retain(|queued| queued.number != self.number);
-        line.reclaimed = line.reclaimed.min(line.queued.len());
         self.quota.publish(&line);
         drop(line);
         // A permit that it was woken for is for the next one.
@@ -331,6 +337,19 @@ mod tests {
         drop(ticket);
         assert!(!quota.reclaims(&b, None));
         drop(taken);
+    }
+
+    #[test]
+    fn connections_beyond_the_limit_are_closed_before_one_that_waits_has_a_permit() {
+        let quota = quota(1);
+        let [a, b] = keepers(&quota);
+        let (first, second) = (quota.try_take(), Some(quota.take_over()));
+        let ticket = quota.wait(at(1), &a);
+        assert!(quota.reclaims(&b, None) && quota.reclaims(&b, None) && !quota.reclaims(&b, None));
+        drop(first);
+        assert!(poll(&ticket).is_none());
+        drop(second);
+        assert!(poll(&ticket).is_some());
     }
 
     #[test]

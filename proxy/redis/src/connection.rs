@@ -189,28 +189,32 @@ enum Event {
 ///
 /// The stream comes in a box and rare work goes into one: an idle connection pays for the size of this future.
 pub(crate) fn serve(service: Rc<Service>, arrival: Arrival) -> Life {
-    // What is not of use for the whole life of the connection stays out of the future.
-    let Arrival { stream, guard, peer, place, moved, .. } = arrival;
-    let moved = moved.and_then(|session| session.downcast::<MovedSession>().ok());
-    *guard.entry().details() = details(moved.as_deref());
-    let connection = Connection::new(service, &stream, guard, peer, moved.as_deref());
-    Box::pin(live(connection, stream, place, moved))
+    // In a box of its own: what is of no use for the whole life of the connection stays out of that future.
+    let arriving = Box::pin(arrive(service, arrival));
+    Box::pin(async move {
+        let (connection, stream) = arriving.await;
+        live(connection, stream).await;
+    })
 }
 
-async fn live(
-    connection: Rc<Connection>,
-    mut stream: Box<Stream>,
-    place: Option<Place>,
-    moved: Option<Box<MovedSession>>,
-) {
+/// Makes the session, once the connections of its client that came before are over: what holds for the client is as it is then.
+async fn arrive(service: Rc<Service>, arrival: Arrival) -> (Rc<Connection>, Box<Stream>) {
+    let Arrival { mut stream, guard, peer, place, moved, .. } = arrival;
+    let moved = moved.and_then(|session| session.downcast::<MovedSession>().ok());
+    *guard.entry().details() = details(moved.as_deref());
     if let (Some(place), None) = (&place, &moved) {
-        Box::pin(place.predecessors_over()).await;
+        place.predecessors_over().await;
     }
+    let connection = Connection::new(service, &stream, guard, peer, moved.as_deref());
     if let Some(moved) = moved {
         // Cannot fail: a connection with TLS does not move.
         let _ = stream.reader.unread(&moved.input);
     }
     *connection.place.borrow_mut() = place;
+    (connection, stream)
+}
+
+async fn live(connection: Rc<Connection>, mut stream: Box<Stream>) {
     let opened = connection.service.sessions.open(connection.clone());
     let life = AssertUnwindSafe(run(&connection, &mut stream)).catch_unwind();
     let reason = life.await.unwrap_or_else(|_| connection.panicked());

@@ -178,6 +178,7 @@ fn what_a_pause_holds_goes_with_its_client() {
     other.expect(&["CLIENT", "PAUSE", "60000", "WRITE"], b"+OK\r\n");
     let mut gone = gateway.connect();
     gone.send(&encode(&["SET", "key", "old"]));
+    weir_tests::deadline::until_true("the client to be there", || gateway.metric("weir_connections_open") == 2.0);
     drop(gone);
     weir_tests::deadline::until_true("the client to be gone", || gateway.metric("weir_connections_open") == 1.0);
     other.expect(&["CLIENT", "UNPAUSE"], b"+OK\r\n");

@@ -249,7 +249,7 @@ fn thousands_of_idle_connections_cost_little_and_go() {
     gateway.connect().expect(&["SET", "k", "v"], b"+OK\r\n");
     gateway.wait_at_rest();
     let descriptors = gateway.descriptors_besides_lanes();
-    let (begun, mut left) = (Instant::now(), Vec::new());
+    let (begun, mut left, mut first_peak) = (Instant::now(), Vec::new(), 0);
     while !soak::is_over(left.len() >= 2, begun.elapsed()) {
         let before = gateway.process().resident();
         let each = |gateway: &mut Gateway, what: &str| {
@@ -264,6 +264,9 @@ fn thousands_of_idle_connections_cost_little_and_go() {
             client.expect(&["PING"], b"+PONG\r\n");
         }
         each(&mut gateway, "spoke once");
+        if left.is_empty() {
+            first_peak = gateway.process().resident();
+        }
         drop(idle);
         gateway.wait_at_rest();
         deadline::until_true("descriptors to be back", || gateway.descriptors_besides_lanes() <= descriptors);
@@ -271,5 +274,6 @@ fn thousands_of_idle_connections_cost_little_and_go() {
     }
     println!("resident memory after each round: {left:?}");
     let last = left.last().expect("two rounds");
-    assert!(last.saturating_sub(left[0]) < LEFT_BYTES_MAX, "a leak: {left:?}");
+    // The allocator may keep what is free again. What is not given back would come on top of it.
+    assert!(last.saturating_sub(first_peak) < LEFT_BYTES_MAX, "a leak: {left:?}, and {first_peak} in the first round");
 }

@@ -21,6 +21,10 @@ struct Counting {
 struct Counts {
     accepted: AtomicUsize,
     open: AtomicUsize,
+    /// The most at a time.
+    peak: AtomicUsize,
+    /// As many as there may be.
+    most: AtomicUsize,
     /// Connections that were one too many.
     excess: AtomicUsize,
 }
@@ -31,15 +35,17 @@ impl Counting {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = Address::Tcp(listener.local_addr().expect("an address"));
         let counts = Arc::<Counts>::default();
+        counts.most.store(most, Ordering::SeqCst);
         let all = counts.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let counts = all.clone();
                 counts.accepted.fetch_add(1, Ordering::SeqCst);
                 let open = counts.open.fetch_add(1, Ordering::SeqCst) + 1;
-                if open > most && !settles(&counts, most) {
+                if !settles(&counts) {
                     counts.excess.fetch_add(1, Ordering::SeqCst);
                 }
+                counts.peak.fetch_max(open, Ordering::SeqCst);
                 std::thread::spawn(move || {
                     serve(stream, delay);
                     counts.open.fetch_sub(1, Ordering::SeqCst);
@@ -51,9 +57,9 @@ impl Counting {
 }
 
 /// The end of a connection that gave way may be seen a little later than the beginning of the next one.
-fn settles(counts: &Counts, most: usize) -> bool {
+fn settles(counts: &Counts) -> bool {
     let until = Instant::now() + Duration::from_secs(2);
-    while counts.open.load(Ordering::SeqCst) > most {
+    while counts.open.load(Ordering::SeqCst) > counts.most.load(Ordering::SeqCst) {
         if Instant::now() > until {
             return false;
         }
@@ -145,10 +151,22 @@ fn a_reload_changes_the_limit_and_open_connections_count() {
         });
     };
     load(8);
-    gateway.rewrite(|text| text.replace("connections_max = 2", "connections_max = 2\nidle_connections_max = 1"));
-    let reloaded = gateway.admin.post("/api/v1/reload", "");
-    assert_eq!(reloaded.status, 200, "{}", reloaded.body);
-    load(8);
-    assert_eq!(origin.counts.excess.load(Ordering::SeqCst), 0, "the connections of before count");
+    let counts = &origin.counts;
+    assert_eq!((counts.peak.load(Ordering::SeqCst), counts.excess.load(Ordering::SeqCst)), (2, 0));
+    let change = |before: usize, after: usize| {
+        let of = |limit| format!("connections_max = {limit}\n");
+        gateway.rewrite(|text| text.replace(&of(before), &of(after)));
+        let reloaded = gateway.admin.post("/api/v1/reload", "");
+        assert_eq!(reloaded.status, 200, "{}", reloaded.body);
+        counts.most.store(after.max(counts.open.load(Ordering::SeqCst)), Ordering::SeqCst);
+    };
+    change(2, 4);
+    load(12);
+    assert_eq!((counts.peak.load(Ordering::SeqCst), counts.excess.load(Ordering::SeqCst)), (4, 0));
+    change(4, 1);
+    until_true("the idle connections of before end", || counts.open.load(Ordering::SeqCst) <= 1);
+    counts.most.store(1, Ordering::SeqCst);
+    load(4);
+    assert_eq!(counts.excess.load(Ordering::SeqCst), 0, "one at a time");
     gateway.finish();
 }

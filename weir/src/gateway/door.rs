@@ -256,10 +256,14 @@ impl Door {
         }
         let left = Leave(core.clone());
         core.share.metrics.counter(&catalog::CONNECTIONS_MOVED, &[self.name()]).inc();
-        let Some(life) = self.arrive_moved(core, moved) else { return };
+        let (door, core) = (self.clone(), core.clone());
+        // As in `enter`; and what panics here is the task of this connection.
+        let arriving = Box::pin(async move { door.arrive_moved(&core, moved) });
         weir_engine::spawn(async move {
             let _charged = (left, permit);
-            life.await;
+            if let Some(life) = arriving.await {
+                life.await;
+            }
         })
         .detach();
     }
