@@ -1,4 +1,5 @@
 //! Golden tests: each `broken/NAME.toml` gives exactly the report in `broken/NAME.txt`.
+//! There `{protocols}` stands for the words of all protocols.
 //!
 //! `WEIR_WRITE_GOLDEN=1 cargo test -p weir-config --test it diagnostics` writes the reports anew; read the difference.
 
@@ -6,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::support::Memory;
-use weir_config::{Diagnostics, check};
+use weir_config::{Diagnostics, ProtocolName, check};
 
 fn broken(name: &str) -> (String, Diagnostics) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken").join(name);
@@ -19,6 +20,7 @@ fn broken(name: &str) -> (String, Diagnostics) {
 fn each_broken_file_gives_its_report() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
     let write = std::env::var_os("WEIR_WRITE_GOLDEN").is_some();
+    let words: Vec<String> = ProtocolName::ALL.iter().map(|name| format!("\"{name}\"")).collect();
     let mut cases = 0;
     for entry in fs::read_dir(&directory).expect("the cases") {
         let path = entry.expect("an entry").path();
@@ -27,7 +29,7 @@ fn each_broken_file_gives_its_report() {
         }
         cases += 1;
         let name = path.file_name().and_then(|name| name.to_str()).expect("a plain name");
-        let report = format!("{}\n", broken(name).1);
+        let report = format!("{}\n", broken(name).1).replace(&words.join(", "), "{protocols}");
         let golden = path.with_extension("txt");
         if write {
             fs::write(&golden, &report).expect("write the report");
