@@ -10,7 +10,7 @@ use weir_base::time::Time;
 use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol};
 use weir_listener::{CoreShare, Service, settings::ListenerSettings};
 use weir_redis::{Insight, InsightShare, RedisShare};
-use weir_upstream::{EndpointShare, UpstreamMetrics, settings::UpstreamSettings};
+use weir_upstream::{EndpointShare, ExclusiveUpstream, Multiplexer, UpstreamMetrics, settings::UpstreamSettings};
 
 use super::insight::insight_settings;
 use crate::upgrade::connection::SessionFields;
@@ -53,6 +53,12 @@ pub trait AnyUpstream: Any {
     /// Ends its connections now. Those that are lent end with their exchanges.
     fn end(&self) {
         self.retire();
+    }
+}
+
+impl<M: Multiplexer + 'static> AnyUpstream for ExclusiveUpstream<M> {
+    fn retire(&self) {
+        Self::retire(self);
     }
 }
 

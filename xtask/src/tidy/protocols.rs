@@ -8,7 +8,7 @@
 //! |---|---|
 //! | a life cycle | `proxy/x/LIFECYCLE.md`, or that of a part |
 //! | a fuzz target of its codec or its session | `fuzz/targets/x_*.rs` |
-//! | an origin of the lab | `lab/origin/src/x.rs` |
+//! | an origin of the lab | `lab/origin/src/x.rs`, or that of the protocol whose origin its load names: `origin: "y"` |
 //! | a load of the lab | `lab/load/src/protocols/x.rs`, and a scenario `examples/lab/x*.toml` |
 //! | a peer of the lab | `lab/parties/src/peers/`: Weir with a listener of `x`, and another gateway for the same load |
 //! | tests of the product | a file `x.rs` or a folder `x` anywhere below `tests/tests` |
@@ -23,7 +23,8 @@ use anyhow::{Context, Result};
 use crate::tidy::sources::collect;
 use crate::workspace::Workspace;
 
-/// A piece whose place is a file: folder, and beginning and end of its name. `{}` is the protocol.
+/// A piece whose place is a file: folder, and beginning and end of its name. `{}` is the protocol, `{origin}` the
+/// origin of its load.
 struct FilePiece {
     what: &'static str,
     folder: &'static str,
@@ -34,7 +35,7 @@ struct FilePiece {
 const FILES: &[FilePiece] = &[
     FilePiece { what: "life cycle", folder: "proxy/{}", begins: "LIFECYCLE", ends: ".md" },
     FilePiece { what: "fuzz target", folder: "fuzz/targets", begins: "{}_", ends: ".rs" },
-    FilePiece { what: "lab origin", folder: "lab/origin/src", begins: "{}.", ends: "rs" },
+    FilePiece { what: "lab origin", folder: "lab/origin/src", begins: "{origin}.", ends: "rs" },
     FilePiece { what: "lab load", folder: "lab/load/src/protocols", begins: "{}.", ends: "rs" },
     FilePiece { what: "lab scenario", folder: "examples/lab", begins: "{}", ends: ".toml" },
     FilePiece { what: "example", folder: "examples", begins: "{}", ends: ".toml" },
@@ -50,8 +51,10 @@ pub fn violations(workspace: &Workspace) -> Result<Vec<String>> {
 fn missing(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for protocol in protocols(root)? {
+        let origin = origin(root, &protocol);
         for piece in FILES {
-            let [folder, begins] = [piece.folder, piece.begins].map(|pattern| pattern.replace("{}", &protocol));
+            let [folder, begins] = [piece.folder, piece.begins]
+                .map(|pattern| pattern.replace("{}", &protocol).replace("{origin}", &origin));
             let fits = |name: &String| name.strip_prefix(&*begins).is_some_and(|rest| rest.ends_with(piece.ends));
             let mut places = if piece.folder.contains("{}") { parts(root, &protocol)? } else { vec![folder.clone()] };
             places.retain(|place| names(&root.join(place)).is_ok_and(|names| names.iter().any(fits)));
@@ -71,6 +74,13 @@ fn missing(root: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(found)
+}
+
+/// The origin that the load of a protocol names; its own if there is no load.
+fn origin(root: &Path, protocol: &str) -> String {
+    let load = text(&root.join(format!("lab/load/src/protocols/{protocol}.rs"))).unwrap_or_default();
+    let named = load.split_once("origin: \"").and_then(|(_, rest)| rest.split('"').next());
+    named.unwrap_or(protocol).to_owned()
 }
 
 /// Names of the protocols in `proxy/`, in order.
@@ -208,6 +218,20 @@ mod tests {
         assert_eq!(missing(lacking.path()).expect("readable").len(), 1, "the life cycle");
         std::fs::write(part.join("LIFECYCLE.md"), "").expect("written");
         assert_eq!(missing(lacking.path()).expect("readable"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_load_may_use_the_origin_of_another_protocol() {
+        let borrowing = tree(Some("lab/origin/src/x.rs"));
+        let write = |name: &str, text: &str| std::fs::write(borrowing.path().join(name), text).expect("written");
+        write("lab/load/src/protocols/x.rs", "&Family { own_keys: &[], origin: \"y\", has_workers: true }");
+        assert_eq!(
+            missing(borrowing.path()).expect("readable"),
+            ["proxy/x: the protocol has no lab origin: add lab/origin/src/y.rs"]
+        );
+        std::fs::create_dir_all(borrowing.path().join("lab/origin/src")).expect("made");
+        write("lab/origin/src/y.rs", "");
+        assert_eq!(missing(borrowing.path()).expect("readable"), Vec::<String>::new());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::support::knee::knee;
 use serde_json::Value as Json;
 use tempfile::TempDir;
-use weir_config::{ListenerProtocol, Snapshot, UpstreamProtocol, load, redacted, schema};
+use weir_config::{ListenerProtocol, ProtocolName, Snapshot, UpstreamProtocol, load, redacted, schema};
 use weir_upstream::placement::{Distribution, KeyHash, Placement, PlacementSettings};
 
 fn examples() -> PathBuf {
@@ -116,11 +116,17 @@ fn has(value: &Json, path: &str) -> bool {
 
 #[test]
 fn the_full_examples_have_every_key() {
-    let names = ["redis-full.toml", "http-full.toml", "tcp.toml"];
-    let files = names.map(|name| {
+    // Of a protocol with several examples one is the full one. The words of one protocol may share an example.
+    let name = |protocol: &ProtocolName| {
+        let names = [format!("{protocol}-full.toml"), format!("{protocol}.toml")];
+        names.into_iter().find(|name| examples().join(name).is_file())
+    };
+    let names: Vec<String> = ProtocolName::ALL.iter().filter_map(name).collect();
+    let shown = |name: &String| {
         let text = fs::read_to_string(examples().join(name)).expect("the example");
         (redacted(&loaded(name)), text)
-    });
+    };
+    let files: Vec<(Json, String)> = names.iter().map(shown).collect();
     let mut declared = Vec::new();
     keys(&schema(), "", &mut declared);
     assert!(declared.len() > 150, "only {} keys were found", declared.len());

@@ -1,7 +1,7 @@
 //! Every key of a listener and of an upstream, for every protocol: it has an effect, or `check` refuses it.
 //!
-//! The tables say which protocols have a use for a key. A new key of `[[listener]]` or `[[upstream]]` has no line, and
-//! fails the test until it has one.
+//! `tests/uses/<protocol>.toml` says which keys a protocol has a use for. A new key of `[[listener]]` or `[[upstream]]` that stands
+//! in none of these files fails the test.
 
 use std::fs;
 use std::path::Path;
@@ -9,67 +9,31 @@ use std::path::Path;
 use crate::support::Memory;
 use serde_json::Value as Json;
 use toml::{Table, Value};
-use weir_config::{Diagnostics, check, schema};
+use weir_config::{Diagnostics, ProtocolName, check, schema};
 
-const PROTOCOLS: [&str; 4] = ["redis", "http", "tcp", "tls"];
-const ALL: &[&str] = &PROTOCOLS;
-const REDIS: &[&str] = &["redis"];
-const HTTP: &[&str] = &["http"];
+/// Keys without which no protocol has a file.
+const FIXED: [&str; 5] = ["name", "bind", "protocol", "upstream", "endpoints"];
 
-/// Who has a use for a key of `[[listener]]`, or for a whole table of it.
-const LISTENER: [(&str, &[&str]); 25] = [
-    ("name", ALL),
-    ("bind", ALL),
-    ("protocol", ALL),
-    ("upstream", ALL),
-    ("connections_max", ALL),
-    ("connections_per_source_max", ALL),
-    ("proxy_protocol", ALL),
-    ("proxy_trusted", ALL),
-    ("backlog", ALL),
-    ("output_high_water", ALL),
-    ("output_low_water", ALL),
-    ("output_hard_cap", REDIS),
-    ("head_timeout", ALL),
-    ("idle_timeout", ALL),
-    ("half_close_timeout", ALL),
-    ("access_log_sample", ALL),
-    ("knee", &["redis", "http"]),
-    ("knee_warn", &["redis", "http"]),
-    ("knee_action", &["redis", "http"]),
-    ("users_file", REDIS),
-    ("user", REDIS),
-    ("tls", &["redis", "http", "tcp"]),
-    ("redis", REDIS),
-    ("http", HTTP),
-    ("server_name", &["tls"]),
-];
+/// What a protocol has a use for: keys and whole tables.
+struct Uses {
+    protocol: ProtocolName,
+    own: Table,
+}
 
-/// The same of `[[upstream]]`.
-const UPSTREAM: [(&str, &[&str]); 22] = [
-    ("name", ALL),
-    ("endpoints", ALL),
-    ("connect_timeout", ALL),
-    ("request_timeout", REDIS),
-    ("shared_lanes", REDIS),
-    ("pinned_lanes_max", REDIS),
-    ("pinned_lanes_idle_max", REDIS),
-    ("lane_waiters_max", ALL),
-    ("lane_wait_timeout", ALL),
-    ("lane_in_flight_max", REDIS),
-    ("tls", ALL),
-    ("redis", REDIS),
-    ("http", HTTP),
-    ("tcp", &["tcp", "tls"]),
-    ("topology", REDIS),
-    ("read_from", REDIS),
-    ("zone", REDIS),
-    ("sentinel", REDIS),
-    ("sharding", REDIS),
-    ("health", ALL),
-    ("breaker", ALL),
-    ("reconnect", REDIS),
-];
+impl Uses {
+    fn all() -> Vec<Self> {
+        let of = |protocol: &ProtocolName| {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/uses/{protocol}.toml"));
+            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            Self { protocol: *protocol, own: text.parse().expect("TOML") }
+        };
+        ProtocolName::ALL.iter().map(of).collect()
+    }
+
+    fn has(&self, list: &str, key: &str) -> bool {
+        self.own[list].as_array().expect("a list").iter().any(|own| own.as_str() == Some(key))
+    }
+}
 
 /// What `check` says of a file.
 fn mistakes(file: &Table) -> Diagnostics {
@@ -89,7 +53,7 @@ fn mistakes(file: &Table) -> Diagnostics {
 }
 
 /// The smallest file of a protocol.
-fn smallest(protocol: &str) -> Table {
+fn smallest(protocol: ProtocolName) -> Table {
     let text = format!(
         "[[listener]]\nname = \"l\"\nbind = \"127.0.0.1:6380\"\nprotocol = \"{protocol}\"\nupstream = \"u\"\n\
          [[upstream]]\nname = \"u\"\nendpoints = [\"127.0.0.1:6379\"]\n"
@@ -150,39 +114,40 @@ fn put(table: &mut Table, schema: &Json, path: &[String], value: &Value) {
 
 #[test]
 fn every_key_has_an_effect_for_the_protocol_of_its_table_or_is_refused() {
-    let examples: Vec<Value> = ["redis-full.toml", "http-full.toml", "tcp.toml", "redis-sentinel.toml"]
-        .iter()
-        .map(|name| {
-            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
-            Value::Table(fs::read_to_string(path).expect("the example").parse().expect("TOML"))
-        })
-        .collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let entries = fs::read_dir(folder).expect("the examples").map(|entry| entry.expect("an entry").path());
+    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|ending| ending == "toml")).collect();
+    files.sort();
+    let example_of = |path| Value::Table(fs::read_to_string(path).expect("the example").parse().expect("TOML"));
+    let examples: Vec<Value> = files.iter().map(example_of).collect();
+    let uses = Uses::all();
     let (schema, mut tried) = (schema(), 0);
-    for (list, table) in [("listener", &LISTENER[..]), ("upstream", &UPSTREAM[..])] {
+    for list in ["listener", "upstream"] {
         let (own, mut all) = (&schema["properties"][list], Vec::new());
         paths(own, &[], &mut all);
         for path in all {
-            let Some((_, protocols)) = table.iter().find(|(key, _)| *key == path[0]) else {
-                panic!("`{list}.{}` is new: say in this file which protocols have a use for it", path[0]);
-            };
+            let key = path[0].as_str();
+            if FIXED.contains(&key) {
+                continue;
+            }
+            let is_known = uses.iter().any(|one| one.has(list, key));
+            assert!(is_known, "`{list}.{key}` is new: say in tests/uses which protocols have a use for it");
             let whole = [std::slice::from_ref(&list.to_owned()), &path[..]].concat();
             // What stands in the same table of a route has the same form.
             let tail = &path[path.len().saturating_sub(2)..];
             let elsewhere = || examples.iter().find_map(|file| anywhere(file, tail));
             let value = examples.iter().find_map(|file| example(file, &whole)).or_else(elsewhere);
             let Some(value) = value else { panic!("no example has {}", whole.join(".")) };
-            if matches!(path[0].as_str(), "name" | "bind" | "protocol" | "upstream" | "endpoints") {
-                continue;
-            }
-            for protocol in PROTOCOLS {
+            for one in &uses {
+                let protocol = one.protocol;
                 let mut file = smallest(protocol);
                 let owner = &mut file.get_mut(list).and_then(Value::as_array_mut).expect("a list")[0];
                 put(owner.as_table_mut().expect("a table"), own, &path, value);
                 let found = mistakes(&file);
-                let place = format!("{list}[0].{}", path[0]);
+                let place = format!("{list}[0].{key}");
                 let refusal = found.iter().find(|one| one.message.contains("has no effect: only "));
                 let is_refused = refusal.is_some_and(|one| one.path.starts_with(&place));
-                let is_useful = protocols.contains(&protocol);
+                let is_useful = one.has(list, key);
                 let name = path.join(".");
                 assert_eq!(is_refused, !is_useful, "{list}.{name} = {value} with {protocol}: {found}");
                 let has_remedy = refusal.is_none_or(|one| one.help.is_some() && one.line > 0);
@@ -198,7 +163,7 @@ fn every_key_has_an_effect_for_the_protocol_of_its_table_or_is_refused() {
 fn routes_and_domains_need_a_listener_that_has_routes() {
     let route = "[[route]]\nname = \"r\"\npath = \"/x\"\nresponse = { status = 204 }\n";
     let domain = "[[domain]]\nname = \"d\"\nhosts = [\"a.example\"]\n";
-    for protocol in PROTOCOLS {
+    for protocol in ProtocolName::ALL.iter().copied() {
         for (text, path) in [(route, "route[0]"), (domain, "domain[0]")] {
             for listeners in ["", "listeners = [\"l\"]\n"] {
                 let (head, rest) = text.split_once("]]\n").expect("a header");
@@ -206,7 +171,7 @@ fn routes_and_domains_need_a_listener_that_has_routes() {
                 file.extend(format!("{head}]]\n{listeners}{rest}").parse::<Table>().expect("a table"));
                 let found = mistakes(&file);
                 let is_refused = found.errors() > 0 && found.iter().all(|one| one.path.starts_with(path));
-                assert_eq!(is_refused, protocol != "http", "{protocol}: {found}");
+                assert_eq!(is_refused, protocol.name() != "http", "{protocol}: {found}");
             }
         }
     }

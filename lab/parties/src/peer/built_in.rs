@@ -2,31 +2,10 @@
 
 use super::Peer;
 
-/// Makes a list of texts out of names of files.
-macro_rules! peers {
-    ($($name:literal),+ $(,)?) => { &[$(include_str!(concat!("../peers/", $name, ".toml"))),+] };
-}
-
 const NGINX_ORIGIN: &str = include_str!("../peers/nginx-origin.toml");
 
-/// The gateway of this project, a file for each family of protocols.
-const WEIR: &[&str] = peers!["weir", "weir-http", "weir-tcp"];
-/// All others.
-const OTHERS: &[&str] = peers![
-    "envoy",
-    "haproxy",
-    "twemproxy",
-    "nginx",
-    "haproxy-http",
-    "envoy-http",
-    "nginx-http2",
-    "haproxy-http2",
-    "envoy-http2",
-    "nginx-websocket",
-    "envoy-tcp",
-    "floor",
-    "floor-http",
-];
+// `WEIR`, the gateway of this project with a file for each family of protocols, and `OTHERS`: see `build.rs`.
+include!(concat!(env!("OUT_DIR"), "/peers.rs"));
 
 /// The gateway of this project, set otherwise. A family whose configuration lacks `behind` does not have the variant.
 struct Variant {

@@ -8,12 +8,6 @@ use weir_listener::{Service, settings::ListenerSettings};
 
 use super::{AnyUpstream, ForListener, ForUpstream, Protocol, Upstreams};
 
-impl AnyUpstream for HttpUpstream {
-    fn retire(&self) {
-        HttpUpstream::retire(self);
-    }
-}
-
 /// See [`Protocol`].
 pub(super) struct Http;
 

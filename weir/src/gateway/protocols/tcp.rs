@@ -8,12 +8,6 @@ use weir_upstream::{ConnectionProbe, settings::ExclusiveSettings};
 
 use super::{AnyUpstream, ForListener, ForUpstream, Protocol, Upstreams};
 
-impl AnyUpstream for TcpUpstream {
-    fn retire(&self) {
-        TcpUpstream::retire(self);
-    }
-}
-
 /// See [`Protocol`].
 pub(super) struct Tcp;
 
