@@ -1,5 +1,6 @@
 //! The protocols of the gateway: one file each behind the trait [`Protocol`], and the list from which the rest derives.
 
+mod echo;
 mod http;
 mod redis;
 mod tcp;
@@ -216,7 +217,8 @@ macro_rules! protocols {
 protocols! {
     redis Redis,
     http Http,
-    tcp Tcp
+    tcp Tcp,
+    echo Echo
 }
 
 /// Makes an upstream of one worker.
