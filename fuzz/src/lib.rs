@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod differential;
-mod echo;
 /// The gateway between scripted peers, as the tests of `weir-http` have it.
 #[path = "../../proxy/http/tests/it/support/mod.rs"]
 #[expect(dead_code, reason = "the tests use more of it")]
@@ -19,7 +18,6 @@ mod tcp;
 mod websocket;
 
 pub use differential::redis_differential_reply;
-pub use echo::echo_lines;
 pub use http::{http_answer, http_chunks, http_request};
 pub use http_exchange::http_exchange;
 pub use reply::redis_reply_framer;
@@ -46,5 +44,4 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("http_chunks", http_chunks),
     ("http_exchange", http_exchange),
     ("tcp_client_hello", tcp_client_hello),
-    ("echo_lines", echo_lines),
 ];

@@ -47,7 +47,6 @@ const REDIS: &[&str] = &[
 /// The packages that the fuzz targets test.
 const FUZZED: &[&str] = &[
     "weir-fuzz",
-    "weir-echo",
     "weir-engine",
     "weir-resp",
     "weir-http-codec",
@@ -141,7 +140,7 @@ const LANES: &[Lane] = &[
         name: "http",
         about: "HTTP and TCP against scripted and real origins",
         needs: HTTP_PARTS,
-        when: covers(&["weir-http", "weir-tcp", "weir-echo", "weir-origin"], PRODUCT, HTTP_PATHS),
+        when: covers(&["weir-http", "weir-tcp", "weir-origin"], PRODUCT, HTTP_PATHS),
         core: cores::HTTP,
         minutes: 6,
         programs: true,

@@ -3,7 +3,6 @@
 //! The word of `protocol` in the file, the keys that only one protocol has, the settings of the snapshot and the refusal of
 //! keys without effect follow from the list at the end of this file.
 
-pub(crate) mod echo;
 pub(crate) mod http;
 pub(crate) mod redis;
 pub(crate) mod tcp;
@@ -324,10 +323,6 @@ protocols! {
         Tcp "tcp" "TCP"
         /// TLS, unopened, by its server name.
         Tls "tls" "TLS passthrough"
-    }
-    echo Echo {
-        /// Lines, and the lines that come back.
-        Echo "echo" "Echo"
     }
 }
 

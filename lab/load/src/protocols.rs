@@ -7,7 +7,6 @@
 //! | `websocket` | a message there and the same back, behind an upgrade of HTTP/1.1 |
 //! | `tcp` | a message there and the same back, with nothing around it |
 //! | `http` | what the versions of HTTP and WebSocket have in common: `[request]`, paths, bodies |
-//! | `echo` | a line there and the same back |
 //! | `messages` | what echoes have in common: the plan of messages and their check |
 //!
 //! A new protocol is a file with its [`Protocol`], its `mod`, and its row in [`ALL`]. The generator, the trials and the
@@ -24,7 +23,6 @@ use crate::scenario::{Command, KeySpace, Payload, Request, Scenario};
 use crate::shard::Shard;
 use crate::wire::{Pending, Wire};
 
-mod echo;
 mod http;
 mod http1;
 mod http2;
@@ -35,7 +33,7 @@ mod websocket;
 
 /// Every protocol. The first stands in for a word that is none of them, so that the other mistakes of a scenario are found.
 pub const ALL: &[&dyn Protocol] =
-    &[&redis::Redis, &redis::PubSub, &http1::Http1, &http2::Http2, &websocket::WebSocket, &tcp::Tcp, &echo::Echo];
+    &[&redis::Redis, &redis::PubSub, &http1::Http1, &http2::Http2, &websocket::WebSocket, &tcp::Tcp];
 
 /// One protocol of the lab. A scenario is read by [`read`](Self::read); each shard then makes a [`planner`](Self::planner),
 /// and each of its connections a [`wire`](Self::wire).

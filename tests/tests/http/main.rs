@@ -14,7 +14,6 @@ mod delegated;
 mod desync;
 mod desync_answers;
 mod distance;
-mod echo;
 mod grpc;
 mod hostile;
 mod http2;

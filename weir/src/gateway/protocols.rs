@@ -1,6 +1,5 @@
 //! The protocols of the gateway: one file each behind the trait [`Protocol`], and the list from which the rest derives.
 
-mod echo;
 mod http;
 mod redis;
 mod tcp;
@@ -217,8 +216,7 @@ macro_rules! protocols {
 protocols! {
     redis Redis,
     http Http,
-    tcp Tcp,
-    echo Echo
+    tcp Tcp
 }
 
 /// Makes an upstream of one worker.
