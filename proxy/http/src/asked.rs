@@ -26,8 +26,8 @@ use crate::{
 /// What of a request decides on how it is answered, once its head has been made ready to go on.
 pub(crate) struct Asked {
     pub(crate) arrived: Time,
-    /// When its head was parsed, and the instants after that, if its stages are timed.
-    stages: Option<(Time, Cell<Option<StageTimes>>)>,
+    /// When its head was parsed, and the instants after that, if its stages are timed. In a box, as few are.
+    stages: Option<Box<(Time, Cell<Option<StageTimes>>)>>,
     pub(crate) method: &'static str,
     pub(crate) is_head: bool,
     pub(crate) is_idempotent: bool,
@@ -73,12 +73,12 @@ impl Asked {
 
     /// The stages of the request are timed; its head is parsed.
     pub(crate) fn time_stages(&mut self) {
-        self.stages = Some((Time::now(), Cell::new(None)));
+        self.stages = Some(Box::new((Time::now(), Cell::new(None))));
     }
 
     /// Limits and policies have let the request pass.
     pub(crate) fn note_judged(&self) {
-        if let Some((parsed, times)) = &self.stages {
+        if let Some((parsed, times)) = self.stages.as_deref() {
             let judged = Time::now();
             times.set(Some(StageTimes { parsed: *parsed, judged, wanted: judged, encoded: None }));
         }
@@ -86,14 +86,14 @@ impl Asked {
 
     /// A lane is wanted for the request.
     pub(crate) fn note_wanted(&self) {
-        if let Some((_, times)) = &self.stages {
+        if let Some((_, times)) = self.stages.as_deref() {
             times.set(times.get().map(|times| StageTimes { wanted: Time::now(), ..times }));
         }
     }
 
     /// The stages, if they are timed and the request was not refused. The last one is the end of the turn, which nobody waits for.
     pub(crate) fn stages(&self) -> Option<StageTimes> {
-        self.stages.as_ref().and_then(|(_, times)| times.get())
+        self.stages.as_deref().and_then(|(_, times)| times.get())
     }
 
     /// Notes the bytes of the body of the request.

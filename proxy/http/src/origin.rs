@@ -68,8 +68,8 @@ pub(crate) trait Download: Source {
     fn received(&self) -> u64;
 }
 
-/// Parsers that a worker keeps for their memory. Default 64, as many exchanges as a worker has under way at most times; each holds a
-/// head of a kilobyte or two.
+/// Parsers that a worker keeps for their memory. Default 64, as many responses as a worker has begun and not ended at most times; each
+/// holds a head of a kilobyte or two.
 const PARSERS_KEPT_MAX: usize = 64;
 
 thread_local! {
@@ -81,23 +81,24 @@ pub(crate) struct WireOrigin<'l> {
     stream: &'l mut Stream,
     input: Input,
     decoder: BodyDecoder,
-    parser: ResponseParser,
+    /// From the first bytes of the response on: many exchanges wait for them at a time, and few have them.
+    parser: Option<ResponseParser>,
 }
 
 impl<'l> WireOrigin<'l> {
     pub(crate) fn new(stream: &'l mut Stream) -> Self {
-        let parser = PARSERS.with_borrow_mut(Vec::pop).unwrap_or_default();
-        Self { stream, input: Input::default(), decoder: BodyDecoder::new(BodyLength::Exact(0)), parser }
+        Self { stream, input: Input::default(), decoder: BodyDecoder::new(BodyLength::Exact(0)), parser: None }
     }
 }
 
 impl Drop for WireOrigin<'_> {
     fn drop(&mut self) {
+        let Some(mut parser) = self.parser.take() else { return };
         // The origin may have failed in the middle of a head.
-        self.parser.reset();
+        parser.reset();
         PARSERS.with_borrow_mut(|parsers| {
             if parsers.len() < PARSERS_KEPT_MAX {
-                parsers.push(std::mem::take(&mut self.parser));
+                parsers.push(parser);
             }
         });
     }
@@ -134,7 +135,7 @@ impl Origin for WireOrigin<'_> {
 /// An answer in HTTP/1.1.
 pub(crate) struct WireDownload<'a> {
     metrics: &'a ListenerMetrics,
-    parser: &'a mut ResponseParser,
+    parser: &'a mut Option<ResponseParser>,
     source: WireSource<'a>,
     ends_with_connection: bool,
     /// No body follows, and the head announces one: an origin that is mistaken sends it all the same.
@@ -160,18 +161,22 @@ impl Download for WireDownload<'_> {
         let malformed = Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);
         let WireSource { reader, input, deadline, received, .. } = &mut self.source;
         loop {
-            match self.parser.parse(input.bytes(), &HeadLimits::default()) {
-                Ok(Some(used)) => {
-                    input.spend(used);
-                    return Ok(self.parser.take());
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    self.metrics.violation(&error.violation(Culprit::Upstream));
-                    return Err(malformed);
+            let has_some = !input.bytes().is_empty();
+            if has_some {
+                let kept = || PARSERS.with_borrow_mut(Vec::pop).unwrap_or_default();
+                let parser = self.parser.get_or_insert_with(kept);
+                match parser.parse(input.bytes(), &HeadLimits::default()) {
+                    Ok(Some(used)) => {
+                        input.spend(used);
+                        return Ok(parser.take());
+                    }
+                    Ok(None) => {}
+                    Err(error) => {
+                        self.metrics.violation(&error.violation(Culprit::Upstream));
+                        return Err(malformed);
+                    }
                 }
             }
-            let has_some = !input.bytes().is_empty();
             input.keep();
             match receive(reader, input, deadline).await {
                 Some(Ok(count)) if count > 0 => *received += count as u64,
@@ -218,7 +223,9 @@ impl Download for WireDownload<'_> {
     }
 
     fn reuse(&mut self, head: ResponseHead) {
-        self.parser.reuse(head);
+        if let Some(parser) = self.parser {
+            parser.reuse(head);
+        }
     }
 
     fn received(&self) -> u64 {
