@@ -41,11 +41,11 @@ impl Counting {
             for stream in listener.incoming().map_while(Result::ok) {
                 let counts = all.clone();
                 counts.accepted.fetch_add(1, Ordering::SeqCst);
-                let open = counts.open.fetch_add(1, Ordering::SeqCst) + 1;
+                counts.open.fetch_add(1, Ordering::SeqCst);
                 if !settles(&counts) {
                     counts.excess.fetch_add(1, Ordering::SeqCst);
                 }
-                counts.peak.fetch_max(open, Ordering::SeqCst);
+                counts.peak.fetch_max(counts.open.load(Ordering::SeqCst), Ordering::SeqCst);
                 std::thread::spawn(move || {
                     serve(stream, delay);
                     counts.open.fetch_sub(1, Ordering::SeqCst);
