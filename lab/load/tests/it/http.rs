@@ -2,12 +2,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use weir_engine::settings::Address;
-use weir_load::{Event, RunError, StepRecord, scenario};
+use weir_load::scenario;
+
+use crate::record::record;
 use weir_origin::http::{HttpOriginSettings, Origin, start};
 
 const PROTOCOLS: [&str; 3] = ["http1", "http2", "websocket"];
@@ -22,20 +23,6 @@ fn origin(settings: HttpOriginSettings) -> (Origin, Address) {
     let origin = start(settings).expect("an origin");
     let address = Address::Socket(origin.addresses()[0]);
     (origin, address)
-}
-
-/// Runs to the end; every request that was intended has ended in exactly one way.
-fn record(scenario: &scenario::Scenario, target: &Address) -> Result<StepRecord, RunError> {
-    let (events, told) = mpsc::channel();
-    weir_load::run(scenario, target, &events)?;
-    drop(events);
-    let step = told.into_iter().find_map(|event| match event {
-        Event::Step { record, .. } => Some(*record),
-        _ => None,
-    });
-    let record = step.expect("a record");
-    assert_eq!(record.counts.ended(), record.counts.intended, "{:?}", record.counts);
-    Ok(record)
 }
 
 /// What asks for several requests at a time on each connection.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use weir_engine::settings::Address;
-use weir_load::{Event, StepRecord, scenario};
+use weir_load::{StepRecord, scenario};
 use weir_origin::redis::{Origin, OriginSettings, start};
 
 fn origin() -> (Origin, Address) {
@@ -21,16 +21,7 @@ fn record(head: &str, phase: &str, target: &Address) -> StepRecord {
     let source =
         format!("name = \"test\"\nprotocol = \"redis-pubsub\"\n{head}\n[[phase]]\nwarmup = \"100ms\"\n{phase}\n");
     let scenario = scenario::parse("test.toml", &source).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    let (events, told) = mpsc::channel();
-    weir_load::run(&scenario, target, &events).expect("a whole run");
-    drop(events);
-    let step = told.into_iter().find_map(|event| match event {
-        Event::Step { record, .. } => Some(*record),
-        _ => None,
-    });
-    let record = step.expect("a record");
-    assert_eq!(record.counts.ended(), record.counts.intended, "{:?}", record.counts);
-    record
+    crate::record::record(&scenario, target).expect("a whole run")
 }
 
 #[test]
