@@ -205,9 +205,9 @@ pub struct BalanceSettings {
 /// The connections that are kept to each endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Of all workers together, see [`EXCLUSIVE_LANES_MAX`].
+    /// Connections of all workers together. See [`EXCLUSIVE_LANES_MAX`].
     pub connections_max: u32,
-    /// Per worker, see [`EXCLUSIVE_LANES_IDLE_MAX`].
+    /// Idle connections per worker. See [`EXCLUSIVE_LANES_IDLE_MAX`].
     pub idle_max: u32,
     /// See [`EXCLUSIVE_LANE_IDLE_TIMEOUT`].
     pub idle_timeout: Duration,

@@ -77,7 +77,7 @@ pub struct Load {
     pub install: String,
     /// Arguments with which it tells its version.
     pub version: Vec<String>,
-    /// Of every run.
+    /// Arguments of every run.
     pub arguments: Vec<String>,
     /// More of them where clients speak TLS; absent: it does not.
     pub tls: Option<Vec<String>>,
@@ -96,7 +96,7 @@ pub struct Load {
 pub struct Keys {
     /// In front of the number.
     pub prefix: String,
-    /// Of the number.
+    /// Digits of the number in the name of a key.
     pub digits: usize,
 }
 
@@ -121,7 +121,7 @@ pub struct Run<'a> {
     pub payload: usize,
     /// What a request of HTTP asks for.
     pub path: &'a str,
-    /// Of whom.
+    /// Name of the program.
     pub name: &'a str,
     /// As the file has it.
     pub command: &'a str,

@@ -116,7 +116,7 @@ fn has(value: &Json, path: &str) -> bool {
 
 #[test]
 fn the_full_examples_have_every_key() {
-    // Of a protocol with several examples one is the full one. The words of one protocol may share an example.
+    // A protocol with several examples has one with every key. Several words of a protocol may share an example.
     let name = |protocol: &ProtocolName| {
         let names = [format!("{protocol}-full.toml"), format!("{protocol}.toml")];
         names.into_iter().find(|name| examples().join(name).is_file())

@@ -98,7 +98,7 @@ impl Protocol for Redis {
     }
 }
 
-/// Of the answer to INFO stats.
+/// The count of commands in the reply to INFO stats.
 fn commands_processed(answer: &[u8]) -> Option<u64> {
     let text = String::from_utf8_lossy(answer);
     let (_, rest) = text.split_once("total_commands_processed:")?;

@@ -18,8 +18,9 @@ use crate::shard::Shard;
 use crate::wire::{Broken, Of};
 
 pub(super) struct FanOut {
-    /// Of this shard.
+    /// Channels of this shard.
     channels: usize,
+    /// Subscribers of this shard, on all of its channels.
     subscribers: usize,
     /// In a closed loop, the most that may be under way when another message is sent.
     under_way_max: Option<u64>,
@@ -70,7 +71,7 @@ impl FanOut {
 }
 
 impl Generator {
-    /// Who is subscribed must hear what was just published.
+    /// Notes for each subscriber of the channel that the message just published is due.
     pub(super) fn expect(&self, links: &[Link], request: Sent) {
         let Some(fan_out) = &self.fan_out else { return };
         for at in fan_out.audience(self.requests.at(request.index)) {

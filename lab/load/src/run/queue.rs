@@ -14,7 +14,7 @@ pub(super) struct Queue {
     requests: RefCell<VecDeque<Sent>>,
     /// The last so many were appended and not yet handed to the kernel.
     unstamped: Cell<usize>,
-    /// Of a subscriber that was away: it may hear what was sent before it counted again.
+    /// The subscriber has reconnected. It may still receive messages from before the moment from which it is counted again.
     pub(super) is_back: Cell<bool>,
 }
 

@@ -17,7 +17,7 @@ use crate::wire::{Broken, Each, Leaving, Pending, Wire, hear};
 
 /// Channels of a scenario. Default 100,000: with one subscriber each more than one address has ports for.
 const CHANNELS_MAX: u32 = 100_000;
-/// Of a number in a name, so that all frames are of one length.
+/// Digits of the number in the name of a channel. It is fixed, so that all frames have the same length.
 const DIGITS: usize = 6;
 
 /// See the module.
