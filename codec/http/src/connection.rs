@@ -1,6 +1,10 @@
 //! What concerns only the connection that a message came on (RFC 9110 section 7.6.1).
 
-use crate::{fields::Fields, known::Known, token::list};
+use crate::{
+    fields::Fields,
+    known::{Known, KnownSet},
+    token::list,
+};
 
 /// What the Connection fields of a message ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,10 +62,25 @@ fn is_protected(name: &[u8]) -> bool {
     is_known || name.get(..12).is_some_and(|start| start.eq_ignore_ascii_case(b"x-forwarded-"))
 }
 
+/// Fields that no message is forwarded with.
+const HOP_BY_HOP: KnownSet = KnownSet::of(&[
+    Known::Te,
+    Known::Connection,
+    Known::KeepAlive,
+    Known::ProxyConnection,
+    Known::TransferEncoding,
+    Known::Upgrade,
+    Known::HttpTwoSettings,
+    Known::ProxyAuthorization,
+]);
+
 /// Removes what must not be forwarded: Connection and the fields it names, Keep-Alive, Proxy-Connection, Transfer-Encoding,
 /// Upgrade, HTTP2-Settings, Proxy-Authorization, and TE but for `trailers`. Gives how many protected fields Connection
 /// named; they stay.
 pub fn strip_hop_by_hop(fields: &mut Fields) -> usize {
+    if !fields.has_any(HOP_BY_HOP) {
+        return 0;
+    }
     let options = ConnectionOptions::of(fields);
     let mut refused = 0;
     if options.names_fields {
@@ -75,20 +94,11 @@ pub fn strip_hop_by_hop(fields: &mut Fields) -> usize {
         }
     }
     let mut wants_trailers = false;
-    fields.retain(|field| match field.known {
-        Known::Te => {
-            // A weight makes no sense for it.
-            wants_trailers |= list(field.value).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
-            false
-        }
-        Known::Connection
-        | Known::KeepAlive
-        | Known::ProxyConnection
-        | Known::TransferEncoding
-        | Known::Upgrade
-        | Known::HttpTwoSettings
-        | Known::ProxyAuthorization => false,
-        _ => true,
+    fields.retain(|field| {
+        // A weight makes no sense for it.
+        wants_trailers |=
+            field.known == Known::Te && list(field.value).any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+        !HOP_BY_HOP.has(field.known)
     });
     if wants_trailers {
         fields.add(Known::Te, b"trailers");

@@ -1,6 +1,9 @@
 //! Header fields, in the order they came.
 
-use crate::{known::Known, token};
+use crate::{
+    known::{Known, KnownSet},
+    token,
+};
 
 /// What a line has besides name and value.
 const LINE_BYTES: usize = b": \r\n".len();
@@ -39,6 +42,8 @@ pub struct Field<'a> {
 pub struct Fields {
     bytes: Vec<u8>,
     spans: Vec<Span>,
+    /// The names of the fields: most questions are about names that no field has.
+    names: KnownSet,
 }
 
 impl Fields {
@@ -49,7 +54,11 @@ impl Fields {
 
     /// None, with room for so many whose names and values have so many bytes in all.
     pub fn with_room(count: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes + LINE_BYTES * count), spans: Vec::with_capacity(count) }
+        Self {
+            bytes: Vec::with_capacity(bytes + LINE_BYTES * count),
+            spans: Vec::with_capacity(count),
+            names: KnownSet::default(),
+        }
     }
 
     /// How many.
@@ -66,6 +75,7 @@ impl Fields {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
+        self.names = KnownSet::default();
     }
 
     /// Adds a field at the end. The caller has checked that the name is a token and the value has no line end in it:
@@ -76,21 +86,37 @@ impl Fields {
 
     pub(crate) fn push_known(&mut self, known: Known, name: &[u8], value: &[u8]) {
         debug_assert!(token::is_token(name) && token::is_field_value(value));
-        let start = self.bytes.len();
         self.bytes.reserve(name.len() + value.len() + LINE_BYTES);
+        let start = self.bytes.len();
         self.bytes.extend_from_slice(name);
         self.bytes.extend_from_slice(b": ");
         self.bytes.extend_from_slice(value);
         self.bytes.extend_from_slice(b"\r\n");
-        let name_end = start + name.len();
-        let value_start = name_end + 2;
+        self.note(known, start, name.len());
+    }
+
+    /// Adds the field that `line` is, with one blank between colon and value, none behind it and no line end. `name_bytes`: the name's.
+    pub(crate) fn push_line(&mut self, known: Known, line: &[u8], name_bytes: usize) {
+        debug_assert!(line[name_bytes..].starts_with(b": ") && token::is_field_value(&line[name_bytes + 2..]));
+        self.bytes.reserve(line.len() + 2);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(line);
+        self.bytes.extend_from_slice(b"\r\n");
+        self.note(known, start, name_bytes);
+    }
+
+    /// Notes the field whose line was added last.
+    #[inline]
+    fn note(&mut self, known: Known, start: usize, name_bytes: usize) {
+        let name_end = start + name_bytes;
         self.spans.push(Span {
             known,
             start: start as u32,
             name_end: name_end as u32,
-            value_start: value_start as u32,
-            value_end: (value_start + value.len()) as u32,
+            value_start: (name_end + 2) as u32,
+            value_end: (self.bytes.len() - 2) as u32,
         });
+        self.names.insert(known);
     }
 
     /// Adds a field of a known name in lower case.
@@ -112,7 +138,7 @@ impl Fields {
 
     /// Takes all fields of a known name away; whether there was one.
     pub fn remove(&mut self, known: Known) -> bool {
-        self.retain(|field| field.known != known)
+        self.has(known) && self.retain(|field| field.known != known)
     }
 
     /// Takes all fields called `name` away; whether there was one.
@@ -122,8 +148,15 @@ impl Fields {
 
     /// Keeps the fields that `keep` wants; whether one went.
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) -> bool {
-        let (bytes, before) = (&self.bytes, self.spans.len());
-        self.spans.retain(|span| keep(field(bytes, *span)));
+        let (bytes, before, names) = (&self.bytes, self.spans.len(), &mut self.names);
+        *names = KnownSet::default();
+        self.spans.retain(|span| {
+            let is_kept = keep(field(bytes, *span));
+            if is_kept {
+                names.insert(span.known);
+            }
+            is_kept
+        });
         self.spans.len() < before
     }
 
@@ -139,7 +172,8 @@ impl Fields {
 
     /// The values of all fields of a known name.
     pub fn all(&self, known: Known) -> impl Iterator<Item = &[u8]> {
-        self.iter().filter(move |field| field.known == known).map(|field| field.value)
+        let spans = if self.has(known) { &self.spans[..] } else { &[] };
+        spans.iter().filter(move |span| span.known == known).map(|span| field(&self.bytes, *span).value)
     }
 
     /// The values of all fields called `name`.
@@ -148,8 +182,15 @@ impl Fields {
     }
 
     /// True if there is one.
+    #[inline]
     pub fn has(&self, known: Known) -> bool {
-        self.spans.iter().any(|span| span.known == known)
+        self.names.has(known)
+    }
+
+    /// True if there is one of `names`.
+    #[inline]
+    pub(crate) fn has_any(&self, names: KnownSet) -> bool {
+        self.names.meets(names)
     }
 
     /// Appends all lines, each with its line end, as few copies as there are gaps between what is left.
@@ -200,7 +241,9 @@ mod tests {
         assert!(fields.remove_named(b"X-One"));
         assert_eq!(written(&fields), "Accept: \r\nhost: b\r\n");
         assert_eq!((fields.len(), fields.get(Known::Host)), (2, Some(&b"b"[..])));
+        assert!(fields.has(Known::Accept) && !fields.has(Known::Connection) && !fields.has(Known::Other));
         fields.clear();
         assert_eq!(written(&fields), "");
+        assert!(!fields.has(Known::Host) && fields.all(Known::Host).next().is_none());
     }
 }

@@ -37,6 +37,12 @@ macro_rules! known {
             /// Every known name.
             pub const ALL: &'static [Self] = &[$($(Self::$variant,)+)+];
 
+            /// The bit of the name in a [`KnownSet`].
+            #[inline]
+            const fn bit(self) -> u64 {
+                1 << self as u32
+            }
+
             #[cfg(test)]
             const LENGTHS: &'static [(Self, usize)] = &[$($((Self::$variant, $length),)+)+];
         }
@@ -78,6 +84,42 @@ known! {
     29 => { AccessControlRequestMethod = "access-control-request-method" },
 }
 
+const _: () = assert!(Known::ALL.len() < u64::BITS as usize, "a name has no bit");
+
+/// A set of names; [`Known::Other`] stands for all other names together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KnownSet(u64);
+
+impl KnownSet {
+    /// The set of `names`.
+    pub(crate) const fn of(names: &[Known]) -> Self {
+        let (mut bits, mut at) = (0, 0);
+        while at < names.len() {
+            bits |= names[at].bit();
+            at += 1;
+        }
+        Self(bits)
+    }
+
+    /// True if `name` is in the set.
+    #[inline]
+    pub(crate) const fn has(self, name: Known) -> bool {
+        self.0 & name.bit() != 0
+    }
+
+    /// True if a name is in both sets.
+    #[inline]
+    pub(crate) const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Adds `name`.
+    #[inline]
+    pub(crate) const fn insert(&mut self, name: Known) {
+        self.0 |= name.bit();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,5 +134,16 @@ mod tests {
         assert_eq!(Known::LENGTHS.len(), Known::ALL.len());
         assert_eq!(Known::of(b"hosts"), Known::Other);
         assert_eq!(Known::of(b""), Known::Other);
+    }
+
+    #[test]
+    fn a_set_has_the_names_that_were_added_and_no_other() {
+        let mut set = KnownSet::of(&[Known::Te, Known::Other]);
+        for &name in Known::ALL {
+            assert_eq!(set.has(name), name == Known::Te);
+        }
+        assert!(set.has(Known::Other) && !set.has(Known::Via));
+        set.insert(Known::Via);
+        assert!(set.meets(KnownSet::of(&[Known::Age, Known::Via])) && !set.meets(KnownSet::of(&[Known::Age])));
     }
 }

@@ -35,6 +35,10 @@ pub(crate) fn push_field(line: &[u8], fields: &mut Fields) -> Result<(), WireErr
     if !is_field_value(value) {
         return Err(WireError::FieldValue);
     }
-    fields.push_known(Known::of(name), name, value);
+    // Nearly every line is as it would be written: one copy.
+    match line.len() == colon + 2 + value.len() && line.get(colon + 1) == Some(&b' ') {
+        true => fields.push_line(Known::of(name), line, colon),
+        false => fields.push_known(Known::of(name), name, value),
+    }
     Ok(())
 }

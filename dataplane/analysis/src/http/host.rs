@@ -120,29 +120,51 @@ fn name<'a>(host: &'a [u8], rules: &HostRules) -> Result<Cow<'a, [u8]>, HostErro
     if labels.len() > HOST_BYTES_MAX {
         return Err(HostError::TooLong);
     }
-    let mut before = b'.';
-    let mut is_lower = true;
+    let (mut seen, mut before) = (0, DOT);
     for &byte in labels {
-        if !is_name_byte(byte) {
+        let class = CLASSES[usize::from(byte)];
+        if class == 0 {
             return Err(HostError::Character);
         }
-        if byte == b'.' && before == b'.' {
+        if class & before & DOT != 0 {
             return Err(HostError::EmptyLabel);
         }
-        is_lower &= !byte.is_ascii_uppercase();
-        before = byte;
+        seen |= class;
+        before = class;
     }
-    if before == b'.' {
+    if before == DOT {
         return Err(HostError::EmptyLabel);
     }
+    let is_lower = seen & UPPER == 0;
     let host = if rules.strip_trailing_dot { labels } else { host };
     Ok(if is_lower { Cow::Borrowed(host) } else { Cow::Owned(host.to_ascii_lowercase()) })
 }
 
-/// Of a `reg-name` (RFC 3986 3.2.2) but for `%` and `,`.
-const fn is_name_byte(byte: u8) -> bool {
-    super::percent::is_unreserved(byte)
-        || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=')
+/// A byte that a name has.
+const NAME: u8 = 1;
+/// A letter in upper case, besides [`NAME`].
+const UPPER: u8 = 2;
+/// The byte between labels.
+const DOT: u8 = 4;
+
+/// The classes of the bytes of a `reg-name` (RFC 3986 3.2.2) but for `%` and `,`; all others have none.
+const CLASSES: [u8; 256] = classes();
+
+const fn classes() -> [u8; 256] {
+    let mut classes = [0; 256];
+    let mut at = 0;
+    while at < classes.len() {
+        let byte = at as u8;
+        classes[at] = match byte {
+            b'.' => DOT,
+            b'A'..=b'Z' => NAME | UPPER,
+            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b';' | b'=' => NAME,
+            _ if super::percent::is_unreserved(byte) => NAME,
+            _ => 0,
+        };
+        at += 1;
+    }
+    classes
 }
 
 fn port(digits: &[u8]) -> Result<u16, HostError> {
