@@ -1,6 +1,6 @@
 //! What each route does. They read what the gateway publishes; what only workers know is asked of them by mail.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Json;
 use axum::body::{Bytes, to_bytes};
@@ -36,7 +36,8 @@ pub(crate) struct Inner {
     reload: Arc<Semaphore>,
     /// One upgrade at a time.
     upgrade: Arc<Semaphore>,
-    openapi: Bytes,
+    /// Made for the first reader: most processes have none.
+    openapi: OnceLock<Bytes>,
     metrics: SharedMetrics,
 }
 
@@ -50,14 +51,13 @@ impl std::ops::Deref for Shared {
 
 impl Shared {
     pub(crate) fn new(access: AdminAccess, gateway: Arc<dyn Gateway>) -> Self {
-        let version = gateway.version().version;
         let metrics = gateway.registry().shared();
         Self(Arc::new(Inner {
             access,
             gateway,
             reload: Arc::new(Semaphore::new(1)),
             upgrade: Arc::new(Semaphore::new(1)),
-            openapi: openapi_document(&version).to_string().into(),
+            openapi: OnceLock::new(),
             metrics,
         }))
     }
@@ -152,7 +152,8 @@ pub(crate) async fn workers(State(shared): State<Shared>) -> Response {
 
 pub(crate) async fn openapi(State(shared): State<Shared>) -> Response {
     let content_type = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, content_type)], shared.openapi.clone()).into_response()
+    let make = || openapi_document(&shared.gateway.version().version).to_string().into();
+    ([(header::CONTENT_TYPE, content_type)], shared.openapi.get_or_init(make).clone()).into_response()
 }
 
 /// An unknown parameter is a mistake that the caller wants to know of.

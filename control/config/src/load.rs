@@ -1,5 +1,6 @@
 //! From a file, or from a text, to a snapshot.
 
+use std::cell::LazyCell;
 use std::io;
 use std::path::Path;
 
@@ -71,7 +72,7 @@ pub fn check(
     let Some(document) = document::parse(source, &mut problems) else {
         return Err(problems.finish());
     };
-    let mut reader = Reader { surroundings, directory, problems, root: FileSection::info() };
+    let mut reader = Reader { surroundings, directory, problems, root: LazyCell::new(FileSection::info) };
     let file = FileSection::read(&mut TableReader::root(&mut reader, document.get_ref()));
     let mut snapshot = checks::snapshot(file, &mut reader);
     let failed = reader.problems.has_errors();

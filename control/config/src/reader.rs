@@ -1,5 +1,6 @@
 //! Reads tables key by key: unknown keys, missing keys, wrong kinds. Every mistake is reported and reading goes on.
 
+use std::cell::LazyCell;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -22,8 +23,8 @@ pub(crate) struct Reader<'a> {
     /// Relative paths in the file start here.
     pub(crate) directory: &'a Path,
     pub(crate) problems: Problems<'a>,
-    /// The whole file's declaration, to say where a misplaced key belongs.
-    pub(crate) root: TableInfo,
+    /// The declaration of the whole file, to say where a misplaced key belongs: most files have none.
+    pub(crate) root: LazyCell<TableInfo>,
 }
 
 impl Reader<'_> {
@@ -87,17 +88,17 @@ impl<'r, 'n, 'a> TableReader<'r, 'n, 'a> {
     }
 
     /// Reports keys that the declaration does not have.
-    pub(crate) fn refuse_unknown(&mut self, info: &TableInfo) {
+    pub(crate) fn refuse_unknown(&mut self, names: &[&str]) {
         let Some(table) = self.table else { return };
         for key in table.keys() {
             let word: &str = key.get_ref();
-            if info.fields.iter().any(|field| field.key == word) {
+            if names.contains(&word) {
                 continue;
             }
             let path = join(&self.path, word);
             let place = if self.path.is_empty() { "the file".to_owned() } else { format!("`{}`", self.path) };
             let message = format!("unknown key `{}` in {place}", printable(word));
-            let help = unknown_help(word, info, &self.reader.root);
+            let help = unknown_help(word, names, &self.reader.root);
             self.reader.problems.error_cut(&key.span(), &path, message, help);
         }
     }
@@ -255,13 +256,12 @@ const OTHER_WORDS: &[(&str, &str)] = &[
 ];
 
 /// Where the key belongs, what was meant, or what there is.
-fn unknown_help(word: &str, info: &TableInfo, root: &TableInfo) -> String {
-    let keys = || info.fields.iter().map(|field| field.key);
-    if let Some(meant) = nearest(word, keys()) {
+fn unknown_help(word: &str, names: &[&str], root: &TableInfo) -> String {
+    if let Some(meant) = nearest(word, names.iter().copied()) {
         return format!("did you mean `{meant}`?");
     }
     let alike = OTHER_WORDS.iter().filter(|(other, _)| *other == word);
-    if let Some(key) = alike.map(|(_, key)| *key).find(|key| keys().any(|known| known == *key)) {
+    if let Some(key) = alike.map(|(_, key)| *key).find(|key| names.contains(key)) {
         return format!("did you mean `{key}`?");
     }
     let mut homes = Vec::new();
@@ -269,8 +269,7 @@ fn unknown_help(word: &str, info: &TableInfo, root: &TableInfo) -> String {
     if !homes.is_empty() {
         return format!("`{word}` belongs in {}", homes.join(" or "));
     }
-    let keys: Vec<&str> = keys().collect();
-    format!("known keys: {}", keys.join(", "))
+    format!("known keys: {}", names.join(", "))
 }
 
 /// Headers of the tables that have a key `word`. The declarations nest three deep, so does this.

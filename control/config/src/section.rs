@@ -47,7 +47,9 @@ pub(crate) trait Section: Sized {
 
     /// Reads the whole table, in which no other key may stand.
     fn read(table: &mut TableReader<'_, '_, '_>) -> Self {
-        table.refuse_unknown(&Self::info());
+        let mut names = Vec::new();
+        Self::names(&mut names);
+        table.refuse_unknown(&names);
         Self::keys(table)
     }
 
