@@ -23,6 +23,10 @@ pub enum Security {
     Offer(Rc<TlsAcceptor>),
 }
 
+/// The time that a client has for the handshake itself, however long it has waited for its turn. 1 s: two round trips on a slow link fit.
+/// Worst case: 256 clients per worker and second that stop in the middle of theirs take all turns.
+const HANDSHAKE_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
 /// Makes the handshakes of the clients of one listener on one worker, and counts them.
 pub struct TlsAcceptor {
     config: Arc<ServerConfig>,
@@ -53,6 +57,16 @@ impl TlsAcceptor {
             false
         };
         let came = turn::now();
+        // A client that says nothing waits for no permit, and holds none.
+        let first = match received {
+            [] => match timeout(self.timeout, stream.reader.receive()).await {
+                Ok(Ok(Some(first))) => Some(first),
+                Ok(_) => return failed("closed"),
+                Err(_) => return failed("timeout"),
+            },
+            _ => None,
+        };
+        let received = first.as_deref().unwrap_or(received);
         // Each waits its turn: a wave of clients is served in slices that the core can bear, not turned away.
         let Ok(_permit) = timeout(self.timeout, self.permits.acquire()).await else {
             return failed("handshakes_in_flight");
@@ -60,8 +74,9 @@ impl TlsAcceptor {
         let _in_flight = metrics.gauge(&catalog::TLS_HANDSHAKES_IN_FLIGHT, &[name]).guard();
         let begun = turn::now();
         let Ok(session) = TlsSession::server(&self.config) else { return failed("settings") };
-        // At least half of the time is for the handshake itself: a permit is of no use to one that has waited for nearly all of it.
-        let left = self.timeout.saturating_sub(begun.since(came)).max(self.timeout / 2);
+        // A permit is of no use to a client that has waited for nearly all of its time.
+        let least = HANDSHAKE_TIMEOUT_MIN.min(self.timeout);
+        let left = self.timeout.saturating_sub(begun.since(came)).max(least);
         match timeout(left, stream.start_tls(session, received)).await {
             Ok(Ok(())) => {
                 metrics.counter(&catalog::TLS_HANDSHAKES, &[name]).inc();

@@ -155,7 +155,9 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
 
     /// Lets a connection go that carries nothing, if another worker waits. The only one of a worker stays: each may have one.
     fn give_carriage_away(&self, member: &Member<M::Carrier>, carriage: &Rc<Carriage<M::Carrier>>) {
-        let is_spare = carriage.idle_since().is_some() && member.carriers.borrow().len() > 1;
+        let is_other = |other: &Rc<Carriage<_>>| !Rc::ptr_eq(other, carriage) && !other.is_over();
+        let is_spare =
+            carriage.idle_since().is_some() && (carriage.is_over() || member.carriers.borrow().iter().any(is_other));
         if is_spare && member.endpoint.quota().reclaims(&self.keeper, member.room.waiting_since()) {
             carriage.retire();
             member.carriers.borrow_mut().retain(|other| !Rc::ptr_eq(other, carriage));
@@ -305,8 +307,10 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
     /// The leave for the first connection of the worker, beyond the limit, if connections carry several exchanges: such a connection
     /// seldom carries none, and would seldom be given to another worker.
     fn first_permit(&self, member: &Member<M::Carrier>) -> Option<QuotaPermit> {
-        // One that takes no exchanges any more may carry its last one for long.
-        let is_first = self.multiplexer.is_some() && member.carriers.borrow().iter().all(|carriage| carriage.is_over());
+        // One that takes no exchanges any more may carry its last one for long; several such ones count.
+        let is_first = self.multiplexer.is_some()
+            && member.room.open() < 2
+            && member.carriers.borrow().iter().all(|carriage| carriage.is_over());
         is_first.then(|| member.endpoint.quota().take_over())
     }
 
@@ -426,7 +430,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let (stream, open) = match held {
             Held::Connection(stream, open) => (stream, open),
             Held::Shared(carriage) => {
-                if carriage.left(answered) {
+                if carriage.left(answered) || carriage.is_over() {
                     member.carriers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &carriage));
                 }
                 self.give_carriage_away(&member, &carriage);

@@ -7,7 +7,7 @@
 //! A connection stays on its worker. Where another worker waits, an idle connection is closed and its permit moves: a new ticket rings
 //! the [`Keeper`] of every other worker, and a worker looks at the line before it keeps a connection that has come back. A worker whose
 //! own exchanges wait gives a connection away only to a ticket that is older by [`MOVE_AFTER`]. An exchange with a connection at hand
-//! takes no lock and touches no atomic.
+//! takes no lock and touches no atomic to have it; to give it back it reads the length of the line.
 
 use std::{
     future::poll_fn,
@@ -66,7 +66,7 @@ impl Default for Quota {
 }
 
 impl Quota {
-    /// Sets the limit. Connections beyond a lower one stay until they end.
+    /// Sets the limit. Connections beyond a lower one stay while they carry something, or while nobody waits.
     pub fn set_limit(&self, limit: u32) {
         self.0.limit.store(limit, Ordering::SeqCst);
         self.wake_first();
@@ -103,7 +103,7 @@ impl Quota {
         line.number += 1;
         let at = line.queued.partition_point(|queued| queued.since <= since);
         line.queued.insert(at, Queued { number, since, keeper: Arc::downgrade(keeper), waker: None });
-        self.publish(&line);
+        self.publish(&mut line);
         let others: Vec<_> =
             line.keepers.iter().filter_map(Weak::upgrade).filter(|one| !Arc::ptr_eq(one, keeper)).collect();
         drop(line);
@@ -144,7 +144,11 @@ impl Quota {
 
     /// The length is written before the count is looked at, and a permit that comes back is counted before the length is looked at: one
     /// of the two sees the other.
-    fn publish(&self, line: &Line) {
+    fn publish(&self, line: &mut Line) {
+        if line.queued.is_empty() {
+            // The permits of these connections come back without a look at the line.
+            line.reclaimed = 0;
+        }
         self.0.waiting.store(line.queued.len() as u32, Ordering::SeqCst);
     }
 
@@ -163,13 +167,16 @@ pub(crate) struct QuotaPermit(Quota);
 impl Drop for QuotaPermit {
     fn drop(&mut self) {
         let shared = &self.0.0;
-        shared.open.fetch_sub(1, Ordering::SeqCst);
         if shared.waiting.load(Ordering::SeqCst) > 0 {
+            // Together: a look at the line counts the connection as free or as on its way, not as both.
             let mut line = self.0.line();
+            shared.open.fetch_sub(1, Ordering::SeqCst);
             line.reclaimed = line.reclaimed.saturating_sub(1);
-            drop(line);
-            self.0.wake_first();
+        } else {
+            shared.open.fetch_sub(1, Ordering::SeqCst);
         }
+        // One that has come to wait meanwhile, too.
+        self.0.wake_first();
     }
 }
 
@@ -194,7 +201,7 @@ impl Ticket {
             return Poll::Pending;
         }
         line.queued.remove(0);
-        self.quota.publish(&line);
+        self.quota.publish(&mut line);
         drop(line);
         self.quota.wake_first();
         Poll::Ready(QuotaPermit(self.quota.clone()))
@@ -205,7 +212,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let mut line = self.quota.line();
         line.queued.retain(|queued| queued.number != self.number);
-        self.quota.publish(&line);
+        self.quota.publish(&mut line);
         drop(line);
         // A permit that it was woken for is for the next one.
         self.quota.wake_first();
@@ -246,7 +253,12 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::atomic::AtomicUsize, task::Wake, thread, time::Duration};
+    use std::{
+        sync::atomic::AtomicUsize,
+        task::Wake,
+        thread,
+        time::{Duration, Instant},
+    };
 
     use weir_base::rng::Rng;
 
@@ -340,6 +352,20 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_that_was_closed_for_one_that_left_is_not_expected_any_more() {
+        let quota = quota(1);
+        let [a, b] = keepers(&quota);
+        let held = quota.try_take();
+        let ticket = quota.wait(at(1), &a);
+        assert!(quota.reclaims(&b, None));
+        drop(ticket);
+        drop(held);
+        let _held = quota.try_take().expect("free");
+        let _ticket = quota.wait(at(2), &a);
+        assert!(quota.reclaims(&b, None), "it waits for this one");
+    }
+
+    #[test]
     fn connections_beyond_the_limit_are_closed_before_one_that_waits_has_a_permit() {
         let quota = quota(1);
         let [a, b] = keepers(&quota);
@@ -394,7 +420,9 @@ mod tests {
             if let Poll::Ready(permit) = ticket.poll(&Context::from_waker(&waker)) {
                 return permit;
             }
+            let parked = Instant::now();
             thread::park_timeout(Duration::from_secs(20));
+            assert!(parked.elapsed() < Duration::from_secs(20), "forgotten");
         }
     }
 
@@ -421,12 +449,15 @@ mod tests {
                             if rng.below(4) == 0 {
                                 thread::yield_now();
                             }
+                            // A connection that is closed for another worker, or kept.
+                            let _ = quota.reclaims(&keeper, None);
                             open.fetch_sub(1, Ordering::SeqCst);
                             drop(permit);
                         }
                     });
                 }
             });
+            assert_eq!(quota.line().reclaimed, 0, "nobody waits");
             let all: Vec<_> = (0..limit).map(|_| quota.try_take().expect("all are back")).collect();
             assert!(quota.try_take().is_none() && all.len() == limit as usize);
         }

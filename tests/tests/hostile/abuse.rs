@@ -1,6 +1,7 @@
 //! Floods: connections, handshakes, names. Past each limit there is one refusal and one counter.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::time::Duration;
 
 use weir_tests::certificate::Certificates;
@@ -134,20 +135,26 @@ fn x3_handshakes_that_never_finish() {
         config.tables("[limits]\nhandshakes_per_core = 8").tables(&format!(
             "[[listener]]\nname = \"tls\"\nprotocol = \"redis\"\nbind = \"127.0.0.1:{tls_port}\"\n\
                  upstream = \"server\"\n[listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"\n\
-                 handshake_timeout = \"500ms\"",
+                 handshake_timeout = \"2s\"",
             files.server.display(),
             files.server_key.display()
         ))
     });
     let address = weir_tests::stream::Address::port(tls_port);
     let silent: Vec<Stream> = (0..50).map(|_| Stream::connect(&address).expect("the listener accepts")).collect();
-    scene.gateway.wait_metric("weir_tls_handshake_failures_total", &[], 8.0);
+    // They hold no permit: others are served meanwhile.
+    Client::connect_tls(address.tcp(), files.client_config()).expect(&["PING"], b"+PONG\r\n");
+    let failures = scene.gateway.metrics().sum("weir_tls_handshake_failures_total");
+    assert_eq!(failures, 0.0, "the silent ones are still there");
+    let mut stopped: Vec<Stream> = (0..50).map(|_| Stream::connect(&address).expect("the listener accepts")).collect();
+    stopped.iter_mut().for_each(|client| client.write_all(&[0x16, 3, 1]).expect("the start of a hello"));
+    scene.gateway.wait_metric("weir_tls_handshake_failures_total", &[], 100.0);
     deadline::until_true("all that hang to be given up", || {
         let metrics = scene.gateway.metrics();
         metrics.sum("weir_tls_handshakes_in_flight") == 0.0 && metrics.sum("weir_connections_open") <= 1.0
     });
     let mut good = Client::connect_tls(address.tcp(), files.client_config());
     good.expect(&["PING"], b"+PONG\r\n");
-    drop((silent, good));
+    drop((silent, stopped, good));
     scene.unharmed();
 }

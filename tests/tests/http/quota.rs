@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_tests::deadline::until_true;
@@ -27,6 +27,8 @@ struct Counts {
     most: AtomicUsize,
     /// Connections that were one too many.
     excess: AtomicUsize,
+    /// Requests for `/held` get their responses.
+    is_released: AtomicBool,
 }
 
 impl Counting {
@@ -47,7 +49,7 @@ impl Counting {
                 }
                 counts.peak.fetch_max(counts.open.load(Ordering::SeqCst), Ordering::SeqCst);
                 std::thread::spawn(move || {
-                    serve(stream, delay);
+                    serve(stream, delay, &counts);
                     counts.open.fetch_sub(1, Ordering::SeqCst);
                 });
             }
@@ -68,11 +70,14 @@ fn settles(counts: &Counts) -> bool {
     true
 }
 
-fn serve(mut stream: TcpStream, delay: Duration) {
+fn serve(mut stream: TcpStream, delay: Duration, counts: &Counts) {
     let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
     while let Ok(count @ 1..) = stream.read(&mut bytes) {
         seen.extend_from_slice(&bytes[..count]);
         if seen.ends_with(b"\r\n\r\n") {
+            while seen.starts_with(b"GET /held ") && !counts.is_released.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             seen.clear();
             std::thread::sleep(delay);
             if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
@@ -160,9 +165,17 @@ fn a_reload_changes_the_limit_and_open_connections_count() {
         assert_eq!(reloaded.status, 200, "{}", reloaded.body);
         counts.most.store(after.max(counts.open.load(Ordering::SeqCst)), Ordering::SeqCst);
     };
-    change(2, 4);
-    load(12);
-    assert_eq!((counts.peak.load(Ordering::SeqCst), counts.excess.load(Ordering::SeqCst)), (4, 0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut client = HttpClient::connect(&gateway.address);
+            scope.spawn(move || assert_eq!(client.get("/held").status, 200));
+        }
+        until_true("two requests are held", || gateway.metrics().sum("weir_requests_in_flight") == 2.0);
+        change(2, 4);
+        load(12);
+        assert_eq!((counts.peak.load(Ordering::SeqCst), counts.excess.load(Ordering::SeqCst)), (4, 0));
+        counts.is_released.store(true, Ordering::SeqCst);
+    });
     change(4, 1);
     until_true("the idle connections of before end", || counts.open.load(Ordering::SeqCst) <= 1);
     counts.most.store(1, Ordering::SeqCst);

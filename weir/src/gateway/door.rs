@@ -256,9 +256,11 @@ impl Door {
         }
         let left = Leave(core.clone());
         core.share.metrics.counter(&catalog::CONNECTIONS_MOVED, &[self.name()]).inc();
+        // At once: a connection that its client makes later comes after it.
+        let place = self.place_of(&moved);
         let (door, core) = (self.clone(), core.clone());
         // As in `enter`; and what panics here is the task of this connection.
-        let arriving = Box::pin(async move { door.arrive_moved(&core, moved) });
+        let arriving = Box::pin(async move { door.arrive_moved(&core, moved, place) });
         weir_engine::spawn(async move {
             let _charged = (left, permit);
             if let Some(life) = arriving.await {
@@ -268,18 +270,21 @@ impl Door {
         .detach();
     }
 
-    fn arrive_moved(&self, core: &Core, moved: Moved) -> Option<Life> {
+    /// The place of a moved connection among those of its client. The ones before it have been served by the other process.
+    fn place_of(&self, moved: &Moved) -> Option<Place> {
+        let succession = self.succession.as_ref()?;
+        let source = match address_of(&moved.peer) {
+            Peer::Ip(address) => Some(Source::Address(address.ip())),
+            Peer::Unix => net::peer_process(&moved.socket).map(Source::Process),
+        };
+        Some(succession.enter(source, &moved.socket))
+    }
+
+    fn arrive_moved(&self, core: &Core, moved: Moved, place: Option<Place>) -> Option<Life> {
         let Moved { socket, id, peer, session } = moved;
         let settings = self.settings.borrow().clone();
         let marks = marks(&settings);
-        let socket = Socket::from(socket);
-        let source = match address_of(&peer) {
-            Peer::Ip(address) => Some(Source::Address(address.ip())),
-            Peer::Unix => net::peer_process(&socket).map(Source::Process),
-        };
-        // Whoever was there before it has been served by the other process.
-        let place = self.succession.as_ref().map(|succession| succession.enter(source, &socket));
-        let stream = Box::new(Stream::new(socket, StreamOptions { marks }).ok()?);
+        let stream = Box::new(Stream::new(socket.into(), StreamOptions { marks }).ok()?);
         let address = address_of(&peer);
         let guard = core.share.table.enter_as(id, settings.name.clone(), core.share.worker, peer, turn::now());
         // A session with TLS does not move.
