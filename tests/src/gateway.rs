@@ -143,6 +143,24 @@ impl Gateway {
         gateway
     }
 
+    /// Starts with the text of a configuration without `[admin]` and `[drain]`, whose listener listens on `address`, and waits until
+    /// it is ready.
+    pub fn with_text(text: &str, address: Address) -> Self {
+        let folder = tempfile::Builder::new().prefix("weir-gateway-").tempdir().expect("a temporary folder");
+        let admin_port = port::free();
+        let file = folder.path().join("weir.toml");
+        let tables =
+            format!("\n[admin]\nbind = \"127.0.0.1:{admin_port}\"\n\n[drain]\nsettle = \"0s\"\ntimeout = \"3s\"\n");
+        std::fs::write(&file, format!("{text}{tables}")).expect("the configuration can be written");
+        let words = [program().to_string_lossy(), "run".into(), "--config".into(), file.to_string_lossy()];
+        take_in_orphans();
+        let process = Process::start("weir", &words.map(Into::into), &folder.path().join("weir.log"), &[]);
+        let admin = Admin { address: Address::port(admin_port).tcp() };
+        let mut gateway = Self { address, admin, file, process, judged: false, folder };
+        gateway.process.wait_ready(|| admin.is_ready());
+        gateway
+    }
+
     fn spawn(mut config: Config, before: &[&str]) -> Self {
         let folder = tempfile::Builder::new().prefix("weir-gateway-").tempdir().expect("a temporary folder");
         if config.unix {

@@ -53,7 +53,11 @@ impl Haproxy {
         })
     }
 
-    fn start(words: &[&str], config: impl FnOnce(u16, &Path) -> String) -> Self {
+    /// Starts one with the whole of a configuration, which listens on this port and keeps its files in this folder.
+    ///
+    /// # Panics
+    /// If it is not installed, or does not listen.
+    pub fn start(words: &[&str], config: impl FnOnce(u16, &Path) -> String) -> Self {
         let (folder, port) = (tempfile::tempdir().expect("a temporary folder"), port::free());
         let file = folder.path().join("haproxy.cfg");
         std::fs::write(&file, config(port, folder.path())).expect("written");

@@ -22,6 +22,7 @@ pub mod haproxy;
 pub mod http;
 pub mod http2;
 pub mod http_origin;
+pub mod import;
 pub mod isolation;
 pub mod lab_origin;
 pub mod metrics;

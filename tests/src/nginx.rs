@@ -36,15 +36,25 @@ impl Nginx {
     }
 
     fn configured(http: &str, options: &str, server: &str) -> Self {
+        // It answers no length by itself before what came of the body is judged.
+        Self::with_config(|port, folder| {
+            format!(
+                "daemon off; worker_processes 1; pid {0}/pid; error_log stderr crit; events {{}}\n\
+                 http {{ {http} client_max_body_size 0; client_body_temp_path {0}/body;\n\
+                 server {{ listen 127.0.0.1:{port} {options}; root {0}; {server} }} }}",
+                folder.display()
+            )
+        })
+    }
+
+    /// Starts one with the whole of a configuration, which listens on this port and keeps its files in this folder.
+    ///
+    /// # Panics
+    /// As [`Nginx::start`].
+    pub fn with_config(config: impl FnOnce(u16, &Path) -> String) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = port::free();
-        // It answers no length by itself before what came of the body is judged.
-        let text = format!(
-            "daemon off; worker_processes 1; pid {0}/pid; error_log stderr crit; events {{}}\n\
-             http {{ {http} client_max_body_size 0; client_body_temp_path {0}/body;\n\
-             server {{ listen 127.0.0.1:{port} {options}; root {0}; {server} }} }}",
-            folder.path().display()
-        );
+        let text = config(port, folder.path());
         let config = folder.path().join("nginx.conf");
         std::fs::write(&config, text).expect("written");
         // Debian keeps servers where only root's PATH may lead.

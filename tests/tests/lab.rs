@@ -14,6 +14,8 @@ use weir_tests::server::{Kind, Server};
 mod clients;
 #[path = "lab/http.rs"]
 mod http;
+#[path = "lab/imports.rs"]
+mod imports;
 #[path = "lab/loads.rs"]
 mod loads;
 #[path = "lab/placement.rs"]

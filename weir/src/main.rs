@@ -7,6 +7,7 @@
 mod check;
 mod demo;
 mod gateway;
+mod import;
 mod lab_compare;
 mod lab_knee;
 mod lab_load;
@@ -51,6 +52,8 @@ enum Command {
     Top(top::TopArgs),
     Plan(plan::PlanArgs),
     Routes(routes::RoutesArgs),
+    #[command(subcommand)]
+    Import(import::ImportCommand),
     /// The lab: synthetic back ends, and the tools that measure.
     #[command(subcommand)]
     Lab(Lab),
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
         Command::Plan(args) => plan::run(&args),
         Command::Routes(args) => routes::run(&args),
+        Command::Import(command) => import::run(&command),
         Command::Lab(Lab::Origin(command)) => origin::run(&command),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),

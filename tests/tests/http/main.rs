@@ -18,6 +18,7 @@ mod grpc;
 mod hostile;
 mod http2;
 mod http2_origins;
+mod imports;
 mod lab_origin;
 mod leaving;
 mod leftovers;

@@ -49,7 +49,8 @@ const ROOMS: &[Room] = &[
             ("weir-redis-simulation", "weir-redis-session"),
         ],
     },
-    Room { folder: "control", may_use: CONTROL_USES, besides: &[] },
+    // What an import gives is tested against the check of the configuration.
+    Room { folder: "control", may_use: CONTROL_USES, besides: &[("weir-import", "weir-config")] },
     // Of telemetry only the histogram: see `sources.rs`.
     // The generator speaks of its steps in the judge's words, and is tested against the origin; `trials` puts them together.
     Room {
@@ -72,6 +73,8 @@ const ROOMS: &[Room] = &[
 pub(super) const PURE: &[(&str, &[&str])] = &[
     ("weir-placement", &[]),
     ("weir-analysis", &["weir-base"]),
+    // In its tests alone.
+    ("weir-import", &["weir-config"]),
     ("weir-policy", &["weir-base", "weir-analysis", "weir-http-codec"]),
     ("weir-redis-session", REDIS_SESSION_USES),
     (

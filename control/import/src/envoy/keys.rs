@@ -1,0 +1,72 @@
+//! Keys that nothing reads, each with a note.
+
+use super::Importer;
+use crate::note::Note;
+use crate::yaml::Node;
+
+/// Names, the reason, and the nearest thing.
+const REASONS: &[(&[&str], &str, &str)] = &[
+    (
+        &["ring_hash_lb_config", "maglev_lb_config"],
+        "rings and tables have Envoy's default size: with another one keys would be looked for on other servers",
+        "upstream.sharding",
+    ),
+    (&["common_lb_config"], "the share of endpoints that must be well is said elsewhere", "panic_percent"),
+    (
+        &["dynamic_resources", "cds_config", "lds_config", "rds", "eds_cluster_config", "hds_config"],
+        "Weir is given a file, not a control plane",
+        "a reload",
+    ),
+    (&["access_log"], "the access log is of the whole process", "[telemetry.access_log]"),
+    (
+        &[
+            "tracing",
+            "stats_sinks",
+            "stats_config",
+            "stat_prefix",
+            "generate_request_id",
+            "layered_runtime",
+            "overload_manager",
+        ],
+        "has no counterpart",
+        "[telemetry], listener.http.request_id",
+    ),
+    (
+        &["rate_limits", "rate_limit", "typed_per_filter_config"],
+        "policies are tables of a route",
+        "[[route.rate_limit]], [route.ip_filter], [route.jwt]",
+    ),
+    (&["hash_policy"], "what keeps requests together is said at the upstream", "[upstream.http.affinity]"),
+    (&["request_mirror_policies"], "a share of the requests may be copied", "[route.mirror]"),
+    (&["cors"], "pages of other origins", "[route.cors]"),
+    (&["internal_redirect_policy"], "redirects go to the client", ""),
+    (&["upgrade_configs"], "WebSockets are a setting", "upgrades = [\"websocket\"]"),
+    (&["metadata", "decorator", "stat_name", "alt_stat_name"], "names for figures only", ""),
+];
+
+/// Keys that say what Weir does anyway, or that are only names.
+const SILENT: &[&str] =
+    &["stat_prefix", "name", "codec_type", "dns_lookup_family", "cluster_name", "@type", "type_url"];
+
+impl Importer<'_> {
+    pub(super) fn note(&mut self, node: &Node, directive: &str, why: &str, nearest: &str) {
+        let note = Note::new(&node.place, directive, why, nearest);
+        if !self.config.notes.contains(&note) {
+            self.config.notes.push(note);
+        }
+    }
+
+    /// Notes on the keys of a map that are not among those that were read.
+    pub(super) fn rest(&mut self, node: &Node, read: &[&str], of: &str) {
+        for (key, value) in node.entries() {
+            let is_read = read.contains(&key.as_str()) || SILENT.contains(&key.as_str());
+            if is_read {
+                continue;
+            }
+            let found = REASONS.iter().find(|(names, ..)| names.contains(&key.as_str()));
+            let (why, nearest) = found.map_or(("has no counterpart", ""), |(_, why, nearest)| (*why, *nearest));
+            let directive = if of.is_empty() { key.clone() } else { format!("{of}.{key}") };
+            self.note(value, &directive, why, nearest);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Listeners: the network filter of a chain says which protocol it is.
+
+use super::{Importer, address, duration, millis};
+use crate::model::{Listener, Protocol};
+use crate::note::Mistake;
+use crate::toml::{Table, Value};
+use crate::yaml::Node;
+
+/// Milliseconds of a day, and of 30 days.
+const DAY: u64 = 86_400_000;
+const MONTH: u64 = 30 * DAY;
+
+/// Filters of HTTP that are read: the router is what Weir does.
+const ROUTER: &str = "envoy.filters.http.router";
+
+impl<'n> Importer<'n> {
+    pub(super) fn listener(&mut self, node: &'n Node) -> Result<(), Mistake> {
+        let Some(own) = node.get("address") else {
+            return Err(Mistake::new(&node.place, "a listener needs an address"));
+        };
+        if own.text_at("socket_address.protocol") == Some("UDP") {
+            self.note(own, "address", "UDP is not served", "");
+            return Ok(());
+        }
+        let bind = address(own)?;
+        self.rest(node, &["address", "filter_chains", "default_filter_chain", "listener_filters"], "listener");
+        let mut listener = Listener {
+            name: self.listener_names.unique(node.text_at("name").unwrap_or("listener")),
+            bind,
+            protocol: Protocol::Tcp,
+            upstream: String::new(),
+            more: Table::default(),
+            notes: Vec::new(),
+        };
+        for filter in node.items_at("listener_filters") {
+            match filter.text_at("name").unwrap_or_default() {
+                "envoy.filters.listener.proxy_protocol" => listener.more.set("proxy_protocol", Value::text("any")),
+                "envoy.filters.listener.tls_inspector" => {}
+                other => self.note(filter, other, "a listener has no filters", ""),
+            }
+        }
+        let chains: Vec<&Node> =
+            node.items_at("filter_chains").iter().chain(node.get("default_filter_chain")).collect();
+        let Some(first) = chains.first() else {
+            return Err(Mistake::new(&node.place, "a listener needs a filter chain"));
+        };
+        let sends_by_name = chains.len() > 1 && chains.iter().all(|chain| is_passthrough(chain));
+        if sends_by_name {
+            self.by_name(&chains, &mut listener)?;
+        } else {
+            for chain in &chains[1..] {
+                let why = "a listener has one chain of filters; of further ones the certificates are used";
+                self.note(chain, "filter_chains", why, "a [[listener]] of its own");
+            }
+            self.certificates(&chains, &mut listener)?;
+            self.chain(first, &mut listener)?;
+        }
+        self.config.listeners.push(listener);
+        Ok(())
+    }
+
+    /// Chains for server names of TLS that goes through unopened.
+    fn by_name(&mut self, chains: &[&'n Node], listener: &mut Listener) -> Result<(), Mistake> {
+        listener.protocol = Protocol::Tls;
+        for chain in chains {
+            let names: Vec<&str> = chain.items_at("filter_chain_match.server_names").iter().map(Node::text).collect();
+            let Some(cluster) = filter_of(chain, "tcp_proxy").and_then(|(_, config)| config.get("cluster")) else {
+                return Err(Mistake::new(&chain.place, "tcp_proxy needs a cluster"));
+            };
+            let upstream = self.cluster(cluster.text(), "tcp", cluster)?;
+            if listener.upstream.is_empty() || names.is_empty() {
+                listener.upstream.clone_from(&upstream);
+            }
+            if !names.is_empty() {
+                let mut table = Table::default();
+                table.set("names", Value::texts(names));
+                table.set("upstream", Value::text(upstream));
+                listener.more.push("server_name", table);
+            }
+        }
+        Ok(())
+    }
+
+    /// The TLS of the chains: the first certificate for all, further ones for their names.
+    fn certificates(&mut self, chains: &[&'n Node], listener: &mut Listener) -> Result<(), Mistake> {
+        for chain in chains {
+            let Some(context) = chain.at("transport_socket.typed_config") else { continue };
+            let common = context.get("common_tls_context");
+            for pair in common.map_or(&[][..], |common| common.items_at("tls_certificates")) {
+                let (cert, key) = (pair.text_at("certificate_chain.filename"), pair.text_at("private_key.filename"));
+                let (Some(cert), Some(key)) = (cert, key) else {
+                    let why = "certificates and keys are files";
+                    self.note(pair, "tls_certificates", why, "[listener.tls] cert_file, key_file");
+                    continue;
+                };
+                let tls = listener.more.table("tls");
+                let mut table = Table::default();
+                if tls.is_empty() {
+                    tls.set("cert_file", Value::text(cert));
+                    tls.set("key_file", Value::text(key));
+                    continue;
+                }
+                let names: Vec<&str> =
+                    chain.items_at("filter_chain_match.server_names").iter().map(Node::text).collect();
+                if !names.is_empty() {
+                    table.set("names", Value::texts(names));
+                }
+                table.set("cert_file", Value::text(cert));
+                table.set("key_file", Value::text(key));
+                tls.push("certificate", table);
+            }
+            let alpn: Vec<&str> =
+                common.map_or(&[][..], |common| common.items_at("alpn_protocols")).iter().map(Node::text).collect();
+            let tls = listener.more.table("tls");
+            if tls.is_empty() {
+                return Err(Mistake::new(&context.place, "the TLS context has no certificate in files"));
+            }
+            if !alpn.is_empty() {
+                tls.set("alpn", Value::texts(alpn));
+            }
+            let authority = common.and_then(|common| common.text_at("validation_context.trusted_ca.filename"));
+            if let Some(file) = authority {
+                let is_required = context.get("require_client_certificate").is_some_and(Node::is_true);
+                tls.set("client_auth", Value::text(if is_required { "required" } else { "optional" }));
+                tls.set("client_ca_file", Value::text(file));
+            }
+        }
+        Ok(())
+    }
+
+    fn chain(&mut self, chain: &'n Node, listener: &mut Listener) -> Result<(), Mistake> {
+        for filter in chain.items_at("filters") {
+            let name = filter.text_at("name").unwrap_or_default();
+            let is_last =
+                ["http_connection_manager", "redis_proxy", "tcp_proxy"].iter().any(|known| is_called(filter, known));
+            if !is_last {
+                self.note(filter, name, "a listener has no further filters", "policies of a [[route]]");
+            }
+        }
+        if let Some((_, config)) = filter_of(chain, "http_connection_manager") {
+            listener.protocol = Protocol::Http;
+            return self.http(config, listener);
+        }
+        if let Some((_, config)) = filter_of(chain, "redis_proxy") {
+            listener.protocol = Protocol::Redis;
+            return self.redis(config, listener);
+        }
+        let Some((filter, config)) = filter_of(chain, "tcp_proxy") else {
+            return Err(Mistake::new(
+                &chain.place,
+                "no filter of the chain is http_connection_manager, redis_proxy or tcp_proxy",
+            ));
+        };
+        self.rest(config, &["cluster", "idle_timeout"], "tcp_proxy");
+        let Some(cluster) = config.get("cluster") else {
+            return Err(Mistake::new(&filter.place, "tcp_proxy needs a cluster"));
+        };
+        listener.upstream = self.cluster(cluster.text(), "tcp", cluster)?;
+        if let Some(time) = millis(config, "idle_timeout")? {
+            listener.more.set("idle_timeout", duration(time.max(100), MONTH));
+        }
+        Ok(())
+    }
+
+    fn http(&mut self, config: &'n Node, listener: &mut Listener) -> Result<(), Mistake> {
+        let read = [
+            "route_config",
+            "http_filters",
+            "use_remote_address",
+            "xff_num_trusted_hops",
+            "upgrade_configs",
+            "stream_idle_timeout",
+            "request_headers_timeout",
+            "common_http_protocol_options",
+            "generate_request_id",
+        ];
+        self.rest(config, &read, "http_connection_manager");
+        if let Some(options) = config.get("common_http_protocol_options") {
+            self.rest(options, &["idle_timeout"], "common_http_protocol_options");
+        }
+        for filter in config.items_at("http_filters") {
+            let name = filter.text_at("name").unwrap_or_default();
+            if name != ROUTER {
+                self.note(
+                    filter,
+                    name,
+                    "filters are policies of a listener or a route",
+                    "ip_filter, jwt, rate_limit, cors, ext_auth, compression",
+                );
+            }
+        }
+        let hops = config.get("xff_num_trusted_hops").map(|node| node.number("xff_num_trusted_hops")).transpose()?;
+        let is_edge = config.get("use_remote_address").is_some_and(Node::is_true);
+        // With use_remote_address Envoy appends the address of the peer; without it leaves the field as it came.
+        let forwarded = if is_edge { "append" } else { "keep" };
+        listener.more.set("http.forwarded", Value::text(forwarded));
+        if let Some(hops) = hops.filter(|hops| *hops > 0) {
+            listener.more.set("http.trusted_hops", Value::Number(hops.min(16)));
+        }
+        let has_websocket =
+            config.items_at("upgrade_configs").iter().any(|one| one.text_at("upgrade_type") == Some("websocket"));
+        if has_websocket {
+            listener.more.set("http.upgrades", Value::texts(["websocket"]));
+        }
+        if config.get("generate_request_id").is_none_or(Node::is_true) {
+            listener.more.set("http.request_id", Value::Flag(true));
+        }
+        if let Some(time) = millis(config, "stream_idle_timeout")?.filter(|time| *time > 0) {
+            listener.more.set("http.body_idle_timeout", duration(time, DAY));
+            listener.more.set("http.answer_idle_timeout", duration(time, DAY));
+        }
+        if let Some(time) = millis(config, "request_headers_timeout")?.filter(|time| *time > 0) {
+            listener.more.set("head_timeout", duration(time, 3_600_000));
+        }
+        if let Some(time) = millis(config, "common_http_protocol_options.idle_timeout")?.filter(|time| *time > 0) {
+            listener.more.set("http.keep_alive_timeout", duration(time, DAY));
+        }
+        let Some(routes) = config.get("route_config") else {
+            return Err(Mistake::new(
+                &config.place,
+                "http_connection_manager has no route_config; what xDS gives cannot be imported",
+            ));
+        };
+        self.routes(routes, &listener.name)
+    }
+
+    fn redis(&mut self, config: &'n Node, listener: &mut Listener) -> Result<(), Mistake> {
+        self.rest(
+            config,
+            &["settings", "prefix_routes", "downstream_auth_password", "downstream_auth_passwords"],
+            "redis_proxy",
+        );
+        let settings = config.get("settings");
+        if let Some(settings) = settings {
+            self.rest(settings, &["op_timeout", "enable_hashtagging"], "settings");
+        }
+        for route in config.items_at("prefix_routes.routes") {
+            self.note(
+                route,
+                "prefix_routes.routes",
+                "keys of one listener go to one upstream",
+                "a [[listener]] of its own",
+            );
+        }
+        let Some(cluster) = config.at("prefix_routes.catch_all_route.cluster") else {
+            return Err(Mistake::new(&config.place, "redis_proxy needs prefix_routes.catch_all_route.cluster"));
+        };
+        let passwords =
+            ["downstream_auth_password", "downstream_auth_passwords"].iter().find_map(|key| config.get(key));
+        if let Some(node) = passwords {
+            listener.more.set("redis.password", Value::secret("REDIS_PASSWORD"));
+            let why = "passwords stand outside of the file: set REDIS_PASSWORD in the environment of Weir";
+            self.note(node, "downstream_auth_password", why, "password = { file = \"/path\" }");
+        }
+        listener.upstream = self.cluster(cluster.text(), "redis", cluster)?;
+        let name = listener.upstream.clone();
+        let Some(upstream) = self.config.upstreams.iter_mut().find(|upstream| upstream.name == name) else {
+            return Ok(());
+        };
+        if let Some(time) = millis(config, "settings.op_timeout")?.filter(|time| *time > 0) {
+            upstream.more.set("request_timeout", duration(time, 3_600_000));
+        }
+        let has_tags = settings.and_then(|settings| settings.get("enable_hashtagging")).is_some_and(Node::is_true);
+        if has_tags && upstream.endpoints.len() > 1 {
+            upstream.more.set("sharding.hash_tag", Value::text("{}"));
+        }
+        Ok(())
+    }
+}
+
+fn is_passthrough(chain: &Node) -> bool {
+    chain.get("transport_socket").is_none() && filter_of(chain, "tcp_proxy").is_some()
+}
+
+/// A filter is known by the type of its configuration, for its name is free.
+fn is_called(filter: &Node, name: &str) -> bool {
+    let kind = filter.text_at("typed_config.@type").unwrap_or_default();
+    kind.contains(&format!(".{name}."))
+        || filter.text_at("name").is_some_and(|own| own == format!("envoy.filters.network.{name}"))
+}
+
+fn filter_of<'n>(chain: &'n Node, name: &str) -> Option<(&'n Node, &'n Node)> {
+    let filter = chain.items_at("filters").iter().find(|filter| is_called(filter, name))?;
+    Some((filter, filter.get("typed_config")?))
+}

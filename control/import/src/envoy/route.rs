@@ -1,0 +1,340 @@
+//! Virtual hosts and their routes. The best domain decides alone in both programs; within it Envoy takes the first route.
+
+use super::Importer;
+use crate::model::{PathMatch, Route, Target};
+use crate::note::{Mistake, Note};
+use crate::order::{Rule, first_match};
+use crate::paths;
+use crate::toml::Value;
+use crate::yaml::Node;
+
+impl<'n> Importer<'n> {
+    pub(super) fn routes(&mut self, config: &'n Node, listener: &str) -> Result<(), Mistake> {
+        self.rest(config, &["virtual_hosts"], "route_config");
+        for host in config.items_at("virtual_hosts") {
+            self.rest(
+                host,
+                &["domains", "routes", "request_headers_to_add", "response_headers_to_add", "require_tls"],
+                "virtual_host",
+            );
+            let name = host.text_at("name").unwrap_or("host");
+            let hosts = self.domains(host);
+            let mut rules = Vec::new();
+            if let Some(mode) = host.text_at("require_tls").filter(|mode| *mode != "NONE") {
+                self.note(
+                    host,
+                    &format!("require_tls: {mode}"),
+                    "a redirect is a route",
+                    "[route.redirect] scheme = \"https\"",
+                );
+            }
+            for node in host.items_at("routes") {
+                if let Some(mut route) = self.route(node, host)? {
+                    route.hosts.clone_from(&hosts);
+                    let text = format!("match {}", match_text(node));
+                    rules.push(Rule { route, place: node.place.clone(), text });
+                }
+            }
+            for mut route in first_match(rules) {
+                route.listeners = vec![listener.to_owned()];
+                let end = match &route.path {
+                    PathMatch::Any => String::new(),
+                    PathMatch::Exact(path)
+                    | PathMatch::Segments(path)
+                    | PathMatch::Prefix(path)
+                    | PathMatch::Regex(path) => {
+                        format!("-{path}")
+                    }
+                };
+                route.name = self.route_names.unique(&format!("{name}{end}"));
+                self.config.routes.push(route);
+            }
+            // A host whose routes do not match is answered 404 by both; all other hosts only if a route says so here.
+            if hosts.is_empty() {
+                self.rest_of_all(name, listener);
+            }
+        }
+        let has_all = config
+            .items_at("virtual_hosts")
+            .iter()
+            .any(|host| host.items_at("domains").iter().any(|one| one.text() == "*"));
+        if !has_all {
+            self.rest_of_all("other", listener);
+        }
+        Ok(())
+    }
+
+    /// What no route takes is answered 404, not sent to the upstream of the listener.
+    fn rest_of_all(&mut self, name: &str, listener: &str) {
+        let is_for_all = |route: &Route| {
+            let is_plain = route.methods.is_empty() && route.conditions.is_empty() && route.path == PathMatch::Any;
+            is_plain && route.hosts.is_empty() && route.listeners.iter().any(|own| own == listener)
+        };
+        if self.config.routes.iter().any(is_for_all) {
+            return;
+        }
+        let mut route = Route::new(self.route_names.unique(&format!("{name}-rest")), Target::status(404));
+        route.listeners = vec![listener.to_owned()];
+        self.config.routes.push(route);
+    }
+
+    /// The hosts of a virtual host; empty: all.
+    fn domains(&mut self, host: &'n Node) -> Vec<String> {
+        let mut hosts = Vec::new();
+        let all = host.items_at("domains");
+        for node in all {
+            let text = node.text();
+            let name =
+                text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(text, |(name, _)| name);
+            match name {
+                // It stands beside others only with a host of its own.
+                "*" if all.len() == 1 => return Vec::new(),
+                "*" => hosts.push("*".to_owned()),
+                _ if name.starts_with("*.") || !name.contains('*') => {
+                    let name = name.to_lowercase();
+                    if !hosts.contains(&name) {
+                        hosts.push(name);
+                    }
+                }
+                _ => self.note(
+                    node,
+                    &format!("domains: {text}"),
+                    "hosts are names, or names with a star in front",
+                    "hosts = [\"*.example.com\"]",
+                ),
+            }
+        }
+        hosts
+    }
+
+    /// A route; `None`: it cannot be said, which is noted.
+    fn route(&mut self, node: &'n Node, host: &'n Node) -> Result<Option<Route>, Mistake> {
+        let handled = [
+            "match",
+            "route",
+            "redirect",
+            "direct_response",
+            "request_headers_to_add",
+            "request_headers_to_remove",
+            "response_headers_to_add",
+            "response_headers_to_remove",
+        ];
+        self.rest(node, &handled, "route");
+        let Some(matched) = node.get("match") else { return Err(Mistake::new(&node.place, "a route needs a match")) };
+        let mut notes = Vec::new();
+        let target = self.target(node, &mut notes)?;
+        let mut route = Route::new(String::new(), target);
+        if let Err(why) = conditions(matched, &mut route) {
+            let why = format!("is left out: {why}");
+            self.note(node, &format!("match {}", match_text(node)), &why, "conditions of a [[route]]");
+            return Ok(None);
+        }
+        if let Err(why) = place_prefix(&mut route) {
+            self.note(node, &format!("match {}", match_text(node)), why, "[route.redirect] path");
+            return Ok(None);
+        }
+        self.rest(
+            matched,
+            &["prefix", "path", "path_separated_prefix", "safe_regex", "headers", "query_parameters"],
+            "match",
+        );
+        if let (Target::Upstream(_) | Target::Split(_), Some(action)) = (&route.target, node.get("route")) {
+            self.action(action, &mut route)?;
+            self.headers(node, host, &mut route);
+        }
+        route.notes.append(&mut notes);
+        Ok(Some(route))
+    }
+
+    fn target(&mut self, node: &'n Node, notes: &mut Vec<Note>) -> Result<Target, Mistake> {
+        if let Some(redirect) = node.get("redirect") {
+            return Ok(Target::Redirect(self.redirect(redirect)?));
+        }
+        if let Some(response) = node.get("direct_response") {
+            let Some(status) = response.get("status") else {
+                return Err(Mistake::new(&response.place, "direct_response needs a status"));
+            };
+            let mut keys = vec![("status".to_owned(), Value::Number(status.number("status")?))];
+            match response.text_at("body.inline_string") {
+                Some(body) if body.len() <= 4096 => keys.push(("body".to_owned(), Value::text(body))),
+                None if response.get("body").is_none() => {}
+                _ => notes.push(Note::new(
+                    &response.place,
+                    "direct_response.body",
+                    "is a text of up to 4 KiB; here it is empty",
+                    "[route.response] body",
+                )),
+            }
+            return Ok(Target::Response(keys));
+        }
+        let Some(action) = node.get("route") else {
+            return Err(Mistake::new(&node.place, "a route needs one of route, redirect and direct_response"));
+        };
+        if let Some(cluster) = action.get("cluster") {
+            return Ok(Target::Upstream(self.cluster(cluster.text(), "http", cluster)?));
+        }
+        let mut shares = Vec::new();
+        for share in action.items_at("weighted_clusters.clusters") {
+            let Some(name) = share.get("name") else { return Err(Mistake::new(&share.place, "a share needs a name")) };
+            let weight = share.get("weight").map_or(Ok(0), |node| node.number("weight"))?;
+            shares.push((self.cluster(name.text(), "http", name)?, weight.min(1_000_000)));
+        }
+        match shares.is_empty() {
+            false => Ok(Target::Split(shares)),
+            true => {
+                let why = "an upstream is not chosen by the request; the route answers 501";
+                notes.push(Note::new(&action.place, "cluster_header", why, "conditions of a [[route]]"));
+                Ok(Target::status(501))
+            }
+        }
+    }
+
+    fn redirect(&mut self, node: &'n Node) -> Result<Vec<(String, Value)>, Mistake> {
+        self.rest(
+            node,
+            &[
+                "https_redirect",
+                "scheme_redirect",
+                "host_redirect",
+                "port_redirect",
+                "path_redirect",
+                "prefix_rewrite",
+                "response_code",
+            ],
+            "redirect",
+        );
+        let status = match node.text_at("response_code") {
+            None | Some("MOVED_PERMANENTLY") => 301,
+            Some("FOUND") => 302,
+            Some("SEE_OTHER") => 303,
+            Some("TEMPORARY_REDIRECT") => 307,
+            Some("PERMANENT_REDIRECT") => 308,
+            Some(other) => {
+                return Err(Mistake::new(&node.place, format!("`{other}` is no response_code of a redirect")));
+            }
+        };
+        let mut keys = vec![("status".to_owned(), Value::Number(status))];
+        if node.get("https_redirect").is_some_and(Node::is_true) {
+            keys.push(("scheme".to_owned(), Value::text("https")));
+        }
+        for (from, key) in [
+            ("scheme_redirect", "scheme"),
+            ("host_redirect", "host"),
+            ("path_redirect", "path"),
+            ("prefix_rewrite", "path_prefix"),
+        ] {
+            if let Some(text) = node.text_at(from) {
+                keys.push((key.to_owned(), Value::text(text)));
+            }
+        }
+        if let Some(port) = node.get("port_redirect") {
+            keys.push(("port".to_owned(), Value::Number(port.number("port_redirect")?)));
+        }
+        match keys.len() {
+            1 => Err(Mistake::new(&node.place, "the redirect leads to the request's own address")),
+            _ => Ok(keys),
+        }
+    }
+}
+
+/// A redirect that replaces a prefix needs a path that has one.
+fn place_prefix(route: &mut Route) -> Result<(), &'static str> {
+    let Target::Redirect(keys) = &mut route.target else { return Ok(()) };
+    let Some((key, _)) = keys.iter_mut().find(|(key, _)| key == "path_prefix") else { return Ok(()) };
+    match route.path {
+        PathMatch::Regex(_) => Err("is left out: the prefix of a regex is not known"),
+        PathMatch::Exact(_) => {
+            "path".clone_into(key);
+            Ok(())
+        }
+        PathMatch::Any => {
+            route.path = PathMatch::Prefix("/".to_owned());
+            Ok(())
+        }
+        PathMatch::Segments(_) | PathMatch::Prefix(_) => Ok(()),
+    }
+}
+
+fn match_text(node: &Node) -> String {
+    let found = node.get("match").and_then(|matched| matched.entries().first());
+    found.map_or_else(String::new, |(key, value)| {
+        let text = if value.text().is_empty() { value.text_at("regex").unwrap_or_default() } else { value.text() };
+        format!("{key}: {text}")
+    })
+}
+
+/// The conditions of a `match`.
+fn conditions(matched: &Node, route: &mut Route) -> Result<(), String> {
+    let plain = |path: &str| paths::oddity(path).map_or(Ok(path.to_owned()), |why| Err(why.to_owned()));
+    route.path = match (matched.text_at("prefix"), matched.text_at("path"), matched.text_at("path_separated_prefix")) {
+        (Some("/" | ""), ..) => PathMatch::Any,
+        (Some(path), ..) => PathMatch::Prefix(plain(path)?),
+        (_, Some(path), _) => PathMatch::Exact(plain(path)?),
+        (.., Some(path)) => PathMatch::Segments(plain(path)?),
+        _ => match matched.text_at("safe_regex.regex") {
+            // Envoy's is for the whole path too.
+            Some(regex) => {
+                paths::whole_regex(regex, false)?;
+                PathMatch::Regex(regex.to_owned())
+            }
+            None => return Err("a path is a prefix, a whole path or a regex".to_owned()),
+        },
+    };
+    for header in matched.items_at("headers") {
+        let name = header.text_at("name").unwrap_or_default();
+        let (kind, value) = string_match(header)?;
+        let is_negated = header.get("invert_match").is_some_and(Node::is_true);
+        match (name, kind) {
+            (":method", "exact") if !is_negated => {
+                route.methods.push(value.unwrap_or_default());
+                continue;
+            }
+            _ if name.starts_with(':') => return Err(format!("`{name}` is no header here")),
+            _ => {}
+        }
+        let mut entries = entries(name, kind, value);
+        if header.at("string_match.ignore_case").is_some_and(Node::is_true) {
+            entries.push(("ignore_case".to_owned(), Value::Flag(true)));
+        }
+        if is_negated {
+            entries.push(("negate".to_owned(), Value::Flag(true)));
+        }
+        route.conditions.push(("header", Value::Inline(entries)));
+    }
+    for query in matched.items_at("query_parameters") {
+        let (kind, value) = string_match(query)?;
+        route
+            .conditions
+            .push(("query", Value::Inline(entries(query.text_at("name").unwrap_or_default(), kind, value))));
+    }
+    Ok(())
+}
+
+fn entries(name: &str, kind: &str, value: Option<String>) -> Vec<(String, Value)> {
+    let mut entries = vec![("name".to_owned(), Value::text(name)), ("kind".to_owned(), Value::text(kind))];
+    entries.extend(value.map(|value| ("value".to_owned(), Value::Text(value))));
+    entries
+}
+
+fn string_match(node: &Node) -> Result<(&'static str, Option<String>), String> {
+    let kinds = [
+        ("exact", "exact"),
+        ("prefix", "prefix"),
+        ("suffix", "suffix"),
+        ("contains", "contains"),
+        ("safe_regex.regex", "regex"),
+    ];
+    for (key, kind) in kinds {
+        if let Some(text) = node.text_at(&format!("string_match.{key}")) {
+            return Ok((kind, Some(text.to_owned())));
+        }
+    }
+    if let Some(text) = node.text_at("exact_match") {
+        return Ok(("exact", Some(text.to_owned())));
+    }
+    match node.get("present_match") {
+        Some(flag) if flag.is_true() => Ok(("present", None)),
+        None if node.get("string_match").is_none() => Ok(("present", None)),
+        _ => Err("this comparison of a header is no condition of a route".to_owned()),
+    }
+}

@@ -1,0 +1,99 @@
+//! The configuration of another proxy becomes a `weir.toml`, and a list of what has no counterpart.
+//!
+//! Text in, text out: no I/O. Files that a configuration includes come through [`Files`].
+//!
+//! ```text
+//! nginx.conf ─┐
+//! haproxy.cfg ┼─▶ Config (listeners, routes, upstreams, notes) ─▶ TOML and notes
+//! envoy.yaml ─┤      one model                                      printed in one place
+//! nutcracker ─┘
+//! ```
+//!
+//! | module | concept |
+//! |---|---|
+//! | `note` | a place in a file, a note, a mistake |
+//! | `toml` | values and tables, and their text |
+//! | `model` | listeners, routes, upstreams; names; the printed file |
+//! | `address` | addresses of servers |
+//! | `quantity` | durations and sizes in the notations of the other programs |
+//! | `order` | rules of which the first match counts, as routes of which the most specific one counts |
+//! | `paths` | paths and regular expressions as a route can have them |
+//! | `yaml` | YAML and JSON as a tree with lines |
+//! | `nginx`, `haproxy`, `envoy`, `twemproxy` | one format each |
+//!
+//! A directive without a counterpart becomes a note, and is never dropped silently. A mistake in the input is an error with its
+//! file and line.
+#![forbid(unsafe_code)]
+
+mod address;
+mod envoy;
+mod haproxy;
+mod model;
+mod nginx;
+mod note;
+mod order;
+mod paths;
+mod quantity;
+mod toml;
+mod twemproxy;
+mod yaml;
+
+pub use note::{Mistake, Note, Place};
+
+/// A program whose configuration can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `nginx.conf`, or a file with `server` blocks alone.
+    Nginx,
+    /// `haproxy.cfg`.
+    Haproxy,
+    /// A bootstrap in YAML or JSON, with static resources.
+    Envoy,
+    /// `nutcracker.yml`.
+    Twemproxy,
+}
+
+impl Format {
+    /// The name of the program.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
+            Self::Envoy => "envoy",
+            Self::Twemproxy => "twemproxy",
+        }
+    }
+}
+
+/// The files that a configuration includes.
+pub trait Files {
+    /// The files that `pattern` names, in the order of their names, each as its name and its text. A relative pattern starts at the
+    /// directory of the imported file. A pattern without `*`, `?` and `[` names one file, which must be there.
+    ///
+    /// # Errors
+    /// Why they cannot be read.
+    fn matching(&self, pattern: &str) -> Result<Vec<(String, String)>, String>;
+}
+
+/// What an import gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The text of a `weir.toml`.
+    pub toml: String,
+    /// What has no counterpart, in the order of the input.
+    pub notes: Vec<Note>,
+}
+
+/// Reads `text`, the contents of the file called `name`.
+///
+/// # Errors
+/// The first mistake in the input, with its file and line.
+pub fn import(format: Format, name: &str, text: &str, files: &dyn Files) -> Result<Imported, Mistake> {
+    let config = match format {
+        Format::Nginx => nginx::read(name, text, files)?,
+        Format::Haproxy => haproxy::read(name, text)?,
+        Format::Envoy => envoy::read(name, text)?,
+        Format::Twemproxy => twemproxy::read(name, text)?,
+    };
+    Ok(config.finish(format.name(), name))
+}

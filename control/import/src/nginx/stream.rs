@@ -1,0 +1,144 @@
+//! `stream`: TCP as it is, and TLS by its server name.
+
+use super::Importer;
+use super::scope::Scope;
+use super::server::Listen;
+use super::settings::millis;
+use super::syntax::Directive;
+use super::unknown::{self, Context};
+use super::upstream::Way;
+use crate::model::{Listener, Protocol};
+use crate::note::Mistake;
+use crate::toml::{Table, Value};
+
+/// The variable of the server name that a client asks for.
+const SERVER_NAME: &str = "$ssl_preread_server_name";
+
+impl<'c> Importer<'c> {
+    pub(super) fn stream(&mut self, body: &'c [Directive]) -> Result<(), Mistake> {
+        let http = std::mem::take(&mut self.blocks);
+        for one in body.iter().filter(|one| one.name == "upstream") {
+            self.blocks.insert(one.first(), one);
+        }
+        let scope = Scope::new(body);
+        for one in body {
+            let is_map = one.name == "map" && one.first() == SERVER_NAME;
+            match one.name.as_str() {
+                "server" => self.stream_server(one, &scope.inner(one.body()), body)?,
+                _ if is_map => {}
+                _ => self.config.notes.extend(unknown::note(one, Context::Stream)),
+            }
+        }
+        self.warn_unused(body);
+        self.blocks = http;
+        Ok(())
+    }
+
+    fn stream_server(
+        &mut self,
+        server: &'c Directive,
+        scope: &Scope<'c>,
+        body: &'c [Directive],
+    ) -> Result<(), Mistake> {
+        for one in server.body() {
+            self.config.notes.extend(unknown::note(one, Context::Stream));
+        }
+        let Some(pass) = scope.find_own("proxy_pass") else {
+            self.note(server, "a listener passes connections on: there is no proxy_pass", "");
+            return Ok(());
+        };
+        let mut listens = Vec::new();
+        for of in server.body().iter().filter(|one| one.name == "listen") {
+            listens.extend(self.listen(of)?.map(|listen| (of, listen)));
+        }
+        if listens.is_empty() {
+            return Ok(());
+        }
+        let by_name = body.iter().find(|one| {
+            one.name == "map" && one.first() == SERVER_NAME && one.args.get(1).is_some_and(|name| name == pass.first())
+        });
+        let (upstream, names) = match by_name {
+            // Without ssl_preread there is no name to look at.
+            Some(map) => {
+                let (rest, names) = self.names(map, scope)?;
+                (rest, if scope.is_on("ssl_preread") { names } else { Vec::new() })
+            }
+            None if pass.first().contains('$') => {
+                self.note(pass, "an upstream is chosen by server name, or not at all", "[[listener.server_name]]");
+                return Ok(());
+            }
+            None => (self.tcp_upstream(pass.first(), pass, scope)?, Vec::new()),
+        };
+        for (of, listen) in listens {
+            let mut more = connection_keys(of, &listen, scope)?;
+            let protocol = if scope.is_on("ssl_preread") { Protocol::Tls } else { Protocol::Tcp };
+            for (name, upstream) in &names {
+                let mut table = Table::default();
+                table.set("names", Value::texts([name]));
+                table.set("upstream", Value::text(upstream));
+                more.push("server_name", table);
+            }
+            let port = listen.bind.rsplit(':').next().unwrap_or_default();
+            let kind = if protocol == Protocol::Tls { "tls" } else { "tcp" };
+            self.config.listeners.push(Listener {
+                name: self.listener_names.unique(&format!("{kind}-{port}")),
+                bind: listen.bind.clone(),
+                protocol,
+                upstream: upstream.clone(),
+                more,
+                notes: Vec::new(),
+            });
+        }
+        Ok(())
+    }
+
+    fn tcp_upstream(&mut self, server: &str, of: &Directive, scope: &Scope<'c>) -> Result<String, Mistake> {
+        let name = self.upstream(server, Way::Tcp, scope, &of.place)?;
+        if scope.is_on("proxy_protocol")
+            && let Some(made) = self.config.upstreams.iter_mut().find(|upstream| upstream.name == name)
+        {
+            made.more.set("tcp.proxy_header", Value::text("v1"));
+        }
+        Ok(name)
+    }
+
+    /// A `map` of server names: the upstream for all others, and those of the names.
+    fn names(&mut self, map: &'c Directive, scope: &Scope<'c>) -> Result<(String, Vec<(String, String)>), Mistake> {
+        let mut names = Vec::new();
+        let mut rest = None;
+        for one in map.body().iter().filter(|one| one.name != "hostnames") {
+            let upstream = self.tcp_upstream(one.first(), one, scope)?;
+            match one.name.as_str() {
+                "default" => rest = Some(upstream),
+                name if name.starts_with('~') => {
+                    self.note(one, "names are names, or have a star in front", "names = [\"*.example.com\"]")
+                }
+                name => names.push((name.to_owned(), upstream)),
+            }
+        }
+        match rest.or_else(|| names.first().map(|(_, upstream)| upstream.clone())) {
+            Some(rest) => Ok((rest, names)),
+            None => Err(Mistake::new(&map.place, "the map has no server")),
+        }
+    }
+}
+
+/// What a listener of connections has besides its upstream.
+fn connection_keys(of: &Directive, listen: &Listen, scope: &Scope<'_>) -> Result<Table, Mistake> {
+    let mut more = Table::default();
+    if listen.has_tls {
+        for (name, key) in [("ssl_certificate", "cert_file"), ("ssl_certificate_key", "key_file")] {
+            let Some(file) = scope.first(name) else {
+                return Err(Mistake::new(&of.place, format!("the server has TLS, and no {name}")));
+            };
+            more.set(&format!("tls.{key}"), Value::text(file));
+        }
+    }
+    if listen.has_proxy_header {
+        more.set("proxy_protocol", Value::text("any"));
+    }
+    if let Some(of) = scope.find("proxy_timeout") {
+        more.set("idle_timeout", Value::millis(millis(of)?.clamp(100, 2_592_000_000)));
+    }
+    Ok(more)
+}

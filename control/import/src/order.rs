@@ -1,0 +1,406 @@
+//! HAProxy and Envoy take the first rule that matches. Weir takes the most specific route, whatever the order of the file, and the
+//! best host decides alone. Rules become routes here so that the same rule takes each request, and what is left is noted.
+
+use crate::model::{PathMatch, Route, Target};
+use crate::note::{Note, Place};
+use crate::paths;
+
+/// The host of requests that no other host is for.
+const ANY: &str = "*";
+
+/// The priority of the first rule; Weir's default, 1000, stands behind.
+const FIRST_PRIORITY: u64 = 100;
+
+/// Routes that rules may become. Beyond it notes say what differs.
+const ROUTES_MAX: usize = 512;
+
+/// A rule in the order of the file, and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Rule {
+    pub(crate) route: Route,
+    pub(crate) place: Place,
+    pub(crate) text: String,
+}
+
+/// Gives each rule the hosts for which it must be looked at: a rule without a host holds for the hosts of all others too.
+pub(crate) fn spread_hosts(rules: &mut [Rule]) {
+    let mut all: Vec<String> = Vec::new();
+    for host in rules.iter().flat_map(|rule| &rule.route.hosts) {
+        if !all.contains(host) {
+            all.push(host.clone());
+        }
+    }
+    if all.is_empty() {
+        return;
+    }
+    for rule in rules {
+        let hosts = &mut rule.route.hosts;
+        let own = std::mem::take(hosts);
+        let is_for = |host: &String| own.is_empty() || own.contains(host) || own.iter().any(|own| is_under(host, own));
+        hosts.extend(all.iter().filter(|host| is_for(host)).cloned());
+        if own.is_empty() && !hosts.iter().any(|host| host == ANY) {
+            hosts.push(ANY.to_owned());
+        }
+    }
+}
+
+/// Whether all hosts that `host` names are hosts of the wildcard `wide`.
+fn is_under(host: &str, wide: &str) -> bool {
+    wide == ANY || wide.strip_prefix('*').is_some_and(|suffix| suffix.starts_with('.') && host.ends_with(suffix))
+}
+
+/// The routes of rules in order. A rule that an earlier one hides is left out where it is hidden; where Weir would try a later one
+/// first, a note says so.
+pub(crate) fn first_match(rules: Vec<Rule>) -> Vec<Route> {
+    let mut kept = without_hidden(rules, covers);
+    add_meetings(&mut kept);
+    // Of two with the same conditions the earlier one counts. Meetings are hidden by the rule that they are of, and needed.
+    kept = without_hidden(kept, has_same_conditions);
+    settle(&mut kept);
+    kept.into_iter().map(|rule| rule.route).collect()
+}
+
+/// The rules without those that earlier ones hide, on the hosts where they do.
+fn without_hidden(rules: Vec<Rule>, hides: fn(&Route, &Route) -> bool) -> Vec<Rule> {
+    let mut kept: Vec<Rule> = Vec::new();
+    for mut rule in rules {
+        let mut hosts = hosts_of(&rule.route);
+        hosts.retain(|host| {
+            !kept.iter().any(|earlier| has_host(&earlier.route, host) && hides(&earlier.route, &rule.route))
+        });
+        // The other program does not reach it either.
+        if hosts.is_empty() {
+            continue;
+        }
+        if !rule.route.hosts.is_empty() {
+            rule.route.hosts = hosts;
+        }
+        kept.push(rule);
+    }
+    kept
+}
+
+/// Where Weir would try a later rule before an earlier one, the requests that match both get a route of their own: it has the
+/// conditions of both and goes where the earlier one goes.
+fn add_meetings(rules: &mut Vec<Rule>) {
+    while let Some((at, meeting)) = next_meeting(rules) {
+        if rules.len() >= ROUTES_MAX {
+            return;
+        }
+        let Rule { place, text, .. } = &rules[at];
+        let rule = Rule { route: meeting, place: place.clone(), text: text.clone() };
+        match rules.iter().position(|other| is_same_but_padding(&other.route, &rule.route)) {
+            Some(shorter) if shorter <= at => rules[shorter] = rule,
+            Some(shorter) if shorter > at => {
+                rules.remove(shorter);
+                rules.insert(at + 1, rule);
+            }
+            _ => rules.insert(at + 1, rule),
+        }
+    }
+}
+
+/// The first meeting of two rules that is missing, and the place of the earlier rule.
+fn next_meeting(rules: &[Rule]) -> Option<(usize, Route)> {
+    for (at, earlier) in rules.iter().enumerate() {
+        for (behind, later) in rules.iter().enumerate().skip(at + 1) {
+            if !is_inverted(&earlier.route, &later.route) {
+                continue;
+            }
+            if let Some(meeting) = meeting(&earlier.route, &later.route)
+                && !is_settled(&rules[..behind], &earlier.route, &later.route)
+            {
+                return Some((at, meeting));
+            }
+        }
+    }
+    None
+}
+
+/// Whether Weir would try the later one first for requests of both, and that makes a difference.
+fn is_inverted(earlier: &Route, later: &Route) -> bool {
+    let differs = earlier.target != later.target || earlier.more != later.more;
+    differs && overlap(earlier, later) && rank(later) < rank(earlier)
+}
+
+/// The requests of both rules, going where the earlier one goes; `None`: no route has such conditions.
+fn meeting(earlier: &Route, later: &Route) -> Option<Route> {
+    let mut route = earlier.clone();
+    route.notes.clear();
+    let hosts: Vec<String> = hosts_of(earlier).into_iter().filter(|host| has_host(later, host)).collect();
+    if !earlier.hosts.is_empty() || !later.hosts.is_empty() {
+        route.hosts = hosts;
+    }
+    // What the earlier one puts in place of its prefix would be put in place of another one.
+    let needs_prefix =
+        matches!(&route.target, Target::Redirect(keys) if keys.iter().any(|(key, _)| key == "path_prefix"));
+    if needs_prefix {
+        return None;
+    }
+    let wide = Route { methods: Vec::new(), conditions: Vec::new(), ..earlier.clone() };
+    let narrow = Route { methods: Vec::new(), conditions: Vec::new(), ..later.clone() };
+    if !covers(&wide, &narrow) {
+        // Regexes are tried before prefixes: the earlier rule becomes one that is longer.
+        let PathMatch::Regex(regex) = &later.path else { return None };
+        let mut own = as_regex(&earlier.path)?;
+        paths::pad(&mut own, regex.len());
+        route.path = PathMatch::Regex(own);
+        return Some(route);
+    }
+    route.path = later.path.clone();
+    if earlier.methods.is_empty() {
+        route.methods.clone_from(&later.methods);
+    } else if !later.methods.is_empty() {
+        route.methods.retain(|method| later.methods.contains(method));
+    }
+    route.conditions.extend(later.conditions.iter().filter(|one| !earlier.conditions.contains(one)).cloned());
+    Some(route)
+}
+
+/// The paths as a regex for the whole of a path.
+fn as_regex(path: &PathMatch) -> Option<String> {
+    let literal = |path: &str| paths::escaped(&paths::encoded(path));
+    Some(match path {
+        PathMatch::Prefix(path) => format!("{}.*", literal(path)),
+        PathMatch::Segments(path) => format!("{}(?:/.*)?", literal(path.trim_end_matches('/'))),
+        PathMatch::Regex(regex) => paths::unpadded(regex).to_owned(),
+        PathMatch::Any | PathMatch::Exact(_) => return None,
+    })
+}
+
+/// Whether requests of both routes go where the earlier one goes: there is the meeting, or that of a wider rule with the same end.
+fn is_settled(rules: &[Rule], earlier: &Route, later: &Route) -> bool {
+    let settles = |wide: &Route| meeting(wide, later).is_some_and(|met| is_met(rules, &met, later));
+    let is_wider = |wide: &Route| {
+        let has_all_hosts = hosts_of(earlier).iter().all(|host| has_host(wide, host));
+        (&wide.target, &wide.more) == (&earlier.target, &earlier.more) && has_all_hosts && covers(wide, earlier)
+    };
+    settles(earlier) || rules.iter().any(|rule| is_wider(&rule.route) && settles(&rule.route))
+}
+
+/// Whether a rule among `rules` takes the requests of a meeting before `later` does.
+fn is_met(rules: &[Rule], met: &Route, later: &Route) -> bool {
+    let is_padded = |route: &Route| is_same_but_padding(route, met) && rank(route) < rank(later);
+    rules.iter().any(|rule| is_same_match(&rule.route, met) || is_padded(&rule.route))
+}
+
+/// Whether two regex routes differ in their length alone.
+fn is_same_but_padding(one: &Route, other: &Route) -> bool {
+    let (PathMatch::Regex(path), PathMatch::Regex(other_path)) = (&one.path, &other.path) else { return false };
+    paths::unpadded(path) == paths::unpadded(other_path)
+        && (&one.target, &one.methods, &one.conditions, &one.hosts)
+            == (&other.target, &other.methods, &other.conditions, &other.hosts)
+}
+
+fn has_same_conditions(one: &Route, other: &Route) -> bool {
+    (&one.path, &one.methods, &one.conditions) == (&other.path, &other.methods, &other.conditions)
+}
+
+fn is_same_match(one: &Route, other: &Route) -> bool {
+    has_same_conditions(one, other) && hosts_of(other).iter().all(|host| has_host(one, host))
+}
+
+/// Notes on what is left, and priorities where they decide.
+fn settle(rules: &mut [Rule]) {
+    let mut is_equal = vec![false; rules.len()];
+    for later in 1..rules.len() {
+        for earlier in 0..later {
+            let (before, after) = (&rules[earlier].route, &rules[later].route);
+            let differs = before.target != after.target || before.more != after.more;
+            if differs && overlap(before, after) && rank(after) == rank(before) {
+                (is_equal[earlier], is_equal[later]) = (true, true);
+            }
+            if !is_inverted(before, after) || is_settled(&rules[..later], before, after) {
+                continue;
+            }
+            let why = format!(
+                "requests that also match `{}` in line {}, which stands before, go here: the most specific route is tried first",
+                rules[earlier].text, rules[earlier].place.line
+            );
+            let note = Note::new(&rules[later].place, &rules[later].text, why, "conditions of the [[route]]");
+            if !rules[later].route.notes.contains(&note) {
+                rules[later].route.notes.push(note);
+            }
+        }
+    }
+    // Last, for a priority is no difference between two routes.
+    for ((rule, _), priority) in
+        rules.iter_mut().zip(is_equal).zip(FIRST_PRIORITY..).filter(|((_, is_equal), _)| *is_equal)
+    {
+        rule.route.more.set("priority", crate::toml::Value::Number(priority));
+    }
+}
+
+fn hosts_of(route: &Route) -> Vec<String> {
+    match route.hosts.is_empty() {
+        true => vec![ANY.to_owned()],
+        false => route.hosts.clone(),
+    }
+}
+
+fn has_host(route: &Route, host: &str) -> bool {
+    match route.hosts.is_empty() {
+        true => host == ANY,
+        false => route.hosts.iter().any(|own| own == host),
+    }
+}
+
+/// What is smaller is tried first: path, then methods, headers and the query, as Weir has it.
+fn rank(route: &Route) -> (u8, usize, u8, bool, usize, usize) {
+    let (kind, text, by_text) = match &route.path {
+        PathMatch::Exact(path) => (0, path.as_str(), 0),
+        PathMatch::Regex(regex) => (1, regex.as_str(), 0),
+        PathMatch::Segments(path) => (2, path.trim_end_matches('/'), 0),
+        PathMatch::Prefix(path) => (2, path.as_str(), 1),
+        PathMatch::Any => (2, "/", 0),
+    };
+    // The length of an exact path does not matter: only one of them matches.
+    let length = if kind == 0 { 0 } else { text.len().max(1) };
+    let count = |kind: &str| route.conditions.iter().filter(|(of, _)| *of == kind).count();
+    let conditions = (usize::MAX - count("header"), usize::MAX - count("query"));
+    (kind, usize::MAX - length, by_text, route.methods.is_empty(), conditions.0, conditions.1)
+}
+
+/// Whether `earlier` takes every request of `later`, on a host of both.
+fn covers(earlier: &Route, later: &Route) -> bool {
+    let has_no_condition = earlier.conditions.iter().all(|one| later.conditions.contains(one));
+    let methods = earlier.methods.is_empty()
+        || !later.methods.is_empty() && later.methods.iter().all(|method| earlier.methods.contains(method));
+    let path = match (&earlier.path, &later.path) {
+        (PathMatch::Any, _) => true,
+        (one, other) if one == other => true,
+        (PathMatch::Segments(wide), PathMatch::Exact(path) | PathMatch::Segments(path)) => is_below(path, wide),
+        (PathMatch::Prefix(wide), PathMatch::Exact(path) | PathMatch::Segments(path) | PathMatch::Prefix(path)) => {
+            path.starts_with(wide.as_str())
+        }
+        _ => false,
+    };
+    has_no_condition && methods && path
+}
+
+fn is_below(path: &str, folder: &str) -> bool {
+    let folder = folder.trim_end_matches('/');
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether a request may match both, as far as hosts, paths and methods say.
+fn overlap(one: &Route, other: &Route) -> bool {
+    let hosts = hosts_of(one).iter().any(|host| has_host(other, host));
+    let methods = one.methods.is_empty()
+        || other.methods.is_empty()
+        || one.methods.iter().any(|method| other.methods.contains(method));
+    hosts && methods && paths_overlap(&one.path, &other.path)
+}
+
+/// The text with which all paths of a match begin.
+fn begin_of(path: &PathMatch) -> String {
+    match path {
+        PathMatch::Any => String::new(),
+        PathMatch::Exact(path) | PathMatch::Prefix(path) => path.clone(),
+        PathMatch::Segments(path) => path.trim_end_matches('/').to_owned(),
+        PathMatch::Regex(regex) => paths::literal_prefix(regex),
+    }
+}
+
+fn paths_overlap(one: &PathMatch, other: &PathMatch) -> bool {
+    match (one, other) {
+        (PathMatch::Any, _) | (_, PathMatch::Any) => true,
+        (PathMatch::Regex(regex), PathMatch::Exact(path)) | (PathMatch::Exact(path), PathMatch::Regex(regex)) => {
+            paths::is_whole_match(regex, path)
+        }
+        (PathMatch::Regex(regex), other) | (other, PathMatch::Regex(regex)) => {
+            let (begin, text) = (paths::literal_prefix(regex), begin_of(other));
+            begin.starts_with(&text) || text.starts_with(&begin)
+        }
+        (PathMatch::Exact(a), PathMatch::Exact(b)) => a == b,
+        (PathMatch::Exact(path), PathMatch::Segments(wide)) | (PathMatch::Segments(wide), PathMatch::Exact(path)) => {
+            is_below(path, wide)
+        }
+        (PathMatch::Exact(path), PathMatch::Prefix(wide)) | (PathMatch::Prefix(wide), PathMatch::Exact(path)) => {
+            path.starts_with(wide.as_str())
+        }
+        (PathMatch::Prefix(a) | PathMatch::Segments(a), PathMatch::Prefix(b) | PathMatch::Segments(b)) => {
+            a.starts_with(b.as_str()) || b.starts_with(a.as_str())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(line: usize, host: &str, path: PathMatch, upstream: &str) -> Rule {
+        let mut route = Route::new(format!("{line}"), Target::Upstream(upstream.into()));
+        route.path = path;
+        route.hosts = host.split_whitespace().map(str::to_owned).collect();
+        Rule { route, place: Place { file: "f".into(), line }, text: format!("rule {line}") }
+    }
+
+    fn prefix(path: &str) -> PathMatch {
+        PathMatch::Prefix(path.into())
+    }
+
+    #[test]
+    fn a_rule_without_a_host_holds_for_the_hosts_of_others() {
+        let mut rules = vec![
+            rule(1, "", prefix("/static"), "files"),
+            rule(2, "api.example", PathMatch::Any, "api"),
+            rule(3, "*.example", PathMatch::Any, "wide"),
+            rule(4, "", PathMatch::Any, "rest"),
+        ];
+        spread_hosts(&mut rules);
+        let routes = first_match(rules);
+        let hosts: Vec<&[String]> = routes.iter().map(|route| route.hosts.as_slice()).collect();
+        assert_eq!(hosts[0], ["api.example", "*.example", "*"]);
+        assert_eq!(hosts[1], ["api.example"]);
+        // `api.example` is taken whole by the rule before.
+        assert_eq!(hosts[2], ["*.example"]);
+        assert_eq!(hosts[3], ["*"]);
+        assert!(routes.iter().all(|route| route.notes.is_empty()));
+    }
+
+    #[test]
+    fn an_earlier_rule_for_a_whole_host_hides_later_ones_there() {
+        let mut rules = vec![rule(1, "api.example", PathMatch::Any, "api"), rule(2, "", prefix("/static"), "files")];
+        spread_hosts(&mut rules);
+        assert_eq!(first_match(rules)[1].hosts, ["*"]);
+        // HAProxy does not reach the second one either.
+        let hidden = first_match(vec![rule(1, "", PathMatch::Any, "a"), rule(2, "", prefix("/x"), "b")]);
+        assert_eq!((hidden.len(), hidden[0].notes.len()), (1, 0));
+    }
+
+    #[test]
+    fn requests_of_two_rules_go_where_the_earlier_one_says() {
+        let mut wide = rule(1, "", prefix("/a"), "a");
+        wide.route.methods = vec!["GET".into()];
+        let routes = first_match(vec![wide, rule(2, "", prefix("/a/b"), "b")]);
+        let met: Vec<(&PathMatch, usize, &Target)> =
+            routes.iter().map(|route| (&route.path, route.methods.len(), &route.target)).collect();
+        let (a, b) = (Target::Upstream("a".into()), Target::Upstream("b".into()));
+        assert_eq!(met, [(&prefix("/a"), 1, &a), (&prefix("/a/b"), 1, &a), (&prefix("/a/b"), 0, &b)]);
+        assert!(routes.iter().all(|route| route.notes.is_empty()));
+    }
+
+    #[test]
+    fn what_cannot_be_said_has_a_note_and_equal_ranks_a_priority() {
+        let regex = |line, text: &str| rule(line, "", PathMatch::Regex(text.into()), "b");
+        let routes = first_match(vec![rule(1, "", prefix("/a"), "a"), regex(2, "/.*c")]);
+        assert_eq!(
+            routes[1].path,
+            PathMatch::Regex("/a.*(?:)".into()),
+            "longer than the later regex, which is tried next"
+        );
+        assert!(routes.iter().all(|route| route.notes.is_empty()));
+        let mut redirect = rule(1, "", prefix("/a"), "a");
+        redirect.route.target = Target::Redirect(vec![("path_prefix".into(), crate::toml::Value::text("/b"))]);
+        let routes = first_match(vec![redirect, regex(2, "/.*c")]);
+        assert!(routes[1].notes[0].to_string().contains("`rule 1` in line 1"), "{:?}", routes[1].notes);
+        let header = |name: &str| ("header", crate::toml::Value::text(name));
+        let (mut one, mut two) = (rule(1, "", PathMatch::Any, "a"), rule(2, "", PathMatch::Any, "b"));
+        one.route.conditions = vec![header("x")];
+        two.route.conditions = vec![header("a")];
+        let routes = first_match(vec![one, two]);
+        assert_eq!(routes[0].more.get("priority"), Some(&crate::toml::Value::Number(100)));
+        assert_eq!(routes[1].more.get("priority"), Some(&crate::toml::Value::Number(101)));
+    }
+}

@@ -1,0 +1,29 @@
+//! `weir import`, as a user runs it.
+
+use std::process::Command;
+
+use crate::gateway::program;
+
+/// What an import has printed.
+pub struct Imported {
+    /// The `weir.toml`.
+    pub toml: String,
+    /// A line for each note.
+    pub notes: String,
+}
+
+/// Imports a configuration of `format`: `nginx`, `haproxy`, `envoy` or `twemproxy`.
+///
+/// # Panics
+/// If it has a mistake.
+pub fn import(format: &str, text: &str) -> Imported {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (input, output) = (folder.path().join("input"), folder.path().join("weir.toml"));
+    std::fs::write(&input, text).expect("written");
+    let mut weir = Command::new(program());
+    weir.args(["import", format]).arg(&input).arg("--output").arg(&output);
+    let done = weir.output().expect("weir runs");
+    let notes = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{notes}");
+    Imported { toml: std::fs::read_to_string(&output).expect("the result"), notes }
+}

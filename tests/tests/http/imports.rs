@@ -1,0 +1,299 @@
+//! Imported configurations: the program itself and Weir answer the same requests alike.
+
+use weir_tests::faulty::{Act, Faulty};
+use weir_tests::gateway::Gateway;
+use weir_tests::haproxy::Haproxy;
+use weir_tests::http::{HttpClient, Response, field};
+use weir_tests::import::{Imported, import};
+use weir_tests::nginx::Nginx;
+use weir_tests::port;
+use weir_tests::stream::Address;
+
+/// An origin that says its name, and what it was given: the request line, the host, and some fields.
+fn origin(name: &'static str) -> Faulty {
+    Faulty::http(move |request| {
+        let head = &request[0];
+        let line = String::from_utf8_lossy(head).lines().next().unwrap_or_default().to_owned();
+        let words: Vec<&str> = line.split(' ').collect();
+        let value = |name: &str| field(head, name).unwrap_or_default();
+        let body = format!(
+            "{name} {} {} host={} client={} scheme={} tag={}",
+            words[0],
+            words[1],
+            value("host"),
+            value("x-real-ip"),
+            value("x-forwarded-proto"),
+            value("x-tag")
+        );
+        let head = format!("HTTP/1.1 200 OK\r\nX-Origin: {name}\r\nContent-Length: {}\r\n\r\n", body.len());
+        Act::Reply((head + &body).into_bytes())
+    })
+}
+
+/// Two origins, the program with its configuration, and Weir with the imported one.
+struct Pair {
+    theirs: Address,
+    ours: Gateway,
+    imported: Imported,
+}
+
+impl Pair {
+    /// Imports `config` with another port. A result must be good by Weir's own check, or it does not start.
+    fn new(format: &str, theirs: &Address, config: impl FnOnce(u16) -> String) -> Self {
+        let port = port::free();
+        let imported = import(format, &config(port));
+        // Each worker counts its own turns: with one of them shares are exact.
+        let text = format!("{}\n[runtime]\nworkers = 1\n", imported.toml);
+        let ours = Gateway::with_text(&text, Address::port(port));
+        Self { theirs: theirs.clone(), ours, imported }
+    }
+
+    fn both(&self, request: &str) -> [Response; 2] {
+        [&self.theirs, &self.ours.address].map(|address| {
+            let mut client = HttpClient::connect(address);
+            client.send(request);
+            client.response()
+        })
+    }
+
+    /// Sends a request to both and compares what a client sees of the responses; returns theirs.
+    fn same(&self, line: &str, fields: &str) -> Response {
+        let [theirs, ours] = self.both(&format!("{line} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n"));
+        let shown = |response: &Response| {
+            let is_text = response.status == 200 || response.field("x-origin").is_some();
+            (
+                response.status,
+                response.field("x-origin"),
+                response.field("location").map(|location| absolute(&location, fields)),
+                response.field("x-added"),
+                // The text of a refusal is each program's own.
+                is_text.then(|| response.content()),
+            )
+        };
+        assert_eq!(shown(&theirs), shown(&ours), "{line} {fields}\nweir.toml:\n{}", self.imported.toml);
+        theirs
+    }
+}
+
+/// A Location without the scheme, host and port that the request had: nginx and HAProxy leave them out, or name their port.
+fn absolute(location: &str, fields: &str) -> String {
+    let host = fields.lines().find_map(|line| line.strip_prefix("Host: ")).unwrap_or_default();
+    let rest =
+        location.strip_prefix("http://").filter(|rest| rest.len() >= host.len() && rest.is_char_boundary(host.len()));
+    match rest.and_then(|rest| rest[..host.len()].eq_ignore_ascii_case(host).then(|| &rest[host.len()..])) {
+        Some(rest) => rest.trim_start_matches(|c: char| c == ':' || c.is_ascii_digit()).to_owned(),
+        None => location.to_owned(),
+    }
+}
+
+/// How many of 40 requests each origin has answered.
+fn shares(address: &Address, path: &str) -> [usize; 2] {
+    let mut counts = [0; 2];
+    for _ in 0..40 {
+        let mut client = HttpClient::connect(address);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"));
+        counts[usize::from(client.response().field("x-origin").as_deref() == Some("two"))] += 1;
+    }
+    counts
+}
+
+fn nginx_config(port: u16, one: &str, two: &str) -> String {
+    format!(
+        r#"
+    upstream app {{ server {one}; }}
+    upstream api {{ server {two}; keepalive 4; }}
+    upstream both {{ server {one} weight=3; server {two}; }}
+    server {{
+        listen 127.0.0.1:{port} default_server;
+        server_name a.example *.wild.example;
+        client_max_body_size 1k;
+        location / {{ proxy_pass http://app; }}
+        location = /exact {{ default_type text/plain; return 200 "exact"; }}
+        location /api/ {{
+            proxy_pass http://api/v1/;
+            proxy_set_header Host $host;
+            proxy_set_header X-Real-IP $remote_addr;
+            proxy_set_header X-Forwarded-Proto $scheme;
+        }}
+        location /plain {{
+            proxy_pass http://api;
+            proxy_set_header Host fixed.example;
+            proxy_set_header X-Tag "tag-$http_x_name";
+            add_header X-Added yes;
+        }}
+        location ^~ /first/ {{ proxy_pass http://api; }}
+        location ~ \.png$ {{ proxy_pass http://app; }}
+        location ~* \.(gif|png|webp)$ {{ proxy_pass http://api; }}
+        location ~ ^/num/([0-9]+)$ {{ rewrite ^/num/([0-9]+)$ /n$1/x break; proxy_pass http://api; }}
+        location /gone {{ return 410; }}
+        location /moved {{ return 301 http://elsewhere.example$request_uri; }}
+        location /found/ {{ rewrite ^/found/(.*)$ http://elsewhere.example/f/$1 redirect; }}
+        location /both {{ proxy_pass http://both; }}
+        location /closed {{ deny all; proxy_pass http://app; }}
+        location /large {{ client_max_body_size 1m; proxy_pass http://app; }}
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        server_name b.example;
+        location /only {{ proxy_pass http://api; }}
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        server_name old.example;
+        return 301 https://$host$request_uri;
+    }}
+"#
+    )
+}
+
+#[test]
+fn nginx_and_weir_with_its_configuration_answer_alike() {
+    let (one, two) = (origin("one"), origin("two"));
+    let servers = |port: u16| nginx_config(port, &one.address.text(), &two.address.text());
+    let nginx = Nginx::with_config(|port, folder| {
+        let frame = "daemon off; worker_processes 1; error_log stderr crit; events {}";
+        let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|of| format!("{of}_temp_path {}/{of};\n", folder.display()));
+        format!(
+            "{frame} pid {}/pid;\nhttp {{ access_log off;\n{}{} }}",
+            folder.display(),
+            paths.concat(),
+            servers(port)
+        )
+    });
+    let pair = Pair::new("nginx", &nginx.address, servers);
+    for path in [
+        "/",
+        "/x?q=1",
+        "/exact",
+        "/exactly",
+        "/api/",
+        "/api/users?id=7",
+        "/api",
+        "/plain",
+        "/plainer",
+        "/first/a.png",
+        "/a.png",
+        "/a.PNG",
+        "/a.gif",
+        "/a.png.txt",
+        "/api/a.webp",
+        "/num/12",
+        "/num/x",
+        "/gone",
+        "/gone/by",
+        "/moved/a?b=c",
+        "/found/a/b",
+        "/found",
+        "/closed",
+        "/a%20b",
+    ] {
+        for host in ["a.example", "x.wild.example", "x.y.wild.example", "unknown.example"] {
+            pair.same(&format!("GET {path}"), &format!("Host: {host}\r\nX-Name: n\r\n"));
+        }
+    }
+    for path in ["/only", "/only/x", "/", "/api/users"] {
+        pair.same(&format!("GET {path}"), "Host: b.example\r\n");
+        pair.same(&format!("GET {path}?a=b"), "Host: old.example\r\n");
+    }
+    let body = |length: usize| format!("Host: a.example\r\nContent-Length: {length}\r\n");
+    // A body that is refused by its length alone: none of it is sent.
+    assert_eq!(pair.same("POST /x", &body(2_000)).status, 413);
+    assert_eq!(shares(&pair.theirs, "/both"), shares(&pair.ours.address, "/both"));
+    let first = pair.same("GET /first/a.png", "Host: a.example\r\n");
+    assert_eq!(first.field("x-origin").as_deref(), Some("two"), "the comparison is of something");
+    assert!(!pair.imported.notes.contains("location"), "every location has a counterpart: {}", pair.imported.notes);
+}
+
+fn haproxy_config(port: u16, one: &str, two: &str) -> String {
+    format!(
+        r#"
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+
+frontend web
+    bind 127.0.0.1:{port}
+    acl is_two   hdr(host) -i two.example
+    acl is_wild  hdr_end(host) -i .wild.example
+    acl is_css   path_end .css
+    acl is_write method POST PUT
+    http-request deny deny_status 429 if {{ hdr_sub(user-agent) -i scanner }}
+    http-request return status 200 content-type text/plain string "pong" if {{ path /ping }}
+    http-request redirect location /new code 301 if {{ path_beg /old }}
+    http-request redirect prefix https://other.example code 308 if {{ path_beg /other/ }}
+    http-request set-header X-Real-IP %[src]
+    http-response set-header X-Added yes
+    use_backend two if is_two !{{ hdr(x-name) -m found }}
+    use_backend two if {{ path_beg /two/ }} {{ method GET }}
+    use_backend two if is_css or is_wild
+    use_backend tagged if {{ path_beg /tag }} is_write
+    use_backend nobody if {{ path /nobody }}
+    default_backend one
+
+backend one
+    server a {one}
+
+backend two
+    balance roundrobin
+    server b {two} weight 10
+
+backend tagged
+    http-request set-header X-Tag written
+    http-request replace-path ^/tag/(.*)$ /t-\1
+    server a {one} weight 30
+    server b {two} weight 10
+
+backend nobody
+"#
+    )
+}
+
+#[test]
+fn haproxy_and_weir_with_its_configuration_answer_alike() {
+    let (one, two) = (origin("one"), origin("two"));
+    let config = |port: u16| haproxy_config(port, &one.address.text(), &two.address.text());
+    let haproxy = Haproxy::start(&["-db"], |port, _| config(port));
+    let pair = Pair::new("haproxy", &haproxy.address, config);
+    for path in [
+        "/",
+        "/x?q=1",
+        "/ping",
+        "/pings",
+        "/old",
+        "/older/x",
+        "/other/a/b",
+        "/two/x",
+        "/two",
+        "/a.css",
+        "/two/a.css",
+        "/a.css/x",
+        "/old/a.css",
+        "/nobody",
+        "/tag/x",
+    ] {
+        for host in ["a.example", "two.example", "TWO.example", "x.wild.example", "x.y.wild.example"] {
+            pair.same(&format!("GET {path}"), &format!("Host: {host}\r\n"));
+            pair.same(&format!("GET {path}"), &format!("Host: {host}\r\nX-Name: n\r\n"));
+            pair.same(&format!("GET {path}"), &format!("Host: {host}\r\nUser-Agent: A Scanner/1\r\n"));
+            pair.same(&format!("DELETE {path}"), &format!("Host: {host}\r\n"));
+        }
+    }
+    let scanned = pair.same("GET /two/x", "Host: a.example\r\nUser-Agent: scanner\r\n");
+    assert_eq!(scanned.status, 429, "a refusal holds for paths that other rules name too");
+    let written = |address: &Address| {
+        let mut client = HttpClient::connect(address);
+        client.send("POST /tag/x HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        client.response().content()
+    };
+    let bodies = [&pair.theirs, &pair.ours.address].map(|address| {
+        let mut all: Vec<String> = (0..8).map(|_| written(address)).collect();
+        all.sort();
+        all
+    });
+    assert_eq!(bodies[0], bodies[1]);
+    assert!(bodies[0][0].contains("/t-x") && bodies[0][0].ends_with("tag=written"), "{:?}", bodies[0]);
+    assert_eq!(pair.imported.notes, "", "every line has a counterpart");
+}

@@ -1,0 +1,237 @@
+//! `weir import`: the configuration of another proxy as a `weir.toml`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use weir_import::{Files, Format};
+
+/// Bytes of an input file, and of all that it includes together. Default 16 MiB: generated files of thousands of servers fit.
+const INPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Files that one pattern of an include may name.
+const INCLUDED_FILES_MAX: usize = 4096;
+
+/// Print a weir.toml for the configuration of another proxy, and what has no counterpart on stderr.
+#[derive(Debug, Subcommand)]
+#[command(
+    after_help = "Exit status: 0, the file was imported, notes or not; 1, it has a mistake; 2, wrong usage.\n\nExamples:\n  \
+                  weir import nginx /etc/nginx/nginx.conf > weir.toml\n  \
+                  weir import haproxy /etc/haproxy/haproxy.cfg --output weir.toml\n  weir check weir.toml"
+)]
+pub enum ImportCommand {
+    /// nginx.conf, with the files that it includes; or a file with server blocks alone.
+    Nginx(ImportArgs),
+    /// haproxy.cfg.
+    Haproxy(ImportArgs),
+    /// A bootstrap of Envoy in YAML or JSON, with static resources.
+    Envoy(ImportArgs),
+    /// nutcracker.yml of twemproxy.
+    Twemproxy(ImportArgs),
+}
+
+/// What is read and written.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The file to read.
+    file: PathBuf,
+
+    /// Write the result to this file, which must not exist yet. Absent: to stdout.
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+}
+
+pub fn run(command: &ImportCommand) -> Result<(), String> {
+    let (format, args) = match command {
+        ImportCommand::Nginx(args) => (Format::Nginx, args),
+        ImportCommand::Haproxy(args) => (Format::Haproxy, args),
+        ImportCommand::Envoy(args) => (Format::Envoy, args),
+        ImportCommand::Twemproxy(args) => (Format::Twemproxy, args),
+    };
+    let text = read(&args.file).map_err(|why| format!("{}: {why}", args.file.display()))?;
+    let directory = args.file.parent().unwrap_or(Path::new("")).to_owned();
+    let name = args.file.display().to_string();
+    let imported =
+        weir_import::import(format, &name, &text, &Folder { directory }).map_err(|mistake| mistake.to_string())?;
+    for note in &imported.notes {
+        eprintln!("{note}");
+    }
+    match imported.notes.len() {
+        0 => {}
+        1 => eprintln!("1 note: it is a comment in the result too"),
+        count => eprintln!("{count} notes: they are comments in the result too"),
+    }
+    match &args.output {
+        None => print(&imported.toml),
+        Some(file) => write_new(file, &imported.toml).map_err(|why| format!("{}: {why}", file.display())),
+    }
+}
+
+/// Prints to stdout. A reader that has read enough is no failure.
+fn print(text: &str) -> Result<(), String> {
+    use std::io::Write as _;
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("stdout: {error}")),
+        _ => Ok(()),
+    }
+}
+
+fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    fs::File::create_new(file)?.write_all(text.as_bytes())
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    let bytes = fs::metadata(file).map_err(|error| error.to_string())?.len();
+    if bytes > INPUT_BYTES_MAX {
+        return Err(format!("has {bytes} bytes; at most {INPUT_BYTES_MAX} are read"));
+    }
+    let bytes = fs::read(file).map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
+}
+
+/// Where included files are looked for.
+struct Folder {
+    directory: PathBuf,
+}
+
+impl Files for Folder {
+    fn matching(&self, pattern: &str) -> Result<Vec<(String, String)>, String> {
+        let path = self.directory.join(pattern);
+        let files = match pattern.contains(['*', '?', '[']) {
+            false => vec![path],
+            true => expand(&path)?,
+        };
+        let contents = |file: &PathBuf| {
+            let name = file.display().to_string();
+            let text = read(file).map_err(|why| format!("{name}: {why}"))?;
+            Ok((name, text))
+        };
+        files.iter().map(contents).collect()
+    }
+}
+
+/// The files that a pattern names, part of the path by part, in the order of their names. None is no mistake: nginx takes that too.
+fn expand(pattern: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut found = vec![PathBuf::new()];
+    for part in pattern.components() {
+        let part = part.as_os_str();
+        let text = part.to_string_lossy();
+        if !text.contains(['*', '?', '[']) {
+            found.iter_mut().for_each(|path| path.push(part));
+            continue;
+        }
+        let mut next = Vec::new();
+        for folder in &found {
+            let here = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            let Ok(entries) = fs::read_dir(here) else { continue };
+            for entry in entries {
+                let name = entry.map_err(|error| format!("{}: {error}", folder.display()))?.file_name();
+                // A star does not stand for hidden files.
+                let is_hidden = name.to_string_lossy().starts_with('.') && !text.starts_with('.');
+                if !is_hidden && matches(text.as_bytes(), name.to_string_lossy().as_bytes()) {
+                    next.push(folder.join(&name));
+                }
+            }
+            if next.len() > INCLUDED_FILES_MAX {
+                return Err(format!("names more than {INCLUDED_FILES_MAX} files"));
+            }
+        }
+        next.sort();
+        found = next;
+    }
+    found.retain(|path| path.is_file());
+    Ok(found)
+}
+
+/// Whether a name has the form of a pattern with `*`, `?` and `[a-z]`.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    // The last star, and how much of the name it stood for.
+    let (mut at, mut of, mut star) = (0, 0, None);
+    while of < name.len() {
+        let step = match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at + 1, of));
+                at += 1;
+                continue;
+            }
+            Some(b'?') => Some(1),
+            Some(b'[') => class(&pattern[at..], name[of]),
+            Some(byte) => (*byte == name[of]).then_some(1),
+            None => None,
+        };
+        match (step, star) {
+            (Some(step), _) => (at, of) = (at + step, of + 1),
+            (None, Some((behind, from))) => {
+                star = Some((behind, from + 1));
+                (at, of) = (behind, from + 1);
+            }
+            (None, None) => return false,
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+/// Bytes of a class that has `byte` in it; `None`: it has not.
+fn class(pattern: &[u8], byte: u8) -> Option<usize> {
+    let end = pattern.iter().skip(2).position(|byte| *byte == b']')? + 2;
+    let inner = &pattern[1..end];
+    let (is_negated, inner) = match inner.strip_prefix(b"!").or_else(|| inner.strip_prefix(b"^")) {
+        Some(rest) => (true, rest),
+        None => (false, inner),
+    };
+    let mut at = 0;
+    let mut is_in = false;
+    while at < inner.len() {
+        match inner[at..] {
+            [from, b'-', to, ..] => {
+                is_in |= (from..=to).contains(&byte);
+                at += 3;
+            }
+            [one, ..] => {
+                is_in |= one == byte;
+                at += 1;
+            }
+            [] => break,
+        }
+    }
+    (is_in != is_negated).then_some(end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_those_of_a_shell() {
+        for (pattern, name) in
+            [("*.conf", "a.conf"), ("*", ""), ("a?c", "abc"), ("[a-c]x", "bx"), ("[!a]x", "bx"), ("*a*b", "xaayb")]
+        {
+            assert!(matches(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
+        }
+        for (pattern, name) in [("*.conf", "a.confx"), ("?", ""), ("[a-c]x", "dx"), ("[!a]x", "ax"), ("a*", "b")] {
+            assert!(!matches(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_in_the_order_of_their_names_and_an_existing_result_is_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let sites = folder.path().join("sites");
+        fs::create_dir(&sites).expect("a folder");
+        for (name, text) in [("b.conf", "b;"), ("a.conf", "a;"), (".hidden.conf", "h;"), ("c.txt", "c;")] {
+            fs::write(sites.join(name), text).expect("written");
+        }
+        let files = Folder { directory: folder.path().to_owned() };
+        let texts = |pattern: &str| {
+            files.matching(pattern).map(|all| all.into_iter().map(|(_, text)| text).collect::<Vec<_>>())
+        };
+        assert_eq!(texts("s*/*.conf"), Ok(vec!["a;".to_owned(), "b;".to_owned()]));
+        assert_eq!(texts("none/*.conf"), Ok(Vec::new()));
+        assert_eq!(texts("sites/c.txt"), Ok(vec!["c;".to_owned()]));
+        assert!(texts("sites/none.conf").is_err());
+        let file = folder.path().join("weir.toml");
+        assert!(write_new(&file, "one").is_ok() && write_new(&file, "two").is_err());
+        assert_eq!(fs::read_to_string(&file).expect("the file"), "one");
+    }
+}
