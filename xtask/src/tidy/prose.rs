@@ -27,12 +27,8 @@ const EXEMPT: [&str; 4] = ["docs/results/", "docs/CONFIG.md", "docs/METRICS.md",
 
 /// Documents that are still to be rewritten. The list only shrinks: a document that keeps the rule leaves it.
 const TO_BE_REWRITTEN: &[&str] = &[
-    "ARCHITECTURE.md",
     "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "LEXICON.md",
     "README.md",
-    "TESTING.md",
     "THREAT-MODEL.md",
     "docs/guide/http.md",
     "docs/guide/lab.md",
@@ -41,10 +37,6 @@ const TO_BE_REWRITTEN: &[&str] = &[
     "docs/guide/redis.md",
     "docs/guide/tcp.md",
     "docs/guide/tls.md",
-    "fuzz/README.md",
-    "proxy/http/LIFECYCLE.md",
-    "proxy/redis-session/LIFECYCLE.md",
-    "proxy/tcp/LIFECYCLE.md",
 ];
 
 /// Sentences that are too long, or have words that a document does without.
