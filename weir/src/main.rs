@@ -4,9 +4,12 @@
 
 #![forbid(unsafe_code)]
 
+mod admin_client;
 mod check;
 mod demo;
+mod front;
 mod gateway;
+mod init;
 mod lab_compare;
 mod lab_knee;
 mod lab_load;
@@ -44,6 +47,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Front(front::FrontCommand),
+    Init(init::InitArgs),
     Run(run::RunArgs),
     Check(check::CheckArgs),
     Demo(demo::DemoArgs),
@@ -78,6 +84,8 @@ fn main() -> ExitCode {
     // Named once for the process, so that no part of the tree can choose another.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let outcome = match Cli::parse().command {
+        Command::Front(command) => front::run(&command),
+        Command::Init(args) => init::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Demo(args) => demo::run(&args),

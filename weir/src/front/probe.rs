@@ -1,0 +1,168 @@
+//! One real request to each endpoint before the gateway serves: the finding in a line.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream, ToSocketAddrs},
+    os::unix::net::UnixStream,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use rustls::{ClientConnection, StreamOwned};
+use weir_config::Snapshot;
+use weir_engine::{
+    settings::{Address, TlsClientSettings},
+    tls,
+};
+
+use super::Protocol;
+
+/// To connect, and again for each read and write. Default 2 s: a server that takes longer is a finding.
+const LIMIT: Duration = Duration::from_secs(2);
+/// Bytes of a response that are looked at. Default 64 KiB: INFO of a Redis server has 6 KiB.
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
+
+/// A connection to a server, with [`LIMIT`] on each read and write.
+pub trait Wire: Read + Write {}
+
+impl<T: Read + Write> Wire for T {}
+
+/// A connection to a server that was just made.
+pub struct Contact<'a> {
+    /// The connection, of TLS if the upstream wants it.
+    pub wire: Box<dyn Wire>,
+    /// Where it leads.
+    pub address: &'a Address,
+    /// The time until it stood, TLS included.
+    pub connect_time: Duration,
+}
+
+impl Contact<'_> {
+    /// Sends a request and reads until the response `is_whole`. The response, and the time that it took.
+    ///
+    /// # Errors
+    /// In words: the server ended before its first byte, or says nothing for [`LIMIT`].
+    pub fn exchange(
+        &mut self,
+        request: &[u8],
+        is_whole: impl Fn(&[u8]) -> bool,
+    ) -> Result<(Vec<u8>, Duration), String> {
+        let begun = Instant::now();
+        self.wire.write_all(request).and_then(|()| self.wire.flush()).map_err(|error| reason(&error))?;
+        let response = read_until(&mut *self.wire, is_whole)?;
+        Ok((response, begun.elapsed()))
+    }
+}
+
+/// Sends one request to each endpoint of the snapshot, and prints a line for each.
+pub fn print(protocol: &Protocol, snapshot: &Snapshot) {
+    for upstream in &snapshot.upstreams {
+        for address in &upstream.settings.endpoints {
+            println!("{}", line(protocol, address, upstream.settings.tls.as_ref()));
+        }
+    }
+}
+
+/// The finding about one server.
+fn line(protocol: &Protocol, address: &Address, tls: Option<&TlsClientSettings>) -> String {
+    match connect(address, tls).and_then(|mut contact| (protocol.ask)(&mut contact)) {
+        Ok(server) => format!("{address}: {server}"),
+        Err(what) => format!("{address}: {what}. Weir serves nevertheless and keeps trying."),
+    }
+}
+
+/// `0.3 ms`.
+pub fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+fn connect<'a>(address: &'a Address, tls: Option<&TlsClientSettings>) -> Result<Contact<'a>, String> {
+    let begun = Instant::now();
+    let plain: Box<dyn Wire> = match address {
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path).map_err(|error| reason(&error))?;
+            bounded(stream.set_read_timeout(Some(LIMIT)), stream.set_write_timeout(Some(LIMIT)))?;
+            Box::new(stream)
+        }
+        other => Box::new(tcp(other)?),
+    };
+    let wire = match tls {
+        None => plain,
+        Some(settings) => encrypted(plain, address, settings)?,
+    };
+    Ok(Contact { wire, address, connect_time: begun.elapsed() })
+}
+
+/// Tries the addresses of the server in turn, as the gateway does.
+fn tcp(address: &Address) -> Result<TcpStream, String> {
+    let addresses: Vec<SocketAddr> = match address {
+        Address::Host { name, port } => {
+            let found = (&**name, *port).to_socket_addrs();
+            found.map_err(|error| format!("cannot resolve the name: {error}"))?.collect()
+        }
+        Address::Socket(address) => vec![*address],
+        Address::Unix(_) => Vec::new(),
+    };
+    let mut last = Err("the name has no address".to_owned());
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, LIMIT) {
+            Ok(stream) => {
+                bounded(stream.set_read_timeout(Some(LIMIT)), stream.set_write_timeout(Some(LIMIT)))?;
+                return Ok(stream);
+            }
+            Err(error) => last = Err(reason(&error)),
+        }
+    }
+    last
+}
+
+fn bounded(read: io::Result<()>, write: io::Result<()>) -> Result<(), String> {
+    read.and(write).map_err(|error| reason(&error))
+}
+
+/// With the settings of the gateway's own connections.
+fn encrypted(plain: Box<dyn Wire>, address: &Address, settings: &TlsClientSettings) -> Result<Box<dyn Wire>, String> {
+    let client = tls::client_config(settings).map_err(|error| error.to_string())?;
+    let name = client.name_for(&address.host().unwrap_or_default()).map_err(|error| error.to_string())?;
+    let session = ClientConnection::new(Arc::clone(&client.config), name).map_err(|error| format!("TLS: {error}"))?;
+    let mut stream = StreamOwned::new(session, plain);
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).map_err(|error| format!("TLS: {}", reason(&error)))?;
+    }
+    Ok(Box::new(stream))
+}
+
+/// What went wrong, without the number of the system's error.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused: nothing listens there".to_owned(),
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!("no response within {} s", LIMIT.as_secs()),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+            "the server closed the connection without a response".to_owned()
+        }
+        io::ErrorKind::NotFound => "no such socket file".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Reads until `is_whole`, the end, or the bound.
+fn read_until(wire: &mut dyn Wire, is_whole: impl Fn(&[u8]) -> bool) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 4096];
+    while !is_whole(&bytes) && bytes.len() < RESPONSE_BYTES_MAX {
+        match wire.read(&mut chunk) {
+            Ok(0) if bytes.is_empty() => return Err(reason(&io::ErrorKind::UnexpectedEof.into())),
+            Ok(0) => break,
+            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(reason(&error)),
+        }
+    }
+    Ok(bytes)
+}
+
+/// The first bytes of what another protocol said, for a message.
+pub fn excerpt(bytes: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(&bytes[..bytes.len().min(32)]).into_owned();
+    format!("\"{}\"", text.escape_debug())
+}
