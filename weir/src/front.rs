@@ -156,7 +156,7 @@ pub fn run(command: &FrontCommand) -> Result<(), String> {
     // The process that an upgrade starts has the same command line; its user has seen the lines.
     let is_first = std::env::var_os(upgrade::VARIABLE).is_none();
     if is_first {
-        probe::print(protocol, &snapshot);
+        probe::print(protocol, &snapshot, "Weir serves nevertheless and keeps trying.");
     }
     run::serve(&run::Source::Text(text), |gateway, admin| {
         if is_first {

@@ -43,7 +43,7 @@ pub fn run(args: &InitArgs) -> Result<(), String> {
     let meaning = questions(&mut io::stdin().lock(), &mut io::stdout(), is_terminal)?;
     let text = meaning.text();
     let snapshot = front::checked(&text)?;
-    probe::print(meaning.protocol, &snapshot);
+    probe::print(meaning.protocol, &snapshot, "The file is written nevertheless.");
     file::write(&args.file, &text, args.force)
 }
 

@@ -6,7 +6,9 @@
 
 mod admin_client;
 mod check;
+mod config_diff;
 mod demo;
+mod explain;
 mod front;
 mod gateway;
 mod init;
@@ -22,6 +24,7 @@ mod origin;
 mod plan;
 mod routes;
 mod run;
+mod shards;
 mod systemd;
 mod top;
 mod upgrade;
@@ -52,11 +55,15 @@ enum Command {
     Init(init::InitArgs),
     Run(run::RunArgs),
     Check(check::CheckArgs),
+    Explain(explain::ExplainArgs),
+    #[command(subcommand)]
+    Config(config_diff::ConfigCommand),
     Demo(demo::DemoArgs),
     Upgrade(upgrade::ask::UpgradeArgs),
     Top(top::TopArgs),
     Plan(plan::PlanArgs),
     Routes(routes::RoutesArgs),
+    Shards(shards::ShardsArgs),
     /// The lab: synthetic back ends, and the tools that measure.
     #[command(subcommand)]
     Lab(Lab),
@@ -88,11 +95,14 @@ fn main() -> ExitCode {
         Command::Init(args) => init::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Config(command) => config_diff::run(&command),
         Command::Demo(args) => demo::run(&args),
         Command::Upgrade(args) => upgrade::ask::run(&args),
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
         Command::Plan(args) => plan::run(&args),
         Command::Routes(args) => routes::run(&args),
+        Command::Shards(args) => shards::run(&args),
         Command::Lab(Lab::Origin(command)) => origin::run(&command),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),

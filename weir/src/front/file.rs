@@ -31,11 +31,8 @@ impl Meaning<'_> {
         let word = self.protocol.word;
         let servers: Vec<String> = self.upstreams.iter().map(Address::to_string).collect();
         let quoted: Vec<String> = servers.iter().map(|server| quoted(server)).collect();
-        let mut text = format!(
-            "# As: weir {word} {} {}\n# Check it: weir check FILE. A key in words: weir explain KEY.\n",
-            self.listen,
-            servers.join(" ")
-        );
+        let mut text = format!("# As: weir {word} {} {}{}\n", self.listen, servers.join(" "), self.flags());
+        text.push_str("# Check it: weir check FILE. A key in words: weir explain KEY.\n");
         if let Some(workers) = self.workers {
             let _ = write!(text, "\n[runtime]\nworkers = {workers}\n");
         }
@@ -53,6 +50,14 @@ impl Meaning<'_> {
             text.push_str("\n[upstream.tls]\n");
         }
         text
+    }
+
+    /// The flags of the command line that means this.
+    fn flags(&self) -> String {
+        let workers = self.workers.map(|workers| format!(" --workers {workers}"));
+        let admin = self.admin.map(|admin| format!(" --admin {admin}"));
+        let tls = self.is_tls.then(|| " --tls-upstream".to_owned());
+        [workers, admin, tls].into_iter().flatten().collect()
     }
 }
 

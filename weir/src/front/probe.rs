@@ -54,21 +54,23 @@ impl Contact<'_> {
     }
 }
 
-/// Sends one request to each endpoint of the snapshot, and prints a line for each.
-pub fn print(protocol: &Protocol, snapshot: &Snapshot) {
+/// Sends one request to each endpoint of the snapshot, and prints a line for each. `otherwise` says what happens if the server
+/// cannot be reached.
+pub fn print(protocol: &Protocol, snapshot: &Snapshot, otherwise: &str) {
     for upstream in &snapshot.upstreams {
         for address in &upstream.settings.endpoints {
-            println!("{}", line(protocol, address, upstream.settings.tls.as_ref()));
+            match ask(protocol, address, upstream.settings.tls.as_ref()) {
+                Ok(server) => println!("{address}: {server}"),
+                Err(what) => println!("{address}: {what}. {otherwise}"),
+            }
         }
     }
 }
 
 /// The finding about one server.
-fn line(protocol: &Protocol, address: &Address, tls: Option<&TlsClientSettings>) -> String {
-    match connect(address, tls).and_then(|mut contact| (protocol.ask)(&mut contact)) {
-        Ok(server) => format!("{address}: {server}"),
-        Err(what) => format!("{address}: {what}. Weir serves nevertheless and keeps trying."),
-    }
+fn ask(protocol: &Protocol, address: &Address, tls: Option<&TlsClientSettings>) -> Result<String, String> {
+    let mut contact = connect(address, tls)?;
+    (protocol.ask)(&mut contact)
 }
 
 /// `0.3 ms`.
