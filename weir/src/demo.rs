@@ -166,3 +166,31 @@ fn bring_back(stage: &mut Stage) -> anyhow::Result<Duration> {
     interrupt::sleep(AFTERWARDS)?;
     Ok(took)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(errors: u64, lost: u64) -> Seen {
+        Seen { requests: 10, errors, lost, ..Seen::default() }
+    }
+
+    #[test]
+    fn only_the_errors_of_a_dead_shard_are_expected() {
+        let outcome = |promised, dead_shard, other_shard| Outcome { promised, dead_shard, other_shard };
+        assert!(outcome(seen(0, 0), seen(9, 0), seen(0, 0)).is_clean());
+        assert!(!outcome(seen(1, 0), seen(0, 0), seen(0, 0)).is_clean());
+        assert!(!outcome(seen(0, 1), seen(0, 0), seen(0, 0)).is_clean());
+        assert!(!outcome(seen(0, 0), seen(0, 1), seen(0, 0)).is_clean());
+        assert!(!outcome(seen(0, 0), seen(0, 0), seen(1, 0)).is_clean());
+        assert!(!outcome(seen(0, 0), seen(0, 0), seen(0, 1)).is_clean());
+    }
+
+    #[test]
+    fn the_verdict_has_the_true_counts() {
+        let mut sum = seen(0, 0);
+        sum.add(&seen(3, 1));
+        assert!(report::verdict(&sum).starts_with("3 errors, 1 connections lost in 20 requests"));
+        assert!(report::verdict(&seen(0, 0)).starts_with("0 errors, 0 connections lost in 10 requests"));
+    }
+}

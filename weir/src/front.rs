@@ -158,10 +158,14 @@ pub fn run(command: &FrontCommand) -> Result<(), String> {
     if is_first {
         probe::print(protocol, &snapshot, "Weir serves nevertheless and keeps trying.");
     }
-    run::serve(&run::Source::Text(text), |gateway, admin| {
+    let served = run::serve(&run::Source::Text(text), |gateway, admin| {
         if is_first {
             print_addresses(protocol, gateway, admin);
         }
+    });
+    served.map_err(|reason| match reason.starts_with("admin server: cannot bind") {
+        true => format!("{reason} with --admin"),
+        false => reason,
     })
 }
 
@@ -185,7 +189,7 @@ fn print_addresses(protocol: &Protocol, gateway: &Gateway, admin: SocketAddr) {
         println!("{:<8} {bound:<24} try: {}", protocol.word, example.unwrap_or_default());
     }
     println!("{:<8} {:<24} try: weir top --admin http://{admin}", "admin", format!("http://{admin}"));
-    println!("Ctrl-C drains and exits.");
+    println!("Ctrl-C drains and exits; a second one exits at once.");
 }
 
 /// An address at which this machine reaches the listener.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use weir_base::nearest;
 
 use crate::change::needs_restart;
+use crate::numbers::Period;
 use crate::reader::OTHER_WORDS;
 use crate::reference::{default, value};
 use crate::section::{Section as _, joined};
@@ -13,6 +14,10 @@ use crate::value::{FieldInfo, Presence, Shape, TableInfo, prose};
 
 /// Columns of the text.
 const WIDTH: usize = 96;
+/// Durations that an example may have; the first one in the range of the key is taken.
+const PERIODS: [&str; 3] = ["30s", "500ms", "10m"];
+/// Lists whose words have a form that their type does not say.
+const LISTS: [(&str, &str); 3] = [("types", "[\"text/html\"]"), ("allow_methods", "[\"GET\"]"), ("statuses", "[503]")];
 /// Keys that a mistake is answered with.
 const PROPOSALS_MAX: usize = 12;
 
@@ -130,10 +135,19 @@ fn plain_default(presence: &Presence) -> String {
     }
 }
 
-/// A value that the key takes: its default, the lowest of its range, or the example of its type.
+/// A value that the key takes: its default, one of its range, or the example of its type.
 fn example(field: &FieldInfo) -> String {
+    if let Some((_, list)) = LISTS.iter().find(|(key, _)| *key == field.key) {
+        return (*list).to_owned();
+    }
     match (&field.presence, &field.range) {
         (Presence::Default(value), _) => value.to_string(),
+        (_, Some((lowest, highest))) if field.shape == Shape::Period => {
+            let parsed = |text: &str| text.parse::<Period>().map(|period| period.0).unwrap_or_default();
+            let bounds = [lowest, highest].map(|bound| parsed(bound.as_str().unwrap_or_default()));
+            let is_in_range = |text: &&str| (bounds[0]..=bounds[1]).contains(&parsed(text));
+            PERIODS.into_iter().find(is_in_range).map_or_else(|| lowest.to_string(), |text| format!("\"{text}\""))
+        }
         (_, Some((lowest, _))) if !matches!(field.shape, Shape::List(_)) => lowest.to_string(),
         _ => plain_example(&field.shape),
     }
