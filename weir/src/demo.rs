@@ -23,7 +23,6 @@ use clap::Args;
 use weir_parties::interrupt;
 
 use self::{
-    report::Scene,
     stage::Stage,
     traffic::{Load, Seen},
 };
@@ -61,7 +60,10 @@ pub fn run(args: &DemoArgs) -> Result<(), String> {
     interrupt::watch().map_err(text)?;
     let mut stage = Stage::start().map_err(text)?;
     report::opening(&stage);
-    let outcome = play(&mut stage).map_err(|error| format!("{error:#}\n{}", stage.log_tail()))?;
+    let outcome = play(&mut stage).map_err(|error| match interrupt::check() {
+        Ok(()) => format!("{error:#}\n{}", stage.log_tail()),
+        Err(interrupted) => interrupted.to_string(),
+    })?;
     report::closing(&outcome);
     if !args.once && outcome.is_clean() {
         report::lines_to_try(&stage);
@@ -98,7 +100,7 @@ fn play(stage: &mut Stage) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::default();
     let load = Load::start(stage)?;
 
-    Scene::begins(
+    report::scene(
         "Load",
         &format!("{} clients of each protocol, one request at a time, every reply checked", traffic::CLIENTS),
     );
@@ -106,7 +108,7 @@ fn play(stage: &mut Stage) -> anyhow::Result<Outcome> {
     outcome.promised.add(&report::rows(&load));
 
     let dead = stage.http_servers[0].address.clone();
-    Scene::begins(
+    report::scene(
         "Kill one of two HTTP servers",
         &format!("SIGKILL to {}, for {} s", stage.http_servers[0], AWAY.as_secs()),
     );
@@ -117,12 +119,12 @@ fn play(stage: &mut Stage) -> anyhow::Result<Outcome> {
     outcome.promised.add(&report::rows(&load));
     report::note(&format!("{retries} requests failed at {dead} and were sent again, to the other server"));
 
-    Scene::begins("Start it again", &dead);
+    report::scene("Start it again", &dead);
     let back = bring_back(stage)?;
     report::note(&format!("it gets requests again after {:.1} s, when its health checks are good", back.as_secs_f64()));
     outcome.promised.add(&report::rows(&load));
 
-    Scene::begins(
+    report::scene(
         "Upgrade",
         "a new process of the program takes the sockets and the connections, as with `weir upgrade`",
     );
@@ -134,7 +136,7 @@ fn play(stage: &mut Stage) -> anyhow::Result<Outcome> {
 
     println!("\n{}", report::verdict(&outcome.promised));
 
-    Scene::begins(
+    report::scene(
         "Kill one of two Redis shards",
         &format!(
             "SIGKILL to {}, for {} s. No other server has its keys, so their requests fail",
@@ -190,7 +192,7 @@ mod tests {
     fn the_verdict_has_the_true_counts() {
         let mut sum = seen(0, 0);
         sum.add(&seen(3, 1));
-        assert!(report::verdict(&sum).starts_with("3 errors, 1 connections lost in 20 requests"));
+        assert!(report::verdict(&sum).starts_with("3 errors, 1 connection lost in 20 requests"));
         assert!(report::verdict(&seen(0, 0)).starts_with("0 errors, 0 connections lost in 10 requests"));
     }
 }

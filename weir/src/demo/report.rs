@@ -6,14 +6,9 @@ use super::{
     traffic::{Load, Seen},
 };
 
-/// A scene is a heading, rows of counts, and notes.
-pub struct Scene;
-
-impl Scene {
-    /// Prints the heading.
-    pub fn begins(title: &str, about: &str) {
-        println!("\n{title}: {about}");
-    }
+/// The heading of a scene, which has rows of counts and notes.
+pub fn scene(title: &str, about: &str) {
+    println!("\n{title}: {about}");
 }
 
 /// What runs, and where.
@@ -82,7 +77,8 @@ pub fn note(text: &str) {
 }
 
 fn counts(seen: &Seen) -> String {
-    format!("{} errors, {} connections lost", seen.errors, seen.lost)
+    let ending = |count| if count == 1 { "" } else { "s" };
+    format!("{} error{}, {} connection{} lost", seen.errors, ending(seen.errors), seen.lost, ending(seen.lost))
 }
 
 /// The counts of the scenes in which nothing may fail.
