@@ -242,8 +242,8 @@ fn what_cannot_be_measured_is_refused_before_any_load() {
 fn the_demo_loses_nothing_and_says_what_it_counted() {
     let bench = Bench::new(SCENARIO);
     let output = bench.weir(&[], &["demo", "--once"]);
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
     for words in [
         "\nLoad: 8 clients of each protocol",
         "\nKill one of two HTTP servers: SIGKILL to process ",
@@ -254,23 +254,25 @@ fn the_demo_loses_nothing_and_says_what_it_counted() {
         "\nKill one of two Redis shards: SIGKILL to process ",
         " errors, 0 connections lost for its clients, 0 errors, 0 connections lost for all others.\n",
     ] {
-        assert!(told.contains(words), "{words:?} is not in\n{told}");
+        assert!(printed.contains(words), "{words:?} is not in\n{printed}");
     }
     // The line of the counts is what the rows before it add up to.
-    let verdict = told.lines().position(|line| line.starts_with("0 errors, 0 connections lost in ")).expect("the line");
-    let lines: Vec<&str> = told.lines().collect();
+    let verdict =
+        printed.lines().position(|line| line.starts_with("0 errors, 0 connections lost in ")).expect("the line");
+    let lines: Vec<&str> = printed.lines().collect();
     let rows = lines[..verdict].iter().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         words.get(2).filter(|word| **word == "requests").and_then(|_| words[1].parse::<u64>().ok())
     });
     let counts: Vec<u64> = rows.collect();
-    assert!(counts.len() == 8 && counts.iter().all(|count| *count > 100), "{counts:?}\n{told}");
+    assert!(counts.len() == 8 && counts.iter().all(|count| *count > 100), "{counts:?}\n{printed}");
     let sum = format!(" in {} requests", counts.iter().sum::<u64>());
     assert!(lines[verdict].contains(&sum), "{sum} is not in {}", lines[verdict]);
     // A shard that is away cannot answer: these errors are shown as well.
     assert!(
-        told.contains("the first error: -ERR weir: ") && !told.contains("With no other server for a key: 0 errors"),
-        "{told}"
+        printed.contains("the first error: -ERR weir: ")
+            && !printed.contains("With no other server for a key: 0 errors"),
+        "{printed}"
     );
     let left = fs::read_dir(bench.folder.path()).expect("the folder").flatten().map(|entry| entry.file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["scenario.toml"], "the demo leaves nothing behind");

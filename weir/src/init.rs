@@ -47,7 +47,7 @@ pub fn run(args: &InitArgs) -> Result<(), String> {
     file::write(&args.file, &text, args.force)
 }
 
-/// Asks. A wrong answer at a terminal is asked for again; one from a pipe ends it.
+/// Asks. A wrong answer repeats the question at a terminal, and is an error from a pipe.
 fn questions(input: &mut dyn BufRead, output: &mut dyn Write, is_terminal: bool) -> Result<Meaning<'static>, String> {
     let mut ask = Ask { input, output, is_terminal };
     let words: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.word).collect();
@@ -94,28 +94,28 @@ impl Ask<'_> {
 mod tests {
     use super::*;
 
-    fn answered(text: &str, is_terminal: bool) -> Result<String, String> {
+    fn file_of(text: &str, is_terminal: bool) -> Result<String, String> {
         questions(&mut text.as_bytes(), &mut Vec::new(), is_terminal).map(|meaning| meaning.text())
     }
 
     #[test]
     fn empty_answers_take_the_defaults() {
-        let defaults = answered("", false).expect("all defaults");
+        let defaults = file_of("", false).expect("all defaults");
         assert!(
             defaults.contains("bind = \"127.0.0.1:6380\"") && defaults.contains("[\"127.0.0.1:6379\"]"),
             "{defaults}"
         );
-        assert_eq!(answered("\n\n\n", false).as_ref(), Ok(&defaults));
-        let http = answered("http\n\n", false).expect("a protocol");
+        assert_eq!(file_of("\n\n\n", false).as_ref(), Ok(&defaults));
+        let http = file_of("http\n\n", false).expect("a protocol");
         assert!(http.contains("bind = \"127.0.0.1:8080\"") && http.contains("[\"127.0.0.1:3000\"]"), "{http}");
     }
 
     #[test]
-    fn a_wrong_answer_is_asked_for_again_at_a_terminal_and_ends_a_pipe() {
+    fn a_wrong_answer_repeats_the_question_at_a_terminal_and_fails_from_a_pipe() {
         let text = "memcached\ntcp\n:x\n:9000\nlocalhost:9001\n";
-        let file = answered(text, true).expect("right in the end");
+        let file = file_of(text, true).expect("right in the end");
         assert!(file.contains("bind = \"127.0.0.1:9000\"") && file.contains("[\"localhost:9001\"]"), "{file}");
-        let refusal = answered(text, false).expect_err("wrong at once");
+        let refusal = file_of(text, false).expect_err("wrong at once");
         assert!(refusal.contains("memcached: write one of redis, http, tcp"), "{refusal}");
     }
 }

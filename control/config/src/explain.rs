@@ -18,7 +18,7 @@ const WIDTH: usize = 96;
 const PERIODS: [&str; 3] = ["30s", "500ms", "10m"];
 /// Lists whose words have a form that their type does not say.
 const LISTS: [(&str, &str); 3] = [("types", "[\"text/html\"]"), ("allow_methods", "[\"GET\"]"), ("statuses", "[503]")];
-/// Keys that a mistake is answered with.
+/// Most keys that are proposed for a mistake.
 const PROPOSALS_MAX: usize = 12;
 
 /// A key or a table, and where it stands.

@@ -103,7 +103,7 @@ fn a_password_and_another_protocol_are_findings() {
     let options = Options { password: Some("secret".to_owned()), ..Options::default() };
     let closed = Server::start_with(Kind::Redis, options);
     let gateway = OneLine::start(&closed.address.tcp().to_string());
-    assert!(gateway.process.log().contains("Redis asks for a password. Write the file"), "{}", gateway.process.log());
+    assert!(gateway.process.log().contains("Redis wants a password. Write the file"), "{}", gateway.process.log());
     // The admin server of a gateway speaks HTTP.
     let other = OneLine::start(&gateway.admin.address.to_string());
     assert!(other.process.log().contains("something listens there that is not Redis"), "{}", other.process.log());
@@ -172,10 +172,10 @@ fn init_asks_three_questions_and_writes_a_file_that_runs() {
     let listener = port::free();
     let answers = format!("redis\n:{listener}\n{}\n", server.address.text());
     let output = weir(folder.path(), &["init"], &answers);
-    let told = text(&output.stdout);
-    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", text(&output.stderr));
     for words in ["Protocol (", "Listen address", "Upstream", "Redis ", "wrote weir.toml; next: weir run"] {
-        assert!(told.contains(words), "{words} is not in\n{told}");
+        assert!(printed.contains(words), "{words} is not in\n{printed}");
     }
     let again = weir(folder.path(), &["init"], &answers);
     assert!(text(&again.stderr).contains("weir.toml exists; --force overwrites it"), "{}", text(&again.stderr));
@@ -202,20 +202,23 @@ fn a_file_is_compared_with_the_running_gateway() {
         let output = weir(gateway.folder(), &["config", "diff", "weir.toml", "--admin", &url], "");
         (output.status.success(), text(&output.stdout) + &text(&output.stderr))
     };
-    let (is_same, told) = diff();
-    assert!(is_same && told.starts_with("no difference"), "{told}");
+    let (is_same, printed) = diff();
+    assert!(is_same && printed.starts_with("no difference"), "{printed}");
     let running = fs::read_to_string(&gateway.file).expect("the file");
     let changed = running.replacen("[[upstream]]", "idle_timeout = \"7m\"\n\n[[upstream]]", 1);
     let changed = format!("{changed}\n[[upstream]]\nname = \"spare\"\nendpoints = [\"127.0.0.1:1\"]\n");
     fs::write(&gateway.file, changed.replacen("workers = 1", "workers = 2", 1)).expect("written");
-    let (is_same, told) = diff();
-    assert!(!is_same, "{told}");
+    let (is_same, printed) = diff();
+    assert!(!is_same, "{printed}");
     for line in
         [".idle_timeout   \"7m\"\n", "+ upstream.spare   (table)\n", "runtime.workers   1 -> 2   needs a restart\n"]
     {
-        assert!(told.contains(line), "{line} is not in\n{told}");
+        assert!(printed.contains(line), "{line} is not in\n{printed}");
     }
-    assert!(told.contains("a reload applies 2, a restart 1 more\n") && told.contains("3 differences"), "{told}");
+    assert!(
+        printed.contains("a reload applies 2, a restart 1 more\n") && printed.contains("3 differences"),
+        "{printed}"
+    );
     gateway.finish();
 }
 
@@ -229,18 +232,18 @@ fn the_shares_of_shards_are_shown_and_uneven_ones_warned_about() {
         let output = weir(folder.path(), &[&["shards", "weir.toml"], words].concat(), input);
         (output.status.success(), text_of(&output))
     };
-    let (is_good, told) = shards(&example, &["--keys", "600"], "");
-    assert!(is_good && told.contains("even: the largest share"), "{told}");
+    let (is_good, printed) = shards(&example, &["--keys", "600"], "");
+    assert!(is_good && printed.contains("even: the largest share"), "{printed}");
     let skewed = example.replace("distribution = \"maglev\"\n", "distribution = \"ketama\"\nhash = \"fnv1a_64\"\n");
-    let (is_good, told) = shards(&skewed, &["--keys", "600"], "");
-    assert!(is_good && told.contains("warning: the largest share is 1.75 times"), "{told}");
+    let (is_good, printed) = shards(&skewed, &["--keys", "600"], "");
+    assert!(is_good && printed.contains("warning: the largest share is 1.75 times"), "{printed}");
     let keys: String = (0..600).map(|number| format!("user:{number}\n")).collect();
     let (_, from_input) = shards(&skewed, &["--keys-from", "-"], &keys);
-    assert_eq!(from_input.lines().skip(1).collect::<Vec<_>>(), told.lines().skip(1).collect::<Vec<_>>());
+    assert_eq!(from_input.lines().skip(1).collect::<Vec<_>>(), printed.lines().skip(1).collect::<Vec<_>>());
     let one = "[[listener]]\nname = \"a\"\nprotocol = \"redis\"\nbind = \"127.0.0.1:1\"\nupstream = \"b\"\n\
                [[upstream]]\nname = \"b\"\nendpoints = [\"127.0.0.1:2\"]\n";
-    let (is_good, told) = shards(one, &[], "");
-    assert!(!is_good && told.contains("no upstream with [upstream.sharding]"), "{told}");
+    let (is_good, printed) = shards(one, &[], "");
+    assert!(!is_good && printed.contains("no upstream with [upstream.sharding]"), "{printed}");
 }
 
 fn text_of(output: &Output) -> String {

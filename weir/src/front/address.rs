@@ -88,8 +88,8 @@ mod tests {
             (":99999", "host"),
             ("", "empty"),
         ] {
-            let told = upstream(text).expect_err(text);
-            assert!(told.contains(words), "{text}: {told}");
+            let mistake = upstream(text).expect_err(text);
+            assert!(mistake.contains(words), "{text}: {mistake}");
         }
         assert!(admin("unix:/run/admin.sock").is_err());
     }

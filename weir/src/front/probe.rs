@@ -168,3 +168,75 @@ pub fn excerpt(bytes: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(&bytes[..bytes.len().min(32)]).into_owned();
     format!("\"{}\"", text.escape_debug())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{net::TcpListener, thread};
+
+    use rustls::ServerConnection;
+    use weir_engine::settings::{ClientAuth, TlsServerSettings};
+
+    use super::*;
+
+    /// A server of the Redis protocol with a certificate that nobody vouches for. It knows PING only.
+    fn server_of_tls() -> Address {
+        let folder = tempfile::tempdir().expect("a folder");
+        weir_parties::certificate::make(folder.path()).expect("a certificate");
+        let settings = TlsServerSettings {
+            cert_file: folder.path().join("tls.crt"),
+            key_file: folder.path().join("tls.key"),
+            client_ca_file: None,
+            client_auth: ClientAuth::Off,
+            handshake_timeout: LIMIT,
+            certificates: Vec::new(),
+            alpn: Vec::new(),
+            files_digest: 0,
+        };
+        let config = tls::server_config(&settings).expect("a certificate with its key");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = Address::Socket(listener.local_addr().expect("an address"));
+        thread::spawn(move || {
+            for socket in listener.incoming().map_while(Result::ok) {
+                let session = ServerConnection::new(Arc::clone(&config)).expect("a session");
+                let mut stream = StreamOwned::new(session, socket);
+                let mut bytes = [0; 256];
+                for reply in [&b"+PONG\r\n"[..], b"-ERR unknown command\r\n-ERR unknown command\r\n"] {
+                    // The client may leave: it does not trust the certificate.
+                    if stream.read(&mut bytes).is_err() || stream.write_all(reply).is_err() {
+                        break;
+                    }
+                }
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn a_tls_server_is_probed_over_tls_and_its_certificate_is_verified() {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let address = server_of_tls();
+        let redis = crate::front::named("redis").expect("Redis");
+        let trusting = TlsClientSettings { insecure_skip_verify: true, ..TlsClientSettings::default() };
+        let found = ask(redis, &address, Some(&trusting)).expect("a finding");
+        assert!(found.starts_with("a server that speaks the Redis protocol, responded in "), "{found}");
+        let refused = ask(redis, &address, Some(&TlsClientSettings::default())).expect_err("no trust");
+        assert!(refused.starts_with("TLS: ") && refused.contains("certificate"), "{refused}");
+        let plain = ask(redis, &address, None).expect_err("no Redis in clear text");
+        assert!(!plain.is_empty());
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_or_leaves_is_a_finding() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let http = crate::front::named("http").expect("HTTP");
+        let address = Address::Socket(silent.local_addr().expect("an address"));
+        assert_eq!(ask(http, &address, None), Err("no response within 2 s".to_owned()));
+        drop(silent);
+        let refused = ask(http, &address, None).expect_err("nobody listens");
+        assert!(refused.contains("nothing listens there"), "{refused}");
+        let nowhere = Address::Unix("/nowhere/redis.sock".into());
+        assert_eq!(ask(http, &nowhere, None), Err("no such socket file".to_owned()));
+        let unknown = "no-such-host.invalid:80".parse().expect("an address");
+        assert!(ask(http, &unknown, None).is_err_and(|what| what.starts_with("cannot resolve the name")));
+    }
+}

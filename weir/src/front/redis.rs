@@ -25,7 +25,7 @@ fn ask(contact: &mut Contact<'_>) -> Result<String, String> {
     let text = String::from_utf8_lossy(&pong).trim_end().to_owned();
     if text.starts_with("-NOAUTH") {
         return Err(
-            "Redis asks for a password. Write the file with --write and add it: [upstream.redis] password = { env = \
+            "Redis wants a password. Write the file with --write and add it: [upstream.redis] password = { env = \
                     \"NAME\" }"
                 .to_owned(),
         );

@@ -61,7 +61,7 @@ fn the_end_of_a_path_names_all_places_and_a_header_its_table() {
 }
 
 #[test]
-fn a_mistake_is_answered_with_near_names() {
+fn a_mistake_gets_near_names() {
     for (wrong, meant) in [
         ("idle_timeuot", "idle_timeout"),
         ("limits.conections", "limits.connections"),
