@@ -117,17 +117,14 @@ fn play(stage: &mut Stage) -> anyhow::Result<Outcome> {
     interrupt::sleep(AWAY)?;
     let retries = stage.metric("weir_retries_total", &[("upstream", "http")])? - retries;
     outcome.promised.add(&report::rows(&load));
-    report::note(&format!("{retries} requests failed at {dead} and were sent again, to the other server"));
+    report::note(&format!("{retries} requests failed at {dead}; Weir sent them to the other server"));
 
     report::scene("Start it again", &dead);
     let back = bring_back(stage)?;
     report::note(&format!("it gets requests again after {:.1} s, when its health checks are good", back.as_secs_f64()));
     outcome.promised.add(&report::rows(&load));
 
-    report::scene(
-        "Upgrade",
-        "a new process of the program takes the sockets and the connections, as with `weir upgrade`",
-    );
+    report::scene("Upgrade", "a new process takes the sockets and the connections, as with `weir upgrade`");
     let upgrade = stage.upgrade(UPGRADE_WAIT)?;
     interrupt::sleep(AFTERWARDS)?;
     let seen = report::rows(&load);
@@ -139,7 +136,7 @@ fn play(stage: &mut Stage) -> anyhow::Result<Outcome> {
     report::scene(
         "Kill one of two Redis shards",
         &format!(
-            "SIGKILL to {}, for {} s. No other server has its keys, so their requests fail",
+            "SIGKILL to {}, for {} s.\n  No other server has its keys, so requests for them fail",
             stage.redis_servers[0],
             AWAY.as_secs()
         ),

@@ -20,16 +20,16 @@ pub fn opening(stage: &Stage) {
     };
     println!("servers  redis: {} (each has half of the keys)", list(&stage.redis_servers));
     println!("         http: {} (both have everything)", list(&stage.http_servers));
-    println!("The load is paced: its rates say nothing about how much this machine carries.");
+    println!("The load is paced: its counts say nothing about how much this machine carries.");
 }
 
 /// A row for each protocol, of the time since the last rows. Their sum.
 pub fn rows(load: &Load) -> Seen {
-    let seconds = load.stretch().as_secs_f64();
+    header();
     let mut sum = Seen::default();
     for protocol in ["redis", "http"] {
         let seen = load.take(|client| client.protocol == protocol);
-        row(protocol, &seen, seconds);
+        row(protocol, &seen);
         sum.add(&seen);
     }
     sum
@@ -37,43 +37,40 @@ pub fn rows(load: &Load) -> Seen {
 
 /// The rows of the scene in which shard 0 dies: its clients, and the clients of the other one together with those of HTTP.
 pub fn shard_rows(load: &Load) -> (Seen, Seen) {
-    let seconds = load.stretch().as_secs_f64();
+    header();
     let dead = load.take(|client| client.shard == Some(0));
-    row("dead shard", &dead, seconds);
+    row("dead shard", &dead);
     let mut other = load.take(|client| client.shard == Some(1));
-    row("other shard", &other, seconds);
+    row("other shard", &other);
     let http = load.take(|client| client.protocol == "http");
-    row("http", &http, seconds);
+    row("http", &http);
     other.add(&http);
     (dead, other)
 }
 
-fn row(name: &str, seen: &Seen, seconds: f64) {
+fn header() {
+    println!("  {:<12}{:>9}{:>10}{:>11}{:>9}{:>18}", "", "requests", "p50", "p99", "errors", "connections lost");
+}
+
+fn row(name: &str, seen: &Seen) {
     let mut sorted = seen.micros.clone();
     sorted.sort_unstable();
     let at = |quantile: f64| {
         let place = ((sorted.len() as f64 * quantile) as usize).min(sorted.len().saturating_sub(1));
         sorted.get(place).map_or_else(|| "-".to_owned(), |micros| format!("{:.2} ms", f64::from(*micros) / 1e3))
     };
-    println!(
-        "  {name:<12}{:>8} requests {:>7.0}/s   p50 {:>8}   p99 {:>9}   {}",
-        seen.requests,
-        seen.requests as f64 / seconds,
-        at(0.5),
-        at(0.99),
-        counts(seen)
-    );
+    println!("  {name:<12}{:>9}{:>10}{:>11}{:>9}{:>18}", seen.requests, at(0.5), at(0.99), seen.errors, seen.lost);
     if seen.closed > 0 {
-        note(&format!("{} connections ended after a response and were made again", seen.closed));
+        note(&format!("{} connections of {name} ended after a response and were made again", seen.closed));
     }
     if let Some(error) = &seen.first_error {
-        note(&format!("the first error: {error}"));
+        note(&format!("the first error of {name}: {error}"));
     }
 }
 
 /// A line below the rows.
 pub fn note(text: &str) {
-    println!("  {:<12}{text}", "");
+    println!("  {text}");
 }
 
 fn counts(seen: &Seen) -> String {
@@ -83,11 +80,7 @@ fn counts(seen: &Seen) -> String {
 
 /// The counts of the scenes in which nothing may fail.
 pub fn verdict(seen: &Seen) -> String {
-    format!(
-        "{} in {} requests, while a server died and came back and the gateway replaced itself",
-        counts(seen),
-        seen.requests
-    )
+    format!("{} in {} requests: a server died and came back, the gateway replaced itself", counts(seen), seen.requests)
 }
 
 /// The end.

@@ -89,7 +89,7 @@ impl fmt::Display for Upgrade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "process {} took over from {} after {:.0} ms, which ended {:.0} ms later; {} Redis connections moved, and those of \
+            "process {} took over from {} after {:.0} ms; that one ended {:.0} ms later\n  {} Redis connections moved; those of \
              HTTP end after a response",
             self.new,
             self.old,

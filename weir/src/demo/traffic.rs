@@ -1,7 +1,6 @@
 //! The clients of the demo: threads with one connection each, one request at a time, every reply checked.
 
 use std::{
-    cell::Cell,
     io,
     net::TcpStream,
     sync::{
@@ -120,15 +119,12 @@ pub struct Load {
     clients: Vec<Client>,
     threads: Vec<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
-    /// Since when the counts are.
-    since: Cell<Instant>,
 }
 
 impl Load {
     /// Starts the clients of both protocols.
     pub fn start(stage: &Stage) -> anyhow::Result<Self> {
-        let now = Cell::new(Instant::now());
-        let mut load = Self { clients: Vec::new(), threads: Vec::new(), stop: Arc::default(), since: now };
+        let mut load = Self { clients: Vec::new(), threads: Vec::new(), stop: Arc::default() };
         for number in 0..CLIENTS {
             // As many clients on one shard as on the other.
             let shard = number % stage.redis_servers.len() as u16;
@@ -160,11 +156,6 @@ impl Load {
             sum.add(&std::mem::take(&mut *client.seen()));
         }
         sum
-    }
-
-    /// The time since this was last called: the length of the stretch that the counts are of.
-    pub fn stretch(&self) -> Duration {
-        self.since.replace(Instant::now()).elapsed()
     }
 
     /// Waits until each client of a shard has a right reply again. The time that it took.
