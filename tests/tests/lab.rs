@@ -12,6 +12,8 @@ use weir_tests::server::{Kind, Server};
 
 #[path = "lab/clients.rs"]
 mod clients;
+#[path = "lab/demo.rs"]
+mod demo;
 #[path = "lab/http.rs"]
 mod http;
 #[path = "lab/loads.rs"]
@@ -236,46 +238,6 @@ fn what_cannot_be_measured_is_refused_before_any_load() {
     assert!(told.contains("write `mode = \"open\"`"), "{told}");
     let (told, _) = bench.knee(&[], &["--behind", "127.0.0.1:9"]);
     assert!(told.contains("cannot reach 127.0.0.1:9"), "{told}");
-}
-
-#[test]
-fn the_demo_loses_nothing_and_says_what_it_counted() {
-    let bench = Bench::new(SCENARIO);
-    let output = bench.weir(&[], &["demo", "--once"]);
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{printed}\n{}", String::from_utf8_lossy(&output.stderr));
-    for words in [
-        "\nLoad: 8 clients of each protocol",
-        "\nKill one of two HTTP servers: SIGKILL to process ",
-        "; Weir sent them to the other server\n",
-        "\nStart it again: 127.0.0.1:",
-        "  8 Redis connections moved; ",
-        "\n0 errors, 0 connections lost in ",
-        "\nKill one of two Redis shards: SIGKILL to process ",
-        " errors, 0 connections lost for its clients, 0 errors, 0 connections lost for all others.\n",
-    ] {
-        assert!(printed.contains(words), "{words:?} is not in\n{printed}");
-    }
-    // The line of the counts is what the rows before it add up to.
-    let verdict =
-        printed.lines().position(|line| line.starts_with("0 errors, 0 connections lost in ")).expect("the line");
-    let lines: Vec<&str> = printed.lines().collect();
-    let rows = lines[..verdict].iter().filter_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        matches!(words.first(), Some(&"redis" | &"http")).then(|| words[1].parse::<u64>().ok())?
-    });
-    let counts: Vec<u64> = rows.collect();
-    assert!(counts.len() == 8 && counts.iter().all(|count| *count > 100), "{counts:?}\n{printed}");
-    let sum = format!(" in {} requests", counts.iter().sum::<u64>());
-    assert!(lines[verdict].contains(&sum), "{sum} is not in {}", lines[verdict]);
-    // A shard that is away cannot answer: these errors are shown as well.
-    assert!(
-        printed.contains("the first error of dead shard: -ERR weir: ")
-            && !printed.contains("With no other server for a key: 0 errors"),
-        "{printed}"
-    );
-    let left = fs::read_dir(bench.folder.path()).expect("the folder").flatten().map(|entry| entry.file_name());
-    assert_eq!(left.collect::<Vec<_>>(), ["scenario.toml"], "the demo leaves nothing behind");
 }
 
 /// A peer's file: the gateway itself, started by another program.
