@@ -4,9 +4,14 @@
 
 #![forbid(unsafe_code)]
 
+mod admin_client;
 mod check;
+mod config_diff;
 mod demo;
+mod explain;
+mod front;
 mod gateway;
+mod init;
 mod lab_compare;
 mod lab_knee;
 mod lab_load;
@@ -19,6 +24,7 @@ mod origin;
 mod plan;
 mod routes;
 mod run;
+mod shards;
 mod systemd;
 mod top;
 mod upgrade;
@@ -44,13 +50,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Front(front::FrontCommand),
+    Init(init::InitArgs),
     Run(run::RunArgs),
     Check(check::CheckArgs),
+    Explain(explain::ExplainArgs),
+    #[command(subcommand)]
+    Config(config_diff::ConfigCommand),
     Demo(demo::DemoArgs),
     Upgrade(upgrade::ask::UpgradeArgs),
     Top(top::TopArgs),
     Plan(plan::PlanArgs),
     Routes(routes::RoutesArgs),
+    Shards(shards::ShardsArgs),
     /// The lab: synthetic back ends, and the tools that measure.
     #[command(subcommand)]
     Lab(Lab),
@@ -78,13 +91,18 @@ fn main() -> ExitCode {
     // Named once for the process, so that no part of the tree can choose another.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let outcome = match Cli::parse().command {
+        Command::Front(command) => front::run(&command),
+        Command::Init(args) => init::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Config(command) => config_diff::run(&command),
         Command::Demo(args) => demo::run(&args),
         Command::Upgrade(args) => upgrade::ask::run(&args),
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
         Command::Plan(args) => plan::run(&args),
         Command::Routes(args) => routes::run(&args),
+        Command::Shards(args) => shards::run(&args),
         Command::Lab(Lab::Origin(command)) => origin::run(&command),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),

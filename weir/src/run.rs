@@ -1,6 +1,11 @@
 //! `weir run`: the gateway until it is told to stop, or until another process serves in its place.
 
-use std::{net::TcpListener, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::Args;
 use tokio::{
@@ -9,7 +14,7 @@ use tokio::{
     task::JoinSet,
 };
 use weir_admin::AdminServer;
-use weir_config::{LogFormat, Snapshot};
+use weir_config::{Diagnostics, LogFormat, Snapshot, surroundings::Machine};
 
 use crate::{
     gateway::Gateway,
@@ -31,7 +36,49 @@ pub struct RunArgs {
     config: PathBuf,
 }
 
+/// Where the configuration comes from.
+pub enum Source {
+    /// A file, which a reload reads again.
+    File(PathBuf),
+    /// A text that the command line means. A reload finds nothing to change.
+    Text(String),
+}
+
+impl Source {
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Text(_) => None,
+        }
+    }
+
+    fn load(&self) -> Result<Snapshot, Diagnostics> {
+        let env = |name: &str| std::env::var(name).ok();
+        match self {
+            Self::File(path) => weir_config::load(path, &env),
+            Self::Text(text) => weir_config::check(text, &self.to_string(), Path::new(""), &Machine::new(&env)),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Text(_) => f.write_str("the command line"),
+        }
+    }
+}
+
 pub fn run(args: &RunArgs) -> Result<(), String> {
+    serve(&Source::File(args.config.clone()), |_, _| {})
+}
+
+/// Serves until a signal says otherwise. `started` is called once clients can connect, with the address of the admin server.
+///
+/// # Errors
+/// In words: why nothing was started.
+pub fn serve(source: &Source, started: impl FnOnce(&Gateway, SocketAddr)) -> Result<(), String> {
     let program = Program::of_this_process();
     let runtime = control_runtime()?;
     let orders = {
@@ -40,7 +87,7 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
     };
     let predecessor = Predecessor::find()?;
     let mut log = None;
-    let (gateway, server, stops) = match start(args, program, predecessor.as_ref(), &runtime, &mut log) {
+    let (gateway, server, stops) = match start(source, program, predecessor.as_ref(), &runtime, &mut log) {
         Ok(started) => started,
         Err(reason) => {
             if let Some(predecessor) = &predecessor {
@@ -54,6 +101,7 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
     }
     announce(&gateway, &server);
     gateway.tell_ready();
+    started(&gateway, server.local_addr());
     runtime.block_on(until_stopped(&gateway, orders, stops));
     server.stop();
     // A reload that waits for a name server does not hold up the end.
@@ -97,16 +145,16 @@ type Log = Option<tracing_appender::non_blocking::WorkerGuard>;
 
 /// Up to the first connection that may come in.
 fn start(
-    args: &RunArgs,
+    source: &Source,
     program: Program,
     predecessor: Option<&Predecessor>,
     runtime: &Runtime,
     log: &mut Log,
 ) -> Result<(Arc<Gateway>, AdminServer, Stops), String> {
     let mut inheritance = predecessor.map(Predecessor::inheritance).transpose()?.unwrap_or_default();
-    let snapshot = weir_config::load(&args.config, &|name| std::env::var(name).ok()).map_err(|diagnostics| {
+    let snapshot = source.load().map_err(|diagnostics| {
         let mistakes = crate::check::mistakes(&diagnostics);
-        let summary = format!("{}: {mistakes}; nothing was started", args.config.display());
+        let summary = format!("{source}: {mistakes}; nothing was started");
         // The process that waits has but one message; whoever sits at a terminal sees the mistakes in front of the sentence.
         if predecessor.is_some() {
             return format!("{summary}\n{diagnostics}");
@@ -119,7 +167,7 @@ fn start(
         tracing::warn!("configuration warnings\n{}", snapshot.warnings);
     }
     let admin = snapshot.admin.clone();
-    let gateway = Gateway::prepare(snapshot, Some(args.config.clone()), &mut inheritance);
+    let gateway = Gateway::prepare(snapshot, source.file().map(Path::to_owned), &mut inheritance);
     let gateway = gateway.map_err(|error| error.to_string())?;
     let socket = admin_socket(&admin, &mut inheritance)?;
     if let Some(predecessor) = predecessor {
@@ -132,7 +180,7 @@ fn start(
     };
     // Who gets an answer from the admin server may connect.
     gateway.listen().map_err(|error| error.to_string())?;
-    let server = start_admin_on(&gateway, &admin, socket)?;
+    let server = start_admin(&gateway, &admin, socket)?;
     gateway.allow_upgrades(program, admin.bind.to_string(), copy, server.stopper());
     gateway.serve();
     Ok((gateway, server, stops))
@@ -165,12 +213,7 @@ fn on(kind: SignalKind) -> Signal {
 }
 
 /// Starts the admin server as the configuration asks.
-pub fn start_admin(gateway: &Arc<Gateway>, admin: &weir_config::AdminSettings) -> Result<AdminServer, String> {
-    let socket = weir_admin::bind(&admin_settings(admin)).map_err(|error| error.to_string())?;
-    start_admin_on(gateway, admin, socket)
-}
-
-fn start_admin_on(
+fn start_admin(
     gateway: &Arc<Gateway>,
     admin: &weir_config::AdminSettings,
     socket: TcpListener,

@@ -32,8 +32,8 @@ pub fn diff(old: &Snapshot, new: &Snapshot) -> Change {
     Change { applied, needs_restart }
 }
 
-/// True if the key, or a table around it, stands in [`RESTART`].
-pub(crate) fn needs_restart(path: &str) -> bool {
+/// True if a change of the key takes effect at the next start only. The path is as in [`Change`].
+pub fn needs_restart(path: &str) -> bool {
     RESTART.iter().any(|key| {
         let rest = path.strip_prefix(key);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -236,7 +236,7 @@ fn kind(value: &DeValue<'_>, span: &Span, path: &str) -> &'static str {
 }
 
 /// Keys of other programs, and the one that does the same here. Looked up only if nothing is nearly spelled the same.
-const OTHER_WORDS: &[(&str, &str)] = &[
+pub(crate) const OTHER_WORDS: &[(&str, &str)] = &[
     ("listen", "bind"),
     ("address", "bind"),
     ("port", "bind"),

@@ -64,11 +64,7 @@ fn keys(page: &mut String, path: &str, info: &TableInfo) {
         if matches!(field.shape, Shape::Table(_) | Shape::Tables(_)) {
             continue;
         }
-        let default = match &field.presence {
-            Presence::Required => "required".to_owned(),
-            Presence::Optional => "-".to_owned(),
-            Presence::Default(value) => format!("`{value}`"),
-        };
+        let default = default(&field.presence);
         let restart = if needs_restart(&format!("{path}.{}", field.key)) { " Needs a restart." } else { "" };
         let _ = writeln!(
             page,
@@ -81,7 +77,17 @@ fn keys(page: &mut String, path: &str, info: &TableInfo) {
     page.push('\n');
 }
 
-fn value(field: &FieldInfo) -> String {
+/// The default in words; `-` if there is none.
+pub(crate) fn default(presence: &Presence) -> String {
+    match presence {
+        Presence::Required => "required".to_owned(),
+        Presence::Optional => "-".to_owned(),
+        Presence::Default(value) => format!("`{value}`"),
+    }
+}
+
+/// Type and range in words.
+pub(crate) fn value(field: &FieldInfo) -> String {
     let what = match &field.shape {
         Shape::Boolean => "boolean".to_owned(),
         Shape::Integer => "number".to_owned(),

@@ -22,6 +22,7 @@ mod lab_origin;
 mod leaving;
 mod leftovers;
 mod messages;
+mod one_line;
 mod origins;
 mod policies;
 mod quota;

@@ -13,6 +13,7 @@ mod keys_parity;
 mod knee;
 mod large_values;
 mod moved_slots;
+mod one_line;
 mod parity;
 mod pins;
 mod pipelining;

@@ -189,17 +189,6 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// [`prepare`](Self::prepare), [`listen`](Self::listen) and [`serve`](Self::serve) in one, with nothing to inherit.
-    ///
-    /// # Errors
-    /// Theirs.
-    pub fn start(snapshot: Snapshot, source: Option<PathBuf>) -> io::Result<Arc<Self>> {
-        let gateway = Self::prepare(snapshot, source, &mut Inheritance::default())?;
-        gateway.listen()?;
-        gateway.serve();
-        Ok(gateway)
-    }
-
     /// Lets connections in; they wait until [`serve`](Self::serve).
     ///
     /// # Errors

@@ -150,7 +150,7 @@ fn children(parent: i32) -> Vec<i32> {
 }
 
 /// True unless it has ended; a zombie has.
-fn is_running(number: i32) -> bool {
+pub fn is_running(number: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
     // The name before the state may hold anything, parentheses too.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))

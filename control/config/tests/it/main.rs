@@ -2,6 +2,7 @@
 mod diagnostics;
 mod effects;
 mod examples;
+mod explain;
 mod hostile;
 mod knee;
 mod protocols;
