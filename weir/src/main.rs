@@ -22,6 +22,7 @@ mod run;
 mod systemd;
 mod top;
 mod upgrade;
+mod version;
 
 use std::process::ExitCode;
 
@@ -31,7 +32,7 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 #[command(
     name = "weir",
-    version,
+    version = version::TEXT,
     about,
     propagate_version = true,
     subcommand_required = true,
@@ -77,6 +78,7 @@ enum Lab {
 fn main() -> ExitCode {
     // Named once for the process, so that no part of the tree can choose another.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    weir_load::program::name(version::PROFILE, version::COMMIT);
     let outcome = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
