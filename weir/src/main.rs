@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod completion;
 mod demo;
 mod gateway;
 mod lab_compare;
@@ -15,6 +16,7 @@ mod lab_profile;
 mod lab_relay;
 mod lab_report;
 mod lab_sweep;
+mod man;
 mod origin;
 mod plan;
 mod routes;
@@ -26,7 +28,7 @@ mod version;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// One gateway for every protocol that services and agents speak.
 #[derive(Parser)]
@@ -52,6 +54,9 @@ enum Command {
     Top(top::TopArgs),
     Plan(plan::PlanArgs),
     Routes(routes::RoutesArgs),
+    Completion(completion::CompletionArgs),
+    #[command(hide = true)]
+    Man(man::ManArgs),
     /// The lab: synthetic back ends, and the tools that measure.
     #[command(subcommand)]
     Lab(Lab),
@@ -87,6 +92,8 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
         Command::Plan(args) => plan::run(&args),
         Command::Routes(args) => routes::run(&args),
+        Command::Completion(args) => completion::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
         Command::Lab(Lab::Origin(command)) => origin::run(&command),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),
