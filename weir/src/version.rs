@@ -75,6 +75,13 @@ mod tests {
     }
 
     #[test]
+    fn the_text_has_version_and_commit() {
+        assert_eq!(super::TEXT, format!("{} (commit {})", super::VERSION, super::COMMIT));
+        assert!(super::COMMIT == "unknown" || super::COMMIT.len() == 12, "{}", super::COMMIT);
+        assert_eq!(super::PROFILE == "debug", cfg!(debug_assertions));
+    }
+
+    #[test]
     fn the_profile_is_read_from_the_output_folder() {
         assert_eq!(profile(Path::new("/t/dist/build/weir-1f/out")), Some("dist"));
         assert_eq!(profile(Path::new("/t/x86_64-unknown-linux-gnu/release/build/weir-1f/out")), Some("release"));
