@@ -6,6 +6,7 @@
 
 mod admin_client;
 mod check;
+mod completion;
 mod config_diff;
 mod demo;
 mod explain;
@@ -20,6 +21,7 @@ mod lab_profile;
 mod lab_relay;
 mod lab_report;
 mod lab_sweep;
+mod man;
 mod origin;
 mod plan;
 mod routes;
@@ -28,16 +30,17 @@ mod shards;
 mod systemd;
 mod top;
 mod upgrade;
+mod version;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// One gateway for every protocol that services and agents speak.
 #[derive(Parser)]
 #[command(
     name = "weir",
-    version,
+    version = version::TEXT,
     about,
     propagate_version = true,
     subcommand_required = true,
@@ -64,6 +67,9 @@ enum Command {
     Plan(plan::PlanArgs),
     Routes(routes::RoutesArgs),
     Shards(shards::ShardsArgs),
+    Completion(completion::CompletionArgs),
+    #[command(hide = true)]
+    Man(man::ManArgs),
     /// The lab: synthetic back ends, and the tools that measure.
     #[command(subcommand)]
     Lab(Lab),
@@ -90,6 +96,7 @@ enum Lab {
 fn main() -> ExitCode {
     // Named once for the process, so that no part of the tree can choose another.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    weir_load::program::name(version::PROFILE, version::COMMIT);
     let outcome = match Cli::parse().command {
         Command::Front(command) => front::run(&command),
         Command::Init(args) => init::run(&args),
@@ -103,6 +110,8 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Routes(args) => routes::run(&args),
         Command::Shards(args) => shards::run(&args),
+        Command::Completion(args) => completion::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
         Command::Lab(Lab::Origin(command)) => origin::run(&command),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),

@@ -20,6 +20,7 @@ use crate::{
     gateway::Gateway,
     systemd,
     upgrade::{Inheritance, predecessor::Predecessor, program::Program},
+    version,
 };
 
 /// Start the gateway.
@@ -241,7 +242,7 @@ fn announce(gateway: &Gateway, server: &AdminServer) {
         tracing::info!(listener = %name, %bind, upstream = %listener.upstream, "listening");
     }
     let (admin, driver, restart_epoch) = (server.local_addr(), gateway.driver().name(), gateway.restart_epoch());
-    tracing::info!(%admin, driver, restart_epoch, version = env!("CARGO_PKG_VERSION"), "ready");
+    tracing::info!(%admin, driver, restart_epoch, version = version::VERSION, commit = version::COMMIT, "ready");
 }
 
 /// Serves signals until the gateway has drained.

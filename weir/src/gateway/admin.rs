@@ -23,6 +23,7 @@ use weir_telemetry::{HistogramSnapshot, Registry, Snapshot};
 use weir_upstream::{EndpointShare, EndpointState, Health as EndpointHealth};
 
 use super::{Gateway, Phase, Reloaded, Upgraded, knee, lock, watch};
+use crate::version;
 
 impl weir_admin::Gateway for Gateway {
     fn liveness(&self) -> Vec<Check> {
@@ -71,8 +72,8 @@ impl weir_admin::Gateway for Gateway {
 
     fn version(&self) -> VersionStatus {
         VersionStatus {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("WEIR_COMMIT").map(str::to_owned),
+            version: version::VERSION.to_owned(),
+            commit: version::COMMIT.to_owned(),
             target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
             debug: cfg!(debug_assertions),
             pid: std::process::id(),

@@ -47,7 +47,7 @@ use self::{
     protocols::ProcessProtocols,
     upgrading::Upgrading,
 };
-use crate::{systemd, upgrade::Inheritance};
+use crate::{systemd, upgrade::Inheritance, version};
 
 pub use self::{listening::Inherited, upgrading::Upgraded};
 
@@ -183,7 +183,7 @@ impl Gateway {
             balancer,
             registry,
         });
-        let labels = [env!("CARGO_PKG_VERSION"), option_env!("WEIR_COMMIT").unwrap_or("unknown")];
+        let labels = [version::VERSION, version::COMMIT];
         gateway.registry.shared().gauge(&catalog::BUILD_INFO, &labels).set(1);
         gateway.start_background(rings);
         Ok(gateway)

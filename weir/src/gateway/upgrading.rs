@@ -204,7 +204,7 @@ impl Gateway {
         }
         if std::process::id() == 1 {
             return Err("this is process 1 of its container, whose end would end the new one too; replace the container, or run \
-                        an init process in it"
+                        an init process in it that outlives its first child"
                 .to_owned());
         }
         let begun = Instant::now();

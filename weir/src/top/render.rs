@@ -89,14 +89,14 @@ fn identity_line(state: &State, view: Option<&View>, width: u16) -> Line<'static
     if let Some(sample) = &state.current {
         let version = &sample.version;
         let uptime = format::span(version.uptime_seconds);
-        let commit = version.commit.as_deref().map(|commit| format!(" ({commit})")).unwrap_or_default();
+        let commit = &version.commit;
         let build = if version.debug { " debug build" } else { "" };
         let generation = version.generation;
         spans.push(match sample.readiness.status {
             Verdict::Pass => Span::styled("READY", good()),
             Verdict::Fail => Span::styled("NOT READY", bad()),
         });
-        spans.push(Span::raw(format!("  up {uptime}  config {generation}  v{}{commit}{build}", version.version)));
+        spans.push(Span::raw(format!("  up {uptime}  config {generation}  v{} ({commit}){build}", version.version)));
     }
     if let Some(seconds) = view.and_then(|view| view.window_seconds).filter(|_| width >= 100) {
         spans.push(Span::styled(format!("  rates and times over {seconds:.1} s"), dim()));

@@ -111,7 +111,7 @@ impl Gateway for FakeGateway {
     fn version(&self) -> VersionStatus {
         VersionStatus {
             version: "0.1.0".to_owned(),
-            commit: None,
+            commit: "unknown".to_owned(),
             target: "x86_64-linux".to_owned(),
             debug: true,
             pid: std::process::id(),

@@ -105,7 +105,7 @@ fn sample(start: Instant, seconds: f64, listeners: Vec<ListenerStatus>) -> Sampl
         at: start + Duration::from_secs_f64(seconds),
         version: VersionStatus {
             version: "0.1.0".to_owned(),
-            commit: Some("abc1234".to_owned()),
+            commit: "abc1234".to_owned(),
             target: "x86_64-linux".to_owned(),
             debug: false,
             pid: 7,
