@@ -31,6 +31,7 @@ mod routes;
 mod service;
 mod tcp;
 mod tls;
+mod traffic;
 mod upstreams;
 mod websocket;
 mod websocket_clients;
