@@ -256,6 +256,11 @@ impl EndpointMetrics {
         self.core.counter(&catalog::HEALTH_CHECKS, &[&self.upstream, &self.endpoint, outcome]).inc();
     }
 
+    /// The first probe has failed.
+    pub(crate) fn unreachable(&self, error: &str) {
+        self.tell(UpstreamChange::Unreachable, "probe", Some(error));
+    }
+
     pub(crate) fn health_changed(&self, state: EndpointState, error: Option<&str>) {
         let change = if state == EndpointState::Down { UpstreamChange::Down } else { UpstreamChange::Up };
         self.tell(change, "probe", error);

@@ -51,10 +51,11 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
         }
     };
     opened.close(reason);
-    if let Some(stream) = stream {
-        if connection.handle.ending().is_none() && reason != CloseReason::ClientReset {
-            Box::pin(LINGER.close(stream)).await;
-        }
+    if let Some(stream) = stream
+        && connection.handle.ending().is_none()
+        && reason != CloseReason::ClientReset
+    {
+        Box::pin(LINGER.close(stream)).await;
     }
 }
 

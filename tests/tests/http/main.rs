@@ -29,6 +29,7 @@ mod refusals;
 mod restarts;
 mod routes;
 mod service;
+mod state;
 mod tcp;
 mod tls;
 mod traffic;

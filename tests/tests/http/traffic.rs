@@ -323,8 +323,7 @@ fn a_preface_of_http2_without_tls_counts_once() {
 #[test]
 fn frames_of_a_websocket_move_the_counters_of_both_sides_while_it_is_open() {
     let origin = WebSocketOrigin::echo();
-    let gateway =
-        Gateway::start(Config::http(&origin.address).listener("[listener.http]\nupgrades = [\"websocket\"]"));
+    let gateway = Gateway::start(Config::http(&origin.address).listener("[listener.http]\nupgrades = [\"websocket\"]"));
     let (mut client, response) = open(&gateway.address, "");
     let asked = origin.seen().first().map(|seen| seen.head.len()).expect("a handshake");
     wait_for(&gateway, Traffic { client_written: response.head.len(), upstream_written: asked, ..Traffic::default() });
