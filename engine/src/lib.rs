@@ -18,6 +18,7 @@
 //! | `chunk` | received bytes, in a warm buffer |
 //! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
 //! | `flush` | what outputs send at the end of a turn |
+//! | `traffic` | the bytes that a connection moves, counted as they flow |
 //! | `poll_face` | the same two queues as tokio's `AsyncRead`/`AsyncWrite` |
 //! | `tls` | rustls between the wire and the two queues |
 //! | `wheel` | coarse deadlines |
@@ -46,6 +47,7 @@ pub mod settings;
 mod socket;
 pub mod stream;
 pub mod tls;
+mod traffic;
 pub mod wheel;
 pub mod worker;
 
@@ -60,5 +62,6 @@ pub use mailbox::{Mailbox, mailbox, wake_elsewhere};
 pub use output::{Account, Output, Watermarks};
 pub use reader::{PeerWatch, Reader};
 pub use stream::{Cutter, Stream, StreamOptions};
+pub use traffic::Traffic;
 pub use wheel::Deadline;
 pub use worker::{Worker, WorkerState, deadline, note_waiting_clients, yield_now};

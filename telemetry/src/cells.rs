@@ -183,16 +183,32 @@ impl Registry {
     #[must_use]
     pub fn sum(&self, family: &'static Family, label: &str, value: &str) -> Option<u64> {
         let position = family.labels.iter().position(|name| *name == label)?;
-        let listed: Vec<Arc<Series>> = {
-            let entry = lock(&self.0.families[family.index]);
-            let fitting = entry.series.values().filter(|series| series.labels[position].as_ref() == value);
-            fitting.cloned().collect()
-        };
+        let listed = self.listed(family, position, value);
         let count = |series: &Arc<Series>| match read_series(family, series).value {
             Value::Counter(count) => Some(count),
             _ => None,
         };
         listed.iter().filter_map(count).reduce(u64::wrapping_add)
+    }
+
+    /// The counters of one family whose label `label` is `value`, by the value of label `by`; empty if there is none.
+    #[must_use]
+    pub fn by(&self, family: &'static Family, (label, value): (&str, &str), by: &str) -> BTreeMap<Arc<str>, u64> {
+        let position = |wanted: &str| family.labels.iter().position(|name| *name == wanted);
+        let mut counts = BTreeMap::new();
+        let (Some(position), Some(key)) = (position(label), position(by)) else { return counts };
+        for series in self.listed(family, position, value) {
+            if let Value::Counter(count) = read_series(family, &series).value {
+                *counts.entry(series.labels[key].clone()).or_default() += count;
+            }
+        }
+        counts
+    }
+
+    /// The series of a family whose label at `position` is `value`. The lock of the family is held for that only.
+    fn listed(&self, family: &'static Family, position: usize, value: &str) -> Vec<Arc<Series>> {
+        let entry = lock(&self.0.families[family.index]);
+        entry.series.values().filter(|series| series.labels[position].as_ref() == value).cloned().collect()
     }
 
     /// Reads every cell. Holds no lock that a worker's recording needs; each family is locked only to list its series.

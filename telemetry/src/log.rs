@@ -111,6 +111,8 @@ pub struct UpstreamEvent {
 pub enum UpstreamChange {
     /// The endpoint is healthy again.
     Up,
+    /// The first health check of the endpoint failed: at a start, or after a reload that added it.
+    Unreachable,
     /// The endpoint failed its health checks or its traffic.
     Down,
     /// A lane ended.
@@ -137,6 +139,7 @@ impl UpstreamChange {
     pub const fn as_str(self) -> &'static str {
         match self {
             UpstreamChange::Up => "up",
+            UpstreamChange::Unreachable => "unreachable",
             UpstreamChange::Down => "down",
             UpstreamChange::LaneClosed => "lane_closed",
             UpstreamChange::ConnectFailed => "connect_failed",

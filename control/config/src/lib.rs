@@ -63,6 +63,6 @@ pub use protocols::{ListenerProtocol, ProcessSettings, ProtocolName, UpstreamPro
 pub use reference::reference;
 pub use schema::schema;
 pub use snapshot::{
-    AccessLogSettings, AdminSettings, Knee, KneeAction, Listener, LogFormat, LogLevel, LogTarget, Snapshot,
-    TelemetrySettings, Upstream, redacted,
+    AccessLogSettings, AdminSettings, Knee, KneeAction, Listener, LogFormat, LogLevel, LogTarget, ServedCertificate,
+    Snapshot, TelemetrySettings, Upstream, redacted,
 };

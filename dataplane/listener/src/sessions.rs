@@ -14,6 +14,7 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
+use weir_engine::Traffic;
 use weir_telemetry::{
     Counter, Gauge, Histogram, access::AccessRecord, catalog, cells::GaugeGuard, sample::Share as SampleShare,
 };
@@ -59,8 +60,25 @@ struct Cells {
     open: Gauge,
     total: Counter,
     duration: Histogram,
-    read_bytes: Counter,
-    written_bytes: Counter,
+    traffic: Rc<ClientTraffic>,
+}
+
+/// The bytes of all clients of a listener on one worker.
+struct ClientTraffic {
+    read: Counter,
+    written: Counter,
+}
+
+impl Traffic for ClientTraffic {
+    #[inline]
+    fn received(&self, bytes: usize) {
+        self.read.add(bytes as u64);
+    }
+
+    #[inline]
+    fn sent(&self, bytes: usize) {
+        self.written.add(bytes as u64);
+    }
 }
 
 /// The sessions of one listener on one worker, with its settings.
@@ -85,8 +103,10 @@ impl Sessions {
             open: core.metrics.gauge(&catalog::CONNECTIONS_OPEN, &own),
             total: core.metrics.counter(&catalog::CONNECTIONS_TOTAL, &own),
             duration: core.metrics.histogram(&catalog::CONNECTION_DURATION, &own),
-            read_bytes: core.metrics.counter(&catalog::CLIENT_READ_BYTES, &own),
-            written_bytes: core.metrics.counter(&catalog::CLIENT_WRITTEN_BYTES, &own),
+            traffic: Rc::new(ClientTraffic {
+                read: core.metrics.counter(&catalog::CLIENT_READ_BYTES, &own),
+                written: core.metrics.counter(&catalog::CLIENT_WRITTEN_BYTES, &own),
+            }),
         };
         let mut rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
         Self {
@@ -196,16 +216,22 @@ impl Sessions {
         CloseReason::InternalInvariant
     }
 
+    /// The counters for the bytes of clients. A protocol gives them to the stream of a connection
+    /// ([`Stream::count_into`](weir_engine::Stream::count_into)), or counts by [`Sessions::read`] and [`Sessions::written`].
+    pub fn traffic(&self) -> Rc<dyn Traffic> {
+        self.cells.traffic.clone()
+    }
+
     /// Bytes came from a client.
     #[inline]
     pub fn read(&self, bytes: u64) {
-        self.cells.read_bytes.add(bytes);
+        self.cells.traffic.read.add(bytes);
     }
 
     /// Bytes went to a client.
     #[inline]
     pub fn written(&self, bytes: u64) {
-        self.cells.written_bytes.add(bytes);
+        self.cells.traffic.written.add(bytes);
     }
 
     /// Tells whether the next exchange is written to the access log.

@@ -51,11 +51,11 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
         }
     };
     opened.close(reason);
-    if let Some(stream) = stream {
-        connection.service.sessions.written(stream.output.appended());
-        if connection.handle.ending().is_none() && reason != CloseReason::ClientReset {
-            Box::pin(LINGER.close(stream)).await;
-        }
+    if let Some(stream) = stream
+        && connection.handle.ending().is_none()
+        && reason != CloseReason::ClientReset
+    {
+        Box::pin(LINGER.close(stream)).await;
     }
 }
 
@@ -67,7 +67,6 @@ async fn run(connection: &Rc<Connection>, mut stream: Box<Stream>, is_http2: boo
             End::Http2(received) => received,
             End::Quiet(reason) => return (reason, Some(*stream)),
             End::Torn(reason) => {
-                connection.service.sessions.written(stream.output.appended());
                 stream.reset();
                 return (reason, None);
             }

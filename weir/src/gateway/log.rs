@@ -50,6 +50,10 @@ fn write(event: LogEvent) {
         LogEvent::Upstream(event) if event.change == UpstreamChange::Up => {
             tracing::info!(upstream = %event.upstream, endpoint = %event.endpoint, "upstream is up")
         }
+        LogEvent::Upstream(event) if event.change == UpstreamChange::Unreachable => tracing::warn!(
+            upstream = %event.upstream, endpoint = %event.endpoint,
+            detail = event.detail.as_deref().unwrap_or_default(), "upstream cannot be reached"
+        ),
         LogEvent::Upstream(event) => tracing::warn!(
             upstream = %event.upstream, endpoint = %event.endpoint, change = event.change.as_str(),
             reason = event.reason, detail = event.detail.as_deref().unwrap_or_default(), "upstream"

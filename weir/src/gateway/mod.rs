@@ -2,16 +2,20 @@
 
 mod access_log;
 mod admin;
+mod certificates;
 mod core;
 mod departures;
 mod door;
 mod drain;
+mod errors;
 mod insight;
 mod knee;
 mod listening;
 mod log;
 mod plan;
 mod protocols;
+mod responses;
+mod threshold;
 mod upgrading;
 mod watch;
 
@@ -101,6 +105,8 @@ pub struct Gateway {
     descriptors: u64,
     /// How near the listeners are to their knees; written by the watch thread, read by the admin thread.
     loads: Mutex<knee::Loads>,
+    /// The shares of errors of HTTP listeners, likewise.
+    errors: Mutex<errors::ErrorShares>,
     /// What the process was started with.
     first: Arc<Snapshot>,
     upgrading: Upgrading,
@@ -178,6 +184,7 @@ impl Gateway {
             access: OnceLock::new(),
             descriptors,
             loads: Mutex::default(),
+            errors: Mutex::default(),
             first: snapshot,
             upgrading: Upgrading::new(inheritance, &registry),
             balancer,

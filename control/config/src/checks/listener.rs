@@ -6,7 +6,7 @@ use weir_listener::settings::{
     LimitSettings, ListenerSettings, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, ProxyProtocol,
 };
 
-use crate::checks::{Lowest, error_at, find_upstream, knee, tls, unfit};
+use crate::checks::{Lowest, certificates, error_at, find_upstream, knee, tls, unfit};
 use crate::document::At;
 use crate::protocols::{self, ListenerContext, Made};
 use crate::reader::Reader;
@@ -53,6 +53,7 @@ fn listener(
         protocol,
         upstream: Arc::clone(&named?.value.0),
         knee,
+        certificates: section.tls.as_ref().map(certificates::served).unwrap_or_default(),
     })
 }
 
