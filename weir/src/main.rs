@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod broken_pipe;
 mod check;
 mod demo;
 mod gateway;
@@ -17,6 +18,7 @@ mod lab_report;
 mod lab_sweep;
 mod origin;
 mod plan;
+mod program_log;
 mod routes;
 mod run;
 mod systemd;
@@ -77,7 +79,11 @@ enum Lab {
 fn main() -> ExitCode {
     // Named once for the process, so that no part of the tree can choose another.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let outcome = match Cli::parse().command {
+    broken_pipe::quietly(|| done(dispatch(Cli::parse().command)))
+}
+
+fn dispatch(command: Command) -> Result<(), String> {
+    match command {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Demo(args) => demo::run(&args),
@@ -96,7 +102,10 @@ fn main() -> ExitCode {
         Command::Lab(Lab::Ladder(args)) => lab_sweep::ladder(&args),
         Command::Lab(Lab::Cores(args)) => lab_sweep::cores(&args),
         Command::Lab(Lab::Report(args)) => lab_report::run(&args),
-    };
+    }
+}
+
+fn done(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {

@@ -7,6 +7,7 @@ mod certificates;
 pub(crate) mod idle;
 mod knee;
 mod listener;
+mod rehearsal;
 mod tls;
 mod unfit;
 mod upstream;
@@ -48,6 +49,7 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     let listeners = listener::listeners(&file, &made, &limits, reader);
     let protocols = protocols::process(&file, made, &listeners, &mut upstreams, reader);
     idle::file(&file, reader);
+    rehearsal::file(&file, reader);
     Snapshot {
         generation: 0,
         runtime: runtime(&file.runtime),
@@ -77,7 +79,9 @@ fn admin(section: &AdminSection, reader: &mut Reader<'_>) -> AdminSettings {
     let bind = &section.bind;
     let address = bind.value.0;
     match &section.token {
-        None if !address.ip().to_canonical().is_loopback() => {
+        None if !address.ip().to_canonical().is_loopback()
+            && reader.lacks(section.token.as_ref(), "admin", "token") =>
+        {
             let message = format!("`admin.bind` {address} can be reached from other machines, and no token is set");
             let help = format!("bind 127.0.0.1:{}, or set token = {{ env = \"NAME\" }}", address.port());
             reader.problems.error(&bind.span, "admin.bind", message, help);

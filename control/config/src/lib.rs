@@ -55,7 +55,7 @@ mod value;
 pub use change::{Change, diff};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use knee::KNEE_BYTES_MAX;
-pub use load::{FILE_BYTES_MAX, check, load, reload};
+pub use load::{FILE_BYTES_MAX, check, check_offline, load, rehearse, reload};
 pub use protocols::http::{HttpUpstreamSettings, RouteObject};
 pub use protocols::{ListenerProtocol, ProcessSettings, ProtocolName, UpstreamProtocol};
 pub use reference::reference;
