@@ -50,5 +50,5 @@ pub use sessions::{Opened, Session, Sessions};
 pub use share::{CoreShare, DRAIN_GAP, Drain, Post};
 pub use succession::{Place, Source, Succession};
 pub use timing::{Durations, Stage, StageSample, StageTimes, Stages, Timing};
-pub use tls::{Security, TlsAcceptor};
+pub use tls::{NoTls, Security, TlsAcceptor};
 pub use weir_base::connection::{ConnectionDetails, ConnectionEntry};
