@@ -39,7 +39,11 @@ const MEMORY_LIMIT_ASSUMED: u64 = 512 << 20;
 pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     if file.listener.is_empty() && !reader.problems.is_known_wrong("listener") {
         let message = "the file has no listener, so there is nothing to do".to_owned();
-        let help = "add [[listener]] with name, bind, protocol and upstream";
+        // A listener has the key in its table; at the top of a file only scenarios of the lab have it.
+        let help = match reader.problems.is_refused("protocol") {
+            true => "this is a scenario of the lab: run it with weir lab load, weir lab knee or weir lab compare",
+            false => "add [[listener]] with name, bind, protocol and upstream",
+        };
         reader.problems.error(&(0..0), "listener", message, help);
     }
     binds::check(&file, reader);
