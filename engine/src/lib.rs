@@ -9,6 +9,7 @@
 //! | `driver` | io_uring or polling: the flag ladder and the honest answer which one runs |
 //! | `worker` | the thread: loop turns, CPU pinning, heartbeat, mailbox |
 //! | `host` | kernel and processor, which figures of capacity belong to |
+//! | `occupant` | the process that listens at an address already |
 //! | `net` | sockets: bind, accept, connect, limits on descriptors |
 //! | `names` | host names of servers, and the addresses that they had last |
 //! | `accept` | the accept loop, error classes, hand-off to the least-loaded worker |
@@ -40,6 +41,7 @@ pub mod host;
 pub mod mailbox;
 mod names;
 pub mod net;
+pub mod occupant;
 pub mod output;
 pub mod poll_face;
 pub mod reader;

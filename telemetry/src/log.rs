@@ -153,17 +153,6 @@ impl UpstreamChange {
     }
 }
 
-/// The tail of a storm: lines that sampling left out and no later line has told of.
-#[derive(Clone, Debug)]
-pub struct Suppressed {
-    /// Name of the listener.
-    pub listener: Arc<str>,
-    /// The reason of those lines.
-    pub reason: &'static str,
-    /// How many.
-    pub count: u64,
-}
-
 /// What a worker has to tell.
 #[derive(Clone, Debug)]
 pub enum LogEvent {
@@ -175,8 +164,6 @@ pub enum LogEvent {
     Denial(Denial),
     /// See [`UpstreamEvent`].
     Upstream(UpstreamEvent),
-    /// See [`Suppressed`].
-    Suppressed(Suppressed),
 }
 
 /// Memory that is kept for lines to come.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod admin_client;
+mod broken_pipe;
 mod check;
 mod completion;
 mod config_diff;
@@ -24,6 +25,7 @@ mod lab_sweep;
 mod man;
 mod origin;
 mod plan;
+mod program_log;
 mod routes;
 mod run;
 mod shards;
@@ -97,7 +99,11 @@ fn main() -> ExitCode {
     // Named once for the process, so that no part of the tree can choose another.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     weir_load::program::name(version::PROFILE, version::COMMIT);
-    let outcome = match Cli::parse().command {
+    broken_pipe::quietly(|| done(dispatch(Cli::parse().command)))
+}
+
+fn dispatch(command: Command) -> Result<(), String> {
+    match command {
         Command::Front(command) => front::run(&command),
         Command::Init(args) => init::run(&args),
         Command::Run(args) => run::run(&args),
@@ -123,7 +129,10 @@ fn main() -> ExitCode {
         Command::Lab(Lab::Ladder(args)) => lab_sweep::ladder(&args),
         Command::Lab(Lab::Cores(args)) => lab_sweep::cores(&args),
         Command::Lab(Lab::Report(args)) => lab_report::run(&args),
-    };
+    }
+}
+
+fn done(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {

@@ -14,11 +14,11 @@ use tokio::{
     task::JoinSet,
 };
 use weir_admin::AdminServer;
-use weir_config::{Diagnostics, LogFormat, Snapshot, surroundings::Machine};
+use weir_config::{Diagnostics, Snapshot, surroundings::Machine};
 
 use crate::{
     gateway::Gateway,
-    systemd,
+    program_log, systemd,
     upgrade::{Inheritance, predecessor::Predecessor, program::Program},
     version,
 };
@@ -163,13 +163,15 @@ fn start(
         eprintln!("{diagnostics}");
         summary
     })?;
-    *log = Some(start_log(&snapshot));
+    let (guard, level) = program_log::start(&snapshot.telemetry);
+    *log = Some(guard);
     if !snapshot.warnings.is_empty() {
         tracing::warn!("configuration warnings\n{}", snapshot.warnings);
     }
     let admin = snapshot.admin.clone();
     let gateway = Gateway::prepare(snapshot, source.file().map(Path::to_owned), &mut inheritance);
     let gateway = gateway.map_err(|error| error.to_string())?;
+    gateway.set_log_level_switch(level);
     let socket = admin_socket(&admin, &mut inheritance)?;
     if let Some(predecessor) = predecessor {
         predecessor.wait_take(&std::mem::take(&mut inheritance.listeners), gateway.movable())?;
@@ -298,26 +300,4 @@ async fn feed_watchdog(gateway: Arc<Gateway>) {
 fn reload(gateway: &Arc<Gateway>, reloads: &mut JoinSet<()>) {
     let gateway = gateway.clone();
     reloads.spawn_blocking(move || drop(gateway.reload()));
-}
-
-/// Lines of the program's own log that wait to be written; more are dropped. The queue is laid out at start, 32 bytes each:
-/// the crate's default of 128,000 would be a third of the process at rest.
-const LOG_LINES_MAX: usize = 4_096;
-
-/// Starts the program's own log. Lines go through a bounded queue: a terminal or a pipe that takes no more must stop neither
-/// a reload nor the way out. What is queued is written when the guard is dropped.
-fn start_log(snapshot: &Snapshot) -> tracing_appender::non_blocking::WorkerGuard {
-    let builder = tracing_appender::non_blocking::NonBlockingBuilder::default();
-    let (writer, guard) = builder.buffered_lines_limit(LOG_LINES_MAX).finish(std::io::stderr());
-    // What clients do to the frames of HTTP/2 is counted, and logged once a second: `h2` would write a line for each.
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| {
-        tracing_subscriber::EnvFilter::new(format!("{},h2=off", snapshot.telemetry.log_level.name()))
-    });
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
-    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    match snapshot.telemetry.log_format {
-        LogFormat::Text => builder.with_ansi(is_terminal).init(),
-        LogFormat::Json => builder.json().init(),
-    }
-    guard
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::change::{RESTART, needs_restart};
+use crate::change::needs_restart;
 use crate::section::Section as _;
 use crate::sections::FileSection;
 use crate::value::{FieldInfo, Presence, Shape, TableInfo, prose};
@@ -23,18 +23,14 @@ remedy (`weir check weir.toml`). `weir check --schema` prints a JSON Schema for 
 | secret | `{ env = \"NAME\" }` or `{ file = \"/path\" }`; never in plain text. A file must be readable by its owner only |
 | path | absolute, or relative to the directory of this file |
 
+A reload (SIGHUP, or `POST /api/v1/reload`) applies every change at once without dropping a connection, except of keys that
+are marked \"Needs a restart\". Its outcome names those that changed.
+
 ";
 
 /// The reference of `weir.toml` in Markdown.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
-    let restart: Vec<String> = RESTART.iter().map(|key| format!("`{key}`")).collect();
-    let _ = writeln!(
-        page,
-        "A reload (SIGHUP, or `POST /api/v1/reload`) applies every change at once without dropping a connection, except of\n\
-         {}, which need a restart and are marked so.\n",
-        restart.join(", ")
-    );
     for field in &FileSection::info().fields {
         table(&mut page, field.key, field);
     }

@@ -16,7 +16,8 @@ use weir_base::{
 };
 use weir_engine::Traffic;
 use weir_telemetry::{
-    Counter, Gauge, Histogram, access::AccessRecord, catalog, cells::GaugeGuard, sample::Share as SampleShare,
+    Counter, Gauge, Histogram, access::AccessRecord, catalog, cells::GaugeGuard, log::Peer,
+    sample::Share as SampleShare,
 };
 
 use crate::{
@@ -207,6 +208,11 @@ impl Sessions {
     pub fn violated(&self, handle: &ConnectionHandle, violation: &Violation) -> CloseReason {
         self.reports.report(violation, handle.peer(), handle.id(), true);
         CloseReason::from(violation)
+    }
+
+    /// Counts and logs a broken rule for which a connection ends before its session begins. It has no number yet.
+    pub fn violated_early(&self, peer: Peer, violation: &Violation) {
+        self.reports.report(violation, peer, 0, true);
     }
 
     /// Counts and logs that code of a session has panicked. `text` names the part that did.

@@ -4,6 +4,7 @@
 
 mod access;
 mod admin;
+mod check;
 mod clients;
 mod cluster;
 mod drain;
@@ -24,6 +25,7 @@ mod replicas;
 mod reply_cache;
 mod secrets;
 mod sharding;
+mod telemetry;
 mod tls;
 mod tracking;
 mod transport;

@@ -402,7 +402,8 @@ fn diagnostic(one: &weir_config::Diagnostic) -> Diagnostic {
         key: (!one.path.is_empty()).then(|| one.path.clone()),
         severity: match one.severity {
             weir_config::Severity::Error => Severity::Error,
-            weir_config::Severity::Warning => Severity::Warning,
+            // A reload makes no notes.
+            weir_config::Severity::Warning | weir_config::Severity::Note => Severity::Warning,
         },
         message: one.message.clone(),
         remedy: one.help.clone(),

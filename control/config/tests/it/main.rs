@@ -7,5 +7,6 @@ mod hostile;
 mod knee;
 mod protocols;
 mod reference;
+mod rehearsal;
 mod snapshot;
 mod support;
