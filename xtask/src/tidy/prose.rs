@@ -28,7 +28,6 @@ const EXEMPT: [&str; 4] = ["docs/results/", "docs/CONFIG.md", "docs/METRICS.md",
 /// Documents that are still to be rewritten. The list only shrinks: a document that keeps the rule leaves it.
 const TO_BE_REWRITTEN: &[&str] = &[
     "CHANGELOG.md",
-    "README.md",
     "THREAT-MODEL.md",
     "docs/guide/http.md",
     "docs/guide/lab.md",
