@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts what clients notice while the servers behind a gateway restart one after the other.
 
-    python3 tests/restarts.py --weir target/release/weir --arm weir --arm haproxy --arm envoy --endpoints 2 3 5
+    python3 tests/restarts.py --weir target/dist/weir --arm weir --arm haproxy --arm envoy --endpoints 2 3 5
 
 Starts N synthetic origins (`weir lab origin http`) and the gateway, and asks with GET: half of the clients keep their
 connection, half make one for each request. Then each origin is killed, is away for `--down` seconds, comes back, and the

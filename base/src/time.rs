@@ -128,6 +128,27 @@ pub fn rfc3339(unix_seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
+/// The time that [`rfc3339`] has written, in seconds since 1970; `None` for other texts and earlier times.
+#[must_use]
+pub fn from_rfc3339(text: &str) -> Option<u64> {
+    let parts: Vec<u64> = text
+        .strip_suffix('Z')?
+        .split(['-', 'T', ':'])
+        .map(|part| part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?)
+        .collect::<Option<_>>()?;
+    let &[year @ 1970..=9999, month @ 1..=12, day @ 1..=31, hour @ 0..24, minute @ 0..60, second @ 0..=60] = &parts[..]
+    else {
+        return None;
+    };
+    // The inverse of `moment`: `days_from_civil`. The year begins in March.
+    let year = year - u64::from(month <= 2);
+    let (era, year_of_era) = (year / 400, year % 400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = (era * 146_097 + day_of_era).checked_sub(719_468)?;
+    Some(days * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
 /// The same as HTTP writes it (RFC 9110 section 5.6.7, IMF-fixdate): `Sat, 31 Jan 2026 23:59:59 GMT`.
 #[must_use]
 pub fn http_date(unix_seconds: u64) -> String {
@@ -193,6 +214,19 @@ mod tests {
     }
 
     #[test]
+    fn each_day_of_four_centuries_is_read_as_it_was_written() {
+        for day in 0..146_097 {
+            let seconds = day * 86_400 + 43_210;
+            assert_eq!(from_rfc3339(&rfc3339(seconds)), Some(seconds));
+        }
+        for wrong in
+            ["", "Z", "2026-01-31T23:59:59", "2026-13-01T00:00:00Z", "1969-12-31T23:59:59Z", "2026-01-+1T00:00:00Z"]
+        {
+            assert_eq!(from_rfc3339(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_date_is_written_as_rfc_3339_has_it_also_on_leap_days_and_at_ends_of_years() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
@@ -202,6 +236,7 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
             assert_eq!(rfc3339(seconds), text);
+            assert_eq!(from_rfc3339(text), Some(seconds));
         }
         for (seconds, text) in [
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),

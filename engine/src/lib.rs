@@ -9,6 +9,7 @@
 //! | `driver` | io_uring or polling: the flag ladder and the honest answer which one runs |
 //! | `worker` | the thread: loop turns, CPU pinning, heartbeat, mailbox |
 //! | `host` | kernel and processor, which figures of capacity belong to |
+//! | `occupant` | the process that listens at an address already |
 //! | `net` | sockets: bind, accept, connect, limits on descriptors |
 //! | `names` | host names of servers, and the addresses that they had last |
 //! | `accept` | the accept loop, error classes, hand-off to the least-loaded worker |
@@ -18,6 +19,7 @@
 //! | `chunk` | received bytes, in a warm buffer |
 //! | `reader` / `output` / `stream` | the native face of a connection: receive a chunk, append to the output |
 //! | `flush` | what outputs send at the end of a turn |
+//! | `traffic` | the bytes that a connection moves, counted as they flow |
 //! | `poll_face` | the same two queues as tokio's `AsyncRead`/`AsyncWrite` |
 //! | `tls` | rustls between the wire and the two queues |
 //! | `wheel` | coarse deadlines |
@@ -39,6 +41,7 @@ pub mod host;
 pub mod mailbox;
 mod names;
 pub mod net;
+pub mod occupant;
 pub mod output;
 pub mod poll_face;
 pub mod reader;
@@ -46,6 +49,7 @@ pub mod settings;
 mod socket;
 pub mod stream;
 pub mod tls;
+mod traffic;
 pub mod wheel;
 pub mod worker;
 
@@ -60,5 +64,6 @@ pub use mailbox::{Mailbox, mailbox, wake_elsewhere};
 pub use output::{Account, Output, Watermarks};
 pub use reader::{PeerWatch, Reader};
 pub use stream::{Cutter, Stream, StreamOptions};
+pub use traffic::Traffic;
 pub use wheel::Deadline;
 pub use worker::{Worker, WorkerState, deadline, note_waiting_clients, yield_now};

@@ -15,16 +15,19 @@ use std::{
 use compio::driver::{SharedFd, op::Connect};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::{names, settings::Address};
+use crate::{names, occupant::Occupant, settings::Address};
 
 /// Keep-alive probes find peers that vanished without a word.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 
-/// How long the listeners of a process that has just died may take to go.
+/// How long the listeners of a process may take to go that is about to end.
 const LISTENERS_GONE_TIME: Duration = Duration::from_millis(500);
+/// The same for those of a process that has ended, on a busy machine.
+const LISTENERS_GONE_TIME_MAX: Duration = Duration::from_secs(3);
 const LISTENERS_GONE_RETRY: Duration = Duration::from_millis(5);
 
-/// Waits, up to half a second, until no other process listens on `address`; false if one still does.
+/// Waits until nobody listens on `address`; false if somebody still does after half a second, or after three if it is no process
+/// that can be seen.
 ///
 /// With `SO_REUSEPORT` two processes share the connections of an address: a replacement wants that, an accident does not.
 /// And the kernel takes down the rings of a killed process, with the listeners they hold, some milliseconds after the
@@ -33,18 +36,32 @@ const LISTENERS_GONE_RETRY: Duration = Duration::from_millis(5);
 /// # Errors
 /// As `bind(2)`, except `AddrInUse`.
 pub fn wait_for_sole_use(address: &Address) -> io::Result<bool> {
+    let begun = Instant::now();
+    let wait = |limit: Duration| -> io::Result<bool> {
+        while !is_free(address)? {
+            if begun.elapsed() > limit {
+                return Ok(false);
+            }
+            std::thread::sleep(LISTENERS_GONE_RETRY);
+        }
+        Ok(true)
+    };
+    Ok(wait(LISTENERS_GONE_TIME)? || (Occupant::of(address).is_none() && wait(LISTENERS_GONE_TIME_MAX)?))
+}
+
+/// Tells whether nobody listens on `address` now. Of a path it always says so: [`bind`] finds out.
+///
+/// # Errors
+/// As `bind(2)`, except `AddrInUse`.
+pub fn is_free(address: &Address) -> io::Result<bool> {
     if matches!(address, Address::Unix(_)) {
         return Ok(true);
     }
     let target = resolve_one(address)?;
-    let begun = Instant::now();
-    loop {
-        match tcp_socket(target)?.bind(&target.into()) {
-            Ok(()) => return Ok(true),
-            Err(error) if error.kind() != io::ErrorKind::AddrInUse => return Err(error),
-            Err(_) if begun.elapsed() > LISTENERS_GONE_TIME => return Ok(false),
-            Err(_) => std::thread::sleep(LISTENERS_GONE_RETRY),
-        }
+    match tcp_socket(target)?.bind(&target.into()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -137,7 +154,20 @@ pub fn listen(socket: &Socket, backlog: u32) -> io::Result<()> {
     socket.listen(backlog.min(i32::MAX as u32) as i32)
 }
 
-fn resolve_one(address: &Address) -> io::Result<SocketAddr> {
+/// As [`listen`], for the first socket of a TCP address that no other process may share. [`wait_for_sole_use`] does not see a
+/// process that has bound the address and does not listen yet; of two such processes at most one comes through here, for the
+/// kernel looks again when a socket without `SO_REUSEPORT` begins to listen. Further sockets of this process may listen behind it.
+///
+/// # Errors
+/// As `listen(2)`; `AddrInUse` if somebody else listens.
+pub fn listen_alone(socket: &Socket, backlog: u32) -> io::Result<()> {
+    socket.set_reuse_port(false)?;
+    let listening = listen(socket, backlog);
+    socket.set_reuse_port(true)?;
+    listening
+}
+
+pub(crate) fn resolve_one(address: &Address) -> io::Result<SocketAddr> {
     resolve(address)?
         .into_iter()
         .next()
@@ -373,6 +403,20 @@ mod tests {
         };
         let clients = (0..4).map(fill).collect();
         (listener, clients)
+    }
+
+    #[test]
+    fn of_two_that_have_bound_an_address_one_alone_may_listen() {
+        let first = bind(&"127.0.0.1:0".parse().expect("an address")).expect("bound");
+        let address = Address::Socket(first.local_addr().expect("bound").as_socket().expect("an IP address"));
+        let (second, worker, shared) = (bind(&address), bind(&address), bind(&address));
+        assert!(is_free(&address).expect("looked"), "nobody listens yet");
+        listen_alone(&first, 8).expect("alone");
+        let refusal = listen_alone(&second.expect("bound"), 8).expect_err("another one listens");
+        assert_eq!(refusal.kind(), io::ErrorKind::AddrInUse);
+        listen(&worker.expect("bound"), 8).expect("a further socket of the first");
+        listen(&shared.expect("bound"), 8).expect("one that wants to share");
+        assert!(!is_free(&address).expect("looked") && !wait_for_sole_use(&address).expect("looked"));
     }
 
     #[test]

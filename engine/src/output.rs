@@ -18,6 +18,7 @@ use crate::{
     flush,
     socket::DataSocket,
     stream::TlsLink,
+    traffic::Tally,
 };
 
 /// An output with less than this is charged to no account: most messages fit in it. Without room in the budget an output holds one
@@ -84,6 +85,7 @@ struct Inner {
     on_flush: RefCell<Option<Box<dyn Fn()>>>,
     progress: Cell<u64>,
     appended: Cell<u64>,
+    tally: Tally,
     account: RefCell<Option<Rc<dyn Account>>>,
     /// Bytes that the account has been charged.
     charged: Cell<usize>,
@@ -152,6 +154,7 @@ impl Output {
             on_flush: RefCell::new(None),
             progress: Cell::new(0),
             appended: Cell::new(0),
+            tally: Tally::default(),
             account: RefCell::new(None),
             charged: Cell::new(0),
         }))
@@ -256,7 +259,7 @@ impl Output {
         if self.0.writer.borrow().is_none() || link.is_handshaking() || self.unsent() == 0 {
             return;
         }
-        let sent = Outgoing::seal(self.take_batch(true), &link).and_then(|mut outgoing| {
+        let sent = self.seal(self.take_batch(true), &link).and_then(|mut outgoing| {
             outgoing.at = socket.send_some(&outgoing.bytes)?;
             self.note_progress(outgoing.at);
             Ok(outgoing)
@@ -348,6 +351,11 @@ impl Output {
         self.0.appended.get()
     }
 
+    /// Where the connection counts its bytes.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.0.tally
+    }
+
     /// Bytes that the socket has taken so far, which it does only while the peer reads.
     pub fn progress(&self) -> u64 {
         self.0.progress.get()
@@ -432,7 +440,7 @@ impl Output {
             let is_sealable = !link.is_handshaking();
             let is_plain_ready = is_sealable && self.unsent() > 0;
             if is_plain_ready || !self.0.wire.borrow().is_empty() {
-                return Poll::Ready(Some(Outgoing::seal(self.take_batch(is_sealable), link)));
+                return Poll::Ready(Some(self.seal(self.take_batch(is_sealable), link)));
             }
             if self.0.phase.get() == Phase::Finishing && (is_sealable || self.unsent() == 0) {
                 return Poll::Ready(None);
@@ -461,11 +469,18 @@ impl Output {
         Batch { plain, later, wire: std::mem::take(&mut *self.0.wire.borrow_mut()) }
     }
 
+    fn seal(&self, batch: Batch, link: &TlsLink) -> io::Result<Outgoing> {
+        let outgoing = Outgoing::seal(batch, link)?;
+        self.0.tally.batch_begins(outgoing.plain_bytes);
+        Ok(outgoing)
+    }
+
     /// What is sealed of it has left; its buffer may be used again. The rest, sealed as far as it is sent at once.
     ///
     /// # Errors
     /// TLS cannot go on.
     pub(crate) fn sent(&self, mut outgoing: Outgoing, link: &TlsLink) -> io::Result<Option<Outgoing>> {
+        self.0.tally.batch_ends();
         self.0.in_flight.set(self.0.in_flight.get() - outgoing.plain_bytes);
         give_output(outgoing.bytes);
         self.discharge_sent();
@@ -478,12 +493,13 @@ impl Output {
         let Some(plain) = outgoing.later.pop_front() else { return Ok(None) };
         // What TLS itself has to say meanwhile was sealed before this.
         let wire = std::mem::take(&mut *self.0.wire.borrow_mut());
-        Outgoing::seal(Batch { plain, later: outgoing.later, wire }, link).map(Some)
+        self.seal(Batch { plain, later: outgoing.later, wire }, link).map(Some)
     }
 
     /// So many bytes have left: proof of life of a slow peer.
     pub(crate) fn note_progress(&self, count: usize) {
         self.0.progress.set(self.0.progress.get() + count as u64);
+        self.0.tally.socket_took(count);
     }
 
     pub(crate) fn close(&self) {

@@ -52,11 +52,6 @@ impl PollStream {
         Self { shared: self.shared.clone() }
     }
 
-    /// Bytes that were written so far; of TLS, before it encrypts them.
-    pub fn appended(&self) -> u64 {
-        self.shared.borrow().stream.output.appended()
-    }
-
     /// The stream back; `None` while another handle lives. What was received and not read is lost.
     pub fn into_inner(self) -> Option<Stream> {
         Rc::try_unwrap(self.shared).ok().map(|shared| shared.into_inner().stream)

@@ -37,6 +37,14 @@ impl Reader {
 
     /// See [`Reader::receive`].
     pub fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
+        let chunk = ready!(self.poll_chunk(context))?;
+        if let Some(chunk) = &chunk {
+            self.output.tally().received(chunk.len());
+        }
+        Poll::Ready(Ok(chunk))
+    }
+
+    fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Chunk>>> {
         if let Some(chunk) = self.unread.take() {
             return Poll::Ready(Ok(Some(chunk)));
         }

@@ -219,6 +219,19 @@ impl Address {
         }
     }
 
+    /// True if a socket at one of them is in the way of one at the other: the same path, or the same port at the same IP
+    /// address or at every one of that family. The kernel would take both with `SO_REUSEPORT`, and then half of the
+    /// connections would reach the wrong one.
+    pub fn excludes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Socket(a), Self::Socket(b)) => {
+                let overlaps = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
+                a.port() != 0 && a.port() == b.port() && a.is_ipv4() == b.is_ipv4() && overlaps
+            }
+            (a, b) => a == b,
+        }
+    }
+
     /// True when only this machine can reach it: a loopback IP address or a Unix socket.
     /// A host name is never taken for loopback, it may resolve to anything.
     pub fn is_local(&self) -> bool {

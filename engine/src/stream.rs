@@ -19,6 +19,7 @@ use crate::{
     reader::Reader,
     socket::DataSocket,
     tls::{PeerIdentity, TlsSession},
+    traffic::Traffic,
 };
 
 /// What a stream is made with.
@@ -67,6 +68,12 @@ impl Stream {
         started.map_err(tls_error)?;
         self.reader.unread(received)?;
         poll_fn(|context| self.reader.poll_handshake(context)).await
+    }
+
+    /// Counts the bytes of the connection into `counters` from now on: what the reader gives, and what the socket takes. The first call
+    /// decides.
+    pub fn count_into(&self, counters: Rc<dyn Traffic>) {
+        self.output.tally().count_into(counters);
     }
 
     /// Version and cipher suite of TLS, once its handshake is complete: `("1.3", "TLS_AES_256_GCM_SHA384")`.

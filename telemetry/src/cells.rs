@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_base::limits::METRIC_LABEL_SETS_MAX;
@@ -35,7 +35,7 @@ const CHUNK_CELLS: usize = 64;
 /// Stands for the threads that share cells (control, watchdog).
 const SHARED_CORE: u32 = u32::MAX;
 
-/// How much is measured. Fixed for the life of a registry.
+/// How much is measured. See [`Registry::set_level`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Gauges only, for a benchmark of what telemetry costs.
@@ -112,7 +112,8 @@ struct FamilySeries {
 }
 
 struct Inner {
-    level: Level,
+    /// A [`Level`].
+    level: AtomicU8,
     families: Vec<Mutex<FamilySeries>>,
     blocks: Mutex<BTreeMap<u32, Arc<Block>>>,
 }
@@ -138,13 +139,34 @@ impl Registry {
     #[must_use]
     pub fn with_level(level: Level) -> Registry {
         let families = catalog::ALL.iter().map(|_| Mutex::default()).collect();
-        Registry(Arc::new(Inner { level, families, blocks: Mutex::default() }))
+        Registry(Arc::new(Inner { level: AtomicU8::new(level as u8), families, blocks: Mutex::default() }))
     }
 
     /// What is measured.
     #[must_use]
     pub fn level(&self) -> Level {
-        self.0.level
+        match self.0.level.load(Ordering::Relaxed) {
+            0 => Level::Off,
+            1 => Level::Counters,
+            _ => Level::Full,
+        }
+    }
+
+    /// Measures what `level` says from now on, also through the handles that there are. Counters go on counting at every level,
+    /// for that costs what throwing the count away would; below theirs they are not read. Histograms do not record below
+    /// theirs, and keep what they have.
+    pub fn set_level(&self, level: Level) {
+        self.0.level.store(level as u8, Ordering::Relaxed);
+        for family in catalog::ALL.iter().filter(|family| family.kind == Kind::Histogram) {
+            let listed: Vec<Arc<Series>> = lock(&self.0.families[family.index]).series.values().cloned().collect();
+            for series in listed {
+                for (_, cell) in lock(&series.cells).iter() {
+                    if let Cell::Histogram(histogram) = cell {
+                        histogram.switch(level == Level::Full);
+                    }
+                }
+            }
+        }
     }
 
     /// The metrics of worker `core`. To be called on that worker's thread, and for one `core` by one thread at a time:
@@ -183,11 +205,7 @@ impl Registry {
     #[must_use]
     pub fn sum(&self, family: &'static Family, label: &str, value: &str) -> Option<u64> {
         let position = family.labels.iter().position(|name| *name == label)?;
-        let listed: Vec<Arc<Series>> = {
-            let entry = lock(&self.0.families[family.index]);
-            let fitting = entry.series.values().filter(|series| series.labels[position].as_ref() == value);
-            fitting.cloned().collect()
-        };
+        let listed = self.listed(family, position, value);
         let count = |series: &Arc<Series>| match read_series(family, series).value {
             Value::Counter(count) => Some(count),
             _ => None,
@@ -195,9 +213,30 @@ impl Registry {
         listed.iter().filter_map(count).reduce(u64::wrapping_add)
     }
 
+    /// The counters of one family whose label `label` is `value`, by the value of label `by`; empty if there is none.
+    #[must_use]
+    pub fn by(&self, family: &'static Family, (label, value): (&str, &str), by: &str) -> BTreeMap<Arc<str>, u64> {
+        let position = |wanted: &str| family.labels.iter().position(|name| *name == wanted);
+        let mut counts = BTreeMap::new();
+        let (Some(position), Some(key)) = (position(label), position(by)) else { return counts };
+        for series in self.listed(family, position, value) {
+            if let Value::Counter(count) = read_series(family, &series).value {
+                *counts.entry(series.labels[key].clone()).or_default() += count;
+            }
+        }
+        counts
+    }
+
+    /// The series of a family whose label at `position` is `value`. The lock of the family is held for that only.
+    fn listed(&self, family: &'static Family, position: usize, value: &str) -> Vec<Arc<Series>> {
+        let entry = lock(&self.0.families[family.index]);
+        entry.series.values().filter(|series| series.labels[position].as_ref() == value).cloned().collect()
+    }
+
     /// Reads every cell. Holds no lock that a worker's recording needs; each family is locked only to list its series.
     #[must_use]
     pub fn read(&self) -> Snapshot {
+        let level = self.level();
         let mut families: Vec<FamilySnapshot> = Vec::with_capacity(catalog::ALL.len());
         let mut overflows = Vec::new();
         for family in catalog::ALL {
@@ -208,7 +247,8 @@ impl Registry {
                 }
                 entry.series.values().cloned().collect()
             };
-            let series = listed.iter().map(|series| read_series(family, series)).collect();
+            let shown = listed.iter().filter(|series| is_shown(family, series, level));
+            let series = shown.map(|series| read_series(family, series)).collect();
             families.push(FamilySnapshot { family, series });
         }
         families[catalog::LABEL_OVERFLOWS.index].series.extend(
@@ -233,7 +273,10 @@ impl Registry {
             return cell.clone();
         }
         let cell = match kind {
-            Kind::Histogram => Cell::Histogram(Arc::new(HistogramCell::new(family.buckets.shift))),
+            // Asked under the lock of the cells: a level that is set meanwhile is seen here, or switches this one.
+            Kind::Histogram => {
+                Cell::Histogram(Arc::new(HistogramCell::new(family.buckets.shift, self.level() == Level::Full)))
+            }
             Kind::Counter | Kind::Gauge => Cell::Number(block.slot()),
         };
         cells.push((block.core, cell.clone()));
@@ -286,9 +329,6 @@ impl CoreMetrics {
     /// The counter with these label values, at zero if it is new.
     #[must_use]
     pub fn counter(&self, family: &'static Family, values: &[&str]) -> Counter {
-        if self.registry.level() < Level::Counters {
-            return Counter::new(self.block.slot());
-        }
         Counter::new(self.number(family, Kind::Counter, values))
     }
 
@@ -301,9 +341,6 @@ impl CoreMetrics {
     /// The histogram with these label values, empty if it is new; its memory comes with the first record.
     #[must_use]
     pub fn histogram(&self, family: &'static Family, values: &[&str]) -> Histogram {
-        if self.registry.level() < Level::Full {
-            return Histogram::disabled();
-        }
         match self.registry.cell(family, Kind::Histogram, values, &self.block) {
             Cell::Histogram(cell) => Histogram::new(Some(cell)),
             Cell::Number(_) => Histogram::disabled(),
@@ -341,6 +378,16 @@ fn number(cell: Cell, block: &Arc<Block>) -> Arc<Slot> {
     match cell {
         Cell::Number(slot) => slot,
         Cell::Histogram(_) => block.slot(),
+    }
+}
+
+/// Whether a series is read at `level`. What the control thread counts is, at every one.
+fn is_shown(family: &'static Family, series: &Series, level: Level) -> bool {
+    match family.kind {
+        Kind::Gauge => true,
+        Kind::Counter if level == Level::Off => lock(&series.cells).iter().any(|(core, _)| *core == SHARED_CORE),
+        Kind::Counter => true,
+        Kind::Histogram => level == Level::Full,
     }
 }
 

@@ -12,7 +12,7 @@
 
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Buckets per octave.
@@ -51,17 +51,31 @@ struct Cells {
 /// What the writer and the readers share; the buckets come with the first record.
 pub(crate) struct HistogramCell {
     shift: u32,
+    /// False: records are thrown away. Beside the pointer to the buckets, so that a look at it costs no further cache line.
+    is_on: AtomicBool,
     cells: OnceLock<Box<Cells>>,
 }
 
 impl HistogramCell {
-    pub(crate) fn new(shift: u32) -> HistogramCell {
-        HistogramCell { shift, cells: OnceLock::new() }
+    pub(crate) fn new(shift: u32, is_on: bool) -> HistogramCell {
+        HistogramCell { shift, is_on: AtomicBool::new(is_on), cells: OnceLock::new() }
+    }
+
+    /// Begins or ends to record; what was recorded stays.
+    pub(crate) fn switch(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
     }
 
     /// Only called by the one writer; plain loads and stores.
     #[inline]
     fn record(&self, nanos: u64, times: u64) {
+        if !self.is_on() {
+            return;
+        }
         let cells = self.cells.get_or_init(empty_cells);
         add(&cells.buckets[bucket_of(nanos >> self.shift)], times);
         add(&cells.sum, nanos.wrapping_mul(times));
@@ -158,7 +172,7 @@ impl Histogram {
     /// A histogram of its own, outside any registry; for load generators and tests.
     #[must_use]
     pub fn detached() -> Histogram {
-        Histogram::new(Some(Arc::new(HistogramCell::new(0))))
+        Histogram::new(Some(Arc::new(HistogramCell::new(0, true))))
     }
 
     /// A histogram that records nothing.
@@ -167,11 +181,11 @@ impl Histogram {
         Histogram::new(None)
     }
 
-    /// Whether recording does anything; if not, the caller may spare itself the clock.
+    /// Whether recording does anything now; the level of its registry may change that.
     #[inline]
     #[must_use]
     pub fn is_enabled(&self) -> bool {
-        self.cell.is_some()
+        self.cell.as_ref().is_some_and(|cell| cell.is_on())
     }
 
     /// Records one duration in nanoseconds. A few nanoseconds; allocates once, on the first record.

@@ -111,6 +111,8 @@ pub struct UpstreamEvent {
 pub enum UpstreamChange {
     /// The endpoint is healthy again.
     Up,
+    /// The first health check of the endpoint failed: at a start, or after a reload that added it.
+    Unreachable,
     /// The endpoint failed its health checks or its traffic.
     Down,
     /// A lane ended.
@@ -137,6 +139,7 @@ impl UpstreamChange {
     pub const fn as_str(self) -> &'static str {
         match self {
             UpstreamChange::Up => "up",
+            UpstreamChange::Unreachable => "unreachable",
             UpstreamChange::Down => "down",
             UpstreamChange::LaneClosed => "lane_closed",
             UpstreamChange::ConnectFailed => "connect_failed",
@@ -150,17 +153,6 @@ impl UpstreamChange {
     }
 }
 
-/// The tail of a storm: lines that sampling left out and no later line has told of.
-#[derive(Clone, Debug)]
-pub struct Suppressed {
-    /// Name of the listener.
-    pub listener: Arc<str>,
-    /// The reason of those lines.
-    pub reason: &'static str,
-    /// How many.
-    pub count: u64,
-}
-
 /// What a worker has to tell.
 #[derive(Clone, Debug)]
 pub enum LogEvent {
@@ -172,8 +164,6 @@ pub enum LogEvent {
     Denial(Denial),
     /// See [`UpstreamEvent`].
     Upstream(UpstreamEvent),
-    /// See [`Suppressed`].
-    Suppressed(Suppressed),
 }
 
 /// Memory that is kept for lines to come.

@@ -31,17 +31,19 @@ struct Window {
 }
 
 impl Window {
-    fn check(&mut self, now: Time, period: Duration) -> Verdict {
+    /// `lines` are as many, of which one would be written.
+    fn check(&mut self, lines: u64, now: Time, period: Duration) -> Verdict {
         if now.since(self.logged) < period {
-            self.suppressed += 1;
+            self.suppressed += lines;
             return Verdict::Suppress;
         }
         self.logged = now;
-        Verdict::Log { suppressed: std::mem::take(&mut self.suppressed) }
+        Verdict::Log { suppressed: std::mem::take(&mut self.suppressed) + lines - 1 }
     }
 }
 
-/// Lets one line per (listener, reason) and second through and counts the rest. One per core.
+/// Lets one line per (listener, reason) and second through and counts the rest. Each core has one, so that a storm does not fill its
+/// ring, and the log's thread has one, so that the cores together write no more than one line either.
 #[derive(Debug)]
 pub struct OncePerSecond {
     period: Duration,
@@ -65,38 +67,45 @@ impl OncePerSecond {
 
     /// Whether the line of this listener and reason is to be logged now.
     pub fn check(&mut self, listener: &Arc<str>, reason: &'static str, now: Time) -> Verdict {
+        self.check_many(listener, reason, 1, now)
+    }
+
+    /// The same for a line that stands for `lines`, at least one: those before it were left out already.
+    pub fn check_many(&mut self, listener: &Arc<str>, reason: &'static str, lines: u64, now: Time) -> Verdict {
         let period = self.period;
         if let Some(reasons) = self.windows.get_mut(listener.as_ref())
             && let Some((_, window)) = reasons.iter_mut().find(|(name, _)| *name == reason)
         {
-            return window.check(now, period);
+            return window.check(lines, now, period);
         }
         let first = Window { logged: now, suppressed: 0 };
         if self.pairs < PAIRS_MAX {
             self.pairs += 1;
             self.windows.entry(listener.clone()).or_default().push((reason, first));
-            return Verdict::Log { suppressed: 0 };
+            return Verdict::Log { suppressed: lines - 1 };
         }
         match &mut self.beyond {
-            Some(window) => window.check(now, period),
+            Some(window) => window.check(lines, now, period),
             None => {
                 self.beyond = Some(first);
-                Verdict::Log { suppressed: 0 }
+                Verdict::Log { suppressed: lines - 1 }
             }
         }
     }
 
-    /// The counts of storms that have ended: pairs whose window is over with lines left out, each told once.
-    /// Called about once a second, so that the tail of a storm is not kept back until the next one.
+    /// The counts of storms that have ended: pairs whose window is over with lines left out, each told once. Pairs whose window
+    /// is over are forgotten. Called about once a second, so that the tail of a storm is not kept back until the next one.
     pub fn take_suppressed(&mut self, now: Time) -> Vec<(Arc<str>, &'static str, u64)> {
-        let mut ended = Vec::new();
-        for (listener, reasons) in &mut self.windows {
-            for (reason, window) in reasons {
-                if window.suppressed > 0 && now.since(window.logged) >= self.period {
-                    ended.push((listener.clone(), *reason, std::mem::take(&mut window.suppressed)));
+        let (mut ended, period) = (Vec::new(), self.period);
+        self.windows.retain(|listener, reasons| {
+            for (reason, window) in reasons.extract_if(.., |(_, window)| now.since(window.logged) >= period) {
+                self.pairs -= 1;
+                if window.suppressed > 0 {
+                    ended.push((listener.clone(), reason, window.suppressed));
                 }
             }
-        }
+            !reasons.is_empty()
+        });
         ended
     }
 
@@ -152,6 +161,19 @@ mod tests {
         assert_eq!(sampler.check(&web, "slow_head", at(500)), Verdict::Log { suppressed: 0 });
         assert_eq!(sampler.check(&cache, "slow_head", at(1_000)), Verdict::Log { suppressed: 500 });
         assert_eq!(sampler.check(&cache, "slow_head", at(2_000)), Verdict::Log { suppressed: 0 });
+    }
+
+    #[test]
+    fn lines_of_several_cores_become_one_with_the_count_of_the_rest() {
+        let (mut sampler, cache) = (OncePerSecond::new(), Arc::from("cache"));
+        assert_eq!(sampler.check_many(&cache, "slow_head", 4, at(0)), Verdict::Log { suppressed: 3 });
+        assert_eq!(sampler.check_many(&cache, "slow_head", 1, at(10)), Verdict::Suppress);
+        assert_eq!(sampler.check_many(&cache, "slow_head", 5, at(20)), Verdict::Suppress);
+        assert_eq!(sampler.check_many(&cache, "slow_head", 2, at(1_000)), Verdict::Log { suppressed: 7 });
+        assert_eq!(sampler.check_many(&cache, "slow_head", 3, at(1_001)), Verdict::Suppress);
+        assert!(sampler.take_suppressed(at(1_500)).is_empty(), "the window is still open");
+        assert_eq!(sampler.take_suppressed(at(2_001)), [(cache.clone(), "slow_head", 3)]);
+        assert_eq!((sampler.pairs, sampler.windows.len()), (0, 0), "what is over takes no place");
     }
 
     #[test]

@@ -3,12 +3,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use weir_base::time::rfc3339;
 
 /// Files of one authority.
 pub struct Certificates {
@@ -30,6 +32,18 @@ impl Certificates {
     /// # Panics
     /// If the folder cannot be written.
     pub fn create(folder: &Path) -> Self {
+        Self::create_with(folder, None)
+    }
+
+    /// The same; the server's certificate ends so many days after the last midnight (UTC).
+    ///
+    /// # Panics
+    /// If the folder cannot be written.
+    pub fn create_ending_in(folder: &Path, days: u64) -> Self {
+        Self::create_with(folder, Some(days))
+    }
+
+    fn create_with(folder: &Path, days: Option<u64>) -> Self {
         std::fs::create_dir_all(folder).expect("the certificate folder can be created");
         let key = KeyPair::generate().expect("a key can be generated");
         let mut params = CertificateParams::new(Vec::new()).expect("no names are no error");
@@ -46,8 +60,8 @@ impl Certificates {
         };
         write(&paths.authority, &authority.pem());
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        issue(&issuer, names.to_vec(), "server", &paths.server, &paths.server_key);
-        issue(&issuer, Vec::new(), "tester", &paths.client, &paths.client_key);
+        issue(&issuer, (names.to_vec(), "server"), days, &paths.server, &paths.server_key);
+        issue(&issuer, (Vec::new(), "tester"), None, &paths.client, &paths.client_key);
         paths
     }
 
@@ -80,14 +94,20 @@ impl Certificates {
 
 fn issue(
     issuer: &Issuer<'_, KeyPair>,
-    names: Vec<String>,
-    common_name: &str,
+    (names, common_name): (Vec<String>, &str),
+    days: Option<u64>,
     certificate_path: &Path,
     key_path: &Path,
 ) {
     let key = KeyPair::generate().expect("a key can be generated");
     let mut params = CertificateParams::new(names).expect("the names are well formed");
     params.distinguished_name.push(DnType::CommonName, common_name);
+    if let Some(days) = days {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is right").as_secs();
+        let end = rfc3339(now + days * 86_400);
+        let part = |from, to| end[from..to].parse::<u8>().expect("digits");
+        params.not_after = rcgen::date_time_ymd(end[..4].parse().expect("a year"), part(5, 7), part(8, 10));
+    }
     let certificate = params.signed_by(&key, issuer).expect("the authority signs");
     write(certificate_path, &certificate.pem());
     write(key_path, &key.serialize_pem());

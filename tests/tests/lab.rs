@@ -12,6 +12,8 @@ use weir_tests::server::{Kind, Server};
 
 #[path = "lab/clients.rs"]
 mod clients;
+#[path = "lab/demo.rs"]
+mod demo;
 #[path = "lab/http.rs"]
 mod http;
 #[path = "lab/imports.rs"]
@@ -238,17 +240,6 @@ fn what_cannot_be_measured_is_refused_before_any_load() {
     assert!(told.contains("write `mode = \"open\"`"), "{told}");
     let (told, _) = bench.knee(&[], &["--behind", "127.0.0.1:9"]);
     assert!(told.contains("cannot reach 127.0.0.1:9"), "{told}");
-}
-
-#[test]
-fn the_demo_shows_checked_traffic_and_ends() {
-    let bench = Bench::new(SCENARIO);
-    let output = bench.weir(&[], &["demo", "--once", "--seconds", "1", "--no-knee"]);
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
-    for row in ["error replies              0", "wrong or missing replies   0"] {
-        assert!(told.contains(row), "{row} is not in\n{told}");
-    }
 }
 
 /// A peer's file: the gateway itself, started by another program.

@@ -1,35 +1,46 @@
 //! `weir check`: every mistake of a configuration file, without running it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-/// Validate a configuration file: every mistake with file, line, column, what, and how to mend it.
+/// Validate a configuration file: every mistake with file, line, column, what, and how to mend it. Tries what `weir run` needs of
+/// this machine besides: the addresses, the access log, certificates and secrets.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit status: 0, the file is good; 1, it has mistakes, or with --strict warnings; 2, wrong usage.\n\n\
-Examples:\n  weir check weir.toml\n  weir check --strict weir.toml\n  weir check --schema > weir.schema.json"
+Examples:\n  weir check weir.toml\n  weir check --strict weir.toml\n  weir check --offline weir.toml   # in CI, away from the host\n  weir check --schema > weir.schema.json"
 )]
 pub struct CheckArgs {
-    /// The file to validate.
-    #[arg(required_unless_present_any = ["schema", "reference"])]
+    /// The file to validate. Absent: the one that $WEIR_CONFIG names, or weir.toml, as for `weir run`.
+    #[arg(conflicts_with_all = ["schema", "reference"])]
     file: Option<PathBuf>,
 
+    /// Check syntax, names, values and references alone. Environment variables and files that are not here are noted, and nothing
+    /// is tried.
+    #[arg(long, conflicts_with_all = ["schema", "reference"])]
+    offline: bool,
+
     /// Print the JSON Schema of the file, for editors.
-    #[arg(long, conflicts_with = "file")]
+    #[arg(long)]
     schema: bool,
 
     /// Print the reference of all keys as Markdown.
-    #[arg(long, conflicts_with_all = ["file", "schema"])]
+    #[arg(long, conflicts_with = "schema")]
     reference: bool,
 
     /// Take warnings for mistakes: exit status 1 if there are any.
-    #[arg(long, requires = "file")]
+    #[arg(long, conflicts_with_all = ["schema", "reference"])]
     strict: bool,
 
     /// Print mistakes as JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// The file that `weir run` would take.
+fn default_file() -> PathBuf {
+    std::env::var_os("WEIR_CONFIG").filter(|path| !path.is_empty()).map_or_else(|| "weir.toml".into(), PathBuf::from)
 }
 
 pub fn run(args: &CheckArgs) -> Result<(), String> {
@@ -41,29 +52,34 @@ pub fn run(args: &CheckArgs) -> Result<(), String> {
         print!("{}", weir_config::reference());
         return Ok(());
     }
-    let Some(file) = &args.file else { return Ok(()) };
-    match weir_config::load(file, &|name| std::env::var(name).ok()) {
-        Ok(snapshot) => {
-            show(&snapshot.warnings, args.json);
-            if snapshot.warnings.errors() > 0 {
-                let routes = snapshot.protocols.http.iter().filter(|route| !route.mistakes.is_empty()).count();
-                let count = mistakes(&snapshot.warnings);
-                return Err(format!("{}: {count}; it would serve without {routes} of its routes", file.display()));
-            }
-            if args.strict && snapshot.warnings.warnings() > 0 {
-                return Err(format!("{}: {}, and --strict takes none", file.display(), warnings(&snapshot.warnings)));
-            }
-            if !args.json {
-                let (listeners, upstreams) = (snapshot.listeners.len(), snapshot.upstreams.len());
-                println!("{}: good ({listeners} listeners, {upstreams} upstreams)", file.display());
-            }
-            Ok(())
-        }
+    let file = &args.file.clone().unwrap_or_else(default_file);
+    let env = |name: &str| std::env::var(name).ok();
+    let checked = if args.offline { weir_config::check_offline(file, &env) } else { weir_config::rehearse(file, &env) };
+    match checked {
+        Ok(snapshot) => judge(&snapshot, file, args),
         Err(diagnostics) => {
             show(&diagnostics, args.json);
             Err(format!("{}: {}", file.display(), mistakes(&diagnostics)))
         }
     }
+}
+
+/// Of a file that would be served.
+fn judge(snapshot: &weir_config::Snapshot, file: &Path, args: &CheckArgs) -> Result<(), String> {
+    show(&snapshot.warnings, args.json);
+    if snapshot.warnings.errors() > 0 {
+        let routes = snapshot.protocols.http.iter().filter(|route| !route.mistakes.is_empty()).count();
+        let count = mistakes(&snapshot.warnings);
+        return Err(format!("{}: {count}; it would serve without {routes} of its routes", file.display()));
+    }
+    if args.strict && snapshot.warnings.warnings() > 0 {
+        return Err(format!("{}: {}, and --strict takes none", file.display(), warnings(&snapshot.warnings)));
+    }
+    if !args.json {
+        let (listeners, upstreams) = (snapshot.listeners.len(), snapshot.upstreams.len());
+        println!("{}: good ({listeners} listeners, {upstreams} upstreams)", file.display());
+    }
+    Ok(())
 }
 
 /// How many: "1 mistake", "2 mistakes".
@@ -111,6 +127,7 @@ mod tests {
         let file = folder.path().join("weir.toml");
         let args = |is_strict| super::CheckArgs {
             file: Some(file.clone()),
+            offline: true,
             schema: false,
             reference: false,
             strict: is_strict,

@@ -1,139 +1,195 @@
-//! `weir demo`: a gateway and its origin in one process, a few seconds of traffic, a table of what happened, and a short
-//! search for how much this machine carries.
+//! `weir demo`: the gateway in front of synthetic servers, under load, while servers die and the gateway replaces itself.
+//!
+//! Everything is a process as it would be in production: the servers are `weir lab origin`, the gateway is `weir run` with a
+//! file, the upgrade is the one of `weir upgrade`. The clients are threads of this process with plain sockets, so that what they
+//! check owes nothing to the gateway's code.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `stage` | the processes: started, killed, replaced, ended |
+//! | `traffic` | the clients, and what they count |
+//! | `redis`, `http` | one connection of a client, and one checked exchange on it |
+//! | `report` | what is printed |
 
+mod http;
+mod redis;
+mod report;
+mod stage;
 mod traffic;
 
-use std::{path::Path, sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use weir_admin::Gateway as _;
-use weir_config::surroundings::Machine;
-use weir_engine::settings::Address;
-use weir_origin::redis::{Mode, OriginSettings};
+use weir_parties::interrupt;
 
-use self::traffic::Traffic;
-use crate::{gateway::Gateway, lab_knee, run};
+use self::{
+    stage::Stage,
+    traffic::{Load, Seen},
+};
 
-const GATEWAY: &str = "127.0.0.1:7380";
-const ORIGIN: &str = "127.0.0.1:7379";
-const ADMIN: &str = "127.0.0.1:7390";
-
-/// Try Weir without anything else: gateway and in-process origin on fixed ports, a few seconds of checked traffic, a table,
-/// a short knee search beside it, then keep serving until Ctrl-C.
+/// Watch Weir at work, in about half a minute: Redis and HTTP under load while a server dies and comes back and the gateway
+/// replaces its own process. Then it serves until Ctrl-C.
+///
+/// Every reply is checked. The exit status is 0 if the counts at the end are 0.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  weir demo\n  weir demo --once\n  weir demo --no-knee\n  redis-cli -p 7380 set hello world   # while it serves"
-)]
+#[command(after_help = "Examples:\n  weir demo\n  weir demo --once        # ends instead of serving; for scripts\n\n\
+                        Exit status: 0, no request failed and no connection was lost where none should; 1 otherwise.")]
 pub struct DemoArgs {
-    /// Exit after the tables.
+    /// Exit after the last scene.
     #[arg(long)]
     once: bool,
-
-    /// Leave out the knee search, which takes about two minutes.
-    #[arg(long)]
-    no_knee: bool,
-
-    /// Seconds of traffic, 1 to 60.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=60))]
-    seconds: u64,
 }
 
+/// Load alone.
+const WARM_UP: Duration = Duration::from_secs(4);
+/// A server is away for so long: longer than a health check takes to notice.
+const AWAY: Duration = Duration::from_secs(4);
+/// Load after a change.
+const AFTERWARDS: Duration = Duration::from_secs(3);
+/// For a server that is back to get requests again. It takes a few good health checks, one a second.
+const BACK_WAIT: Duration = Duration::from_secs(20);
+/// For the old process to end once the new one serves: its clients move or finish.
+const UPGRADE_WAIT: Duration = Duration::from_secs(30);
+
+/// Runs the command.
+///
+/// # Errors
+/// In words: the processes do not start, or the clients counted errors or lost connections.
 pub fn run(args: &DemoArgs) -> Result<(), String> {
-    let origin = start_origin()?;
-    let snapshot = weir_config::check(&config(), "demo", Path::new(""), &Machine::new(&|_| None))
-        .map_err(|diagnostics| diagnostics.to_string())?;
-    let admin = snapshot.admin.clone();
-    let gateway = Gateway::start(snapshot, None).map_err(|error| error.to_string())?;
-    let server = run::start_admin(&gateway, &admin)?;
-    println!("gateway  redis://{GATEWAY}   (driver {}, {} workers)", gateway.driver().name(), gateway.workers().len());
-    println!("origin   redis://{ORIGIN}   (in this process)");
-    println!("admin    http://{ADMIN}    /readyz /metrics /api/v1/listeners; or: weir top --admin http://{ADMIN}\n");
-    let traffic = Traffic::run(GATEWAY, Duration::from_secs(args.seconds))?;
-    print_table(&gateway, &traffic);
-    if !args.no_knee {
-        println!();
-        // A thread of its own: the search binds the one that calls it to the generator's CPUs.
-        let search = std::thread::spawn(lab_knee::show_quick).join();
-        search.map_err(|_| "the knee search failed; its message stands above".to_owned())??;
+    let text = |error: anyhow::Error| format!("{error:#}");
+    interrupt::watch().map_err(text)?;
+    let mut stage = Stage::start().map_err(text)?;
+    report::opening(&stage);
+    let outcome = play(&mut stage).map_err(|error| match interrupt::check() {
+        Ok(()) => format!("{error:#}\n{}", stage.log_tail()),
+        Err(interrupted) => interrupted.to_string(),
+    })?;
+    report::closing(&outcome);
+    if !args.once && outcome.is_clean() {
+        report::lines_to_try(&stage);
+        // Ctrl-C is how it ends.
+        while interrupt::sleep(Duration::from_secs(1)).is_ok() {}
     }
-    let outcome = if args.once {
-        Ok(())
-    } else {
-        println!("\nserving until Ctrl-C; try: redis-cli -p 7380 set hello world");
-        run::control_runtime().map(|runtime| runtime.block_on(run::until_interrupted()))
-    };
-    gateway.stop();
-    server.stop();
-    origin.stop().map_err(|error| error.to_string())?;
-    outcome?;
-    match traffic.failures() {
-        0 => Ok(()),
-        failures => Err(format!("{failures} of the demo's requests failed")),
+    stage.end().map_err(text)?;
+    match outcome.is_clean() {
+        true => Ok(()),
+        false => Err("the demo saw what it should not; the counts stand above".to_owned()),
     }
 }
 
-fn start_origin() -> Result<weir_origin::redis::Origin, String> {
-    let bind: Address = ORIGIN.parse().map_err(|error| format!("{ORIGIN}: {error}"))?;
-    let settings = OriginSettings { bind, mode: Mode::Memory, ..OriginSettings::default() };
-    weir_origin::redis::start(settings)
-        .map_err(|error| format!("cannot start the origin on {ORIGIN}: {error}; is another demo running?"))
+/// The counts of all scenes.
+#[derive(Default)]
+struct Outcome {
+    /// Where nothing may fail: load, an HTTP server that dies, the upgrade.
+    promised: Seen,
+    /// Where a Redis shard dies: clients of its keys.
+    dead_shard: Seen,
+    /// The clients of the other shard at that time.
+    other_shard: Seen,
 }
 
-fn config() -> String {
-    format!(
-        r#"
-[runtime]
-pin = false
-
-[admin]
-bind = "{ADMIN}"
-
-[[listener]]
-name = "cache"
-protocol = "redis"
-bind = "{GATEWAY}"
-upstream = "origin"
-
-[[upstream]]
-name = "origin"
-endpoints = ["{ORIGIN}"]
-"#
-    )
+impl Outcome {
+    /// Nothing failed where nothing may. A dead shard costs errors, and not the connection of a client.
+    fn is_clean(&self) -> bool {
+        self.promised.failures() + self.other_shard.failures() + self.dead_shard.lost == 0
+    }
 }
 
-fn print_table(gateway: &Arc<Gateway>, traffic: &Traffic) {
-    let cells = gateway.registry().read();
-    let micros = |family: &str, q: f64| {
-        let histogram = cells.histogram(family, &[]);
-        let nanos = histogram.and_then(|histogram| histogram.quantile(q));
-        nanos.map_or_else(|| "-".to_owned(), |nanos| format!("{} us", nanos / 1_000))
-    };
-    let seconds = traffic.took.as_secs_f64();
-    let requests = traffic.requests.load(Ordering::Relaxed);
-    let cpu: f64 = gateway.workers().iter().map(|worker| worker.cpu_seconds).sum();
-    let lanes = |kind| cells.gauge("weir_lanes_open", &[("kind", kind)]).unwrap_or(0);
-    let rows = [
-        ("requests", requests.to_string()),
-        ("requests per second", format!("{:.0}", requests as f64 / seconds)),
-        ("client connections", traffic.connections.to_string()),
-        ("upstream connections", format!("{} shared, {} pinned", lanes("shared"), lanes("pinned"))),
-        ("error replies", traffic.errors.load(Ordering::Relaxed).to_string()),
-        ("wrong or missing replies", traffic.wrong.load(Ordering::Relaxed).to_string()),
-        ("gateway CPU per request", format!("{:.2} us", cpu * 1e6 / requests.max(1) as f64)),
-        ("request p50 / p99 / p99.9", three(|q| micros("weir_request_duration_seconds", q))),
-        ("  of it upstream", three(|q| micros("weir_request_upstream_duration_seconds", q))),
-        ("  of it gateway", three(|q| micros("weir_request_overhead_duration_seconds", q))),
-    ];
-    println!(
-        "redis, {} s of SET and GET at pipeline depth {}, every value checked",
-        traffic.took.as_secs(),
-        traffic::DEPTH
+/// The scenes.
+fn play(stage: &mut Stage) -> anyhow::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let load = Load::start(stage)?;
+
+    report::scene(
+        "Load",
+        &format!("{} clients of each protocol, one request at a time, every reply checked", traffic::CLIENTS),
     );
-    for (name, value) in rows {
-        println!("  {name:<26} {value}");
-    }
+    interrupt::sleep(WARM_UP)?;
+    outcome.promised.add(&report::rows(&load));
+
+    let dead = stage.http_servers[0].address.clone();
+    report::scene(
+        "Kill one of two HTTP servers",
+        &format!("SIGKILL to {}, for {} s", stage.http_servers[0], AWAY.as_secs()),
+    );
+    let retries = stage.metric("weir_retries_total", &[("upstream", "http")])?;
+    stage.http_servers[0].kill();
+    interrupt::sleep(AWAY)?;
+    let retries = stage.metric("weir_retries_total", &[("upstream", "http")])? - retries;
+    outcome.promised.add(&report::rows(&load));
+    report::note(&format!("{retries} requests failed at {dead}; Weir sent them to the other server"));
+
+    report::scene("Start it again", &dead);
+    let back = bring_back(stage)?;
+    report::note(&format!("it gets requests again after {:.1} s, when its health checks are good", back.as_secs_f64()));
+    outcome.promised.add(&report::rows(&load));
+
+    report::scene("Upgrade", "a new process takes the sockets and the connections, as with `weir upgrade`");
+    let upgrade = stage.upgrade(UPGRADE_WAIT)?;
+    interrupt::sleep(AFTERWARDS)?;
+    let seen = report::rows(&load);
+    report::note(&upgrade.to_string());
+    outcome.promised.add(&seen);
+
+    println!("\n{}", report::verdict(&outcome.promised));
+
+    report::scene(
+        "Kill one of two Redis shards",
+        &format!(
+            "SIGKILL to {}, for {} s.\n  No other server has its keys, so requests for them fail",
+            stage.redis_servers[0],
+            AWAY.as_secs()
+        ),
+    );
+    stage.redis_servers[0].kill();
+    interrupt::sleep(AWAY)?;
+    stage.redis_servers[0].start()?;
+    let recovered = load.wait_for_shard(0, BACK_WAIT)?;
+    (outcome.dead_shard, outcome.other_shard) = report::shard_rows(&load);
+    report::note(&format!("its keys are served again {:.1} s after its start", recovered.as_secs_f64()));
+    load.stop()?;
+    Ok(outcome)
 }
 
-fn three(quantile: impl Fn(f64) -> String) -> String {
-    [0.5, 0.99, 0.999].map(quantile).join(" / ")
+/// Starts the HTTP server again, and waits until requests go to it.
+fn bring_back(stage: &mut Stage) -> anyhow::Result<Duration> {
+    let address = stage.http_servers[0].address.clone();
+    let labels = [("upstream", "http"), ("endpoint", address.as_str())];
+    let before = stage.metric("weir_upstream_requests_total", &labels)?;
+    stage.http_servers[0].start()?;
+    let begun = Instant::now();
+    interrupt::wait_until("requests to the server that is back", BACK_WAIT, || {
+        Ok(stage.metric("weir_upstream_requests_total", &labels)? > before)
+    })?;
+    let took = begun.elapsed();
+    interrupt::sleep(AFTERWARDS)?;
+    Ok(took)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(errors: u64, lost: u64) -> Seen {
+        Seen { requests: 10, errors, lost, ..Seen::default() }
+    }
+
+    #[test]
+    fn only_the_errors_of_a_dead_shard_are_expected() {
+        let outcome = |promised, dead_shard, other_shard| Outcome { promised, dead_shard, other_shard };
+        assert!(outcome(seen(0, 0), seen(9, 0), seen(0, 0)).is_clean());
+        assert!(!outcome(seen(1, 0), seen(0, 0), seen(0, 0)).is_clean());
+        assert!(!outcome(seen(0, 1), seen(0, 0), seen(0, 0)).is_clean());
+        assert!(!outcome(seen(0, 0), seen(0, 1), seen(0, 0)).is_clean());
+        assert!(!outcome(seen(0, 0), seen(0, 0), seen(1, 0)).is_clean());
+        assert!(!outcome(seen(0, 0), seen(0, 0), seen(0, 1)).is_clean());
+    }
+
+    #[test]
+    fn the_verdict_has_the_true_counts() {
+        let mut sum = seen(0, 0);
+        sum.add(&seen(3, 1));
+        assert!(report::verdict(&sum).starts_with("3 errors, 1 connection lost in 20 requests"));
+        assert!(report::verdict(&seen(0, 0)).starts_with("0 errors, 0 connections lost in 10 requests"));
+    }
 }

@@ -1,6 +1,6 @@
 //! `weir lab knee`: how much a gateway of this build carries cleanly on this machine.
 
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum};
 use weir_engine::settings::Address;
@@ -8,7 +8,7 @@ use weir_knee::Rules;
 use weir_parties::peer::Telemetry;
 use weir_trials::{
     Behind, Budget, KneeResult, Progress, Request, file,
-    knee::{Failure, Found},
+    knee::Found,
     result::{self, Conditions},
     table,
 };
@@ -104,50 +104,6 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
         Some(_) => Ok(()),
         None => Err(format!("no knee was found: {}", found.knee.clean_cell("req/s"))),
     }
-}
-
-/// What the demo's search is made with.
-const DEMO_SCENARIO: &str = include_str!("../../examples/lab/redis-mixed.toml");
-/// Generous: on a laptop or a small virtual machine the generator wakes up late, and would be the only finding.
-const DEMO_SLO_P99: Duration = Duration::from_millis(100);
-
-/// A quick search with gateway and origin of its own, for the demo. A host that cannot give it, or is too busy, is told and
-/// no error: the demo shows what there is.
-pub fn show_quick() -> Result<(), String> {
-    let scenario = weir_load::scenario::parse("examples/lab/redis-mixed.toml", DEMO_SCENARIO);
-    let mut scenario = scenario.map_err(|mistakes| mistakes.to_string())?;
-    scenario.slo_p99 = Some(DEMO_SLO_P99);
-    let request = Request {
-        weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
-        scenario,
-        behind: Behind::Origin,
-        budget: Budget::Cpus(1),
-        telemetry: Telemetry::On,
-        rate_max: None,
-        rules: Rules::quick(),
-    };
-    println!(
-        "how much does one core of this machine carry? a quick look with p99 up to {} ms, about two minutes",
-        DEMO_SLO_P99.as_millis()
-    );
-    let found = weir_trials::knee(&request, |progress| {
-        if let Progress::Ended { run, trial, verdict } = progress {
-            eprintln!("  {}", table::ended(run, trial, verdict));
-        }
-    });
-    match found {
-        Ok(found) => {
-            println!("{}", found.placement);
-            print!("{}", table::result(&request.scenario.name, &found.knee));
-            println!("nothing to size from: see weir lab knee");
-        }
-        Err(Failure::NotRun(why)) => println!("{why}"),
-        Err(Failure::Other(error)) => {
-            weir_parties::interrupt::check().map_err(|error| error.to_string())?;
-            println!("the search did not come to its end: {error:#}");
-        }
-    }
-    Ok(())
 }
 
 fn tell(progress: &Progress<'_>) {

@@ -4,10 +4,17 @@
 
 #![forbid(unsafe_code)]
 
+mod admin_client;
+mod broken_pipe;
 mod check;
+mod completion;
+mod config_diff;
 mod demo;
+mod explain;
+mod front;
 mod gateway;
 mod import;
+mod init;
 mod lab_compare;
 mod lab_knee;
 mod lab_load;
@@ -16,23 +23,27 @@ mod lab_profile;
 mod lab_relay;
 mod lab_report;
 mod lab_sweep;
+mod man;
 mod origin;
 mod plan;
+mod program_log;
 mod routes;
 mod run;
+mod shards;
 mod systemd;
 mod top;
 mod upgrade;
+mod version;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// One gateway for every protocol that services and agents speak.
 #[derive(Parser)]
 #[command(
     name = "weir",
-    version,
+    version = version::TEXT,
     about,
     propagate_version = true,
     subcommand_required = true,
@@ -45,8 +56,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Front(front::FrontCommand),
+    Init(init::InitArgs),
     Run(run::RunArgs),
     Check(check::CheckArgs),
+    Explain(explain::ExplainArgs),
+    #[command(subcommand)]
+    Config(config_diff::ConfigCommand),
     Demo(demo::DemoArgs),
     Upgrade(upgrade::ask::UpgradeArgs),
     Top(top::TopArgs),
@@ -54,6 +71,10 @@ enum Command {
     Routes(routes::RoutesArgs),
     #[command(subcommand)]
     Import(import::ImportCommand),
+    Shards(shards::ShardsArgs),
+    Completion(completion::CompletionArgs),
+    #[command(hide = true)]
+    Man(man::ManArgs),
     /// The lab: synthetic back ends, and the tools that measure.
     #[command(subcommand)]
     Lab(Lab),
@@ -80,15 +101,27 @@ enum Lab {
 fn main() -> ExitCode {
     // Named once for the process, so that no part of the tree can choose another.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let outcome = match Cli::parse().command {
+    weir_load::program::name(version::PROFILE, version::COMMIT);
+    broken_pipe::quietly(|| done(dispatch(Cli::parse().command)))
+}
+
+fn dispatch(command: Command) -> Result<(), String> {
+    match command {
+        Command::Front(command) => front::run(&command),
+        Command::Init(args) => init::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Config(command) => config_diff::run(&command),
         Command::Demo(args) => demo::run(&args),
         Command::Upgrade(args) => upgrade::ask::run(&args),
         Command::Top(args) => top::run(&args).map_err(|error| error.to_string()),
         Command::Plan(args) => plan::run(&args),
         Command::Routes(args) => routes::run(&args),
         Command::Import(command) => import::run(&command),
+        Command::Shards(args) => shards::run(&args),
+        Command::Completion(args) => completion::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
         Command::Lab(Lab::Origin(command)) => origin::run(&command),
         Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),
@@ -100,7 +133,10 @@ fn main() -> ExitCode {
         Command::Lab(Lab::Ladder(args)) => lab_sweep::ladder(&args),
         Command::Lab(Lab::Cores(args)) => lab_sweep::cores(&args),
         Command::Lab(Lab::Report(args)) => lab_report::run(&args),
-    };
+    }
+}
+
+fn done(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {

@@ -1,6 +1,11 @@
 //! `weir run`: the gateway until it is told to stop, or until another process serves in its place.
 
-use std::{net::TcpListener, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::Args;
 use tokio::{
@@ -9,12 +14,13 @@ use tokio::{
     task::JoinSet,
 };
 use weir_admin::AdminServer;
-use weir_config::{LogFormat, Snapshot};
+use weir_config::{Diagnostics, Snapshot, surroundings::Machine};
 
 use crate::{
     gateway::Gateway,
-    systemd,
+    program_log, systemd,
     upgrade::{Inheritance, predecessor::Predecessor, program::Program},
+    version,
 };
 
 /// Start the gateway.
@@ -31,7 +37,49 @@ pub struct RunArgs {
     config: PathBuf,
 }
 
+/// Where the configuration comes from.
+pub enum Source {
+    /// A file, which a reload reads again.
+    File(PathBuf),
+    /// A text that the command line means. A reload finds nothing to change.
+    Text(String),
+}
+
+impl Source {
+    fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) => Some(path),
+            Self::Text(_) => None,
+        }
+    }
+
+    fn load(&self) -> Result<Snapshot, Diagnostics> {
+        let env = |name: &str| std::env::var(name).ok();
+        match self {
+            Self::File(path) => weir_config::load(path, &env),
+            Self::Text(text) => weir_config::check(text, &self.to_string(), Path::new(""), &Machine::new(&env)),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Text(_) => f.write_str("the command line"),
+        }
+    }
+}
+
 pub fn run(args: &RunArgs) -> Result<(), String> {
+    serve(&Source::File(args.config.clone()), |_, _| {})
+}
+
+/// Serves until a signal says otherwise. `started` is called once clients can connect, with the address of the admin server.
+///
+/// # Errors
+/// In words: why nothing was started.
+pub fn serve(source: &Source, started: impl FnOnce(&Gateway, SocketAddr)) -> Result<(), String> {
     let program = Program::of_this_process();
     let runtime = control_runtime()?;
     let orders = {
@@ -40,7 +88,7 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
     };
     let predecessor = Predecessor::find()?;
     let mut log = None;
-    let (gateway, server, stops) = match start(args, program, predecessor.as_ref(), &runtime, &mut log) {
+    let (gateway, server, stops) = match start(source, program, predecessor.as_ref(), &runtime, &mut log) {
         Ok(started) => started,
         Err(reason) => {
             if let Some(predecessor) = &predecessor {
@@ -54,6 +102,7 @@ pub fn run(args: &RunArgs) -> Result<(), String> {
     }
     announce(&gateway, &server);
     gateway.tell_ready();
+    started(&gateway, server.local_addr());
     runtime.block_on(until_stopped(&gateway, orders, stops));
     server.stop();
     // A reload that waits for a name server does not hold up the end.
@@ -97,16 +146,16 @@ type Log = Option<tracing_appender::non_blocking::WorkerGuard>;
 
 /// Up to the first connection that may come in.
 fn start(
-    args: &RunArgs,
+    source: &Source,
     program: Program,
     predecessor: Option<&Predecessor>,
     runtime: &Runtime,
     log: &mut Log,
 ) -> Result<(Arc<Gateway>, AdminServer, Stops), String> {
     let mut inheritance = predecessor.map(Predecessor::inheritance).transpose()?.unwrap_or_default();
-    let snapshot = weir_config::load(&args.config, &|name| std::env::var(name).ok()).map_err(|diagnostics| {
+    let snapshot = source.load().map_err(|diagnostics| {
         let mistakes = crate::check::mistakes(&diagnostics);
-        let summary = format!("{}: {mistakes}; nothing was started", args.config.display());
+        let summary = format!("{source}: {mistakes}; nothing was started");
         // The process that waits has but one message; whoever sits at a terminal sees the mistakes in front of the sentence.
         if predecessor.is_some() {
             return format!("{summary}\n{diagnostics}");
@@ -114,13 +163,15 @@ fn start(
         eprintln!("{diagnostics}");
         summary
     })?;
-    *log = Some(start_log(&snapshot));
+    let (guard, level) = program_log::start(&snapshot.telemetry);
+    *log = Some(guard);
     if !snapshot.warnings.is_empty() {
         tracing::warn!("configuration warnings\n{}", snapshot.warnings);
     }
     let admin = snapshot.admin.clone();
-    let gateway = Gateway::prepare(snapshot, Some(args.config.clone()), &mut inheritance);
+    let gateway = Gateway::prepare(snapshot, source.file().map(Path::to_owned), &mut inheritance);
     let gateway = gateway.map_err(|error| error.to_string())?;
+    gateway.set_log_level_switch(level);
     let socket = admin_socket(&admin, &mut inheritance)?;
     if let Some(predecessor) = predecessor {
         predecessor.wait_take(&std::mem::take(&mut inheritance.listeners), gateway.movable())?;
@@ -132,7 +183,7 @@ fn start(
     };
     // Who gets an answer from the admin server may connect.
     gateway.listen().map_err(|error| error.to_string())?;
-    let server = start_admin_on(&gateway, &admin, socket)?;
+    let server = start_admin(&gateway, &admin, socket)?;
     gateway.allow_upgrades(program, admin.bind.to_string(), copy, server.stopper());
     gateway.serve();
     Ok((gateway, server, stops))
@@ -165,12 +216,7 @@ fn on(kind: SignalKind) -> Signal {
 }
 
 /// Starts the admin server as the configuration asks.
-pub fn start_admin(gateway: &Arc<Gateway>, admin: &weir_config::AdminSettings) -> Result<AdminServer, String> {
-    let socket = weir_admin::bind(&admin_settings(admin)).map_err(|error| error.to_string())?;
-    start_admin_on(gateway, admin, socket)
-}
-
-fn start_admin_on(
+fn start_admin(
     gateway: &Arc<Gateway>,
     admin: &weir_config::AdminSettings,
     socket: TcpListener,
@@ -198,7 +244,7 @@ fn announce(gateway: &Gateway, server: &AdminServer) {
         tracing::info!(listener = %name, %bind, upstream = %listener.upstream, "listening");
     }
     let (admin, driver, restart_epoch) = (server.local_addr(), gateway.driver().name(), gateway.restart_epoch());
-    tracing::info!(%admin, driver, restart_epoch, version = env!("CARGO_PKG_VERSION"), "ready");
+    tracing::info!(%admin, driver, restart_epoch, version = version::VERSION, commit = version::COMMIT, "ready");
 }
 
 /// Serves signals until the gateway has drained.
@@ -254,26 +300,4 @@ async fn feed_watchdog(gateway: Arc<Gateway>) {
 fn reload(gateway: &Arc<Gateway>, reloads: &mut JoinSet<()>) {
     let gateway = gateway.clone();
     reloads.spawn_blocking(move || drop(gateway.reload()));
-}
-
-/// Lines of the program's own log that wait to be written; more are dropped. The queue is laid out at start, 32 bytes each:
-/// the crate's default of 128,000 would be a third of the process at rest.
-const LOG_LINES_MAX: usize = 4_096;
-
-/// Starts the program's own log. Lines go through a bounded queue: a terminal or a pipe that takes no more must stop neither
-/// a reload nor the way out. What is queued is written when the guard is dropped.
-fn start_log(snapshot: &Snapshot) -> tracing_appender::non_blocking::WorkerGuard {
-    let builder = tracing_appender::non_blocking::NonBlockingBuilder::default();
-    let (writer, guard) = builder.buffered_lines_limit(LOG_LINES_MAX).finish(std::io::stderr());
-    // What clients do to the frames of HTTP/2 is counted, and logged once a second: `h2` would write a line for each.
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| {
-        tracing_subscriber::EnvFilter::new(format!("{},h2=off", snapshot.telemetry.log_level.name()))
-    });
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
-    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    match snapshot.telemetry.log_format {
-        LogFormat::Text => builder.with_ansi(is_terminal).init(),
-        LogFormat::Json => builder.json().init(),
-    }
-    guard
 }

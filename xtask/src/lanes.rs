@@ -17,9 +17,11 @@ use crate::workspace::Workspace;
 
 mod clients;
 mod compiler;
+mod container;
 mod cores;
 mod drivers;
 mod fuzz;
+mod package;
 mod products;
 mod suites;
 
@@ -66,6 +68,9 @@ const HOSTILE_PATHS: &[&str] = &["tests/src/", "tests/tests/hostile/", "tests/Ca
 const HTTP_PATHS: &[&str] = &["tests/src/", "tests/tests/http/", "tests/clients/", "tests/Cargo.toml"];
 const LAB_PATHS: &[&str] =
     &["weir/src/lab", "weir/src/plan", "weir/src/origin", "weir/src/demo", "tests/tests/lab", "tests/Cargo.toml"];
+
+/// What is packaged, and how.
+const PACKAGE_PATHS: &[&str] = &["packaging/", "tests/package/", "xtask/src/package/", ".dockerignore"];
 
 const fn covers(
     stacks: &'static [&'static str],
@@ -145,6 +150,16 @@ const LANES: &[Lane] = &[
         minutes: 6,
         programs: true,
         body: |run| products::all(run, "http"),
+        ..CODE
+    },
+    Lane {
+        name: "package",
+        about: "the Debian package installed, run by systemd, upgraded and removed on a throw-away machine; the container file",
+        needs: &[Part::Servers, Part::Packaging],
+        when: covers(&[], &["weir"], PACKAGE_PATHS),
+        minutes: 5,
+        programs: true,
+        body: package::run,
         ..CODE
     },
     Lane {

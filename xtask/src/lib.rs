@@ -15,6 +15,7 @@ pub mod generate;
 pub mod generate_commands;
 pub mod lane;
 pub mod lanes;
+pub mod package;
 pub mod plan;
 pub mod programs;
 pub mod reach;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use xtask::workspace::Workspace;
-use xtask::{generate, lanes, setup, tidy};
+use xtask::{generate, lanes, package, setup, tidy};
 
 const USAGE: &str = "\
 Developer commands of Weir.
@@ -20,6 +20,9 @@ Developer commands of Weir.
   cargo xtask test --plan [...]            what each of these would run, and why
   cargo xtask setup [part ...]             install what the tests need; an unknown part lists them
   cargo xtask tidy                         the rules of the tree: crate arrows, length of files and functions, ...
+  cargo xtask package [option ...]         make the Debian package, with a program of the profile `dist`;
+                                           --binary FILE: package that program; --version VERSION, --folder FOLDER:
+                                           of the package; --quick: do not compress it
   cargo xtask generate reference [--check] write docs/METRICS.md, docs/CONFIG.md (--check: compare)
   cargo xtask generate results [--check]   write the pages of docs/results from the results beside them
   cargo xtask generate redis-commands ...  write the command table from running servers; its options
@@ -54,6 +57,11 @@ fn run(words: &[&str]) -> Result<ExitCode> {
         ["test", words @ ..] => lanes::run(&Workspace::load()?, words),
         ["setup", parts @ ..] => {
             setup::run(&Workspace::load()?, &setup::Part::parse_all(parts)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        ["package", rest @ ..] => {
+            let made = package::make(&Workspace::load()?, &package::Request::parse(rest)?)?;
+            println!("{}", made.display());
             Ok(ExitCode::SUCCESS)
         }
         ["tidy"] => Ok(tidy::run(&Workspace::load()?)?.print()),

@@ -97,7 +97,7 @@ fn probe(shared: &Shared, checks: Vec<Check>, headers: &HeaderMap, query: ProbeP
     let with_details = verbose && shared.access.is_authorized(headers);
     let answer = ProbeAnswer::of(checks, with_details);
     let status = match answer.status {
-        Verdict::Pass => StatusCode::OK,
+        Verdict::Pass | Verdict::Warn => StatusCode::OK,
         Verdict::Fail => StatusCode::SERVICE_UNAVAILABLE,
     };
     (status, Json(answer)).into_response()

@@ -11,13 +11,13 @@ use crate::snapshot::{AccessLogSettings, LogTarget};
 use crate::texts::Choice;
 
 section! {
-    /// One line per sampled exchange. Writing never blocks a worker: what does not fit is dropped and counted.
+    /// One line per exchange. Writing never blocks a worker: what does not fit is dropped and counted.
     pub(crate) struct AccessLogSection {
-        /// `off`, `stdout`, `stderr` or `file:/absolute/path`.
+        /// `off`, `stdout`, `stderr` or `file:/absolute/path`. The gateway does not start if it cannot open the file.
         default target: LogTarget = LogTarget::Off;
         /// Form of a line.
         default format: AccessFormat = AccessFormat::Json;
-        /// Share of exchanges that are logged; `listener.access_log_sample` overrides it for one listener.
+        /// Share of exchanges that are logged, chosen at random; `1.0`: all. `listener.access_log_sample` overrides it for one listener.
         default sample: Ratio = Ratio(listening::ACCESS_LOG_SAMPLE);
         /// What a line has, in this order: `time`, `listener`, `peer`, `connection`, `command`, `upstream`, `duration_us`, `upstream_us`,
         /// `request_bytes`, `reply_bytes`, `outcome`; of HTTP also `status`, `method`, `path`, `protocol`, `authority`, `route`,

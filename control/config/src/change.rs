@@ -1,11 +1,27 @@
 //! What differs between two snapshots.
 
+use weir_telemetry::Level;
+
 use crate::section::Section as _;
 use crate::snapshot::Snapshot;
 
-/// Keys whose change takes effect only at the next start, or tables of such keys: threads, buffers, metric cells and logs
-/// are laid out once, and the admin server must stay reachable where it is.
-pub(crate) const RESTART: [&str; 3] = ["runtime", "admin.bind", "telemetry"];
+/// Keys whose change takes effect only at the next start, or tables of such keys: threads, the memory of requests and the access
+/// log are laid out once, and the admin server must stay reachable where it is.
+const RESTART: [&str; 10] = [
+    "runtime",
+    "admin.bind",
+    "telemetry.log_format",
+    "telemetry.access_log.target",
+    "telemetry.access_log.format",
+    "telemetry.access_log.fields",
+    "telemetry.access_log.rotate_size",
+    "telemetry.access_log.rotate_keep",
+    "telemetry.keys",
+    "telemetry.slow_log",
+];
+
+/// What of a level to or from `off` takes effect only at the next start.
+const INSIGHT: &str = "telemetry.level \"off\" (hot keys, big keys, slow log)";
 
 /// What a reload did. Each entry is a key, such as `listener.cache.idle_timeout`, or a table and what became of it,
 /// such as `upstream.old removed`. Values are left out: they may be secrets.
@@ -28,12 +44,15 @@ impl Change {
 pub fn diff(old: &Snapshot, new: &Snapshot) -> Change {
     let mut found = Vec::new();
     old.file.differences(&new.file, "", &mut found);
-    let (needs_restart, applied) = found.into_iter().partition(|path| needs_restart(path));
+    let (mut needs_restart, applied): (Vec<_>, Vec<_>) = found.into_iter().partition(|path| needs_restart(path));
+    if (old.telemetry.level == Level::Off) != (new.telemetry.level == Level::Off) {
+        needs_restart.push(INSIGHT.to_owned());
+    }
     Change { applied, needs_restart }
 }
 
-/// True if the key, or a table around it, stands in [`RESTART`].
-pub(crate) fn needs_restart(path: &str) -> bool {
+/// True if a change of the key takes effect at the next start only. The path is as in [`Change`].
+pub fn needs_restart(path: &str) -> bool {
     RESTART.iter().any(|key| {
         let rest = path.strip_prefix(key);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

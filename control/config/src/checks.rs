@@ -7,6 +7,7 @@ mod certificates;
 pub(crate) mod idle;
 mod knee;
 mod listener;
+mod rehearsal;
 mod tls;
 mod unfit;
 mod upstream;
@@ -38,7 +39,11 @@ const MEMORY_LIMIT_ASSUMED: u64 = 512 << 20;
 pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     if file.listener.is_empty() && !reader.problems.is_known_wrong("listener") {
         let message = "the file has no listener, so there is nothing to do".to_owned();
-        let help = "add [[listener]] with name, bind, protocol and upstream";
+        // A listener has the key in its table; at the top of a file only scenarios of the lab have it.
+        let help = match reader.problems.is_refused("protocol") {
+            true => "this is a scenario of the lab: run it with weir lab load, weir lab knee or weir lab compare",
+            false => "add [[listener]] with name, bind, protocol and upstream",
+        };
         reader.problems.error(&(0..0), "listener", message, help);
     }
     binds::check(&file, reader);
@@ -48,6 +53,7 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
     let listeners = listener::listeners(&file, &made, &limits, reader);
     let protocols = protocols::process(&file, made, &listeners, &mut upstreams, reader);
     idle::file(&file, reader);
+    rehearsal::file(&file, reader);
     Snapshot {
         generation: 0,
         runtime: runtime(&file.runtime),
@@ -77,7 +83,9 @@ fn admin(section: &AdminSection, reader: &mut Reader<'_>) -> AdminSettings {
     let bind = &section.bind;
     let address = bind.value.0;
     match &section.token {
-        None if !address.ip().to_canonical().is_loopback() => {
+        None if !address.ip().to_canonical().is_loopback()
+            && reader.lacks(section.token.as_ref(), "admin", "token") =>
+        {
             let message = format!("`admin.bind` {address} can be reached from other machines, and no token is set");
             let help = format!("bind 127.0.0.1:{}, or set token = {{ env = \"NAME\" }}", address.port());
             reader.problems.error(&bind.span, "admin.bind", message, help);

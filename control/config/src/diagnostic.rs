@@ -23,6 +23,8 @@ pub enum Severity {
     Error,
     /// The file is used; somebody should look.
     Warning,
+    /// Something was not checked, and here is why.
+    Note,
 }
 
 impl Severity {
@@ -31,6 +33,7 @@ impl Severity {
         match self {
             Self::Error => "error",
             Self::Warning => "warning",
+            Self::Note => "note",
         }
     }
 }
@@ -38,7 +41,7 @@ impl Severity {
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Error or warning.
+    /// Error, warning or note.
     pub severity: Severity,
     /// The file as it was named by the caller.
     pub file: Arc<str>,
@@ -111,6 +114,11 @@ impl Diagnostics {
         self.count(Severity::Warning)
     }
 
+    /// Number of notes.
+    pub fn notes(&self) -> usize {
+        self.count(Severity::Note)
+    }
+
     /// True when there is nothing to say.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -166,16 +174,10 @@ impl fmt::Display for Diagnostics {
         if self.untold > 0 {
             writeln!(f, "and {} more\n", self.untold)?;
         }
-        let plural = |count: usize| if count == 1 { "" } else { "s" };
-        let (errors, warnings) = (self.errors(), self.warnings());
-        if errors > 0 {
-            write!(f, "{errors} error{}", plural(errors))?;
-        }
-        if warnings > 0 {
-            let comma = if errors > 0 { ", " } else { "" };
-            write!(f, "{comma}{warnings} warning{}", plural(warnings))?;
-        }
-        Ok(())
+        let counts = [(self.errors(), "error"), (self.warnings(), "warning"), (self.notes(), "note")];
+        let told = counts.iter().filter(|(count, _)| *count > 0);
+        let words = told.map(|(count, word)| format!("{count} {word}{}", if *count == 1 { "" } else { "s" }));
+        f.write_str(&words.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -236,6 +238,11 @@ impl<'a> Problems<'a> {
         self.push(Severity::Warning, span, path, message, help.into(), Cut::Line);
     }
 
+    /// Adds a note: the value was not checked.
+    pub(crate) fn note(&mut self, span: &Span, path: &str, message: String, help: impl Into<String>) {
+        self.push(Severity::Note, span, path, message, help.into(), Cut::Line);
+    }
+
     fn push(&mut self, severity: Severity, span: &Span, path: &str, message: String, help: String, cut: Cut) {
         if self.found.len() >= DIAGNOSTICS_MAX {
             self.untold += usize::from(severity == Severity::Error);
@@ -273,9 +280,14 @@ impl<'a> Problems<'a> {
         self.found.iter().filter(is_here).map(|one| &*one.message)
     }
 
-    /// True if something about `key`, or in it, was reported.
+    /// True if something about `key`, or in it, was reported. A note counts: what was not read must not be missed either.
     pub(crate) fn is_known_wrong(&self, key: &str) -> bool {
         self.found.iter().any(|one| one.path.starts_with(key))
+    }
+
+    /// True if there is an error about `key` itself.
+    pub(crate) fn has_errors_at(&self, key: &str) -> bool {
+        self.found.iter().any(|one| one.severity == Severity::Error && one.path == key)
     }
 
     /// True if something about `key` itself was reported.

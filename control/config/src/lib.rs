@@ -26,7 +26,7 @@
 //! | `checks` | relations between the keys of all protocols, keys without effect, and the step from sections to settings |
 //! | `snapshot` | the result |
 //! | `change` | what differs between two snapshots and what needs a restart |
-//! | `schema`, `reference` | the declarations as JSON Schema and as a page |
+//! | `schema`, `reference`, `explain` | the declarations as JSON Schema, as a page, and one key of it for a terminal |
 //! | `surroundings` | environment and files, so that the core stays pure |
 #![forbid(unsafe_code)]
 
@@ -35,6 +35,7 @@ mod change;
 mod checks;
 mod diagnostic;
 mod document;
+mod explain;
 mod knee;
 mod load;
 mod numbers;
@@ -52,15 +53,16 @@ pub mod surroundings;
 mod texts;
 mod value;
 
-pub use change::{Change, diff};
+pub use change::{Change, diff, needs_restart};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use explain::explain;
 pub use knee::KNEE_BYTES_MAX;
-pub use load::{FILE_BYTES_MAX, check, load, reload};
+pub use load::{FILE_BYTES_MAX, check, check_offline, load, rehearse, reload};
 pub use protocols::http::{HttpUpstreamSettings, RouteObject};
 pub use protocols::{ListenerProtocol, ProcessSettings, ProtocolName, UpstreamProtocol};
 pub use reference::reference;
 pub use schema::schema;
 pub use snapshot::{
-    AccessLogSettings, AdminSettings, Knee, KneeAction, Listener, LogFormat, LogLevel, LogTarget, Snapshot,
-    TelemetrySettings, Upstream, redacted,
+    AccessLogSettings, AdminSettings, Knee, KneeAction, Listener, LogFormat, LogLevel, LogTarget, ServedCertificate,
+    Snapshot, TelemetrySettings, Upstream, redacted,
 };

@@ -26,6 +26,24 @@ pub fn load(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Snapsho
     read(path, &Machine::new(env))
 }
 
+/// As [`load`], and tries what a start needs of this machine besides: the addresses, and the file of the access log. It leaves
+/// nothing behind. What a running gateway of this machine holds is noted.
+///
+/// # Errors
+/// As [`load`].
+pub fn rehearse(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Snapshot, Diagnostics> {
+    read(path, &Machine::new(env).rehearsing())
+}
+
+/// As [`load`], away from the machine that the file is for: environment variables and files that are not here are noted. The
+/// result has gaps where they would be, so it is not to be run.
+///
+/// # Errors
+/// As [`load`].
+pub fn check_offline(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Snapshot, Diagnostics> {
+    read(path, &Machine::new(env).offline())
+}
+
 /// As [`load`], for a gateway that runs: what needs a restart is checked as it is, not as it is written.
 ///
 /// # Errors

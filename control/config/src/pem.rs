@@ -104,8 +104,17 @@ impl<T: Holds> Value for PemFile<T> {
         }
         let path = Path::new(text);
         let contents = match T::IS_PRIVATE {
-            true => private_file(node, path, PEM_BYTES_MAX, reader)?,
-            false => readable_file(node, path, PEM_BYTES_MAX, reader)?,
+            true => private_file(node, path, PEM_BYTES_MAX, reader),
+            false => readable_file(node, path, PEM_BYTES_MAX, reader),
+        };
+        let contents = match contents {
+            Some(contents) => contents,
+            // It was noted. The table around it is read on as if the file were there.
+            None if reader.surroundings.is_offline() && !reader.problems.has_errors_at(node.path) => {
+                let path = reader.directory.join(path);
+                return Some(Self { path, digest: 0, certificates: Vec::new(), holds: PhantomData });
+            }
+            None => return None,
         };
         let bytes = Secret::new(contents.bytes);
         let mut hasher = DefaultHasher::new();

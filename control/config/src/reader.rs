@@ -44,6 +44,23 @@ impl Reader<'_> {
         self.problems.error(&node.span, node.path, message, help);
     }
 
+    /// "this is not here, so it is not checked": for what a configuration refers to, when it is checked away from its machine.
+    pub(crate) fn not_here(&mut self, node: &Node<'_>, what: &str) {
+        let message = format!("`{}`: {what}, so it was not checked", node.path);
+        self.problems.note(
+            &node.span,
+            node.path,
+            message,
+            "weir check without --offline checks it where the gateway runs",
+        );
+    }
+
+    /// True if `key` of the table at `path`, whose value this is, is not written. One that is written and cannot be read was
+    /// reported, and is not missed besides.
+    pub(crate) fn lacks<T>(&self, value: Option<&At<T>>, path: &str, key: &str) -> bool {
+        value.is_none() && !self.problems.is_known_wrong(&format!("{path}.{key}"))
+    }
+
     /// Reads a value and checks its range.
     pub(crate) fn ranged<T: Value + PartialOrd>(
         &mut self,
@@ -236,7 +253,7 @@ fn kind(value: &DeValue<'_>, span: &Span, path: &str) -> &'static str {
 }
 
 /// Keys of other programs, and the one that does the same here. Looked up only if nothing is nearly spelled the same.
-const OTHER_WORDS: &[(&str, &str)] = &[
+pub(crate) const OTHER_WORDS: &[(&str, &str)] = &[
     ("listen", "bind"),
     ("address", "bind"),
     ("port", "bind"),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::change::{RESTART, needs_restart};
+use crate::change::needs_restart;
 use crate::section::Section as _;
 use crate::sections::FileSection;
 use crate::value::{FieldInfo, Presence, Shape, TableInfo, prose};
@@ -23,18 +23,14 @@ remedy (`weir check weir.toml`). `weir check --schema` prints a JSON Schema for 
 | secret | `{ env = \"NAME\" }` or `{ file = \"/path\" }`; never in plain text. A file must be readable by its owner only |
 | path | absolute, or relative to the directory of this file |
 
+A reload (SIGHUP, or `POST /api/v1/reload`) applies every change at once without dropping a connection, except of keys that
+are marked \"Needs a restart\". Its outcome names those that changed.
+
 ";
 
 /// The reference of `weir.toml` in Markdown.
 pub fn reference() -> String {
     let mut page = HEAD.to_owned();
-    let restart: Vec<String> = RESTART.iter().map(|key| format!("`{key}`")).collect();
-    let _ = writeln!(
-        page,
-        "A reload (SIGHUP, or `POST /api/v1/reload`) applies every change at once without dropping a connection, except of\n\
-         {}, which need a restart and are marked so.\n",
-        restart.join(", ")
-    );
     for field in &FileSection::info().fields {
         table(&mut page, field.key, field);
     }
@@ -64,11 +60,7 @@ fn keys(page: &mut String, path: &str, info: &TableInfo) {
         if matches!(field.shape, Shape::Table(_) | Shape::Tables(_)) {
             continue;
         }
-        let default = match &field.presence {
-            Presence::Required => "required".to_owned(),
-            Presence::Optional => "-".to_owned(),
-            Presence::Default(value) => format!("`{value}`"),
-        };
+        let default = default(&field.presence);
         let restart = if needs_restart(&format!("{path}.{}", field.key)) { " Needs a restart." } else { "" };
         let _ = writeln!(
             page,
@@ -81,7 +73,17 @@ fn keys(page: &mut String, path: &str, info: &TableInfo) {
     page.push('\n');
 }
 
-fn value(field: &FieldInfo) -> String {
+/// The default in words; `-` if there is none.
+pub(crate) fn default(presence: &Presence) -> String {
+    match presence {
+        Presence::Required => "required".to_owned(),
+        Presence::Optional => "-".to_owned(),
+        Presence::Default(value) => format!("`{value}`"),
+    }
+}
+
+/// Type and range in words.
+pub(crate) fn value(field: &FieldInfo) -> String {
     let what = match &field.shape {
         Shape::Boolean => "boolean".to_owned(),
         Shape::Integer => "number".to_owned(),

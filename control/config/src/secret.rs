@@ -96,6 +96,10 @@ fn source(node: &Node<'_>, table: &DeTable<'_>, reader: &mut Reader<'_>) -> Opti
 
 fn from_env(node: &Node<'_>, name: String, reader: &mut Reader<'_>) -> Option<SecretRef> {
     let Some(value) = reader.surroundings.variable(&name) else {
+        if reader.surroundings.is_offline() {
+            reader.not_here(node, &format!("the environment variable `{name}` is not set here"));
+            return None;
+        }
         let message = format!("`{}`: the environment variable `{name}` is not set", node.path);
         reader.wrong_value(node, message, format!("set {name} for this process, or use {{ file = \"/path\" }}"));
         return None;
@@ -142,7 +146,8 @@ pub(crate) fn private_file(
     let contents = readable_file(node, path, bytes_max, reader)?;
     let forbidden = if contents.is_root_owned { 0o027 } else { 0o077 };
     match contents.mode {
-        Some(mode) if mode & forbidden != 0 => {
+        // The mode of a copy, such as that of version control, says nothing about the file where the gateway runs.
+        Some(mode) if mode & forbidden != 0 && !reader.surroundings.is_offline() => {
             let shown = path.display();
             let message = format!("`{}`: others can read {shown} (mode {mode:03o})", node.path);
             let mended = if contents.is_root_owned { "640" } else { "600" };
@@ -166,6 +171,9 @@ pub(crate) fn readable_file(
     surroundings
         .file(&path, bytes_max)
         .map_err(|error| {
+            if reader.surroundings.is_offline() && error.kind() == io::ErrorKind::NotFound {
+                return reader.not_here(node, &format!("{} is not here", path.display()));
+            }
             let message = format!("`{}`: cannot read {}: {error}", node.path, path.display());
             let help = match error.kind() {
                 io::ErrorKind::NotFound if path.is_relative() || reader.directory != Path::new("") => {

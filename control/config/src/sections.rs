@@ -123,13 +123,14 @@ section! {
 }
 
 section! {
-    /// Metrics and logs. Cells, log and access log are set up once, so a change needs a restart.
+    /// Metrics and logs.
     pub(crate) struct TelemetrySection {
-        /// What is measured: `off` (gauges only), `counters`, or `full` (also latency histograms and stages).
+        /// What is measured: `off` (gauges only), `counters`, or `full` (also latency histograms and stages). With `off` at the
+        /// start of the process it keeps no hot keys, big keys and slow log until the next start.
         default level: Level = Level::Full;
         /// Share of exchanges whose stages (parse, policy, lane wait, encode, write) are timed one by one.
         default stage_sample: Ratio = Ratio(STAGE_SAMPLE);
-        /// Least severity of the program's own log.
+        /// Least severity of the program's own log. The environment variable `WEIR_LOG` wins.
         default log_level: LogLevel = LogLevel::Info;
         /// Form of the program's own log.
         default log_format: LogFormat = LogFormat::Text;
@@ -146,6 +147,10 @@ section! {
         required name: Name;
         /// IP address and port, or `unix:/path`. Port 0 lets the kernel choose.
         required bind: Bind;
+        /// Let another process listen at `bind` too: the kernel gives each a share of the connections. Both processes need it.
+        /// Without it a gateway does not start where somebody listens already. Workers of one process, a reload and an
+        /// upgrade do not need it.
+        default reuse_port: bool = false;
         /// The protocol spoken on it.
         required protocol: ProtocolName;
         /// Name of the upstream that requests go to.

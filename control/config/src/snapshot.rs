@@ -110,6 +110,17 @@ pub struct Listener {
     pub upstream: Arc<str>,
     /// How much it carries; `None`: nobody has said.
     pub knee: Option<Arc<Knee>>,
+    /// The certificates that it shows, in the order of the file; none without TLS.
+    pub certificates: Vec<ServedCertificate>,
+}
+
+/// A certificate that a listener shows to clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedCertificate {
+    /// Its first host name; without one, its subject.
+    pub name: Arc<str>,
+    /// The end of its validity, or of an earlier one in its chain: seconds since 1970.
+    pub expires_at: u64,
 }
 
 /// How much a listener carries, as `weir lab knee` found it with as many workers as run here.

@@ -2,15 +2,16 @@
 //!
 //! The core asks this trait and nothing else, so it can be fuzzed and tested without a file system.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use weir_engine::settings::{TlsClientSettings, TlsServerSettings};
+use weir_engine::net::SocketFile;
+use weir_engine::occupant::{self, Occupant};
+use weir_engine::settings::{Address, TlsClientSettings, TlsServerSettings};
 use weir_engine::tls::{self, TlsConfigError};
 use weir_engine::{host, net};
-use weir_telemetry::Level;
 
 /// Contents of a file, and who may read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +29,17 @@ pub struct FileContents {
 pub struct Running {
     /// Worker threads.
     pub workers: usize,
-    /// What is measured.
-    pub level: Level,
+}
+
+/// What came of an attempt to listen at an address.
+#[derive(Debug)]
+pub enum Listening {
+    /// It can be done, or was not tried.
+    Possible,
+    /// A gateway listens there; its description. The file may well be its own.
+    ByGateway(String),
+    /// It cannot be done.
+    Refused(io::Error),
 }
 
 /// Everything outside the text.
@@ -51,6 +61,18 @@ pub trait Surroundings {
 
     /// The gateway that will run the file; `None`: it is not started yet.
     fn running(&self) -> Option<Running>;
+
+    /// True if the file is checked away from the machine that it is for: what it refers to may be missing.
+    fn is_offline(&self) -> bool;
+
+    /// Tries to listen at `address` as the gateway would, and leaves nothing behind.
+    fn listen(&self, address: &Address, reuse_port: bool) -> Listening;
+
+    /// Tries to open a log that is appended to, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// As `open(2)`.
+    fn append(&self, path: &Path) -> io::Result<()>;
 
     /// The time since 1970, to which certificates are compared.
     fn now(&self) -> Duration;
@@ -74,16 +96,41 @@ pub trait Surroundings {
     fn tls_client(&self, settings: &TlsClientSettings) -> Result<(), TlsConfigError>;
 }
 
+/// What a file is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// To run it: what it needs of the machine is not tried before.
+    Run,
+    /// To know whether this machine could run it.
+    Rehearsal,
+    /// To know whether it is right, on another machine than the one that will run it.
+    Offline,
+}
+
 /// This machine, with the environment behind a function: the caller may layer its own.
 pub struct Machine<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,
     running: Option<Running>,
+    purpose: Purpose,
 }
 
 impl<'a> Machine<'a> {
     /// `env` answers for environment variables; usually `&|name| std::env::var(name).ok()`.
     pub fn new(env: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { env, running: None }
+        Self { env, running: None, purpose: Purpose::Run }
+    }
+
+    /// The same, for a check that tries what a start will need: addresses, and the file of the access log.
+    #[must_use]
+    pub fn rehearsing(self) -> Self {
+        Self { purpose: Purpose::Rehearsal, ..self }
+    }
+
+    /// The same, for a check away from the machine that the file is for. Environment variables and files that are not here are
+    /// noted; the memory, the cores and the processor of this machine do not count.
+    #[must_use]
+    pub fn offline(self) -> Self {
+        Self { purpose: Purpose::Offline, ..self }
     }
 
     /// The same for a gateway that runs already.
@@ -114,7 +161,10 @@ impl Surroundings for Machine<'_> {
     }
 
     fn memory_limit(&self) -> Option<u64> {
-        memory_limit(&|path| std::fs::read_to_string(path).ok())
+        match self.is_offline() {
+            true => Some(u64::MAX),
+            false => memory_limit(&|path| std::fs::read_to_string(path).ok()),
+        }
     }
 
     fn cores(&self) -> usize {
@@ -125,24 +175,76 @@ impl Surroundings for Machine<'_> {
         self.running
     }
 
+    fn is_offline(&self) -> bool {
+        self.purpose == Purpose::Offline
+    }
+
+    fn listen(&self, address: &Address, reuse_port: bool) -> Listening {
+        if self.purpose != Purpose::Rehearsal {
+            return Listening::Possible;
+        }
+        match try_to_listen(address, reuse_port) {
+            Ok(()) => Listening::Possible,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => match Occupant::of(address) {
+                Some(occupant) if occupant.is_same_program() => Listening::ByGateway(occupant.to_string()),
+                _ => Listening::Refused(occupant::in_use(address)),
+            },
+            Err(error) => Listening::Refused(error),
+        }
+    }
+
+    fn append(&self, path: &Path) -> io::Result<()> {
+        if self.purpose != Purpose::Rehearsal {
+            return Ok(());
+        }
+        let is_new = std::fs::symlink_metadata(path).is_err();
+        OpenOptions::new().create(true).append(true).open(path)?;
+        // An empty file of this user could keep that of the gateway from it.
+        if is_new { std::fs::remove_file(path) } else { Ok(()) }
+    }
+
     fn now(&self) -> Duration {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
 
     fn kernel(&self) -> Option<String> {
-        host::kernel()
+        host::kernel().filter(|_| !self.is_offline())
     }
 
     fn cpu_model(&self) -> Option<String> {
-        host::cpu_model()
+        host::cpu_model().filter(|_| !self.is_offline())
     }
 
     fn tls_server(&self, settings: &TlsServerSettings) -> Result<(), TlsConfigError> {
+        let named = settings.certificates.iter().flat_map(|one| [&one.cert_file, &one.key_file]);
+        let mut files =
+            [&settings.cert_file, &settings.key_file].into_iter().chain(&settings.client_ca_file).chain(named);
+        if self.is_offline() && !files.all(|file| file.exists()) {
+            return Ok(());
+        }
         tls::server_config(settings).map(drop)
     }
 
     fn tls_client(&self, settings: &TlsClientSettings) -> Result<(), TlsConfigError> {
+        let mut files = [&settings.ca_file, &settings.cert_file, &settings.key_file].into_iter().flatten();
+        // Without `ca_file` there is the bundle of the platform, which need not be installed here.
+        let is_whole = settings.ca_file.is_some() && files.all(|file| file.exists());
+        if self.is_offline() && !is_whole {
+            return Ok(());
+        }
         tls::client_config(settings).map(drop)
+    }
+}
+
+/// Binds `address` as a start does, and lets it go again.
+fn try_to_listen(address: &Address, reuse_port: bool) -> io::Result<()> {
+    if !reuse_port && !net::is_free(address)? {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    let _bound = net::bind(address)?;
+    match address {
+        Address::Unix(path) => SocketFile::at(path)?.remove(),
+        _ => Ok(()),
     }
 }
 
@@ -197,6 +299,39 @@ mod tests {
         assert_eq!(limit(None, Some("9223372036854771712"), meminfo), Some(1_048_576));
         assert_eq!(limit(None, None, None), None);
         assert_eq!(limit(None, None, Some("MemTotal: x kB")), None);
+    }
+
+    #[test]
+    fn a_rehearsal_leaves_nothing_behind() {
+        let machine = Machine::new(&|_| None).rehearsing();
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let (log, kept) = (directory.path().join("access.log"), directory.path().join("kept.log"));
+        std::fs::write(&kept, "a line\n").expect("write");
+        machine.append(&log).expect("it can be written");
+        machine.append(&kept).expect("it can be written");
+        assert!(!log.exists() && std::fs::read(&kept).expect("read") == b"a line\n");
+        let missing = machine.append(&directory.path().join("none/access.log")).expect_err("no directory");
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        let socket = Address::Unix(directory.path().join("s.sock"));
+        assert!(matches!(machine.listen(&socket, false), Listening::Possible));
+        assert!(!directory.path().join("s.sock").exists());
+    }
+
+    #[test]
+    fn a_rehearsal_finds_who_listens_and_a_start_does_not_look() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = Address::Socket(listener.local_addr().expect("bound"));
+        let start = Machine::new(&|_| None);
+        assert!(matches!(start.listen(&address, false), Listening::Possible));
+        // The process that listens is this one, so its program is the same.
+        let own = std::process::id().to_string();
+        let rehearsal = Machine::new(&|_| None).rehearsing();
+        for reuse_port in [false, true] {
+            let found = rehearsal.listen(&address, reuse_port);
+            assert!(matches!(&found, Listening::ByGateway(who) if who.contains(&own)), "{found:?}");
+        }
+        drop(listener);
+        assert!(matches!(rehearsal.listen(&address, false), Listening::Possible));
     }
 
     #[test]

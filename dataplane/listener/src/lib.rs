@@ -49,6 +49,6 @@ pub use service::{Arrival, Life, Service, is_among};
 pub use sessions::{Opened, Session, Sessions};
 pub use share::{CoreShare, DRAIN_GAP, Drain, Post};
 pub use succession::{Place, Source, Succession};
-pub use timing::{Durations, Stage, StageTimes, Stages, Timing};
-pub use tls::{Security, TlsAcceptor};
+pub use timing::{Durations, Stage, StageSample, StageTimes, Stages, Timing};
+pub use tls::{NoTls, Security, TlsAcceptor};
 pub use weir_base::connection::{ConnectionDetails, ConnectionEntry};

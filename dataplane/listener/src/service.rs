@@ -39,6 +39,12 @@ pub trait Service: Any {
     /// The bytes that a client without TLS gets when its connection is not admitted. Empty: the connection closes without a word.
     fn refusal(&self) -> &'static [u8];
 
+    /// The bytes that a client gets that speaks the protocol in clear text where the listener has TLS. `None`: the protocol has
+    /// no words for it, and the client gets the alert of TLS.
+    fn clear_text_refusal(&self) -> Option<&'static [u8]> {
+        None
+    }
+
     /// Tells whether clients ask for TLS within the protocol. Its sessions then begin with [`Security::Offer`] at a listener with
     /// TLS, and make the handshake by [`TlsAcceptor::accept`](crate::TlsAcceptor::accept) where the protocol has it.
     fn starts_tls(&self) -> bool {

@@ -14,8 +14,10 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
+use weir_engine::Traffic;
 use weir_telemetry::{
-    Counter, Gauge, Histogram, access::AccessRecord, catalog, cells::GaugeGuard, sample::Share as SampleShare,
+    Counter, Gauge, Histogram, access::AccessRecord, catalog, cells::GaugeGuard, log::Peer,
+    sample::Share as SampleShare,
 };
 
 use crate::{
@@ -59,8 +61,25 @@ struct Cells {
     open: Gauge,
     total: Counter,
     duration: Histogram,
-    read_bytes: Counter,
-    written_bytes: Counter,
+    traffic: Rc<ClientTraffic>,
+}
+
+/// The bytes of all clients of a listener on one worker.
+struct ClientTraffic {
+    read: Counter,
+    written: Counter,
+}
+
+impl Traffic for ClientTraffic {
+    #[inline]
+    fn received(&self, bytes: usize) {
+        self.read.add(bytes as u64);
+    }
+
+    #[inline]
+    fn sent(&self, bytes: usize) {
+        self.written.add(bytes as u64);
+    }
 }
 
 /// The sessions of one listener on one worker, with its settings.
@@ -85,8 +104,10 @@ impl Sessions {
             open: core.metrics.gauge(&catalog::CONNECTIONS_OPEN, &own),
             total: core.metrics.counter(&catalog::CONNECTIONS_TOTAL, &own),
             duration: core.metrics.histogram(&catalog::CONNECTION_DURATION, &own),
-            read_bytes: core.metrics.counter(&catalog::CLIENT_READ_BYTES, &own),
-            written_bytes: core.metrics.counter(&catalog::CLIENT_WRITTEN_BYTES, &own),
+            traffic: Rc::new(ClientTraffic {
+                read: core.metrics.counter(&catalog::CLIENT_READ_BYTES, &own),
+                written: core.metrics.counter(&catalog::CLIENT_WRITTEN_BYTES, &own),
+            }),
         };
         let mut rng = Rng::new(Time::now().as_nanos() ^ core.worker as u64);
         Self {
@@ -189,6 +210,11 @@ impl Sessions {
         CloseReason::from(violation)
     }
 
+    /// Counts and logs a broken rule for which a connection ends before its session begins. It has no number yet.
+    pub fn violated_early(&self, peer: Peer, violation: &Violation) {
+        self.reports.report(violation, peer, 0, true);
+    }
+
     /// Counts and logs that code of a session has panicked. `text` names the part that did.
     pub fn panicked(&self, handle: &ConnectionHandle, text: &'static str) -> CloseReason {
         let violation = Violation::rule(CloseReason::InternalInvariant.name(), Culprit::Gateway, text);
@@ -196,16 +222,22 @@ impl Sessions {
         CloseReason::InternalInvariant
     }
 
+    /// The counters for the bytes of clients. A protocol gives them to the stream of a connection
+    /// ([`Stream::count_into`](weir_engine::Stream::count_into)), or counts by [`Sessions::read`] and [`Sessions::written`].
+    pub fn traffic(&self) -> Rc<dyn Traffic> {
+        self.cells.traffic.clone()
+    }
+
     /// Bytes came from a client.
     #[inline]
     pub fn read(&self, bytes: u64) {
-        self.cells.read_bytes.add(bytes);
+        self.cells.traffic.read.add(bytes);
     }
 
     /// Bytes went to a client.
     #[inline]
     pub fn written(&self, bytes: u64) {
-        self.cells.written_bytes.add(bytes);
+        self.cells.traffic.written.add(bytes);
     }
 
     /// Tells whether the next exchange is written to the access log.

@@ -45,8 +45,9 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// One direction closed, the other silent. Default 30 s; without it such sockets pile up for ever (istio/ztunnel#1629).
 pub const HALF_CLOSE_TIMEOUT: Duration = limits::HALF_CLOSE_TIMEOUT;
 
-/// Share of ended exchanges that reach the access log. Default 0.01: one in a hundred.
-pub const ACCESS_LOG_SAMPLE: f64 = 0.01;
+/// Share of ended exchanges that reach the access log. Default 1.0: all, as in nginx, HAProxy, Envoy and Caddy. Whoever
+/// switches the log on expects to find a request in it. Without a log no exchange pays for it.
+pub const ACCESS_LOG_SAMPLE: f64 = 1.0;
 
 /// Readiness is false, but accepting goes on. Default 2 s: what balancers need to see it (one probe period).
 pub const DRAIN_SETTLE: Duration = Duration::from_secs(2);
@@ -81,6 +82,8 @@ pub struct ListenerSettings {
     pub name: Arc<str>,
     /// IP address and port, or a Unix socket; never a host name. Port 0 lets the kernel choose.
     pub bind: Address,
+    /// Another process may listen at `bind` too, and gets a share of the connections. Default: no.
+    pub reuse_port: bool,
     /// Connections on this listener. Default: the limit of the process, see [`CONNECTIONS_MAX`].
     pub connections_max: u32,
     /// Connections from one source address on this listener. Default: the limit of the process,
@@ -120,6 +123,7 @@ impl ListenerSettings {
         Self {
             name: name.into(),
             bind,
+            reuse_port: false,
             connections_max: CONNECTIONS_MAX,
             connections_per_source_max: CONNECTIONS_PER_SOURCE_MAX,
             proxy_protocol: ProxyProtocol::Off,

@@ -5,7 +5,7 @@ use std::{any::Any, rc::Rc, sync::Arc, time::Duration};
 use weir_base::permit::{ByteLease, LocalBudget};
 use weir_telemetry::{CoreMetrics, log::LogWriter};
 
-use crate::connections::ConnectionTable;
+use crate::{connections::ConnectionTable, timing::StageSample};
 
 /// Sends a message to the listener of that name on that worker, which gets it by [`Service::deliver`](crate::Service::deliver).
 /// False: that worker has too many messages to read already, and gets no more.
@@ -28,8 +28,8 @@ pub struct CoreShare {
     pub log: LogWriter,
     /// All connections of the process.
     pub table: Arc<ConnectionTable>,
-    /// Share of exchanges whose stages are timed one by one, 0 to 1; reading the clock at each costs 25 ns a time.
-    pub stage_sample: f64,
+    /// How many exchanges have their stages timed one by one.
+    pub stage_sample: StageSample,
     /// Sends messages to other workers.
     pub post: Post,
 }

@@ -27,9 +27,20 @@ pub enum Security {
 /// Worst case: 256 clients per worker and second that stop in the middle of theirs take all turns.
 const HANDSHAKE_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
+/// Why a connection did not get TLS. Either was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoTls {
+    /// The handshake failed. The alert, if there is one, is in the output.
+    Failed,
+    /// The client speaks its protocol in clear text. Nothing is in the output.
+    ClearText,
+}
+
 /// Makes the handshakes of the clients of one listener on one worker, and counts them.
 pub struct TlsAcceptor {
     config: Arc<ServerConfig>,
+    /// Look whether the client speaks in clear text: the protocol has words for it.
+    notices_clear_text: bool,
     timeout: Duration,
     permits: LocalBudget,
     listener: Arc<str>,
@@ -37,10 +48,16 @@ pub struct TlsAcceptor {
 }
 
 impl TlsAcceptor {
-    /// The acceptor of a listener with these settings.
-    pub fn new(core: &CoreShare, settings: &ListenerSettings, config: Arc<ServerConfig>) -> Rc<Self> {
+    /// The acceptor of a listener with these settings. `notices_clear_text`: [`NoTls::ClearText`] is told from other failures.
+    pub fn new(
+        core: &CoreShare,
+        settings: &ListenerSettings,
+        config: Arc<ServerConfig>,
+        notices_clear_text: bool,
+    ) -> Rc<Self> {
         Rc::new(Self {
             config,
+            notices_clear_text,
             timeout: settings.tls.as_ref().map_or(Duration::ZERO, |tls| tls.handshake_timeout),
             permits: core.handshakes.clone(),
             listener: settings.name.clone(),
@@ -48,13 +65,16 @@ impl TlsAcceptor {
         })
     }
 
-    /// Makes the handshake; `received` are bytes of the client that were read before. False: it failed, and was counted. The
-    /// alert, if there is one, is in the output.
-    pub async fn accept(&self, stream: &mut Stream, received: &[u8]) -> bool {
+    /// Makes the handshake; `received` are bytes of the client that were read before.
+    ///
+    /// # Errors
+    /// See [`NoTls`].
+    pub async fn accept(&self, stream: &mut Stream, received: &[u8]) -> Result<(), NoTls> {
         let (metrics, name) = (&self.metrics, &*self.listener);
+        let count = |reason: &str| metrics.counter(&catalog::TLS_HANDSHAKE_FAILURES, &[name, reason]).inc();
         let failed = |reason: &str| {
-            metrics.counter(&catalog::TLS_HANDSHAKE_FAILURES, &[name, reason]).inc();
-            false
+            count(reason);
+            Err(NoTls::Failed)
         };
         let came = turn::now();
         // A client that says nothing waits for no permit, and holds none.
@@ -67,6 +87,10 @@ impl TlsAcceptor {
             _ => None,
         };
         let received = first.as_deref().unwrap_or(received);
+        if self.notices_clear_text && is_clear_text(received) {
+            count("clear_text");
+            return Err(NoTls::ClearText);
+        }
         // Each waits its turn: a wave of clients is served in slices that the core can bear, not turned away.
         let Ok(_permit) = timeout(self.timeout, self.permits.acquire()).await else {
             return failed("handshakes_in_flight");
@@ -81,11 +105,29 @@ impl TlsAcceptor {
             Ok(Ok(())) => {
                 metrics.counter(&catalog::TLS_HANDSHAKES, &[name]).inc();
                 metrics.histogram(&catalog::TLS_HANDSHAKE_DURATION, &[name]).record(turn::now().nanos_since(begun));
-                true
+                Ok(())
             }
             Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => failed("tls"),
             Ok(Err(_)) => failed("closed"),
             Err(_) => failed("timeout"),
         }
+    }
+}
+
+/// A message that begins with a letter, as each of HTTP does. A record of TLS begins with its type, which is a control
+/// character (RFC 8446 section 5.1), and the hello of SSL 2 with a byte from 0x80 on.
+fn is_clear_text(first: &[u8]) -> bool {
+    first.first().is_some_and(u8::is_ascii_alphabetic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_clear_text;
+
+    #[test]
+    fn a_hello_is_no_clear_text_and_a_request_is() {
+        let hello = [0x16, 3, 1, 2, 0];
+        assert!(!is_clear_text(&hello) && !is_clear_text(&[0x80, 0x2e, 1]) && !is_clear_text(&[]));
+        assert!(is_clear_text(b"GET / HTTP/1.1") && is_clear_text(b"PRI * HTTP/2.0") && is_clear_text(b"g"));
     }
 }

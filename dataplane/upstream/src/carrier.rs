@@ -8,7 +8,7 @@ use weir_base::{
 };
 use weir_engine::Stream;
 
-use crate::{endpoint::Endpoint, lent::Open, metrics::EndpointMetrics};
+use crate::{endpoint::Endpoint, lent::Open};
 
 /// A connection that carries several exchanges at once. Dropped, it ends once nothing is under way on it.
 pub trait Carrier: 'static {
@@ -21,11 +21,11 @@ pub trait Multiplexer: 'static {
     /// What it makes of a connection.
     type Carrier: Carrier;
 
-    /// Makes a carrier of a fresh connection; `meter` counts the bytes that it moves.
+    /// Makes a carrier of a fresh connection.
     ///
     /// # Errors
     /// The server does not speak the protocol.
-    fn begin(&self, stream: Stream, meter: Meter) -> impl Future<Output = io::Result<Self::Carrier>>;
+    fn begin(&self, stream: Stream) -> impl Future<Output = io::Result<Self::Carrier>>;
 }
 
 /// A protocol whose connections carry one exchange at a time.
@@ -34,7 +34,7 @@ pub enum NoMultiplexer {}
 impl Multiplexer for NoMultiplexer {
     type Carrier = NoCarrier;
 
-    async fn begin(&self, _: Stream, _: Meter) -> io::Result<NoCarrier> {
+    async fn begin(&self, _: Stream) -> io::Result<NoCarrier> {
         match *self {}
     }
 }
@@ -45,21 +45,6 @@ pub enum NoCarrier {}
 impl Carrier for NoCarrier {
     fn exchanges_max(&self) -> u32 {
         match *self {}
-    }
-}
-
-/// Counts the bytes of a carrier.
-pub struct Meter(pub(crate) Rc<EndpointMetrics>);
-
-impl Meter {
-    /// These were received.
-    pub fn received(&self, bytes: usize) {
-        self.0.received(bytes);
-    }
-
-    /// These were handed to the kernel.
-    pub fn written(&self, bytes: u64) {
-        self.0.written(bytes);
     }
 }
 

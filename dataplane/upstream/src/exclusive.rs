@@ -15,13 +15,13 @@ use std::{
 };
 
 use weir_base::time::{Time, turn};
-use weir_engine::{JoinHandle, timeout};
+use weir_engine::{JoinHandle, Stream, timeout};
 use weir_telemetry::CoreMetrics;
 
 use crate::{
     acquiring::{Acquiring, Connecting},
     breaker::BreakerState,
-    carrier::{Carriage, Meter, Multiplexer},
+    carrier::{Carriage, Multiplexer},
     connect::ConnectError,
     ejection::Outcome,
     endpoint::{Endpoint, EndpointShare},
@@ -356,9 +356,13 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let metrics = member.endpoint.metrics();
         let Some(multiplexer) = &self.multiplexer else {
             let stream = member.endpoint.connect(LaneKind::Exclusive).await?;
+            stream.count_into(metrics.clone());
             return Ok(Held::Connection(stream, Open::new(metrics.lane_opened(LaneKind::Exclusive), permit)));
         };
-        let begin = async |stream| multiplexer.begin(stream, Meter(metrics.clone())).await;
+        let begin = async |stream: Stream| {
+            stream.count_into(metrics.clone());
+            multiplexer.begin(stream).await
+        };
         let carrier = member.endpoint.connect_and(LaneKind::Shared, begin).await?;
         let open = Open::new(metrics.lane_opened(LaneKind::Shared), permit);
         Ok(Held::Shared(Carriage::new(carrier, member.endpoint.clone(), open)))

@@ -144,6 +144,9 @@ pub(crate) async fn probe_loop(
         let before = health.state();
         let decided = streak.note(outcome.is_ok(), before);
         let error = outcome.err().map(|error| error.to_string());
+        if let Some(error) = error.as_ref().filter(|_| before == EndpointState::Unknown && streak.bad == 1) {
+            endpoint.metrics().unreachable(error);
+        }
         if let Some(state) = decided.filter(|&state| state != before) {
             endpoint.metrics().health_changed(state, error.as_deref());
         }

@@ -12,7 +12,7 @@ use weir_base::{
     time::{Time, turn},
     violation::Violation,
 };
-use weir_engine::{Output, Reader, Stream, stream::Cutter};
+use weir_engine::{Output, Reader, Stream, Traffic as _, stream::Cutter};
 
 use crate::{
     metrics::{EndpointMetrics, LaneKind},
@@ -236,7 +236,7 @@ impl<P: LaneProtocol, W: Waiter<P>> Lane<P, W> {
             return;
         }
         let appended = self.output.appended();
-        self.metrics.written(appended - self.written.replace(appended));
+        self.metrics.sent((appended - self.written.replace(appended)) as usize);
         self.pending.borrow_mut().stamp_sent(Time::now());
     }
 

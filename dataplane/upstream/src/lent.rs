@@ -109,12 +109,6 @@ impl<M: Multiplexer> ExclusiveLane<M> {
         self.is_reused
     }
 
-    /// Counts bytes received and written on a connection of its own.
-    pub fn count_bytes(&self, received: usize, written: usize) {
-        self.metrics.received(received);
-        self.metrics.written(written as u64);
-    }
-
     /// The exchange failed for a fault of the server, which is counted.
     pub fn failed(&mut self, cause: LossCause) {
         self.cause = cause;

@@ -76,7 +76,7 @@ mod zones;
 pub use acquiring::{Acquired, Acquiring};
 pub use balance::Balance;
 pub use breaker::{Breaker, BreakerState};
-pub use carrier::{Carrier, Meter, Multiplexer, NoCarrier, NoMultiplexer};
+pub use carrier::{Carrier, Multiplexer, NoCarrier, NoMultiplexer};
 pub use choice::Tried;
 pub use consistent::affinity_hash;
 pub use discovery::{Range, View};

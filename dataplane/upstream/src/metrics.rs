@@ -9,6 +9,7 @@ use std::{
 };
 
 use weir_base::{exchange::LossCause, time::turn, violation::Violation};
+use weir_engine::Traffic;
 use weir_telemetry::{
     CoreMetrics, Counter, Gauge, Histogram, catalog,
     cells::GaugeGuard,
@@ -77,6 +78,18 @@ pub(crate) struct EndpointMetrics {
     own: OnceCell<Rc<dyn Any>>,
 }
 
+impl Traffic for EndpointMetrics {
+    #[inline]
+    fn received(&self, bytes: usize) {
+        self.received.add(bytes as u64);
+    }
+
+    #[inline]
+    fn sent(&self, bytes: usize) {
+        self.written.add(bytes as u64);
+    }
+}
+
 impl EndpointMetrics {
     pub(crate) fn new(of: &UpstreamMetrics, endpoint: &str) -> Self {
         let (core, upstream) = (&of.core, &*of.upstream);
@@ -112,15 +125,6 @@ impl EndpointMetrics {
     pub(crate) fn own<T: 'static>(&self, make: impl FnOnce(&CoreMetrics, [&str; 2]) -> T) -> Rc<T> {
         let made = self.own.get_or_init(|| Rc::new(make(&self.core, [&self.upstream, &self.endpoint])));
         made.clone().downcast().expect("an upstream has one protocol")
-    }
-
-    #[inline]
-    pub(crate) fn received(&self, bytes: usize) {
-        self.received.add(bytes as u64);
-    }
-
-    pub(crate) fn written(&self, bytes: u64) {
-        self.written.add(bytes);
     }
 
     #[inline]
@@ -250,6 +254,11 @@ impl EndpointMetrics {
     pub(crate) fn probed(&self, is_good: bool) {
         let outcome = if is_good { "ok" } else { "failed" };
         self.core.counter(&catalog::HEALTH_CHECKS, &[&self.upstream, &self.endpoint, outcome]).inc();
+    }
+
+    /// The first probe has failed.
+    pub(crate) fn unreachable(&self, error: &str) {
+        self.tell(UpstreamChange::Unreachable, "probe", Some(error));
     }
 
     pub(crate) fn health_changed(&self, state: EndpointState, error: Option<&str>) {

@@ -8,7 +8,7 @@ use weir_base::{
     exchange::{LossCause, Refusal},
     violation::Violation,
 };
-use weir_engine::{Chunk, Cutter, Output, Stream};
+use weir_engine::{Chunk, Cutter, Output, Stream, Traffic as _};
 use weir_telemetry::cells::GaugeGuard;
 
 use crate::{
@@ -35,7 +35,7 @@ pub struct SubscriptionSender {
 impl SubscriptionSender {
     /// Sends commands.
     pub fn send(&self, bytes: &[u8]) {
-        self.metrics.written(bytes.len() as u64);
+        self.metrics.sent(bytes.len());
         self.output.append(bytes);
     }
 

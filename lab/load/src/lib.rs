@@ -16,6 +16,7 @@
 //! | [`recorder`] | one latency histogram, 1 us to 60 s, and the sample-size rule |
 //! | [`outcome`] | the counters and histograms of a shard, merged by adding |
 //! | `measured` | what shards measured in a phase, added up, and its verdict |
+//! | [`program`] | the program that sends the load, as records name it |
 //! | [`record`] | the result line `weir.lab.step/1` |
 //! | [`mod@merge`] | the records of all parts become the record of the run |
 //! | [`run`](mod@run) | the engine-driven part: connections, sending, stamps, a record for each phase |
@@ -34,6 +35,7 @@ mod measured;
 pub mod merge;
 pub mod outcome;
 pub mod part;
+pub mod program;
 pub mod protocols;
 pub mod record;
 pub mod recorder;

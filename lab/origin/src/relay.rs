@@ -64,7 +64,8 @@ pub enum Way {
 /// # Errors
 /// Always, at the end: it cannot listen or accept, or the server is gone.
 pub fn run(listen: u16, origin: SocketAddr, way: Way) -> Result<()> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, listen)).context("cannot listen")?;
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, listen));
+    let listener = bound.with_context(|| format!("cannot listen on 127.0.0.1:{listen}"))?;
     match way {
         Way::Pairs => pairs::run(listener, origin),
         Way::Shared { pause } => {

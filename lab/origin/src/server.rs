@@ -20,7 +20,7 @@ use weir_engine::{
     JoinHandle, Mailbox, Worker,
     accept::{HandedOver, accept_loop, accept_one},
     mailbox::Inbox,
-    net,
+    net, occupant,
     settings::{Address, RuntimeSettings},
     sleep, spawn,
 };
@@ -121,8 +121,20 @@ where
     Ok(origin)
 }
 
-/// One listening socket per worker. Those of a port share it (`SO_REUSEPORT`); those of a path share one queue.
+/// One listening socket per worker, with the address in the text of an error.
 fn bind(address: &Address, workers: usize) -> io::Result<Vec<Socket>> {
+    bind_all(address, workers).map_err(|error| {
+        let is_bare = error.kind() == io::ErrorKind::AddrInUse && error.raw_os_error().is_some();
+        let error = if is_bare { occupant::in_use(address) } else { error };
+        io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+    })
+}
+
+/// Those of a port share it (`SO_REUSEPORT`) with each other and with no other process; those of a path share one queue.
+fn bind_all(address: &Address, workers: usize) -> io::Result<Vec<Socket>> {
+    if !net::wait_for_sole_use(address)? {
+        return Err(occupant::in_use(address));
+    }
     let first = net::bind(address)?;
     let mut listeners = vec![first];
     for _ in 1..workers {
@@ -131,6 +143,9 @@ fn bind(address: &Address, workers: usize) -> io::Result<Vec<Socket>> {
             None => listeners[0].try_clone()?,
         };
         listeners.push(next);
+    }
+    if !matches!(address, Address::Unix(_)) {
+        net::listen_alone(&listeners[0], BACKLOG)?;
     }
     listeners.iter().try_for_each(|listener| net::listen(listener, BACKLOG))?;
     Ok(listeners)

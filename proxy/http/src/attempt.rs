@@ -28,7 +28,7 @@ use crate::{
     grpc,
     mirror::Copying,
     options::Class,
-    origin::{Download as _, Means, Origin},
+    origin::{Means, Origin},
     passage::Passage,
     refusal::Refusal,
     routes::Action,
@@ -53,8 +53,6 @@ pub(crate) struct Attempt<'a> {
     is_uploaded: Cell<bool>,
     /// The origin has agreed to a tunnel.
     pub(crate) switched: Option<Box<Switched>>,
-    /// Bytes of the answer, on a connection of its own.
-    pub(crate) received: u64,
     /// When the answer began, and with which status.
     begun: Cell<Option<Begun>>,
     /// The answer is one in gRPC's words.
@@ -71,7 +69,6 @@ impl<'a> Attempt<'a> {
             sent: turn::now(),
             is_uploaded: Cell::new(passage.asked.body == BodyLength::Exact(0)),
             switched: None,
-            received: 0,
             begun: Cell::new(None),
             is_grpc: Cell::new(false),
         }
@@ -133,8 +130,6 @@ impl<'a> Attempt<'a> {
                 }
             }
         };
-        connection.service.sessions.read(body.received());
-        self.received = answer.origin.received();
         self.switched = answer.switched.take();
         match ended {
             Ended::Failed(failure) if self.begun.get().is_some() => Ended::BrokenOff(failure.reason()),

@@ -131,9 +131,6 @@ impl Sink for Copied {
 pub(crate) trait RequestBody: Source {
     /// Ready once nobody waits for an answer any more. What the client sends meanwhile is kept.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
-
-    /// Bytes that were received for it, where they are not counted elsewhere.
-    fn received(&self) -> u64;
 }
 
 /// Moves a body to its end.

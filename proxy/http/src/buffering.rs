@@ -7,7 +7,7 @@ use weir_http_codec::{BodyLength, Known, RequestHead, ResponseHead, Version};
 
 use crate::{
     asked::Asked,
-    body::{Copied, Nowhere, RequestBody as _, Source as _},
+    body::{Copied, Nowhere, Source as _},
     client::{Client, Replies as _, Sides},
     failure::Failure,
     inspecting::Inspecting,
@@ -144,7 +144,6 @@ pub(crate) async fn run<C: Client>(
             })
             .await
         };
-        connection.service.sessions.read(body.received());
         asked.note_body(room - sink.room);
         (body.is_done(), filled)
     };

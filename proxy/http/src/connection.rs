@@ -87,6 +87,7 @@ impl Connection {
         let bytes = &service.sessions.core().bytes;
         let handle = ConnectionHandle::new(guard, peer, Some(Box::new(stream.cutter())), bytes);
         stream.output.charge_to(Some(handle.account().clone()));
+        stream.count_into(service.sessions.traffic());
         let connection = Self {
             service,
             handle,

@@ -173,15 +173,10 @@ async fn ask<C: Client>(attempt: &mut Attempt<'_>, client: &mut C, lane: &mut Ht
     let host = routed.host.as_deref().unwrap_or(head.authority());
     match lane.link() {
         Link::Connection(stream) => {
-            let output = stream.output.clone();
-            let before = output.appended();
-            output.with(|into| encode::request(head, host, asked.body, into));
+            stream.output.with(|into| encode::request(head, host, asked.body, into));
             // Lent: an argument of a future is kept twice, once as it was given.
             let mut origin = WireOrigin::new(stream);
-            let ended = attempt.run(client, &mut origin).await;
-            drop(origin);
-            lane.count_bytes(attempt.received as usize, (output.appended() - before) as usize);
-            ended
+            attempt.run(client, &mut origin).await
         }
         Link::Carrier(carrier) => match carrier.ask(head, host, asked.body == BodyLength::Exact(0)) {
             // Every connection pays for the size of this future, and few for this branch.

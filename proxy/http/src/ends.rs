@@ -1,7 +1,6 @@
 //! The ends of a tunnel: where frames come from and where they go, on a connection of its own.
 
 use std::{
-    cell::Cell,
     io,
     task::{Context, Poll},
 };
@@ -31,9 +30,6 @@ pub(crate) trait Inlet {
 
     /// Ready once it is reset or given up, while nothing is received.
     fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Broken>;
-
-    /// Bytes that were received, where they are not counted elsewhere.
-    fn received(&self) -> u64;
 }
 
 /// Where frames go.
@@ -68,12 +64,11 @@ pub(crate) struct TunnelEnd<'a, I, O> {
 pub(crate) struct WireInlet<'a> {
     reader: &'a mut Reader,
     input: &'a mut Input,
-    received: Cell<u64>,
 }
 
 impl<'a> WireInlet<'a> {
     pub(crate) fn new(reader: &'a mut Reader, input: &'a mut Input) -> Self {
-        Self { reader, input, received: Cell::new(0) }
+        Self { reader, input }
     }
 }
 
@@ -91,19 +86,11 @@ impl Inlet for WireInlet<'_> {
     }
 
     async fn receive(&mut self, deadline: &Deadline) -> Option<io::Result<usize>> {
-        let received = receive(self.reader, self.input, deadline).await;
-        if let Some(Ok(count)) = received {
-            self.received.set(self.received.get() + count as u64);
-        }
-        received
+        receive(self.reader, self.input, deadline).await
     }
 
     fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
         self.reader.peer_watch().poll_broken(context).map(|()| Broken::Cut)
-    }
-
-    fn received(&self) -> u64 {
-        self.received.get()
     }
 }
 

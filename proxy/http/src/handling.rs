@@ -182,7 +182,6 @@ async fn stream<C: Client>(
             })
             .await
         };
-        connection.service.sessions.read(body.received());
         ended.map(|()| keeps)
     };
     match ended {

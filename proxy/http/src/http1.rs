@@ -224,17 +224,14 @@ async fn more(
     });
     match received.await? {
         Ok(0) => Err(End::Quiet(CloseReason::ClientClosed)),
-        Ok(count) => {
-            connection.service.sessions.read(count as u64);
-            Ok(())
-        }
+        Ok(_) => Ok(()),
         Err(_) => Err(End::Quiet(CloseReason::ClientReset)),
     }
 }
 
 /// Reads what is left of a request body that nobody wants any more, if that is little.
 async fn after_body(front: &mut Front<'_>) -> After {
-    let Front { connection, stream, input, deadline, body, .. } = front;
+    let Front { stream, input, deadline, body, .. } = front;
     let (limits, mut left) = (BodyLimits::default(), DISCARD_BYTES_MAX);
     if !body.is_done() {
         deadline.set(turn::now().saturating_add(DISCARD_TIMEOUT));
@@ -243,7 +240,6 @@ async fn after_body(front: &mut Front<'_>) -> After {
         if input.bytes().is_empty() {
             match receive(&mut stream.reader, input, deadline).await {
                 Some(Ok(count)) if count > 0 && count as u64 <= left => {
-                    connection.service.sessions.read(count as u64);
                     left -= count as u64;
                 }
                 Some(Ok(0)) => return After::Close(CloseReason::ClientClosed),
@@ -313,10 +309,7 @@ impl Client for Front<'_> {
         if watch.poll_gone(context).is_ready() {
             return Poll::Ready(());
         }
-        let mut received = 0;
-        let end = read_ahead(&mut self.stream.reader, &mut self.input, &mut received, context);
-        self.connection.service.sessions.read(received);
-        match end {
+        match read_ahead(&mut self.stream.reader, &mut self.input, context) {
             Some(Ahead::Ended) if watch.serves_half_closed => Poll::Pending,
             Some(_) => Poll::Ready(()),
             None => Poll::Pending,
@@ -332,7 +325,7 @@ impl Client for Front<'_> {
         let idle_timeout = asked.body_idle_timeout;
         let Stream { reader, output, .. } = &mut **stream;
         let watch = WireWatch::of(connection, reader);
-        let source = WireSource { reader, input, decoder: body, deadline, idle_timeout, received: 0, is_ended: false };
+        let source = WireSource { reader, input, decoder: body, deadline, idle_timeout, is_ended: false };
         let sink = WireSink { output, framing: Framing::Plain, deadline: origin_deadline };
         Sides {
             body: Body { source, watch: watch.clone(), half_closed: None, connection, output },
@@ -409,12 +402,12 @@ enum Ahead {
 
 /// Takes in what the client sends ahead, which is of its next requests, so that its end is seen: TLS says it in a record of its
 /// own. Of who sends more than a buffer ahead, a FIN and a reset are seen all the same.
-fn read_ahead(reader: &mut Reader, input: &mut Input, received: &mut u64, context: &mut Context<'_>) -> Option<Ahead> {
+fn read_ahead(reader: &mut Reader, input: &mut Input, context: &mut Context<'_>) -> Option<Ahead> {
     while input.bytes().len() < CHUNK_BYTES {
         match input.poll_more(reader, context) {
             Poll::Pending => return None,
             Poll::Ready(Ok(0)) => return Some(Ahead::Ended),
-            Poll::Ready(Ok(count)) => *received += count as u64,
+            Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(_)) => return Some(Ahead::Broken),
         }
     }
@@ -450,7 +443,7 @@ impl RequestBody for Body<'_> {
         if self.watch.poll_gone(context).is_ready() {
             return Poll::Ready(());
         }
-        let WireSource { reader, input, received, deadline, .. } = &mut self.source;
+        let WireSource { reader, input, deadline, .. } = &mut self.source;
         if let Some((timeout, progress)) = &mut self.half_closed {
             let now = self.output.progress();
             if deadline.poll_expired(context).is_ready() && std::mem::replace(progress, now) == now {
@@ -460,7 +453,7 @@ impl RequestBody for Body<'_> {
             deadline.set(turn::now().saturating_add(*timeout));
             return deadline.poll_expired(context);
         }
-        match read_ahead(reader, input, received, context) {
+        match read_ahead(reader, input, context) {
             Some(Ahead::Ended) if self.watch.serves_half_closed => {
                 let timeout = self.connection.service.sessions.settings().half_close_timeout;
                 self.half_closed = Some((timeout, self.output.progress()));
@@ -470,10 +463,6 @@ impl RequestBody for Body<'_> {
             Some(_) => Poll::Ready(()),
             None => Poll::Pending,
         }
-    }
-
-    fn received(&self) -> u64 {
-        self.source.received
     }
 }
 

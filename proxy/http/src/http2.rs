@@ -70,11 +70,9 @@ pub(crate) async fn run(connection: &Rc<Connection>, stream: Stream, received: &
     let flood = Rc::new(Cell::new(None));
     let account = Rc::<Account>::default();
     let io = {
-        let (flood, connection, mut budget) = (flood.clone(), connection.clone(), FrameBudget::default());
-        let account = account.clone();
+        let (flood, account, mut budget) = (flood.clone(), account.clone(), FrameBudget::default());
         let watch = move |bytes: &[u8]| {
             account.received(bytes.len());
-            connection.service.sessions.read(bytes.len() as u64);
             budget.observe(bytes, turn::now()).map_err(|found| flood.set(Some(found))).is_ok()
         };
         PollStream::new(stream, received, watch)

@@ -63,9 +63,6 @@ pub(crate) trait Download: Source {
 
     /// Takes a head back, for its memory.
     fn reuse(&mut self, head: ResponseHead);
-
-    /// Bytes that were received for it, where they are not counted elsewhere.
-    fn received(&self) -> u64;
 }
 
 /// Parsers that a worker keeps for their memory. Default 64, as many responses as a worker has begun and not ended at most times; each
@@ -124,10 +121,16 @@ impl Origin for WireOrigin<'_> {
             decoder,
             deadline: origin_deadline,
             idle_timeout: answer_idle_timeout,
-            received: 0,
             is_ended: false,
         };
-        let download = WireDownload { metrics, parser, source, ends_with_connection: false, may_have_body: false };
+        let download = WireDownload {
+            metrics,
+            parser,
+            source,
+            has_received: false,
+            ends_with_connection: false,
+            may_have_body: false,
+        };
         (WireSink { output, framing, deadline }, download)
     }
 }
@@ -137,6 +140,8 @@ pub(crate) struct WireDownload<'a> {
     metrics: &'a ListenerMetrics,
     parser: &'a mut Option<ResponseParser>,
     source: WireSource<'a>,
+    /// The origin has sent something.
+    has_received: bool,
     ends_with_connection: bool,
     /// No body follows, and the head announces one: an origin that is mistaken sends it all the same.
     may_have_body: bool,
@@ -159,7 +164,7 @@ impl Source for WireDownload<'_> {
 impl Download for WireDownload<'_> {
     async fn head(&mut self) -> Result<ResponseHead, Failure> {
         let malformed = Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);
-        let WireSource { reader, input, deadline, received, .. } = &mut self.source;
+        let WireSource { reader, input, deadline, .. } = &mut self.source;
         loop {
             let has_some = !input.bytes().is_empty();
             if has_some {
@@ -179,8 +184,8 @@ impl Download for WireDownload<'_> {
             }
             input.keep();
             match receive(reader, input, deadline).await {
-                Some(Ok(count)) if count > 0 => *received += count as u64,
-                Some(_) if has_some || *received > 0 => {
+                Some(Ok(count)) if count > 0 => self.has_received = true,
+                Some(_) if has_some || self.has_received => {
                     return Err(Failure::Origin(Refusal::ORIGIN_CLOSED, LossCause::Closed));
                 }
                 Some(_) => return Err(Failure::Silent),
@@ -226,9 +231,5 @@ impl Download for WireDownload<'_> {
         if let Some(parser) = self.parser {
             parser.reuse(head);
         }
-    }
-
-    fn received(&self) -> u64 {
-        self.source.received
     }
 }

@@ -18,6 +18,11 @@ use crate::{
 /// The patience with a client that has its last response.
 const LINGER: Linger = Linger { stalled: WRITE_IDLE_TIMEOUT, limit: LINGER_TIMEOUT, bytes_max: DISCARD_BYTES_MAX };
 
+/// The response to a request in clear text where TLS is spoken. Browsers and curl show its text.
+const CLEAR_TEXT: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 65\r\n\
+    Connection: close\r\n\r\nthe client sent a plain HTTP request to a TLS port; use https://\n";
+
 impl weir_listener::Service for Service {
     fn sessions(&self) -> &Sessions {
         &self.sessions
@@ -29,6 +34,10 @@ impl weir_listener::Service for Service {
 
     fn refusal(&self) -> &'static [u8] {
         b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    }
+
+    fn clear_text_refusal(&self) -> Option<&'static [u8]> {
+        Some(CLEAR_TEXT)
     }
 
     fn uses(&self, upstream: &dyn Any) -> bool {
@@ -51,11 +60,11 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
         }
     };
     opened.close(reason);
-    if let Some(stream) = stream {
-        connection.service.sessions.written(stream.output.appended());
-        if connection.handle.ending().is_none() && reason != CloseReason::ClientReset {
-            Box::pin(LINGER.close(stream)).await;
-        }
+    if let Some(stream) = stream
+        && connection.handle.ending().is_none()
+        && reason != CloseReason::ClientReset
+    {
+        Box::pin(LINGER.close(stream)).await;
     }
 }
 
@@ -67,7 +76,6 @@ async fn run(connection: &Rc<Connection>, mut stream: Box<Stream>, is_http2: boo
             End::Http2(received) => received,
             End::Quiet(reason) => return (reason, Some(*stream)),
             End::Torn(reason) => {
-                connection.service.sessions.written(stream.output.appended());
                 stream.reset();
                 return (reason, None);
             }

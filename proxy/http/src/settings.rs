@@ -60,6 +60,8 @@ pub struct HttpListenerSettings {
     pub via: Option<Box<str>>,
     /// See [`TraceContext`].
     pub trace_context: TraceContext,
+    /// See [`ERROR_WARN`].
+    pub error_warn: f64,
 }
 
 impl HttpListenerSettings {
@@ -90,6 +92,7 @@ impl HttpListenerSettings {
             request_id: false,
             via: None,
             trace_context: TraceContext::default(),
+            error_warn: ERROR_WARN,
         }
     }
 }

@@ -195,17 +195,15 @@ pub(crate) async fn run<I: Inlet, O: Outlet>(
     // A stream of HTTP/2 is asked for no upgrade.
     let Link::Connection(origin) = lane.link() else { return After::Broken(CloseReason::InternalInvariant) };
     let (origin_output, to_client) = (origin.output.clone(), client.outlet);
-    let (to_origin, written) = (WireOutlet(&origin_output), origin_output.appended());
+    let to_origin = WireOutlet(&origin_output);
     let from_origin = WireInlet::new(&mut origin.reader, &mut answered);
     let mut up = shared.direction(Sender::Client, client.inlet, &to_origin, client.deadline, &client_is_between);
     let mut down = shared.direction(Sender::Server, from_origin, &to_client, client.other_deadline, &origin_is_between);
     let is_quiet = || client_is_between.get() && origin_is_between.get();
     let (sender, stop) = both(connection, &mut up, &mut down, is_quiet).await;
-    let received = down.inlet.received();
     // Nothing may follow a close frame (RFC 6455 section 5.5.1).
     let (client_may_hear, origin_may_hear) =
         (origin_is_between.get() && !down.watch.is_closed(), client_is_between.get() && !up.watch.is_closed());
-    service.sessions.read(up.inlet.received());
     // Who is at fault hears of it; the other only that there is no more.
     if client_may_hear {
         tell(&to_client, Sender::Server, stop.told(sender == Sender::Client));
@@ -221,7 +219,6 @@ pub(crate) async fn run<I: Inlet, O: Outlet>(
     {
         farewell(origin).await;
     }
-    lane.count_bytes(received as usize, (origin_output.appended() - written) as usize);
     over(connection, lane, stop, sender);
     After::Close(connection.handle.ending().unwrap_or(stop.close_reason(sender)))
 }

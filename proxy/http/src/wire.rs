@@ -47,8 +47,6 @@ pub(crate) struct WireSource<'a> {
     pub(crate) deadline: &'a Deadline,
     /// How long it may pause.
     pub(crate) idle_timeout: Duration,
-    /// Bytes that were received for it.
-    pub(crate) received: u64,
     /// It has ended with its connection.
     pub(crate) is_ended: bool,
 }
@@ -65,7 +63,6 @@ impl Source for WireSource<'_> {
         self.deadline.set(turn::now().saturating_add(self.idle_timeout));
         let received = receive(self.reader, self.input, self.deadline).await;
         let count = received.ok_or(Broken::Idle)?.map_err(|_| Broken::Cancelled)?;
-        self.received += count as u64;
         if count == 0 {
             if !self.decoder.ends_with_connection() {
                 return Err(Broken::Cut);

@@ -148,6 +148,8 @@ pub struct Connection {
     /// When the last reply was complete.
     replied_at: Cell<Time>,
     flushed_bytes: Cell<u64>,
+    /// Bytes of the next chunk that another process has counted, before the connection moved.
+    counted_elsewhere: Cell<usize>,
     noted: insight::Noted,
     subscriber: subscriber::Subscriber,
     tracker: tracker::Place,
@@ -209,6 +211,7 @@ async fn arrive(service: Rc<Service>, arrival: Arrival) -> (Rc<Connection>, Box<
     if let Some(moved) = moved {
         // Cannot fail: a connection with TLS does not move.
         let _ = stream.reader.unread(&moved.input);
+        connection.counted_elsewhere.set(moved.input.len());
     }
     *connection.place.borrow_mut() = place;
     (connection, stream)
@@ -326,6 +329,7 @@ impl Connection {
             is_queued: Cell::new(false),
             replied_at: Cell::new(Time::ZERO),
             flushed_bytes: Cell::new(0),
+            counted_elsewhere: Cell::new(0),
             noted: insight::Noted::default(),
             subscriber: subscriber::Subscriber::default(),
             tracker: tracker::Place::default(),
@@ -385,7 +389,7 @@ impl Connection {
     }
 
     fn on_chunk(&self, chunk: &[u8]) -> Result<(), Violation> {
-        self.service.sessions.read(chunk.len() as u64);
+        self.service.sessions.read((chunk.len() - self.counted_elsewhere.take()) as u64);
         // Before the chunk is forwarded: a client with a request always under way would never move.
         self.follow_upstream();
         let result = self.session.borrow_mut().on_client(chunk, self);

@@ -77,6 +77,7 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
     let transport = Box::new(stream.cutter());
     let handle = ConnectionHandle::new(guard, peer, Some(transport), &service.sessions.core().bytes);
     stream.output.charge_to(Some(handle.account().clone()));
+    stream.count_into(service.sessions.traffic());
     let local = local.or_else(|| handle.local_address());
     let connection = Rc::new(Connection { service, handle, local });
     let sessions = &connection.service.sessions;
@@ -92,9 +93,6 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
     };
     connection.handle.ends();
     opened.close(reason);
-    let written = stream.output.appended();
-    sessions.read(session.read);
-    sessions.written(written);
     if sessions.samples_access() {
         let now = turn::now();
         sessions.log_access(&AccessRecord {
@@ -106,7 +104,7 @@ pub(crate) async fn serve(service: Rc<Service>, arrival: Arrival) {
             duration_nanos: now.nanos_since(opened.begun()),
             upstream_nanos: session.connected.map_or(0, |connected| now.nanos_since(connected)),
             request_bytes: session.read,
-            reply_bytes: written,
+            reply_bytes: stream.output.appended(),
             outcome: reason.name(),
             http: None,
         });
@@ -155,15 +153,13 @@ impl Session<'_> {
             origin.output.append(&self.connection.proxy_header(version));
         }
         origin.output.append(&first);
-        let (sent, received, ended) = self.both_ways(stream, origin).await;
-        self.read += sent;
+        let ended = self.both_ways(stream, origin).await;
         let reason = self.connection.handle.ending().unwrap_or(ended);
         if reason == DONE {
             // The last bytes are on their way.
             origin.output.drained(limits::WRITE_IDLE_TIMEOUT).await;
             stream.output.drained(limits::WRITE_IDLE_TIMEOUT).await;
         }
-        lane.count_bytes(received as usize, (sent as usize) + first.len());
         match reason {
             ORIGIN_CLOSED => lane.failed(LossCause::Closed),
             _ => lane.ends(),
@@ -171,17 +167,16 @@ impl Session<'_> {
         reason
     }
 
-    /// Passes bytes both ways until both directions have ended, or the connection has to. Returns the bytes of the client, those of
-    /// the origin, and the reason of the end.
-    async fn both_ways(&self, client: &mut Stream, origin: &mut Stream) -> (u64, u64, CloseReason) {
+    /// Passes bytes both ways until both directions have ended, or the connection has to. Returns the reason of the end.
+    async fn both_ways(&mut self, client: &mut Stream, origin: &mut Stream) -> CloseReason {
         let listener = self.connection.service.sessions.settings();
         let idle = listener.idle_timeout.unwrap_or(IDLE_TIMEOUT);
         let half_close = listener.half_close_timeout.min(idle);
-        let (active, sent, received) = (Cell::new(turn::now()), Cell::new(0), Cell::new(0));
+        let (active, sent) = (Cell::new(turn::now()), origin.output.appended());
         let deadline = weir_engine::deadline();
         let peer = client.reader.peer_watch();
-        let mut upload = pin!(pass(&mut client.reader, &origin.output, &active, &sent));
-        let mut download = pin!(pass(&mut origin.reader, &client.output, &active, &received));
+        let mut upload = pin!(pass(&mut client.reader, &origin.output, &active));
+        let mut download = pin!(pass(&mut origin.reader, &client.output, &active));
         let (mut is_uploaded, mut is_downloaded) = (false, false);
         let ended = poll_fn(|context| {
             if let Some(reason) = self.connection.handle.poll_ending(context) {
@@ -214,7 +209,8 @@ impl Session<'_> {
             deadline.poll_expired(context).map(|()| late)
         });
         let ended = ended.await;
-        (sent.get(), received.get(), ended)
+        self.read += origin.output.appended() - sent;
+        ended
     }
 
     /// Reads the client hello, which is not ours to answer; the upstream of its name, and what was read.
@@ -288,7 +284,7 @@ enum Broken {
 }
 
 /// Passes bytes on until their sender ends its direction, and ends it at the other side too.
-async fn pass(reader: &mut Reader, output: &Output, active: &Cell<Time>, passed: &Cell<u64>) -> Result<(), Broken> {
+async fn pass(reader: &mut Reader, output: &Output, active: &Cell<Time>) -> Result<(), Broken> {
     let deadline = weir_engine::deadline();
     loop {
         let Some(chunk) = reader.receive().await.map_err(|_| Broken::Source)? else {
@@ -296,7 +292,6 @@ async fn pass(reader: &mut Reader, output: &Output, active: &Cell<Time>, passed:
             return Ok(());
         };
         active.set(turn::now());
-        passed.set(passed.get() + chunk.len() as u64);
         output.append(&chunk);
         drop(chunk);
         relieved(output, &deadline, active).await?;

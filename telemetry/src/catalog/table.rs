@@ -34,6 +34,7 @@ catalog! {
         TLS_HANDSHAKES = counter "weir_tls_handshakes_total" ["listener"] "Client TLS handshakes completed.";
         TLS_HANDSHAKE_FAILURES = counter "weir_tls_handshake_failures_total" ["listener", "reason"] "Client TLS handshakes that failed.";
         TLS_HANDSHAKE_DURATION = histogram "weir_tls_handshake_duration_seconds" ["listener"] "Duration of completed client TLS handshakes.";
+        TLS_CERTIFICATE_EXPIRY = gauge "weir_tls_certificate_expiry_timestamp_seconds" ["listener", "certificate"] "Unix time at which a certificate that a listener shows, or one of its chain, expires; by its first host name.", merged(Merge::Min);
         PROXY_HEADERS = counter "weir_proxy_headers_total" ["listener", "outcome"] "PROXY protocol headers, by whether they were understood.";
         AUTH_FAILURES = counter "weir_auth_failures_total" ["listener"] "Failed client authentications.";
         REDIS_LOGINS = counter "weir_redis_logins_total" ["listener", "user"] "Logins of the users that the listener's configuration names.";
@@ -161,6 +162,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("upstream", "names of `[[upstream]]` sections"),
     ("user", "names of the users of a listener"),
     ("endpoint", "addresses in `endpoints`"),
+    ("certificate", "first host names of the certificates of a listener"),
     ("worker", "worker number, from 0"),
     ("driver", "`io_uring`, `io_uring_reduced`, `polling`"),
     ("command", "names in the command table, and `unknown`"),

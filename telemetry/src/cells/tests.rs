@@ -226,6 +226,38 @@ fn lower_levels_measure_less_and_accept_the_same_calls() {
 }
 
 #[test]
+fn a_level_that_is_set_holds_for_the_handles_that_there_are() {
+    let registry = Registry::with_level(Level::Off);
+    let core = registry.core(0);
+    let (counter, histogram) = (core.counter(&SHED, &["cache", "full"]), core.histogram(&REQUEST_DURATION, &["cache"]));
+    let record = || {
+        counter.inc();
+        histogram.record(5);
+        let snapshot = registry.read();
+        let durations = snapshot.family(REQUEST_DURATION.name);
+        let shown = durations.map_or(0, |family| family.series.len());
+        (snapshot.counter("weir_shed_total", &[]), histogram.snapshot().count(), shown)
+    };
+    assert_eq!(record(), (None, 0, 0));
+    registry.set_level(Level::Full);
+    assert_eq!(record(), (Some(2), 1, 1), "a counter has counted all along");
+    registry.set_level(Level::Counters);
+    let late = core.histogram(&REQUEST_DURATION, &["late"]);
+    late.record(5);
+    assert_eq!((record(), late.snapshot().count()), ((Some(3), 1, 0), 0));
+    registry.set_level(Level::Full);
+    late.record(5);
+    assert_eq!((record(), late.snapshot().count()), ((Some(4), 2, 2), 1));
+}
+
+#[test]
+fn what_the_control_thread_counts_is_read_at_every_level() {
+    let registry = Registry::with_level(Level::Off);
+    registry.shared().counter(&SHED, &["cache", "full"]).inc();
+    assert_eq!(registry.read().counter("weir_shed_total", &[]), Some(1));
+}
+
+#[test]
 #[should_panic(expected = "weir_shed_total has the labels")]
 fn a_wrong_number_of_labels_is_a_mistake_in_the_code() {
     let _ = Registry::new().core(0).counter(&SHED, &["cache"]);

@@ -110,7 +110,7 @@ fn what_is_beyond_the_range_is_counted_with_its_true_sum_and_maximum() {
 
 #[test]
 fn a_shifted_histogram_measures_hours() {
-    let histogram = Histogram::new(Some(Arc::new(HistogramCell::new(10))));
+    let histogram = Histogram::new(Some(Arc::new(HistogramCell::new(10, true))));
     let hours = 9 * 3_600 * 1_000_000_000;
     histogram.record(hours);
     histogram.record(2_000_000);
@@ -134,7 +134,7 @@ fn nothing_is_allocated_or_answered_before_the_first_record() {
 
 #[test]
 fn a_reader_on_another_thread_sees_a_count_that_only_grows() {
-    let cell = Arc::new(HistogramCell::new(0));
+    let cell = Arc::new(HistogramCell::new(0, true));
     let reader = cell.clone();
     let thread = std::thread::spawn(move || {
         let mut last = 0;

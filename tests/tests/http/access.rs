@@ -124,6 +124,22 @@ fn requests_that_cannot_be_read_and_those_that_nobody_waits_for_have_a_line_too(
     gateway.finish();
 }
 
+/// Whoever switches the log on expects every request in it.
+#[test]
+fn every_request_has_a_line_unless_a_share_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("access.log");
+    let origin = origin();
+    let table = format!("[telemetry.access_log]\ntarget = \"file:{}\"\n", file.display());
+    let gateway = Gateway::start(Config::http(&origin.address).workers(2).tables(&table));
+    for number in 0..40 {
+        assert_eq!(ask(&gateway, &format!("GET /{number} HTTP/1.1\r\nHost: a\r\n\r\n")).status, 200);
+    }
+    let text = lines(&file, 40).concat();
+    assert!((0..40).all(|number| text.contains(&format!("\"path\":\"/{number}\""))), "{text}");
+    gateway.finish();
+}
+
 #[test]
 fn lines_of_text_cannot_be_forged_by_a_client() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,9 +1,11 @@
 //! TLS towards HTTP clients: certificates by name, and what origins are told of those of clients.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use weir_tests::certificate::Certificates;
+use weir_tests::deadline::WAIT;
 use weir_tests::gateway::{Config, Gateway};
 use weir_tests::nginx::Nginx;
 
@@ -53,6 +55,57 @@ fn the_certificate_is_that_of_the_name_that_is_asked_for() {
     // This one is found by the names in it, and holds for all that a client verifies.
     let authority = third.authority.display().to_string();
     assert_eq!(curl(&gateway, "localhost", &["--cacert", &authority]), "localhost");
+    gateway.finish();
+}
+
+const CLEAR_TEXT: &str = "the client sent a plain HTTP request to a TLS port";
+
+#[test]
+fn plain_http_on_a_tls_port_is_answered_in_words_and_counted() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let files = Certificates::create(folder.path());
+    let origin = Nginx::start("", "location / { return 200 \"$host\"; }");
+    let gateway =
+        Gateway::start(Config::http(&origin.address).workers(2).listener(&format!("[listener.tls]\n{}", pair(&files))));
+    let mut large = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n".to_vec();
+    large.resize(large.len() + 40_000, b'x');
+    let requests = [
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+        b"GET / HTTP/1.0\r\n\r\n".to_vec(),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        // All of it is read, else a reset could destroy the response.
+        large,
+    ];
+    for request in &requests {
+        let mut client = TcpStream::connect(gateway.address.text()).expect("the gateway accepts");
+        client.set_read_timeout(Some(WAIT)).expect("a timeout");
+        client.write_all(request).expect("sent");
+        let mut said = String::new();
+        client.read_to_string(&mut said).expect("a response, and a clean end");
+        let (head, body) = said.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n") && head.contains("Connection: close"), "{said}");
+        assert!(head.contains(&format!("Content-Length: {}", body.len())) && body.contains(CLEAR_TEXT), "{said}");
+    }
+    let port = gateway.address.tcp().port();
+    let output = Command::new("curl")
+        .args(["-sS", "--max-time", "20", "-w", "%{http_code}", &format!("http://127.0.0.1:{port}/")])
+        .output()
+        .expect("curl runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains(CLEAR_TEXT) && said.ends_with("400"), "{said}");
+    gateway.wait_metric("weir_tls_handshake_failures_total", &[("reason", "clear_text")], 5.0);
+    let metrics = gateway.metrics();
+    assert_eq!(metrics.sum("weir_tls_handshake_failures_total"), 5.0);
+    assert_eq!(metrics.sum_where("weir_defensive_closes_total", &[("reason", "clear_text")]), 5.0);
+    gateway.wait_log("the client speaks in clear text to a listener with TLS");
+    // What is neither gets the alert of TLS, and the others are served.
+    let mut other = TcpStream::connect(gateway.address.text()).expect("the gateway accepts");
+    other.write_all(&[0x17; 64]).expect("sent");
+    let mut alert = Vec::new();
+    let _ = other.read_to_end(&mut alert);
+    assert!(alert.first().is_none_or(|first| *first == 0x15), "{alert:?}");
+    gateway.wait_metric("weir_tls_handshake_failures_total", &[("reason", "tls")], 1.0);
+    assert_eq!(curl(&gateway, "localhost", &["--cacert", &files.authority.display().to_string()]), "localhost");
     gateway.finish();
 }
 

@@ -164,7 +164,7 @@ fn a_drain_under_load_cuts_no_reply() {
 #[test]
 fn another_instance_takes_over_under_load_and_no_reply_is_lost() {
     let server = Server::start(Kind::Redis);
-    let config = config(&server, "settle = \"300ms\"\ntimeout = \"4s\"").workers(2);
+    let config = config(&server, "settle = \"300ms\"\ntimeout = \"4s\"").workers(2).listener("reuse_port = true");
     let mut gateway = Gateway::start(config.clone());
     let traffic = Traffic::start(&Way::plain(&gateway.address), 6);
     let (begun, mut takeovers) = (Instant::now(), 0);

@@ -4,6 +4,7 @@
 
 mod access;
 mod admin;
+mod check;
 mod clients;
 mod cluster;
 mod drain;
@@ -13,6 +14,7 @@ mod keys_parity;
 mod knee;
 mod large_values;
 mod moved_slots;
+mod one_line;
 mod parity;
 mod pins;
 mod pipelining;
@@ -23,6 +25,7 @@ mod replicas;
 mod reply_cache;
 mod secrets;
 mod sharding;
+mod telemetry;
 mod tls;
 mod tracking;
 mod transport;

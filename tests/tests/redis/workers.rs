@@ -1,9 +1,14 @@
-//! Workers: connections are spread evenly, and the driver is the one that was asked for.
+//! Workers: connections are spread evenly, the driver is the one that was asked for, and no other process shares their port.
+
+use std::path::Path;
 
 use weir_tests::client::Client;
-use weir_tests::deadline;
-use weir_tests::gateway::{Config, Gateway, driver};
+use weir_tests::deadline::{self, WAIT, until_true};
+use weir_tests::gateway::{Config, Gateway, driver, program};
+use weir_tests::port;
+use weir_tests::process::Process;
 use weir_tests::server::{Kind, Server};
+use weir_tests::stream::Address;
 
 fn connections_per_worker(gateway: &Gateway) -> Vec<f64> {
     let metrics = gateway.metrics();
@@ -81,14 +86,104 @@ fn the_driver_is_the_one_that_was_asked_for() {
     }
 }
 
-/// Each worker binds with `SO_REUSEPORT`, so that a replacement may start beside the old gateway; by accident it is told.
+/// `weir run` with this configuration, whatever becomes of it.
+fn run(config: &Config, folder: &Path, name: &str) -> Process {
+    let file = folder.join(format!("{name}.toml"));
+    std::fs::write(&file, config.text(port::free())).expect("the configuration can be written");
+    let words = [program().display().to_string(), "run".into(), "--config".into(), file.display().to_string()];
+    Process::start("weir", &words, &folder.join(format!("{name}.log")), &[])
+}
+
+/// Each worker binds with `SO_REUSEPORT`, which would let a second process take half of the connections in silence.
 #[test]
-fn a_second_gateway_on_the_same_port_serves_and_is_warned() {
+fn a_second_gateway_on_the_same_port_does_not_start_and_names_the_first() {
     let server = Server::start(Kind::Redis);
-    let config = Config::to(&server.address);
+    let config = Config::to(&server.address).workers(2);
+    let mut first = Gateway::start(config.clone());
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut second = run(&config, folder.path(), "second");
+    let status = second.wait(WAIT);
+    let said = second.log();
+    assert!(!status.success(), "{said}");
+    let holder = format!("process {} (weir) listens there already", first.process().id());
+    for words in [&*config.bind.text(), &holder, "the listener \"test\"", "weir upgrade", "reuse_port = true"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    (0..8).for_each(|_| first.connect().expect(&["PING"], b"+PONG\r\n"));
+    // A program that shares with nobody cannot be shared with.
+    let alone = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let mut taken = config;
+    taken.bind = Address::port(alone.local_addr().expect("bound").port());
+    let mut third = run(&taken, folder.path(), "third");
+    let status = third.wait(WAIT);
+    let said = third.log();
+    let own = format!("process {} (", std::process::id());
+    assert!(!status.success() && said.contains(&own) && !said.contains("reuse_port"), "{said}");
+    first.finish();
+}
+
+#[test]
+fn of_two_gateways_that_start_at_once_at_most_one_serves() {
+    let server = Server::start(Kind::Redis);
+    let folder = tempfile::tempdir().expect("a folder");
+    for round in 0..4 {
+        let config = Config::to(&server.address).workers(2);
+        let mut both = ["a", "b"].map(|name| run(&config, folder.path(), &format!("{name}{round}")));
+        let is_over = |one: &mut Process| one.try_wait().is_some();
+        until_true("one of them to give up", || both.iter_mut().any(is_over));
+        let refused = both.iter_mut().find_map(|one| is_over(one).then(|| one.log())).expect("one is over");
+        assert!(refused.contains("cannot bind") && refused.contains("listens there already"), "{refused}");
+    }
+}
+
+#[test]
+fn gateways_share_a_port_if_both_say_so() {
+    let server = Server::start(Kind::Redis);
+    let config = Config::to(&server.address).listener("reuse_port = true");
     let first = Gateway::start(config.clone());
     let second = Gateway::start(config);
-    second.wait_log("another process listens here too");
     first.finish();
     second.connect().expect(&["PING"], b"+PONG\r\n");
+}
+
+#[test]
+fn a_reload_does_not_take_the_port_of_another_process() {
+    let server = Server::start(Kind::Redis);
+    let mut other = Gateway::before(&server);
+    let gateway = Gateway::before(&server);
+    let (own, theirs) = (gateway.address.text(), other.address.text());
+    gateway.rewrite(|text| text.replace(&own, &theirs));
+    let answer = gateway.admin.post("/api/v1/reload", "");
+    assert!(
+        answer.status == 422 && answer.body.contains(&format!("process {} (weir)", other.process().id())),
+        "{}",
+        answer.body
+    );
+    gateway.connect().expect(&["PING"], b"+PONG\r\n");
+    // From one address to all of them: what is in the way is its own.
+    gateway.rewrite(|text| text.replace(&theirs, &own.replace("127.0.0.1", "0.0.0.0")));
+    let answer = gateway.admin.post("/api/v1/reload", "");
+    assert_eq!(answer.json()["outcome"], "applied", "{}", answer.body);
+    gateway.connect().expect(&["PING"], b"+PONG\r\n");
+}
+
+#[test]
+fn a_second_origin_of_the_lab_names_the_address_and_the_first() {
+    let bind = Address::port(port::free()).text();
+    let folder = tempfile::tempdir().expect("a folder");
+    for kind in ["redis", "http", "tcp"] {
+        let start = |name: &str| {
+            let words = [&*program().display().to_string(), "lab", "origin", kind, "--bind", &bind].map(str::to_owned);
+            Process::start(name, &words, &folder.path().join(name), &[])
+        };
+        let mut first = start(&format!("{kind}-first"));
+        first.wait_ready(|| std::net::TcpStream::connect(&bind).is_ok());
+        let mut second = start(&format!("{kind}-second"));
+        let status = second.wait(WAIT);
+        let said = second.log();
+        let expected = format!("cannot listen on {bind}: process {} (weir)", first.id());
+        assert!(!status.success() && said.contains(&expected), "{kind}: {said}");
+        first.signal("TERM");
+        first.wait(WAIT);
+    }
 }

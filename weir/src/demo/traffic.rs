@@ -1,116 +1,231 @@
-//! The demo's own clients: plain blocking sockets, so that what they check owes nothing to the gateway's code.
+//! The clients of the demo: threads with one connection each, one request at a time, every reply checked.
 
 use std::{
-    io::{BufRead, BufReader, Write},
+    io,
     net::TcpStream,
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-/// Commands that a client sends before it reads their replies.
-pub const DEPTH: u64 = 8;
-const CLIENTS: u64 = 16;
-const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+use weir_parties::interrupt;
 
-/// What the clients saw.
-pub struct Traffic {
-    pub connections: u64,
-    pub requests: AtomicU64,
-    /// Error replies.
-    pub errors: AtomicU64,
-    /// Values that were not what had been set, and connections that broke.
-    pub wrong: AtomicU64,
-    pub took: Duration,
+use super::{http::HttpConnection, redis::RedisConnection, stage::Stage};
+
+/// Of each protocol. A multiple of the number of shards.
+pub const CLIENTS: u16 = 8;
+/// Between a reply and the next request of the same client: the demo shows that nothing is lost, not how much a machine carries.
+const PACE: Duration = Duration::from_millis(1);
+/// For a reply; longer than any of the gateway's own deadlines for these requests.
+const REPLY_LIMIT: Duration = Duration::from_secs(10);
+
+/// What clients saw in a stretch of time.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Requests with the right reply.
+    pub requests: u64,
+    /// Requests with an error, or with a wrong reply.
+    pub errors: u64,
+    /// Connections that ended before the reply to a request was complete, or that could not be made.
+    pub lost: u64,
+    /// Connections that ended in order, between two requests, and were made again.
+    pub closed: u64,
+    /// The first error in words.
+    pub first_error: Option<String>,
+    /// The times of right replies, in microseconds.
+    pub micros: Vec<u32>,
 }
 
-impl Traffic {
-    /// Runs clients against `address` for `length`.
-    pub fn run(address: &'static str, length: Duration) -> Result<Self, String> {
-        let traffic = Arc::new(Self {
-            connections: CLIENTS,
-            requests: AtomicU64::new(0),
-            errors: AtomicU64::new(0),
-            wrong: AtomicU64::new(0),
-            took: length,
-        });
-        let begun = Instant::now();
-        let client = |id: u64| {
-            let traffic = traffic.clone();
-            thread::spawn(move || traffic.client(id, address, begun + length))
-        };
-        let clients: Vec<_> = (0..CLIENTS).map(client).collect();
-        for client in clients {
-            let ended = client.join().map_err(|_| "a demo client panicked".to_owned())?;
-            if let Err(error) = ended {
-                eprintln!("demo client: {error}");
-                traffic.wrong.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        let took = begun.elapsed();
-        let traffic = Arc::into_inner(traffic).ok_or("a demo client is still running")?;
-        Ok(Self { took, ..traffic })
-    }
-
-    /// Requests that did not end as they should.
+impl Seen {
+    /// What a user calls an outage.
     pub fn failures(&self) -> u64 {
-        self.errors.load(Ordering::Relaxed) + self.wrong.load(Ordering::Relaxed)
+        self.errors + self.lost
     }
 
-    fn client(&self, id: u64, address: &str, until: Instant) -> std::io::Result<()> {
-        let mut socket = TcpStream::connect(address)?;
-        socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        let mut replies = BufReader::new(socket.try_clone()?);
-        let mut round = 0;
-        while Instant::now() < until {
-            let mut batch = Vec::new();
-            for n in 0..DEPTH / 2 {
-                let (key, value) = (format!("demo:{id}:{n}"), format!("{id}/{n}/{round}"));
-                command(&mut batch, &["SET", &key, &value])?;
-                command(&mut batch, &["GET", &key])?;
-            }
-            socket.write_all(&batch)?;
-            for n in 0..DEPTH / 2 {
-                self.check(&mut replies, b"OK")?;
-                self.check(&mut replies, format!("{id}/{n}/{round}").as_bytes())?;
-            }
-            round += 1;
+    /// Both together.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.errors += other.errors;
+        self.lost += other.lost;
+        self.closed += other.closed;
+        self.first_error = self.first_error.take().or_else(|| other.first_error.clone());
+        self.micros.extend(&other.micros);
+    }
+
+    fn note_error(&mut self, text: String) {
+        self.errors += 1;
+        self.first_error.get_or_insert(text);
+    }
+
+    fn note_lost(&mut self, error: &io::Error) {
+        self.lost += 1;
+        self.first_error.get_or_insert_with(|| format!("connection lost: {error}"));
+    }
+}
+
+/// A whole reply.
+pub enum Reply {
+    /// The one that belongs to the request.
+    Right,
+    /// The same, and the gateway closes the connection behind it.
+    RightAndLast,
+    /// An error in words, or a wrong reply.
+    Wrong(String),
+}
+
+/// Why there is no whole reply.
+pub enum Broken {
+    /// The connection ended before it had seen this request: a client sends it again on another one.
+    BetweenRequests,
+    /// The connection ended, or was silent, when a reply was due.
+    Lost(io::Error),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+/// One connection of a client.
+pub trait Connection: Sized {
+    /// Over this socket.
+    fn over(socket: TcpStream) -> io::Result<Self>;
+
+    /// Sends a request that no other is like, and checks the reply.
+    fn exchange(&mut self, key: &str, round: u64) -> Result<Reply, Broken>;
+}
+
+/// A client, as the conductor sees it.
+pub struct Client {
+    /// Its protocol.
+    pub protocol: &'static str,
+    /// The shard of its key, with Redis.
+    pub shard: Option<u16>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Client {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The clients at work. They stop when it is dropped.
+pub struct Load {
+    clients: Vec<Client>,
+    threads: Vec<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Load {
+    /// Starts the clients of both protocols.
+    pub fn start(stage: &Stage) -> anyhow::Result<Self> {
+        let mut load = Self { clients: Vec::new(), threads: Vec::new(), stop: Arc::default() };
+        for number in 0..CLIENTS {
+            // As many clients on one shard as on the other.
+            let shard = number % stage.redis_servers.len() as u16;
+            load.client::<RedisConnection>("redis", &stage.redis, stage.key_on(shard, number), Some(shard))?;
+            load.client::<HttpConnection>("http", &stage.http, format!("c{number}"), None)?;
         }
+        Ok(load)
+    }
+
+    fn client<C: Connection + 'static>(
+        &mut self,
+        protocol: &'static str,
+        address: &str,
+        key: String,
+        shard: Option<u16>,
+    ) -> io::Result<()> {
+        let client = Client { protocol, shard, seen: Arc::default() };
+        let (seen, stop, address) = (client.seen.clone(), self.stop.clone(), address.to_owned());
+        let run = move || run::<C>(&address, &key, &seen, &stop);
+        self.threads.push(thread::Builder::new().name(format!("{protocol}-client")).spawn(run)?);
+        self.clients.push(client);
         Ok(())
     }
 
-    fn check(&self, replies: &mut impl BufRead, expected: &[u8]) -> std::io::Result<()> {
-        let mut line = String::new();
-        replies.read_line(&mut line)?;
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        let line = line.trim_end();
-        let got = match line.split_at_checked(1) {
-            Some(("+", text)) => text.as_bytes().to_vec(),
-            Some(("$", length)) => {
-                let length: usize = length.parse().map_err(std::io::Error::other)?;
-                let mut value = vec![0; length + 2];
-                replies.read_exact(&mut value)?;
-                value.truncate(length);
-                value
-            }
-            Some(("-", _)) => {
-                self.errors.fetch_add(1, Ordering::Relaxed);
-                return Ok(());
-            }
-            _ => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-        };
-        if got != expected {
-            self.wrong.fetch_add(1, Ordering::Relaxed);
+    /// What the clients saw that `belongs` picks, since it was last taken.
+    pub fn take(&self, belongs: impl Fn(&Client) -> bool) -> Seen {
+        let mut sum = Seen::default();
+        for client in self.clients.iter().filter(|client| belongs(client)) {
+            sum.add(&std::mem::take(&mut *client.seen()));
         }
+        sum
+    }
+
+    /// Waits until each client of a shard has a right reply again. The time that it took.
+    pub fn wait_for_shard(&self, shard: u16, limit: Duration) -> anyhow::Result<Duration> {
+        let begun = Instant::now();
+        let of_shard = || self.clients.iter().filter(|client| client.shard == Some(shard));
+        let before: Vec<u64> = of_shard().map(|client| client.seen().requests).collect();
+        interrupt::wait_until("right replies of the shard that is back", limit, || {
+            Ok(of_shard().zip(&before).all(|(client, before)| client.seen().requests > *before))
+        })?;
+        Ok(begun.elapsed())
+    }
+
+    /// Ends the clients.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.threads.drain(..).map(JoinHandle::join).filter(Result::is_err).count();
+        anyhow::ensure!(ended == 0, "{ended} clients of the demo panicked");
         Ok(())
     }
 }
 
-fn command(batch: &mut Vec<u8>, args: &[&str]) -> std::io::Result<()> {
-    write!(batch, "*{}\r\n", args.len())?;
-    args.iter().try_for_each(|arg| write!(batch, "${}\r\n{arg}\r\n", arg.len()))
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A client until it is stopped.
+fn run<C: Connection>(address: &str, key: &str, seen: &Mutex<Seen>, stop: &AtomicBool) {
+    let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut connection, mut round) = (None, 0);
+    while !stop.load(Ordering::Relaxed) {
+        let mut open = match connection.take().map_or_else(|| connect::<C>(address), Ok) {
+            Ok(open) => open,
+            Err(error) => {
+                lock().note_lost(&error);
+                thread::sleep(PACE);
+                continue;
+            }
+        };
+        let begun = Instant::now();
+        let outcome = open.exchange(key, round);
+        let mut seen = lock();
+        match outcome {
+            Ok(reply) => {
+                round += 1;
+                match &reply {
+                    Reply::Wrong(text) => seen.note_error(text.clone()),
+                    Reply::Right | Reply::RightAndLast => {
+                        seen.requests += 1;
+                        seen.micros.push(u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX));
+                    }
+                }
+                match reply {
+                    Reply::RightAndLast => seen.closed += 1,
+                    _ => connection = Some(open),
+                }
+            }
+            Err(Broken::BetweenRequests) => seen.closed += 1,
+            Err(Broken::Lost(error)) => seen.note_lost(&error),
+        }
+        drop(seen);
+        thread::sleep(PACE);
+    }
+}
+
+fn connect<C: Connection>(address: &str) -> io::Result<C> {
+    let socket = TcpStream::connect(address)?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(REPLY_LIMIT))?;
+    C::over(socket)
 }

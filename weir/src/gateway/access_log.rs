@@ -18,26 +18,28 @@ pub enum AccessLog {
     /// Nowhere.
     Off,
     /// To a stream of the process.
-    Stream(Box<dyn Write>),
+    Stream(Box<dyn Write + Send>),
     /// To a file.
     File(LogFile),
 }
 
 impl AccessLog {
-    /// Opens the target. A file that cannot be opened is told of, and the log is off.
-    pub fn new(settings: &AccessLogSettings) -> Self {
-        match &settings.target {
+    /// Opens the target.
+    ///
+    /// # Errors
+    /// A file that cannot be opened. A gateway that served without its log would have nothing to show when it is asked for it.
+    pub fn open(settings: &AccessLogSettings) -> io::Result<Self> {
+        Ok(match &settings.target {
             LogTarget::Off => Self::Off,
             LogTarget::Stdout => Self::Stream(Box::new(io::stdout())),
             LogTarget::Stderr => Self::Stream(Box::new(io::stderr())),
-            LogTarget::File(path) => match LogFile::open(path, settings) {
-                Ok(file) => Self::File(file),
-                Err(error) => {
-                    tracing::error!(path = %path.display(), %error, "cannot open the access log; it is off");
-                    Self::Off
-                }
-            },
-        }
+            LogTarget::File(path) => Self::File(LogFile::open(path, settings).map_err(|error| {
+                let directory = path.parent().unwrap_or(Path::new("/")).display();
+                let help =
+                    format!("create {directory} and let this user write to it, or change telemetry.access_log.target");
+                io::Error::new(error.kind(), format!("cannot open the access log {}: {error}; {help}", path.display()))
+            })?),
+        })
     }
 
     /// Writes whole lines; how many of them were lost. A log that cannot be written must not stop the others.

@@ -22,7 +22,8 @@ use weir_listener::ConnectionEntry;
 use weir_telemetry::{HistogramSnapshot, Registry, Snapshot};
 use weir_upstream::{EndpointShare, EndpointState, Health as EndpointHealth};
 
-use super::{Gateway, Phase, Reloaded, Upgraded, knee, lock, watch};
+use super::{Gateway, Phase, Reloaded, Upgraded, certificates, errors, knee, lock, responses, watch};
+use crate::version;
 
 impl weir_admin::Gateway for Gateway {
     fn liveness(&self) -> Vec<Check> {
@@ -46,15 +47,15 @@ impl weir_admin::Gateway for Gateway {
         let mut upstreams: Vec<_> = plan.shares.iter().collect();
         upstreams.sort_by_key(|(name, _)| (*name).clone());
         for (name, shares) in upstreams {
-            let detail = |share: &Arc<EndpointShare>| {
-                let state = share.health.state();
-                let error = share.health.last_error().filter(|_| state != EndpointState::Up);
-                error.map_or_else(|| state.name().to_owned(), |(text, _)| text)
+            let trouble = |share: &Arc<EndpointShare>| {
+                share.health.last_error().filter(|_| share.health.state() != EndpointState::Up).map(|(text, _)| text)
             };
+            let detail = |share| trouble(share).unwrap_or_else(|| share.health.state().name().to_owned());
+            let is_well = shares.iter().all(|share| trouble(share).is_none());
             let detail = shares.iter().map(detail).collect::<Vec<_>>().join(", ");
             // A gateway whose server is down is still the right one to ask: it answers with an error at once. So this is
-            // shown, and does not take the gateway out of a balancer.
-            checks.push(Check::new(format!("upstream_{name}"), true, detail));
+            // a warning, and does not take the gateway out of a balancer.
+            checks.push(Check::warning(format!("upstream_{name}"), is_well, detail));
         }
         let loads = lock(&self.loads);
         for listener in &plan.snapshot.listeners {
@@ -71,8 +72,8 @@ impl weir_admin::Gateway for Gateway {
 
     fn version(&self) -> VersionStatus {
         VersionStatus {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: option_env!("WEIR_COMMIT").map(str::to_owned),
+            version: version::VERSION.to_owned(),
+            commit: version::COMMIT.to_owned(),
             target: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
             debug: cfg!(debug_assertions),
             pid: std::process::id(),
@@ -98,6 +99,7 @@ impl weir_admin::Gateway for Gateway {
     }
 
     fn routes(&self) -> Vec<RouteStatus> {
+        let cells = self.registry.read();
         let route = |route: &weir_config::RouteObject| RouteStatus {
             name: route.name.to_string(),
             domain: route.domain.as_ref().map(ToString::to_string),
@@ -109,6 +111,7 @@ impl weir_admin::Gateway for Gateway {
                 (true, false) => Validity::Valid,
             },
             mistakes: route.mistakes.clone(),
+            responses_total: responses::of_route(&cells, &route.name),
         };
         self.snapshot().protocols.http.iter().map(route).collect()
     }
@@ -238,6 +241,7 @@ impl Gateway {
             protocol: listener.protocol_name.name().to_owned(),
             bind: self.bound(name).unwrap_or_else(|| settings.bind.to_string()),
             tls: settings.tls.is_some(),
+            certificates: certificates::statuses(listener, certificates::now()),
             upstream: listener.upstream.to_string(),
             state: match self.phase() {
                 Phase::Starting => ListenerState::Starting,
@@ -252,6 +256,9 @@ impl Gateway {
             closed_total: sum("weir_connections_closed_total"),
             requests_total: sum("weir_requests_total"),
             requests_in_flight: gauge(cells, "weir_requests_in_flight", &own),
+            responses_total: errors::warn_ratio(listener).map(|_| responses::of_listener(cells, name)),
+            errors: errors::warn_ratio(listener)
+                .map(|warn| errors::status(warn, lock(&self.errors).get(name).copied().unwrap_or_default())),
             shed_total: by_reason(cells, "weir_shed_total", &own),
             received_bytes_total: sum("weir_client_read_bytes_total"),
             sent_bytes_total: sum("weir_client_written_bytes_total"),
@@ -328,6 +335,7 @@ fn endpoint_status(upstream: &str, address: &str, health: &EndpointHealth, cells
         waiters: gauge(cells, "gateway_lane_pool_waiters", &own),
         requests_in_flight: gauge(cells, "weir_lane_requests_in_flight", &own),
         requests_total: sum("weir_upstream_requests_total"),
+        responses_total: responses::of_endpoint(cells, upstream, address),
         failures_total: sum("weir_upstream_errors_total"),
         connects_total: sum("weir_lane_connects_total"),
         connect_failures_total: sum("weir_lane_connect_failures_total"),
@@ -394,7 +402,8 @@ fn diagnostic(one: &weir_config::Diagnostic) -> Diagnostic {
         key: (!one.path.is_empty()).then(|| one.path.clone()),
         severity: match one.severity {
             weir_config::Severity::Error => Severity::Error,
-            weir_config::Severity::Warning => Severity::Warning,
+            // A reload makes no notes.
+            weir_config::Severity::Warning | weir_config::Severity::Note => Severity::Warning,
         },
         message: one.message.clone(),
         remedy: one.help.clone(),

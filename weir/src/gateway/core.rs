@@ -158,6 +158,7 @@ impl Core {
         let snapshot = &plan.snapshot;
         self.share.flight.set_limit(snapshot.limits.in_flight_per_core.into());
         self.share.handshakes.set_limit(snapshot.limits.handshakes_per_core.into());
+        self.share.stage_sample.set(snapshot.telemetry.stage_sample);
         self.update_upstreams(plan);
         self.doors.borrow_mut().retain(|name, door| {
             let stays = snapshot.listener(name).is_some();

@@ -11,14 +11,15 @@ use std::{
 };
 
 use socket2::Socket;
-use weir_base::time::turn;
+use weir_base::{error::Culprit, time::turn, violation::Violation};
 use weir_engine::{
     JoinHandle, Stream, StreamOptions, Watermarks,
     accept::{Accepted, HandedOver, accept_loop, accept_one},
     net, timeout,
 };
 use weir_listener::{
-    Arrival, ConnectionPermit, Life, ListenerAdmission, Place, Security, Service, Source, Succession, TlsAcceptor,
+    Arrival, ConnectionPermit, Life, Linger, ListenerAdmission, NoTls, Place, Security, Service, Source, Succession,
+    TlsAcceptor,
     proxy_protocol::{ProxyAddresses, ProxyHeader, decode},
     settings::{ListenerSettings, ProxyProtocol},
 };
@@ -34,6 +35,9 @@ use super::{
 const REFUSAL_TIME: Duration = Duration::from_millis(100);
 /// Refused clients that are being told at a time; more are closed without a word.
 const REFUSALS_MAX: u32 = 256;
+/// The patience with a client that is told that it should speak TLS: the rest of its request is read, so that the words arrive.
+const CLEAR_TEXT_LINGER: Linger =
+    Linger { stalled: Duration::ZERO, limit: Duration::from_secs(1), bytes_max: 64 * 1024 };
 /// Connections taken in at a time, from the queues of all workers. In a storm of more their order is not known.
 const TAKEN_MAX: usize = 32;
 
@@ -324,14 +328,18 @@ impl Door {
         let tls = self.tls.borrow().clone();
         let security = match tls {
             Some(acceptor) if self.service.starts_tls() => Security::Offer(acceptor),
-            Some(acceptor) => {
-                if !acceptor.accept(&mut stream, &header.1).await {
+            Some(acceptor) => match acceptor.accept(&mut stream, &header.1).await {
+                Ok(()) => Security::Tls,
+                Err(NoTls::ClearText) => {
+                    self.refuse_clear_text(*stream, address_of(&peer)).await;
+                    return None;
+                }
+                Err(NoTls::Failed) => {
                     // The alert, if there is one, is on its way.
                     stream.close(REFUSAL_TIME).await;
                     return None;
                 }
-                Security::Tls
-            }
+            },
             None => Security::Plain,
         };
         if !matches!(security, Security::Tls) && stream.reader.unread(&header.1).is_err() {
@@ -341,6 +349,15 @@ impl Door {
         let guard = core.share.table.enter(settings.name.clone(), core.share.worker, peer, turn::now());
         let arrival = Arrival { stream, security, guard, peer: address, local, place, moved: None };
         Some(self.service.clone().serve(arrival))
+    }
+
+    /// Says in the protocol's words that TLS is spoken here, then closes.
+    async fn refuse_clear_text(&self, stream: Stream, peer: Peer) {
+        let text = "the client speaks in clear text to a listener with TLS";
+        let violation = Violation::rule("clear_text", Culprit::Client, text);
+        self.service.sessions().violated_early(peer, &violation);
+        stream.output.append(self.service.clear_text_refusal().unwrap_or_default());
+        CLEAR_TEXT_LINGER.close(stream).await;
     }
 
     /// The PROXY header, if this listener has one in front, and the bytes behind it.
@@ -383,7 +400,8 @@ impl Door {
 /// TLS towards the clients, if the listener has it.
 fn acceptor(service: &dyn Service, plan: &ListenerPlan, settings: &ListenerSettings) -> Option<Rc<TlsAcceptor>> {
     let config = plan.tls.clone()?;
-    Some(TlsAcceptor::new(service.sessions().core(), settings, config))
+    let notices_clear_text = service.clear_text_refusal().is_some();
+    Some(TlsAcceptor::new(service.sessions().core(), settings, config, notices_clear_text))
 }
 
 fn marks(settings: &ListenerSettings) -> Watermarks {

@@ -93,11 +93,6 @@ impl Gateway {
         }
     }
 
-    /// Ends the workers and the background threads now.
-    pub fn stop(&self) {
-        self.end(Instant::now());
-    }
-
     /// Ends the workers, then what they left to be done until `deadline`.
     fn end(&self, deadline: Instant) {
         self.tell(|| Mail::Stop);

@@ -14,24 +14,20 @@ use weir_base::time::Time;
 use weir_config::{Knee, KneeAction, Snapshot};
 use weir_telemetry::{Registry, catalog};
 
+use super::threshold::{Crossed, Threshold};
+
 /// Over what the load is told. Default 2 s: eight looks, so that one late look or one burst is no load.
 const WINDOW: Duration = Duration::from_secs(2);
 /// After less than this nothing is told: the first quarter of a second of a process is not its load.
 const WINDOW_MIN: Duration = Duration::from_secs(1);
-/// A threshold is left below this share of it.
-const FALL_BACK: f64 = 0.9;
-/// A threshold is left after this long below [`FALL_BACK`]. Default 10 s: balancers ask every few seconds and believe
-/// two or three answers alike, so what changes faster would be noise to them, and two lines a time in the log.
-const HOLD: Duration = Duration::from_secs(10);
-
 /// What is known of the load of one listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Requests per second; `None` in the first second.
     pub offered: Option<f64>,
-    /// It is, or was within [`HOLD`], near `knee_warn`.
+    /// It is, or was within [`HOLD`](super::threshold::HOLD), near `knee_warn`.
     pub is_warned: bool,
-    /// It is, or was within [`HOLD`], near the knee.
+    /// It is, or was within [`HOLD`](super::threshold::HOLD), near the knee.
     pub is_at_knee: bool,
 }
 
@@ -56,45 +52,6 @@ impl Offered {
         let (begin, before) = *self.0.front()?;
         let span = now.since(begin);
         (span >= WINDOW_MIN).then(|| (total - before) as f64 / span.as_secs_f64())
-    }
-}
-
-/// Whether a value is above a threshold, in a way that does not flap.
-#[derive(Default)]
-struct Threshold {
-    /// While it counts as above: when it last was not clearly below.
-    last_high: Option<Time>,
-}
-
-/// Which way a threshold was crossed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Crossed {
-    Up,
-    Down,
-}
-
-impl Threshold {
-    fn is_over(&self) -> bool {
-        self.last_high.is_some()
-    }
-
-    fn look(&mut self, now: Time, value: f64, threshold: f64) -> Option<Crossed> {
-        match self.last_high {
-            None if value >= threshold => {
-                self.last_high = Some(now);
-                Some(Crossed::Up)
-            }
-            None => None,
-            Some(_) if value >= threshold * FALL_BACK => {
-                self.last_high = Some(now);
-                None
-            }
-            Some(last) if now.since(last) >= HOLD => {
-                self.last_high = None;
-                Some(Crossed::Down)
-            }
-            Some(_) => None,
-        }
     }
 }
 
@@ -218,6 +175,8 @@ pub fn status(knee: &Knee, load: Load) -> KneeStatus {
 
 #[cfg(test)]
 mod tests {
+    use weir_admin::status::Verdict;
+
     use super::*;
 
     fn at(millis: u64) -> Time {
@@ -274,33 +233,6 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_is_crossed_once_however_the_load_jitters() {
-        let mut threshold = Threshold::default();
-        let mut crossings = Vec::new();
-        for look in 0..400_u64 {
-            // Around the threshold for fifty seconds, then clearly below it.
-            let value = if look < 200 { 0.8 + 0.05 * f64::from((look % 5) as u8) - 0.1 } else { 0.5 };
-            crossings.extend(threshold.look(at(look * 250), value, 0.8).map(|crossed| (look, crossed)));
-        }
-        assert_eq!(crossings.len(), 2, "{crossings:?}");
-        assert_eq!(crossings[0], (2, Crossed::Up));
-        let (look, crossed) = crossings[1];
-        assert_eq!(crossed, Crossed::Down);
-        assert!((238..=242).contains(&look), "{look}: ten seconds after the last value above nine tenths");
-    }
-
-    #[test]
-    fn a_short_dip_does_not_leave_the_threshold() {
-        let mut threshold = Threshold::default();
-        assert_eq!(threshold.look(at(0), 1.0, 1.0), Some(Crossed::Up));
-        assert_eq!(threshold.look(at(9_000), 0.0, 1.0), None);
-        assert_eq!(threshold.look(at(9_250), 0.91, 1.0), None, "not clearly below: the ten seconds begin anew");
-        assert_eq!(threshold.look(at(19_000), 0.0, 1.0), None);
-        assert_eq!(threshold.look(at(19_250), 0.89, 1.0), Some(Crossed::Down));
-        assert_eq!(threshold.look(at(19_500), 0.99, 1.0), None);
-    }
-
-    #[test]
     fn readiness_falls_at_the_knee_and_comes_back_ten_seconds_after() {
         let (mut watched, mut clock) = (Watched::default(), (0, 0));
         let (unready, observe) = (knee(KneeAction::Unready), knee(KneeAction::Observe));
@@ -308,13 +240,15 @@ mod tests {
         assert_eq!(load, Load { offered: Some(100.0), is_warned: false, is_at_knee: false });
         let load = loaded(&mut watched, &mut clock, 168, 20);
         assert!(load.is_warned && !load.is_at_knee, "{load:?}");
-        assert!(check("cache", &unready, load).passed);
+        assert_eq!(check("cache", &unready, load).verdict, Verdict::Pass);
         let load = loaded(&mut watched, &mut clock, 220, 20);
         assert!(load.is_at_knee);
         let failed = check("cache", &unready, load);
-        assert_eq!((failed.passed, &*failed.name), (false, "knee_cache"));
+        assert_eq!((failed.verdict, &*failed.name), (Verdict::Fail, "knee_cache"));
         assert_eq!(failed.detail, "listener cache: 220 req/s, 110 % of its knee of 200 req/s");
-        assert!(check("cache", &observe, load).passed && check("cache", &knee(KneeAction::Shed), load).passed);
+        for other in [observe, knee(KneeAction::Shed)] {
+            assert_eq!(check("cache", &other, load).verdict, Verdict::Pass);
+        }
         assert!(loaded(&mut watched, &mut clock, 0, 40).is_at_knee, "not yet ten seconds below");
         let load = loaded(&mut watched, &mut clock, 0, 12);
         assert_eq!(load, Load { offered: Some(0.0), is_warned: false, is_at_knee: false });

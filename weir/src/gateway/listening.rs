@@ -10,6 +10,7 @@ use socket2::Socket;
 use weir_config::{Listener, Snapshot};
 use weir_engine::{
     net::{self, SocketFile},
+    occupant,
     settings::Address,
 };
 
@@ -36,6 +37,8 @@ pub struct ListenerSockets {
     /// TCP: at least one per worker. Unix: one queue, which all workers share.
     pub sockets: Vec<Arc<Socket>>,
     backlog: u32,
+    /// No other process may listen there.
+    is_sole: bool,
     /// Where it is bound, if that is a file.
     file: Option<SocketFile>,
 }
@@ -45,12 +48,12 @@ pub type Sockets = HashMap<Arc<str>, ListenerSockets>;
 
 impl ListenerSockets {
     /// Sockets that are bound.
-    fn new(bind: Address, sockets: Vec<Arc<Socket>>, backlog: u32) -> Self {
+    fn new(bind: Address, sockets: Vec<Arc<Socket>>, backlog: u32, is_sole: bool) -> Self {
         let file = match &bind {
             Address::Unix(path) => SocketFile::at(path).ok(),
             _ => None,
         };
-        Self { bind, sockets, backlog, file }
+        Self { bind, sockets, backlog, is_sole, file }
     }
 
     /// Removes the file of a Unix socket, if it is still this one's. To be called when nobody accepts any more.
@@ -65,8 +68,11 @@ impl ListenerSockets {
     /// # Errors
     /// As `listen(2)`, with the address in the text.
     pub fn listen(&self) -> io::Result<()> {
-        let listen = |socket: &Arc<Socket>| net::listen(socket, self.backlog);
-        self.sockets.iter().try_for_each(listen).map_err(|error| refused(&self.bind, &error))
+        let listen = |(number, socket): (usize, &Arc<Socket>)| match self.is_sole && number == 0 {
+            true => net::listen_alone(socket, self.backlog),
+            false => net::listen(socket, self.backlog),
+        };
+        self.sockets.iter().enumerate().try_for_each(listen).map_err(|error| refused(&self.bind, &error))
     }
 
     /// Where it is bound, the port being known even if 0 was asked for.
@@ -102,7 +108,7 @@ pub fn of_worker(sockets: &Sockets, id: usize, workers: usize) -> OwnSockets {
 /// `inherited`. They listen after [`ListenerSockets::listen`]: until then the start may fail without a trace.
 ///
 /// # Errors
-/// As `bind(2)`, with the address in the text.
+/// As `bind(2)`, with the address in the text; another process listens there, and the listener has no `reuse_port`.
 pub fn bind_new(
     next: &Snapshot,
     current: Option<&Snapshot>,
@@ -113,16 +119,22 @@ pub fn bind_new(
         let kept = current.and_then(|current| current.listener(&listener.settings.name));
         kept.is_none_or(|kept| kept.settings.bind != listener.settings.bind)
     };
+    // At these this process listens itself, or the one before it.
+    let current = current.iter().flat_map(|current| &current.listeners).map(|listener| &listener.settings.bind);
+    let own: Vec<Address> = current.chain(inherited.iter().map(|(bind, _)| bind)).cloned().collect();
     let mut sockets = Sockets::new();
     for listener in next.listeners.iter().filter(is_new) {
         let settings = &listener.settings;
-        let mut own = take(inherited, &settings.bind);
-        if own.is_empty() {
-            warn_of_others(listener, next, current)?;
+        let mut taken = take(inherited, &settings.bind);
+        let is_tcp = !matches!(settings.bind, Address::Unix(_));
+        let is_shared = settings.reuse_port || own.iter().any(|own| own.excludes(&settings.bind));
+        let is_sole = is_tcp && taken.is_empty() && !is_shared;
+        if is_sole {
+            refuse_shared(listener)?;
         }
-        bind_missing(&settings.bind, &mut own, workers)?;
-        let own = own.into_iter().map(Arc::new).collect();
-        let bound = ListenerSockets::new(settings.bind.clone(), own, settings.backlog);
+        bind_missing(&settings.bind, &mut taken, workers)?;
+        let all = taken.into_iter().map(Arc::new).collect();
+        let bound = ListenerSockets::new(settings.bind.clone(), all, settings.backlog, is_sole);
         sockets.insert(settings.name.clone(), bound);
     }
     Ok(sockets)
@@ -139,16 +151,17 @@ fn take(inherited: &mut Inherited, bind: &Address) -> Vec<Socket> {
     found.map(|at| inherited.swap_remove(at).1).unwrap_or_default()
 }
 
-/// With `SO_REUSEPORT` another process may listen at the same address by accident.
-fn warn_of_others(listener: &Listener, next: &Snapshot, current: Option<&Snapshot>) -> io::Result<()> {
+/// With `SO_REUSEPORT` two processes share the connections of an address, which is meant by nobody who starts a gateway twice.
+fn refuse_shared(listener: &Listener) -> io::Result<()> {
     let (name, bind) = (&listener.settings.name, &listener.settings.bind);
-    let others = next.listeners.iter().filter(|other| other.settings.name != *name);
-    let mut all = others.chain(current.iter().flat_map(|current| &current.listeners));
-    let shares_port = all.any(|other| other.settings.bind.port() == bind.port());
-    if !shares_port && !net::wait_for_sole_use(bind).map_err(|error| refused(bind, &error))? {
-        tracing::warn!(listener = %name, %bind, "another process listens here too: it gets a share of the connections");
+    if net::wait_for_sole_use(bind).map_err(|error| refused(bind, &error))? {
+        return Ok(());
     }
-    Ok(())
+    let mut text = format!("{}: stop it, or give the listener \"{name}\" another bind", occupant::in_use(bind));
+    if net::bind(bind).is_ok() {
+        text += "; `weir upgrade` replaces a running gateway, and reuse_port = true lets both share the connections";
+    }
+    Err(refused(bind, &io::Error::new(io::ErrorKind::AddrInUse, text)))
 }
 
 /// Adds to `own` what is missing to one socket per worker.
@@ -163,7 +176,10 @@ fn bind_missing(bind: &Address, own: &mut Vec<Socket>, workers: usize) -> io::Re
     Ok(())
 }
 
+/// With the address, and of one in use with the process that listens there.
 fn refused(bind: &Address, error: &io::Error) -> io::Error {
+    let is_bare = error.kind() == io::ErrorKind::AddrInUse && error.raw_os_error().is_some();
+    let error = if is_bare { &occupant::in_use(bind) } else { error };
     io::Error::new(error.kind(), format!("cannot bind {bind}: {error}"))
 }
 
@@ -176,7 +192,7 @@ mod tests {
     }
 
     fn listener_sockets(bind: &Address, sockets: Vec<Socket>) -> ListenerSockets {
-        ListenerSockets::new(bind.clone(), sockets.into_iter().map(Arc::new).collect(), 8)
+        ListenerSockets::new(bind.clone(), sockets.into_iter().map(Arc::new).collect(), 8, false)
     }
 
     #[test]

@@ -1,30 +1,45 @@
 //! What the workers log, written by a thread that may block: a full disk costs lines, never requests.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
 
-use weir_config::AccessLogSettings;
-use weir_telemetry::log::{LogEvent, LogReader, UpstreamChange};
+use weir_base::time::Time;
+use weir_telemetry::{
+    log::{LogEvent, LogReader, UpstreamChange},
+    sample::{OncePerSecond, Verdict},
+};
 
 use super::{Reloaded, access_log::AccessLog};
 
 const LOOK: Duration = Duration::from_millis(50);
+/// How often the tails of storms are told.
+const TAILS: Duration = Duration::from_secs(1);
 
 /// Moves events from the workers' rings to their places until the gateway stops.
-pub fn run(rings: Vec<LogReader>, settings: &AccessLogSettings, stopping: &AtomicBool) {
-    let mut access = AccessLog::new(settings);
+pub fn run(rings: Vec<LogReader>, mut access: AccessLog, stopping: &AtomicBool) {
+    let (mut sampler, mut told) = (OncePerSecond::new(), Time::now());
     loop {
         let is_last = stopping.load(Ordering::Relaxed);
         for ring in &rings {
             while let Some(event) = ring.pop() {
-                write(event);
+                sample(event, &mut sampler);
             }
             ring.take_lines(|lines| access.write(lines));
         }
         access.look();
+        let now = Time::now();
+        if is_last || now.since(told) >= TAILS {
+            told = now;
+            for (of, reason, count) in sampler.take_suppressed(now) {
+                tracing::info!(%of, reason, count, "lines suppressed");
+            }
+        }
         if is_last {
             return;
         }
@@ -32,31 +47,49 @@ pub fn run(rings: Vec<LogReader>, settings: &AccessLogSettings, stopping: &Atomi
     }
 }
 
-fn write(event: LogEvent) {
+/// Writes an event unless one like it was written within a second. Each worker has done so for its own; an upstream that goes away
+/// goes away for all of them.
+fn sample(event: LogEvent, sampler: &mut OncePerSecond) {
+    let (of, reason, suppressed): (Arc<str>, _, _) = match &event {
+        LogEvent::Close(close) => (close.listener.clone(), close.violation.reason, close.suppressed),
+        LogEvent::Refusal(refusal) => (refusal.listener.clone(), refusal.reason, refusal.suppressed),
+        LogEvent::Denial(denial) => (denial.listener.clone(), denial.reason, denial.suppressed),
+        LogEvent::Upstream(event) => {
+            (format!("{} {}", event.upstream, event.endpoint).into(), event.change.as_str(), event.suppressed)
+        }
+    };
+    if let Verdict::Log { suppressed } = sampler.check_many(&of, reason, 1 + suppressed, Time::now()) {
+        write(event, suppressed);
+    }
+}
+
+/// `suppressed`: lines like it that were left out since the last one, on all workers.
+fn write(event: LogEvent, suppressed: u64) {
     match event {
         LogEvent::Close(close) => tracing::warn!(
             listener = %close.listener, peer = %close.peer, connection = close.connection,
             reason = close.violation.reason, count = close.violation.count, limit = close.violation.limit,
-            suppressed = close.suppressed, "{}", close.violation.text
+            suppressed, "{}", close.violation.text
         ),
         LogEvent::Refusal(refusal) => tracing::warn!(
             listener = %refusal.listener, reason = refusal.reason, count = refusal.count, limit = refusal.limit,
-            suppressed = refusal.suppressed, "refused"
+            suppressed, "refused"
         ),
         LogEvent::Denial(denial) => tracing::warn!(
             listener = %denial.listener, peer = %denial.peer, connection = denial.connection, user = %denial.user,
-            reason = denial.reason, suppressed = denial.suppressed, "denied"
+            reason = denial.reason, suppressed, "denied"
         ),
         LogEvent::Upstream(event) if event.change == UpstreamChange::Up => {
             tracing::info!(upstream = %event.upstream, endpoint = %event.endpoint, "upstream is up")
         }
+        LogEvent::Upstream(event) if event.change == UpstreamChange::Unreachable => tracing::warn!(
+            upstream = %event.upstream, endpoint = %event.endpoint,
+            detail = event.detail.as_deref().unwrap_or_default(), "upstream cannot be reached"
+        ),
         LogEvent::Upstream(event) => tracing::warn!(
             upstream = %event.upstream, endpoint = %event.endpoint, change = event.change.as_str(),
-            reason = event.reason, detail = event.detail.as_deref().unwrap_or_default(), "upstream"
+            reason = event.reason, detail = event.detail.as_deref().unwrap_or_default(), suppressed, "upstream"
         ),
-        LogEvent::Suppressed(lines) => {
-            tracing::info!(listener = %lines.listener, reason = lines.reason, count = lines.count, "lines suppressed")
-        }
     }
 }
 

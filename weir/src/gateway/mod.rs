@@ -2,16 +2,20 @@
 
 mod access_log;
 mod admin;
+mod certificates;
 mod core;
 mod departures;
 mod door;
 mod drain;
+mod errors;
 mod insight;
 mod knee;
 mod listening;
 mod log;
 mod plan;
 mod protocols;
+mod responses;
+mod threshold;
 mod upgrading;
 mod watch;
 
@@ -31,15 +35,16 @@ use weir_base::{
     limits,
     permit::{Budget, ByteLease, LocalBudget},
 };
-use weir_config::{Change, Diagnostics, Snapshot, diff, surroundings::Running};
+use weir_config::{Change, Diagnostics, Snapshot, TelemetrySettings, diff, surroundings::Running};
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, mailbox::Inbox, net};
-use weir_listener::{Admission, ConnectionTable, CoreShare, Post};
+use weir_listener::{Admission, ConnectionTable, CoreShare, Post, StageSample};
 use weir_telemetry::{
     Registry, SharedGauge, catalog,
     log::{LogReader, LogWriter, log_ring},
 };
 
 use self::{
+    access_log::AccessLog,
     core::CoreSetup,
     departures::Departures,
     listening::{Sockets, bind_new},
@@ -47,7 +52,7 @@ use self::{
     protocols::ProcessProtocols,
     upgrading::Upgrading,
 };
-use crate::{systemd, upgrade::Inheritance};
+use crate::{program_log::LogLevelSwitch, systemd, upgrade::Inheritance, version};
 
 pub use self::{listening::Inherited, upgrading::Upgraded};
 
@@ -98,9 +103,13 @@ pub struct Gateway {
     generation: SharedGauge,
     /// Who may ask the admin server; set once it runs.
     access: OnceLock<weir_admin::AdminAccess>,
+    /// Changes the level of the program's own log; set once there is one.
+    log_level: OnceLock<LogLevelSwitch>,
     descriptors: u64,
     /// How near the listeners are to their knees; written by the watch thread, read by the admin thread.
     loads: Mutex<knee::Loads>,
+    /// The shares of errors of HTTP listeners, likewise.
+    errors: Mutex<errors::ErrorShares>,
     /// What the process was started with.
     first: Arc<Snapshot>,
     upgrading: Upgrading,
@@ -121,7 +130,8 @@ impl Gateway {
     /// [`serve`](Self::serve). `source` is the file that reloads read again.
     ///
     /// # Errors
-    /// An address that cannot be bound, TLS files that cannot be used, a kernel that refuses the driver asked for.
+    /// An address that cannot be bound, TLS files that cannot be used, an access log that cannot be opened, a kernel that refuses
+    /// the driver asked for.
     pub fn prepare(
         snapshot: Snapshot,
         source: Option<PathBuf>,
@@ -134,6 +144,7 @@ impl Gateway {
         let count = snapshot.runtime.workers.unwrap_or(cpus.len()).max(1);
         let admission = Admission::new(snapshot.limits.connections, snapshot.limits.connections_per_source);
         let plan = Arc::new(Plan::new(snapshot.clone(), TlsContexts::read(&snapshot)?, &admission, None));
+        let access_log = AccessLog::open(&snapshot.telemetry.access_log)?;
         let sockets = bind_new(&snapshot, None, &mut inheritance.listeners, count)?;
         let bytes = Budget::new(snapshot.limits.buffered_bytes);
         let table = ConnectionTable::new(count);
@@ -149,7 +160,6 @@ impl Gateway {
             mailboxes: mailboxes.clone(),
             balancer: balancer.clone(),
             protocols: ProcessProtocols::new(&snapshot),
-            stage_sample: snapshot.telemetry.stage_sample,
         };
         let (workers, rings) = shared.start(&snapshot, &cpus, inboxes, &states)?;
         let driver = same_driver(&states)?;
@@ -176,27 +186,18 @@ impl Gateway {
             listening: Mutex::new(sockets),
             generation,
             access: OnceLock::new(),
+            log_level: OnceLock::new(),
             descriptors,
             loads: Mutex::default(),
+            errors: Mutex::default(),
             first: snapshot,
             upgrading: Upgrading::new(inheritance, &registry),
             balancer,
             registry,
         });
-        let labels = [env!("CARGO_PKG_VERSION"), option_env!("WEIR_COMMIT").unwrap_or("unknown")];
+        let labels = [version::VERSION, version::COMMIT];
         gateway.registry.shared().gauge(&catalog::BUILD_INFO, &labels).set(1);
-        gateway.start_background(rings);
-        Ok(gateway)
-    }
-
-    /// [`prepare`](Self::prepare), [`listen`](Self::listen) and [`serve`](Self::serve) in one, with nothing to inherit.
-    ///
-    /// # Errors
-    /// Theirs.
-    pub fn start(snapshot: Snapshot, source: Option<PathBuf>) -> io::Result<Arc<Self>> {
-        let gateway = Self::prepare(snapshot, source, &mut Inheritance::default())?;
-        gateway.listen()?;
-        gateway.serve();
+        gateway.start_background(rings, access_log);
         Ok(gateway)
     }
 
@@ -216,10 +217,9 @@ impl Gateway {
         self.note_config_success();
     }
 
-    fn start_background(self: &Arc<Self>, rings: Vec<LogReader>) {
-        let settings = self.snapshot().telemetry.access_log.clone();
+    fn start_background(self: &Arc<Self>, rings: Vec<LogReader>, access_log: AccessLog) {
         let stopping = self.stopping.clone();
-        let log = move || log::run(rings, &settings, &stopping);
+        let log = move || log::run(rings, access_log, &stopping);
         let log = std::thread::Builder::new().name("log".into()).spawn(log);
         let gateway = self.clone();
         let watch = std::thread::Builder::new().name("watch".into()).spawn(move || watch::run(&gateway));
@@ -299,7 +299,7 @@ impl Gateway {
 
     fn try_reload(&self) -> Reloaded {
         let Some(path) = &self.source else { return Reloaded::Unchanged };
-        let running = Running { workers: self.mailboxes.len(), level: self.registry.level() };
+        let running = Running { workers: self.mailboxes.len() };
         let next = match weir_config::reload(path, &|name| std::env::var(name).ok(), running) {
             Ok(next) => next,
             Err(diagnostics) => return Reloaded::Rejected(diagnostics),
@@ -344,10 +344,23 @@ impl Gateway {
         {
             tracing::error!(%error, "the admin server keeps its token");
         }
+        self.measure(&current.snapshot.telemetry, &next.telemetry);
         self.plan.store(Arc::new(plan));
         self.publish(&sockets);
         self.wait_applied();
         Reloaded::Applied(change)
+    }
+
+    /// Measures and logs as the new settings say.
+    fn measure(&self, old: &TelemetrySettings, new: &TelemetrySettings) {
+        if old.level != new.level {
+            self.registry.set_level(new.level);
+        }
+        if old.log_level != new.log_level
+            && let Some(switch) = self.log_level.get()
+        {
+            switch.set(new.log_level);
+        }
     }
 
     /// Waits until every worker runs what was published: who is told that a reload was applied meets it.
@@ -362,6 +375,11 @@ impl Gateway {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Lets reloads change the level of the program's own log.
+    pub fn set_log_level_switch(&self, switch: LogLevelSwitch) {
+        let _ = self.log_level.set(switch);
     }
 
     /// Lets reloads change who may ask the admin server.
@@ -426,7 +444,6 @@ struct WorkersShare {
     mailboxes: Arc<Vec<Mailbox<Mail>>>,
     balancer: Arc<Balancer>,
     protocols: ProcessProtocols,
-    stage_sample: f64,
 }
 
 impl WorkersShare {
@@ -462,7 +479,8 @@ impl WorkersShare {
             metrics: self.registry.core(worker as u32),
             log,
             table: self.table,
-            stage_sample: self.stage_sample,
+            // As the first plan says.
+            stage_sample: StageSample::new(0.0),
             post: post(self.mailboxes.clone()),
         };
         let (protocols, mailboxes, balancer) = (self.protocols.on_worker(worker), self.mailboxes, self.balancer);

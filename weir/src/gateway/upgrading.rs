@@ -63,7 +63,7 @@ pub struct Upgrading {
     /// The process before.
     predecessor: Option<u32>,
     is_predecessor_gone: AtomicBool,
-    /// What to start; `None` where nobody has said, as in the demo.
+    /// What to start; `None` until the gateway serves.
     program: OnceLock<Program>,
     admin: OnceLock<Admin>,
     is_under_way: AtomicBool,
@@ -197,14 +197,14 @@ impl Gateway {
     fn begin_upgrade(&self) -> Result<(&Program, UnderWay<'_>), String> {
         let _no_reload = lock(&self.reloading);
         let Some(program) = self.upgrading.program.get() else {
-            return Err("this gateway was not started by `weir run`".to_owned());
+            return Err("this process has not finished its start".to_owned());
         };
         if self.phase() != Phase::Serving || self.is_handed_over() {
             return Err("this process does not serve, or no longer".to_owned());
         }
         if std::process::id() == 1 {
             return Err("this is process 1 of its container, whose end would end the new one too; replace the container, or run \
-                        an init process in it"
+                        an init process in it that outlives its first child"
                 .to_owned());
         }
         let begun = Instant::now();

@@ -9,7 +9,13 @@ use std::{
 use weir_base::time::Time;
 use weir_telemetry::{SharedCounter, SharedGauge, catalog};
 
-use super::{Gateway, knee::KneeWatch, lock};
+use super::{
+    Gateway,
+    certificates::{self, CertificateWatch},
+    errors::ErrorWatch,
+    knee::KneeWatch,
+    lock,
+};
 
 const LOOK: Duration = Duration::from_millis(250);
 /// A loop turn longer than this is a stalled worker: thousands of connections wait for it.
@@ -50,7 +56,8 @@ pub fn run(gateway: &Gateway) {
         })
         .collect();
     let mut peak = 0;
-    let mut knees = KneeWatch::default();
+    let (mut knees, mut errors) = (KneeWatch::default(), ErrorWatch::default());
+    let mut served = CertificateWatch::default();
     while !gateway.stopping.load(Ordering::Relaxed) {
         shared.gauge(&catalog::CONNECTIONS_LIMIT, &[]).set(gateway.snapshot().limits.connections.into());
         shared.gauge(&catalog::BUFFERED_LIMIT_BYTES, &[]).set(gateway.bytes.limit() as i64);
@@ -59,6 +66,9 @@ pub fn run(gateway: &Gateway) {
         }
         let loads = knees.look(&gateway.registry, &gateway.snapshot(), Time::now());
         *lock(&gateway.loads) = loads;
+        let shares = errors.look(&gateway.registry, &gateway.snapshot(), Time::now());
+        *lock(&gateway.errors) = shares;
+        served.look(&gateway.registry, &gateway.snapshot(), certificates::now());
         let connections = gateway.connections();
         peak = peak.max(connections);
         if peak >= PEAK_MIN && connections < peak / 2 {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use ureq::Agent;
 use weir_admin::status::{
-    ListenerList, ListenerStatus, ProbeAnswer, UpstreamList, UpstreamStatus, VersionStatus, WorkerList, WorkerStatus,
+    ListenerList, ListenerStatus, ProbeAnswer, RouteList, RouteStatus, UpstreamList, UpstreamStatus, VersionStatus,
+    WorkerList, WorkerStatus,
 };
 use weir_base::secret::Secret;
 
@@ -22,6 +23,7 @@ pub(super) struct Sample {
     pub(super) version: VersionStatus,
     pub(super) readiness: ProbeAnswer,
     pub(super) listeners: Vec<ListenerStatus>,
+    pub(super) routes: Vec<RouteStatus>,
     pub(super) upstreams: Vec<UpstreamStatus>,
     pub(super) workers: Vec<WorkerStatus>,
     pub(super) metrics: Exposition,
@@ -76,6 +78,7 @@ impl AdminClient {
         let at = Instant::now();
         let metrics = Exposition::parse(&self.text("/metrics", &[200])?);
         let listeners: ListenerList = self.json("/api/v1/listeners", &[200])?;
+        let routes: RouteList = self.json("/api/v1/routes", &[200])?;
         let upstreams: UpstreamList = self.json("/api/v1/upstreams", &[200])?;
         let workers: WorkerList = self.json("/api/v1/workers", &[200])?;
         Ok(Sample {
@@ -83,6 +86,7 @@ impl AdminClient {
             version: self.json("/api/v1/version", &[200])?,
             readiness: self.json("/readyz?verbose", &[200, 503])?,
             listeners: listeners.listeners,
+            routes: routes.routes,
             upstreams: upstreams.upstreams,
             workers: workers.workers,
             metrics,

@@ -20,6 +20,7 @@ mod format;
 mod histogram;
 mod insight;
 mod render;
+mod responses;
 mod state;
 mod table;
 #[cfg(test)]

@@ -8,13 +8,14 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use ratatui::{Frame, Terminal};
-use weir_admin::status::{Breaker, Health, ListenerState, Verdict};
+use weir_admin::status::{Breaker, CertificateState, Health, ListenerState, Validity, Verdict};
 
 use super::format;
 use super::insight::{self, Page};
+use super::responses::ResponseRates;
 use super::state::{Section, SortKey, State};
 use super::table::{self, Column, Content, number, share_out, text};
-use super::view::{EndpointRow, KneeLoad, ListenerRow, RefusalRow, Time, View, WorkerRow};
+use super::view::{EndpointRow, KneeLoad, ListenerRow, RefusalRow, RouteRow, Time, View, WorkerRow};
 
 /// Lines above the tables: identity, sums, alert.
 const HEADER_LINES: u16 = 3;
@@ -44,7 +45,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State, now: Instant) {
 pub(super) fn plain(state: &mut State, columns: u16) -> String {
     let rows = view_of(state).map_or(0, |view| {
         let lower = view.workers.len().max(view.refusals.len());
-        view.listeners.len() + view.upstreams.len() + lower
+        let routes = if view.routes.is_empty() { 0 } else { view.routes.len() + usize::from(TABLE_EXTRA_LINES) };
+        view.listeners.len() + routes + view.upstreams.len() + lower
     });
     // A bound for the grid only: 1,000 lines are more than any configuration fills.
     let rows = u16::try_from(rows).unwrap_or(u16::MAX).min(1000);
@@ -89,14 +91,14 @@ fn identity_line(state: &State, view: Option<&View>, width: u16) -> Line<'static
     if let Some(sample) = &state.current {
         let version = &sample.version;
         let uptime = format::span(version.uptime_seconds);
-        let commit = version.commit.as_deref().map(|commit| format!(" ({commit})")).unwrap_or_default();
+        let commit = &version.commit;
         let build = if version.debug { " debug build" } else { "" };
         let generation = version.generation;
         spans.push(match sample.readiness.status {
-            Verdict::Pass => Span::styled("READY", good()),
+            Verdict::Pass | Verdict::Warn => Span::styled("READY", good()),
             Verdict::Fail => Span::styled("NOT READY", bad()),
         });
-        spans.push(Span::raw(format!("  up {uptime}  config {generation}  v{}{commit}{build}", version.version)));
+        spans.push(Span::raw(format!("  up {uptime}  config {generation}  v{} ({commit}){build}", version.version)));
     }
     if let Some(seconds) = view.and_then(|view| view.window_seconds).filter(|_| width >= 100) {
         spans.push(Span::styled(format!("  rates and times over {seconds:.1} s"), dim()));
@@ -178,13 +180,18 @@ fn help_line(state: &State, view: Option<&View>) -> String {
 fn draw_tables(frame: &mut Frame<'_>, area: Rect, state: &mut State, view: &View) {
     let want = |rows: usize| u16::try_from(rows.max(1)).unwrap_or(u16::MAX).saturating_add(TABLE_EXTRA_LINES);
     let lower_rows = view.workers.len().max(view.refusals.len());
-    let wants = [want(view.listeners.len()), want(view.upstreams.len()), want(lower_rows)];
+    state.has_routes = !view.routes.is_empty();
+    let routes = if state.has_routes { want(view.routes.len()) } else { 0 };
+    let wants = [want(view.listeners.len()), routes, want(view.upstreams.len()), want(lower_rows)];
     let heights = share_out(wants, area.height).map(Constraint::Length);
-    let [listeners, upstreams, lower] = Layout::vertical(heights).areas(area);
+    let [listeners, routes, upstreams, lower] = Layout::vertical(heights).areas(area);
     let workers_width = if area.width >= 120 { WORKERS_WIDTH_WIDE } else { WORKERS_WIDTH };
     let [workers, refusals] =
         Layout::horizontal([Constraint::Length(workers_width), Constraint::Min(0)]).spacing(2).areas(lower);
-    draw_section(frame, listeners, state, Section::Listeners, (LISTENERS, &view.listeners));
+    let spare = [(has_http(&view.listeners), RESPONSES_WIDTH), (has_tls(&view.listeners), CERTIFICATE_WIDTH)];
+    let spare = spare.iter().filter(|(is_there, _)| !is_there).map(|(_, width)| width).sum();
+    draw_section_with(frame, listeners, state, Section::Listeners, (LISTENERS, &view.listeners, spare));
+    draw_section(frame, routes, state, Section::Routes, (ROUTES, &view.routes));
     draw_section(frame, upstreams, state, Section::Upstreams, (UPSTREAMS, &view.upstreams));
     draw_section(frame, workers, state, Section::Workers, (WORKERS, &view.workers));
     draw_section(frame, refusals, state, Section::Refusals, (REFUSALS, &view.refusals));
@@ -197,39 +204,82 @@ fn draw_section<R>(
     section: Section,
     (columns, rows): (&[Column<R>], &[R]),
 ) {
+    draw_section_with(frame, area, state, section, (columns, rows, 0));
+}
+
+fn draw_section_with<R>(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    state: &mut State,
+    section: Section,
+    (columns, rows, spare): (&[Column<R>], &[R], u16),
+) {
     let [_blank, area] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let heading = if state.focus == section {
         Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED)
     } else {
         Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
     };
-    let content = Content { columns, rows, offset: state.offset(section), heading };
+    let content = Content { columns, rows, offset: state.offset(section), heading, spare };
     let offset = table::draw(frame, area, &content);
     state.set_offset(section, offset);
 }
 
+/// Columns of the terminal that 4XX/S and 5XX/S take. Where no listener has them the others come so much earlier.
+const RESPONSES_WIDTH: u16 = 14;
+/// The same of CERT.
+const CERTIFICATE_WIDTH: u16 = 7;
+
+fn has_http(rows: &[ListenerRow]) -> bool {
+    rows.iter().any(|row| row.is_http)
+}
+
+fn has_tls(rows: &[ListenerRow]) -> bool {
+    rows.iter().any(|row| row.certificate.is_some())
+}
+
+fn has_responses(rows: &[EndpointRow]) -> bool {
+    rows.iter().any(|row| row.responses.is_some())
+}
+
 const LISTENERS: &[Column<ListenerRow>] = &[
     text("LISTENER", 0, |row| row.name.clone().into()),
-    text("PROTOCOL", 8, |row: &ListenerRow| row.protocol.clone().into()).from(110),
-    text("BIND", 21, |row: &ListenerRow| row.bind.clone().into()).from(110),
-    text("STATE", 9, |row| listener_state(row.state)),
+    text("PROTOCOL", 8, |row: &ListenerRow| row.protocol.clone().into()).from(131),
+    text("BIND", 21, |row: &ListenerRow| row.bind.clone().into()).from(131),
+    text("STATE", 9, listener_state),
     number("CONNS", 6, |row| format::count(row.connections as f64).into()),
-    number("ACC/S", 6, |row: &ListenerRow| rate(row.accepts_per_second)).from(130),
+    number("ACC/S", 6, |row: &ListenerRow| rate(row.accepts_per_second)).from(151),
     number("REQ/S", 6, |row| rate(row.requests_per_second)),
-    number("KNEE%", 6, |row: &ListenerRow| knee(row.knee)).from(90),
+    number("2XX/S", 6, |row: &ListenerRow| class(row.responses, |rates| rates.successful)).from(197).when(has_http),
+    number("3XX/S", 6, |row: &ListenerRow| class(row.responses, |rates| rates.redirection)).from(197).when(has_http),
+    number("4XX/S", 6, |row: &ListenerRow| class(row.responses, |rates| rates.client_error)).when(has_http),
+    number("5XX/S", 6, |row: &ListenerRow| server_errors(row.responses)).when(has_http),
+    number("KNEE%", 6, |row: &ListenerRow| knee(row.knee)).from(111),
     number("P50", 7, |row| time(row.p50)),
     number("P99", 7, |row| time(row.p99)),
-    number("P99.9", 7, |row| time(row.p999)),
-    number("OWN P99", 7, |row: &ListenerRow| time(row.overhead_p99)).from(130),
+    number("P99.9", 7, |row: &ListenerRow| time(row.p999)).from(101),
+    number("OWN P99", 7, |row: &ListenerRow| time(row.overhead_p99)).from(151),
+    number("CERT", 6, |row: &ListenerRow| certificate(row.certificate)).from(101).when(has_tls),
     number("INFL", 6, |row| format::count(row.in_flight as f64).into()),
     number("SHED/S", 6, |row| alarming(row.shed_per_second)),
-    number("IN/S", 9, |row: &ListenerRow| byte_rate(row.received_per_second)).from(150),
-    number("OUT/S", 9, |row: &ListenerRow| byte_rate(row.sent_per_second)).from(150),
+    number("IN/S", 9, |row: &ListenerRow| byte_rate(row.received_per_second)).from(171),
+    number("OUT/S", 9, |row: &ListenerRow| byte_rate(row.sent_per_second)).from(171),
+];
+
+const ROUTES: &[Column<RouteRow>] = &[
+    text("ROUTE", 0, |row| row.name.clone().into()),
+    text("LISTENERS", 16, |row: &RouteRow| row.listeners.clone().into()).from(100),
+    text("STATE", 9, route_state),
+    number("REQ/S", 6, |row| rate(row.requests_per_second)),
+    number("2XX/S", 6, |row| class(row.responses, |rates| rates.successful)),
+    number("3XX/S", 6, |row| class(row.responses, |rates| rates.redirection)),
+    number("4XX/S", 6, |row| class(row.responses, |rates| rates.client_error)),
+    number("5XX/S", 6, |row| server_errors(row.responses)),
 ];
 
 const UPSTREAMS: &[Column<EndpointRow>] = &[
     text("UPSTREAM", 0, |row| format!("{} {}", row.upstream, row.address).into()),
-    text("HEALTH", 9, |row: &EndpointRow| health(row.health)).from(100),
+    text("HEALTH", 9, health).from(100),
     text("BREAKER", 9, |row: &EndpointRow| breaker(row.breaker)).from(100),
     text("HEALTH", 9, health_or_breaker).to(99),
     number("SHR", 4, |row| format::count(row.lanes_shared as f64).into()),
@@ -238,6 +288,10 @@ const UPSTREAMS: &[Column<EndpointRow>] = &[
     number("W99", 7, |row| time(row.wait_p99)),
     number("INFL", 5, |row| format::count(row.in_flight as f64).into()),
     number("REQ/S", 6, |row| rate(row.requests_per_second)),
+    number("4XX/S", 6, |row: &EndpointRow| class(row.responses, |rates| rates.client_error))
+        .from(110)
+        .when(has_responses),
+    number("5XX/S", 6, |row: &EndpointRow| server_errors(row.responses)).when(has_responses),
     number("FAIL/S", 6, |row: &EndpointRow| alarming(row.failures_per_second)).from(100),
     number("CONN/S", 6, |row: &EndpointRow| rate(row.connects_per_second)).from(110),
     text("LAST ERROR", 60, |row: &EndpointRow| last_error(row)).from(160),
@@ -273,6 +327,15 @@ fn rate(value: Option<f64>) -> Span<'static> {
 
 fn byte_rate(value: Option<f64>) -> Span<'static> {
     value.map_or_else(|| NOTHING.to_owned(), format::bytes).into()
+}
+
+/// The rate of one class of responses.
+fn class(rates: Option<ResponseRates>, of: fn(&ResponseRates) -> f64) -> Span<'static> {
+    rate(rates.as_ref().map(of))
+}
+
+fn server_errors(rates: Option<ResponseRates>) -> Span<'static> {
+    alarming(rates.map(|rates| rates.server_error))
 }
 
 /// A rate that should be zero.
@@ -313,6 +376,17 @@ fn knee(load: Option<KneeLoad>) -> Span<'static> {
     }
 }
 
+/// Days that a certificate has left; the mark says without colours that they are few.
+fn certificate(certificate: Option<(i64, CertificateState)>) -> Span<'static> {
+    let Some((days, state)) = certificate else { return NOTHING.into() };
+    match state {
+        CertificateState::Valid => format!("{days}d").into(),
+        CertificateState::Warning => Span::styled(format!("{days}d!"), warning()),
+        CertificateState::Critical => Span::styled(format!("{days}d!"), bad()),
+        CertificateState::Expired => Span::styled("OVER", bad()),
+    }
+}
+
 fn waiters(count: u64) -> Span<'static> {
     let style = if count > 0 { warning() } else { Style::new() };
     Span::styled(format::count(count as f64), style)
@@ -327,8 +401,14 @@ fn last_error(row: &EndpointRow) -> Span<'static> {
     row.last_error.clone().unwrap_or_else(|| NOTHING.to_owned()).into()
 }
 
-fn listener_state(state: ListenerState) -> Span<'static> {
-    match state {
+/// Stands for a state that would be good, were it not for the responses.
+fn errors() -> Span<'static> {
+    Span::styled("ERRORS", bad())
+}
+
+fn listener_state(row: &ListenerRow) -> Span<'static> {
+    match row.state {
+        ListenerState::Accepting if row.fails => errors(),
         ListenerState::Starting => Span::styled("starting", warning()),
         ListenerState::Accepting => Span::styled("accepting", good()),
         ListenerState::Paused => Span::styled("PAUSED", bad()),
@@ -337,8 +417,23 @@ fn listener_state(state: ListenerState) -> Span<'static> {
     }
 }
 
-fn health(health: Health) -> Span<'static> {
-    match health {
+fn route_state(row: &RouteRow) -> Span<'static> {
+    match (row.validity, row.is_online) {
+        (Validity::Invalid, _) => Span::styled("INVALID", bad()),
+        (Validity::Orphaned, _) => Span::styled("orphaned", warning()),
+        (Validity::Valid, false) => Span::styled("offline", dim()),
+        (Validity::Valid, true) if fail(row.responses) => errors(),
+        (Validity::Valid, true) => Span::styled("online", good()),
+    }
+}
+
+fn fail(responses: Option<ResponseRates>) -> bool {
+    responses.is_some_and(ResponseRates::fail)
+}
+
+fn health(row: &EndpointRow) -> Span<'static> {
+    match row.health {
+        Health::Healthy | Health::Unknown if fail(row.responses) => errors(),
         Health::Unknown => Span::styled("unknown", dim()),
         Health::Healthy => Span::styled("healthy", good()),
         Health::Unhealthy => Span::styled("UNHEALTHY", bad()),
@@ -348,7 +443,7 @@ fn health(health: Health) -> Span<'static> {
 /// Where there is room for one word: the one that tells of trouble.
 fn health_or_breaker(row: &EndpointRow) -> Span<'static> {
     match (row.health, row.breaker) {
-        (Health::Unhealthy, _) | (_, Breaker::Closed) => health(row.health),
+        (Health::Unhealthy, _) | (_, Breaker::Closed) => health(row),
         (_, Breaker::Open) => Span::styled("brk OPEN", bad()),
         (_, Breaker::HalfOpen) => Span::styled("brk half", warning()),
     }

@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) page_offset: usize,
     /// Tells the poll what to ask for.
     pub(super) wanted: Wanted,
+    /// The table of routes is shown.
+    pub(super) has_routes: bool,
     offsets: [usize; Section::ALL.len()],
 }
 
@@ -56,13 +58,14 @@ pub(super) struct Sort {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
     Listeners,
+    Routes,
     Upstreams,
     Workers,
     Refusals,
 }
 
 impl Section {
-    const ALL: [Self; 4] = [Self::Listeners, Self::Upstreams, Self::Workers, Self::Refusals];
+    const ALL: [Self; 5] = [Self::Listeners, Self::Routes, Self::Upstreams, Self::Workers, Self::Refusals];
 
     fn next(self) -> Self {
         Self::ALL[(self as usize + 1) % Self::ALL.len()]
@@ -90,6 +93,7 @@ impl State {
             page: Page::default(),
             page_offset: 0,
             wanted: Wanted::default(),
+            has_routes: false,
             offsets: [0; Section::ALL.len()],
         }
     }
@@ -132,7 +136,7 @@ impl State {
             KeyCode::Char('h') => self.show(Page::HotKeys),
             KeyCode::Char('b') => self.show(Page::BigKeys),
             KeyCode::Char('l') => self.show(Page::SlowLog),
-            KeyCode::Tab => self.focus = self.focus.next(),
+            KeyCode::Tab => self.choose_next(),
             KeyCode::Down | KeyCode::Char('j') => self.scroll(1),
             KeyCode::Up | KeyCode::Char('k') => self.scroll(-1),
             KeyCode::PageDown => self.scroll(10),
@@ -158,6 +162,14 @@ impl State {
         self.page = if self.page == page { Page::Overview } else { page };
         self.page_offset = 0;
         self.wanted.set(self.page);
+    }
+
+    /// The next table. That of the routes is not there without any.
+    fn choose_next(&mut self) {
+        self.focus = self.focus.next();
+        if self.focus == Section::Routes && !self.has_routes {
+            self.focus = self.focus.next();
+        }
     }
 
     fn scroll(&mut self, rows: isize) {

@@ -15,18 +15,20 @@ pub(super) struct Column<R> {
     pub(super) from_width: u16,
     /// Widest table that shows it.
     pub(super) to_width: u16,
+    /// Whether a table with these rows shows it.
+    pub(super) is_wanted: fn(&[R]) -> bool,
     pub(super) alignment: Alignment,
     pub(super) cell: fn(&R) -> Span<'static>,
 }
 
 /// A right-aligned column that is always there, as numbers are.
 pub(super) const fn number<R>(title: &'static str, width: u16, cell: fn(&R) -> Span<'static>) -> Column<R> {
-    Column { title, width, from_width: 0, to_width: u16::MAX, alignment: Alignment::Right, cell }
+    Column { title, width, from_width: 0, to_width: u16::MAX, is_wanted: |_| true, alignment: Alignment::Right, cell }
 }
 
 /// A left-aligned column that is always there.
 pub(super) const fn text<R>(title: &'static str, width: u16, cell: fn(&R) -> Span<'static>) -> Column<R> {
-    Column { title, width, from_width: 0, to_width: u16::MAX, alignment: Alignment::Left, cell }
+    Column { title, width, from_width: 0, to_width: u16::MAX, is_wanted: |_| true, alignment: Alignment::Left, cell }
 }
 
 impl<R> Column<R> {
@@ -41,6 +43,12 @@ impl<R> Column<R> {
         self.to_width = width;
         self
     }
+
+    /// The column, only in tables whose rows want it.
+    pub(super) const fn when(mut self, is_wanted: fn(&[R]) -> bool) -> Self {
+        self.is_wanted = is_wanted;
+        self
+    }
 }
 
 /// Heading and rows of a table, as the frame shows it.
@@ -50,6 +58,8 @@ pub(super) struct Content<'a, R> {
     /// Rows scrolled past, if that many can be.
     pub(super) offset: usize,
     pub(super) heading: Style,
+    /// Columns of the terminal that the rows leave to others: the table counts as that much wider.
+    pub(super) spare: u16,
 }
 
 /// Draws a table into the area and gives the offset that was possible.
@@ -64,7 +74,9 @@ pub(super) fn draw<R>(frame: &mut Frame<'_>, area: Rect, content: &Content<'_, R
         let shown = lines.saturating_sub(1);
         (content.offset.min(rows.len() - shown), shown)
     };
-    let is_visible = |column: &&Column<R>| (column.from_width..=column.to_width).contains(&area.width);
+    let width = area.width.saturating_add(content.spare);
+    let is_visible =
+        |column: &&Column<R>| (column.from_width..=column.to_width).contains(&width) && (column.is_wanted)(rows);
     let visible: Vec<&Column<R>> = columns.iter().filter(is_visible).collect();
     let line = |column: &Column<R>, span: Span<'static>| Cell::from(Line::from(span).alignment(column.alignment));
     let heading = Row::new(visible.iter().map(|column| line(column, Span::raw(column.title)))).style(content.heading);

@@ -3,12 +3,14 @@
 use std::cmp::Ordering;
 
 use weir_admin::status::{
-    Breaker, EndpointStatus, Health, ListenerState, ListenerStatus, Quantiles, UpstreamStatus, Verdict, WorkerStatus,
+    Breaker, CertificateState, EndpointStatus, Health, ListenerState, ListenerStatus, Quantiles, ResponseClasses,
+    RouteStatus, UpstreamStatus, Validity, Verdict, WorkerStatus,
 };
 
 use super::client::Sample;
 use super::exposition::{ACQUIRE_WAIT, MAX_FDS, OPEN_FDS, OVERHEAD_TIME, REQUEST_TIME, RESIDENT_BYTES};
 use super::format;
+use super::responses::ResponseRates;
 use super::state::{Sort, SortKey};
 
 /// Everything that a frame shows, apart from the state of the connection to the server.
@@ -17,6 +19,7 @@ pub(super) struct View {
     pub(super) totals: Totals,
     pub(super) alerts: Vec<String>,
     pub(super) listeners: Vec<ListenerRow>,
+    pub(super) routes: Vec<RouteRow>,
     pub(super) upstreams: Vec<EndpointRow>,
     pub(super) workers: Vec<WorkerRow>,
     pub(super) refusals: Vec<RefusalRow>,
@@ -59,6 +62,10 @@ pub(super) struct ListenerRow {
     pub(super) in_flight: u64,
     pub(super) accepts_per_second: Option<f64>,
     pub(super) requests_per_second: Option<f64>,
+    pub(super) is_http: bool,
+    pub(super) responses: Option<ResponseRates>,
+    /// Too many responses are 5xx: in the window, or so the gateway warns.
+    pub(super) fails: bool,
     pub(super) shed_per_second: Option<f64>,
     pub(super) received_per_second: Option<f64>,
     pub(super) sent_per_second: Option<f64>,
@@ -67,6 +74,8 @@ pub(super) struct ListenerRow {
     pub(super) p999: Time,
     pub(super) overhead_p99: Time,
     pub(super) knee: Option<KneeLoad>,
+    /// Days until the first of its certificates expires, and how near that is.
+    pub(super) certificate: Option<(i64, CertificateState)>,
 }
 
 /// The load of a listener as a share of what it carries.
@@ -81,6 +90,16 @@ pub(super) struct KneeLoad {
 }
 
 #[derive(Debug, Clone, PartialEq)]
+pub(super) struct RouteRow {
+    pub(super) name: String,
+    pub(super) listeners: String,
+    pub(super) validity: Validity,
+    pub(super) is_online: bool,
+    pub(super) requests_per_second: Option<f64>,
+    pub(super) responses: Option<ResponseRates>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct EndpointRow {
     pub(super) upstream: String,
     pub(super) address: String,
@@ -92,6 +111,7 @@ pub(super) struct EndpointRow {
     pub(super) wait_p99: Time,
     pub(super) in_flight: u64,
     pub(super) requests_per_second: Option<f64>,
+    pub(super) responses: Option<ResponseRates>,
     pub(super) failures_per_second: Option<f64>,
     pub(super) connects_per_second: Option<f64>,
     pub(super) last_error: Option<String>,
@@ -138,6 +158,7 @@ impl View {
             totals: totals(current, &listeners, &workers),
             alerts: alerts(current),
             listeners,
+            routes: current.routes.iter().filter_map(|route| route_row(route, window)).collect(),
             upstreams,
             workers,
             refusals: refusals(current, window),
@@ -156,6 +177,11 @@ impl Window<'_> {
     /// Growth per second of a counter. One that was not there before has grown from zero.
     fn rate(&self, now: u64, before: Option<u64>) -> f64 {
         now.saturating_sub(before.unwrap_or(0)) as f64 / self.seconds
+    }
+
+    /// Responses per second. An endpoint that had none has no counts before.
+    fn responses(&self, now: Option<ResponseClasses>, before: Option<ResponseClasses>) -> Option<ResponseRates> {
+        now.map(|now| ResponseRates::between(before.unwrap_or_default(), now, self.seconds))
     }
 
     fn listener(&self, name: &str) -> Option<&ListenerStatus> {
@@ -197,6 +223,9 @@ fn times(
 fn listener_row(listener: &ListenerStatus, current: &Sample, window: Option<&Window<'_>>) -> ListenerRow {
     let before = window.and_then(|window| window.listener(&listener.name));
     let rate = |value: fn(&ListenerStatus) -> u64| window.map(|window| window.rate(value(listener), before.map(value)));
+    let responses = window.and_then(|window| {
+        window.responses(listener.responses_total, before.and_then(|before| before.responses_total))
+    });
     let key = listener.name.as_str();
     let request = times((REQUEST_TIME, key), &[0.5, 0.99, 0.999], &listener.request_seconds, current, window);
     let overhead = times((OVERHEAD_TIME, key), &[0.99], &listener.overhead_seconds, current, window);
@@ -209,6 +238,11 @@ fn listener_row(listener: &ListenerStatus, current: &Sample, window: Option<&Win
         in_flight: listener.requests_in_flight,
         accepts_per_second: rate(|listener| listener.accepted_total),
         requests_per_second: rate(|listener| listener.requests_total),
+        is_http: listener.responses_total.is_some(),
+        responses,
+        fails: listener.errors.is_some_and(|errors| {
+            errors.warned || responses.is_some_and(|responses| responses.fail_from(errors.warn_ratio))
+        }),
         shed_per_second: rate(|listener| listener.shed_total.values().sum()),
         received_per_second: rate(|listener| listener.received_bytes_total),
         sent_per_second: rate(|listener| listener.sent_bytes_total),
@@ -221,7 +255,27 @@ fn listener_row(listener: &ListenerStatus, current: &Sample, window: Option<&Win
             is_warned: knee.warned,
             is_reached: knee.reached,
         }),
+        certificate: listener.certificates.iter().map(|one| (one.days_left, one.state)).min(),
     }
+}
+
+/// A route that is counted by itself, or needs to be seen for another reason.
+fn route_row(route: &RouteStatus, window: Option<&Window<'_>>) -> Option<RouteRow> {
+    if route.responses_total.is_none() && route.validity == Validity::Valid {
+        return None;
+    }
+    let responses = window.and_then(|window| {
+        let before = window.previous.routes.iter().find(|before| before.name == route.name);
+        window.responses(route.responses_total, before.and_then(|before| before.responses_total))
+    });
+    Some(RouteRow {
+        name: route.name.clone(),
+        listeners: route.listeners.join(" "),
+        validity: route.validity,
+        is_online: route.online,
+        requests_per_second: responses.map(ResponseRates::all),
+        responses,
+    })
 }
 
 fn upstream_rows<'a>(
@@ -250,6 +304,9 @@ fn upstream_rows<'a>(
             wait_p99,
             in_flight: endpoint.requests_in_flight,
             requests_per_second: rate(|endpoint| endpoint.requests_total),
+            responses: window.and_then(|window| {
+                window.responses(endpoint.responses_total, before.and_then(|before| before.responses_total))
+            }),
             failures_per_second: rate(|endpoint| endpoint.failures_total),
             connects_per_second: rate(|endpoint| endpoint.connects_total),
             last_error: endpoint.last_error.clone(),
@@ -332,6 +389,18 @@ fn alerts(current: &Sample) -> Vec<String> {
         let (offered, most) =
             (format::count(share * knee.requests_per_second), format::count(knee.requests_per_second));
         alerts.push(format!("{} at {:.0} % of its knee: {offered} of {most} req/s", listener.name, share * 100.0));
+    }
+    for listener in &current.listeners {
+        let Some(errors) = listener.errors.filter(|errors| errors.warned) else { continue };
+        let share = errors.ratio.map_or_else(|| "many".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0));
+        alerts.push(format!("{}: {share} of the responses are errors (5xx)", listener.name));
+    }
+    for listener in &current.listeners {
+        let ending = listener.certificates.iter().filter(|one| one.state != CertificateState::Valid);
+        alerts.extend(ending.map(|one| match one.state {
+            CertificateState::Expired => format!("{}: the certificate {} has expired", listener.name, one.name),
+            _ => format!("{}: the certificate {} expires in {} days", listener.name, one.name, one.days_left),
+        }));
     }
     for upstream in &current.upstreams {
         for endpoint in &upstream.endpoints {

@@ -26,7 +26,7 @@ use crate::top;
 /// Exit status: 0 if the new process serves, 1 if not.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  install -m 755 target/release/weir /usr/local/bin/weir && weir upgrade\n  weir upgrade --admin http://10.0.0.7:9900 --token-env WEIR_TOKEN\n  weir upgrade --pid $(pidof weir)"
+    after_help = "Examples:\n  install -m 755 target/dist/weir /usr/local/bin/weir && weir upgrade\n  weir upgrade --admin http://10.0.0.7:9900 --token-env WEIR_TOKEN\n  weir upgrade --pid $(pidof weir)"
 )]
 pub struct UpgradeArgs {
     /// URL of the admin address.
@@ -150,7 +150,7 @@ fn children(parent: i32) -> Vec<i32> {
 }
 
 /// True unless it has ended; a zombie has.
-fn is_running(number: i32) -> bool {
+pub fn is_running(number: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
     // The name before the state may hold anything, parentheses too.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))

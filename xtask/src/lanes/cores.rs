@@ -68,8 +68,8 @@ pub const ISOLATION: &[&str] = &[
 pub const LAB: &[&str] = &[
     "a_comparison_without_a_gateway_tells_what_the_gateway_costs",
     "a_wrong_peer_is_refused_before_any_load",
+    "demo::the_demo_loses_nothing_and_says_what_it_counted",
     "placement::ketama_is_that_of_twemproxy",
-    "the_demo_shows_checked_traffic_and_ends",
     "upgrades::no_request_fails_while_the_program_is_upgraded",
     "what_cannot_be_measured_is_refused_before_any_load",
 ];

@@ -42,6 +42,8 @@ pub enum Part {
     Http2,
     /// Chromium (a system package).
     Browser,
+    /// systemd, shells and other programs that a package is tested with (system packages), hadolint (a wheel).
+    Packaging,
     /// redis-py, websockets and pytest.
     Python,
     /// ioredis and ws.
@@ -60,12 +62,13 @@ pub enum Part {
 
 impl Part {
     /// In the order of their declaration.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Compiler,
         Self::Servers,
         Self::Peers,
         Self::Http2,
         Self::Browser,
+        Self::Packaging,
         Self::Python,
         Self::Node,
         Self::Go,
@@ -83,6 +86,7 @@ impl Part {
             Self::Peers => "peers",
             Self::Http2 => "http2",
             Self::Browser => "browser",
+            Self::Packaging => "packaging",
             Self::Python => "python",
             Self::Node => "node",
             Self::Go => "go",
@@ -95,7 +99,7 @@ impl Part {
 
     /// It has a virtual environment of Python.
     fn needs_python(self) -> bool {
-        matches!(self, Self::Servers | Self::Peers | Self::Python | Self::RedisPySuite)
+        matches!(self, Self::Servers | Self::Peers | Self::Packaging | Self::Python | Self::RedisPySuite)
     }
 
     /// No word: all parts.
@@ -208,7 +212,7 @@ fn install(workspace: &Workspace, part: Part) -> Result<()> {
             println!("setup: Valkey server at {}", server.display());
             Ok(())
         }
-        Part::Peers | Part::Python => python::ensure(workspace),
+        Part::Peers | Part::Packaging | Part::Python => python::ensure(workspace),
         Part::Http2 => go_programs(workspace),
         Part::Node => clients::node(workspace),
         Part::Go => clients::go(workspace),

@@ -29,6 +29,16 @@ fn programs(part: Part) -> &'static [(&'static str, &'static str)] {
         ],
         Part::Http2 => &[("nghttp", "nghttp2-client"), ("h2load", "nghttp2-client")],
         Part::Browser => &[("chromium", "chromium")],
+        Part::Packaging => &[
+            ("systemd-analyze", "systemd"),
+            ("ip", "iproute2"),
+            ("logrotate", "logrotate"),
+            ("pgrep", "procps"),
+            ("strip", "binutils"),
+            ("man", "man-db"),
+            ("zsh", "zsh"),
+            ("fish", "fish"),
+        ],
         // Redis's own tests are Tcl and come as a source package.
         Part::RedisSuite => &[
             ("redis-cli", "redis-tools"),

@@ -58,7 +58,7 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 /// Lines of a document that are no code, with their numbers.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
         let is_fence = line.trim_start().starts_with("```");

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{CertificateStatus, ErrorStatus, ResponseClasses};
+
 /// Quantiles of a time since the process started, from log-linear histograms.
 ///
 /// Absent values mean that nothing was recorded yet.
@@ -86,6 +88,8 @@ pub struct ListenerStatus {
     pub bind: String,
     /// True if TLS is terminated here.
     pub tls: bool,
+    /// The certificates that it shows; none without TLS.
+    pub certificates: Vec<CertificateStatus>,
     /// Upstream that its traffic goes to.
     pub upstream: String,
     /// What it does with newcomers.
@@ -104,6 +108,10 @@ pub struct ListenerStatus {
     pub requests_total: u64,
     /// Requests whose reply is not complete yet.
     pub requests_in_flight: u64,
+    /// HTTP responses sent, the gateway's own too, by class of status; absent: it speaks another protocol.
+    pub responses_total: Option<ResponseClasses>,
+    /// The share of errors among them; absent: it speaks another protocol.
+    pub errors: Option<ErrorStatus>,
     /// Requests refused before any work, by reason.
     pub shed_total: BTreeMap<String, u64>,
     /// Bytes read from clients.

@@ -2,15 +2,18 @@
 //!
 //! Units stand in the names. A counter counts since the process started; rates are left to the reader.
 
+mod certificate;
 mod connection;
 mod insight;
 mod listener;
 mod operation;
 mod probe;
+mod responses;
 mod route;
 mod upstream;
 mod worker;
 
+pub use certificate::{CertificateState, CertificateStatus};
 pub use connection::{ConnectionAnswer, ConnectionPage, ConnectionQuery, ConnectionState, ConnectionStatus};
 pub use insight::{
     BigKeyList, BigKeyStatus, HotKeyList, HotKeyStatus, InsightAnswer, KeyDirection, KeyNames, SlowLogList,
@@ -21,6 +24,7 @@ pub use operation::{
     Diagnostic, DrainState, DrainStatus, Outcome, ReloadOutcome, Severity, UpgradeOutcome, UpgradeResult, VersionStatus,
 };
 pub use probe::{Check, CheckResult, ProbeAnswer, Verdict};
+pub use responses::{ErrorStatus, ResponseClasses};
 pub use route::{RouteList, RouteStatus, Validity};
 pub use upstream::{Breaker, EndpointStatus, Health, UpstreamList, UpstreamStatus};
 pub use worker::{WorkerList, WorkerStatus};

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct VersionStatus {
     /// Version of the program.
     pub version: String,
-    /// Commit it was built from, if the build knew it.
-    pub commit: Option<String>,
+    /// Commit it was built from, twelve digits; `unknown` if the build did not know it.
+    pub commit: String,
     /// Platform it was built for, such as `x86_64-linux`.
     pub target: String,
     /// True if it was built without optimisation.

@@ -8,16 +8,23 @@ use serde::{Deserialize, Serialize};
 pub struct Check {
     /// Stable snake_case name, such as `listeners_bound` or `driver`.
     pub name: String,
-    /// True if it is in order.
-    pub passed: bool,
+    /// Its result.
+    pub verdict: Verdict,
     /// What was seen, for a person; shown with `?verbose` only.
     pub detail: String,
 }
 
 impl Check {
-    /// A check with its result and what was seen.
+    /// A check that decides its probe, with its result and what was seen.
     pub fn new(name: impl Into<String>, passed: bool, detail: impl Into<String>) -> Self {
-        Self { name: name.into(), passed, detail: detail.into() }
+        let verdict = if passed { Verdict::Pass } else { Verdict::Fail };
+        Self { name: name.into(), verdict, detail: detail.into() }
+    }
+
+    /// A check that does not decide its probe: `warn` if it is not in order.
+    pub fn warning(name: impl Into<String>, passed: bool, detail: impl Into<String>) -> Self {
+        let verdict = if passed { Verdict::Pass } else { Verdict::Warn };
+        Self { name: name.into(), verdict, detail: detail.into() }
     }
 }
 
@@ -27,14 +34,10 @@ impl Check {
 pub enum Verdict {
     /// In order.
     Pass,
+    /// Not in order, and no reason for the probe to fail. Of checks only.
+    Warn,
     /// Not in order.
     Fail,
-}
-
-impl From<bool> for Verdict {
-    fn from(passed: bool) -> Self {
-        if passed { Self::Pass } else { Self::Fail }
-    }
 }
 
 /// One check in a probe's answer.
@@ -49,10 +52,10 @@ pub struct CheckResult {
     pub detail: Option<String>,
 }
 
-/// Answer of a probe: 200 if all checks pass, else 503.
+/// Response of a probe: 503 if a check fails, else 200.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeAnswer {
-    /// `pass` if every check passes.
+    /// `fail` if a check fails, else `pass`.
     pub status: Verdict,
     /// Every check by name.
     pub checks: Vec<CheckResult>,
@@ -61,12 +64,13 @@ pub struct ProbeAnswer {
 impl ProbeAnswer {
     /// The answer for these checks, with details or without.
     pub(crate) fn of(checks: Vec<Check>, with_details: bool) -> Self {
-        let status = checks.iter().all(|check| check.passed).into();
+        let fails = checks.iter().any(|check| check.verdict == Verdict::Fail);
+        let status = if fails { Verdict::Fail } else { Verdict::Pass };
         let checks = checks
             .into_iter()
             .map(|check| CheckResult {
                 name: check.name,
-                status: check.passed.into(),
+                status: check.verdict,
                 detail: with_details.then_some(check.detail),
             })
             .collect();

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::ResponseClasses;
+
 /// Whether a route is in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -30,6 +32,9 @@ pub struct RouteStatus {
     pub validity: Validity,
     /// What is wrong with it.
     pub mistakes: Vec<String>,
+    /// HTTP responses of all its listeners, by class of status; absent: it is not counted by itself, because it is the only one of its
+    /// listeners or one beyond 256.
+    pub responses_total: Option<ResponseClasses>,
 }
 
 /// Answer of `/api/v1/routes`.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Quantiles;
+use super::{Quantiles, ResponseClasses};
 
 /// What the health checks say about an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +48,8 @@ pub struct EndpointStatus {
     pub requests_in_flight: u64,
     /// Requests sent.
     pub requests_total: u64,
+    /// HTTP responses received, by class of status; absent: there were none, or it speaks another protocol.
+    pub responses_total: Option<ResponseClasses>,
     /// Requests that failed: refused, broken off or timed out.
     pub failures_total: u64,
     /// Connections opened.

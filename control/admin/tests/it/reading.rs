@@ -45,6 +45,33 @@ fn a_failing_check_makes_the_probe_503_and_is_named() {
 }
 
 #[test]
+fn a_warning_is_named_and_fails_no_probe() {
+    let server = start(&FakeGateway::new());
+    let answer = fetch(&server, "/readyz?verbose");
+    assert_eq!(answer.status, 200);
+    let body = answer.json();
+    assert_eq!(body["status"], "pass");
+    assert_eq!(body["checks"][2]["name"], "upstream_redis-main");
+    assert_eq!(body["checks"][2]["status"], "warn");
+    assert_eq!(body["checks"][2]["detail"], "Connection refused");
+}
+
+#[test]
+fn responses_are_shown_by_class_of_status() {
+    let server = start(&FakeGateway::new());
+    let listener = fetch(&server, "/api/v1/listeners").json()["listeners"][0].clone();
+    let classes = &listener["responses_total"];
+    assert_eq!(
+        (classes["2xx"].as_u64(), classes["5xx"].as_u64(), classes["broken"].as_u64()),
+        (Some(9), Some(1), Some(0))
+    );
+    assert_eq!(listener["errors"]["warned"], true);
+    let document = fetch(&server, "/api/v1/openapi.json").json();
+    let described = &document["components"]["schemas"]["ResponseClasses"]["properties"]["5xx"]["description"];
+    assert!(described.as_str().is_some_and(|text| text.contains("server is at fault")), "{described}");
+}
+
+#[test]
 fn metrics_are_the_gateways_and_the_processs() {
     let gateway = FakeGateway::new();
     let open = gateway.registry.shared().gauge(&catalog::CONNECTIONS_OPEN, &["cache"]);

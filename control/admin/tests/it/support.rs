@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weir_admin::status::{
     Breaker, Check, ConnectionAnswer, ConnectionQuery, ConnectionState, ConnectionStatus, Diagnostic, DrainState,
-    DrainStatus, EndpointStatus, Health, HotKeyStatus, InsightAnswer, KeyNames, KneeAction, KneeStatus, ListenerState,
-    ListenerStatus, Outcome, Quantiles, ReloadOutcome, RouteStatus, Severity, SlowLogReset, UpgradeOutcome,
-    UpgradeResult, UpstreamStatus, Validity, VersionStatus, WorkerStatus,
+    DrainStatus, EndpointStatus, ErrorStatus, Health, HotKeyStatus, InsightAnswer, KeyNames, KneeAction, KneeStatus,
+    ListenerState, ListenerStatus, Outcome, Quantiles, ReloadOutcome, ResponseClasses, RouteStatus, Severity,
+    SlowLogReset, UpgradeOutcome, UpgradeResult, UpstreamStatus, Validity, VersionStatus, WorkerStatus,
 };
 use weir_admin::{AdminServer, AdminSettings, BoxFuture, Gateway};
 use weir_telemetry::{Registry, catalog};
@@ -101,6 +101,7 @@ impl Gateway for FakeGateway {
         vec![
             Check::new("listeners_bound", true, "1 of 1 at 127.0.0.1:6380"),
             Check::new("not_draining", ready, "asked to drain"),
+            Check::warning("upstream_redis-main", false, "Connection refused"),
         ]
     }
 
@@ -111,7 +112,7 @@ impl Gateway for FakeGateway {
     fn version(&self) -> VersionStatus {
         VersionStatus {
             version: "0.1.0".to_owned(),
-            commit: None,
+            commit: "unknown".to_owned(),
             target: "x86_64-linux".to_owned(),
             debug: true,
             pid: std::process::id(),
@@ -133,6 +134,7 @@ impl Gateway for FakeGateway {
             protocol: "redis".to_owned(),
             bind: "127.0.0.1:6380".to_owned(),
             tls: false,
+            certificates: Vec::new(),
             upstream: "redis-main".to_owned(),
             state: ListenerState::Accepting,
             connections_open: 250,
@@ -142,6 +144,8 @@ impl Gateway for FakeGateway {
             closed_total: 50,
             requests_total: 9000,
             requests_in_flight: 3,
+            responses_total: Some(ResponseClasses { successful: 9, server_error: 1, ..ResponseClasses::default() }),
+            errors: Some(ErrorStatus { ratio: Some(0.1), warn_ratio: 0.05, warned: true }),
             shed_total: BTreeMap::from([("in_flight".to_owned(), 7)]),
             received_bytes_total: 1,
             sent_bytes_total: 2,
@@ -176,6 +180,7 @@ impl Gateway for FakeGateway {
                 waiters: 0,
                 requests_in_flight: 3,
                 requests_total: 8993,
+                responses_total: None,
                 failures_total: 1,
                 connects_total: 4,
                 connect_failures_total: 1,
@@ -195,6 +200,7 @@ impl Gateway for FakeGateway {
             online: true,
             validity: Validity::Invalid,
             mistakes: vec!["`route[0].upstream` names the upstream \"ap\", which does not exist".to_owned()],
+            responses_total: None,
         }]
     }
 

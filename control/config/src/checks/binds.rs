@@ -32,7 +32,7 @@ pub(super) fn check(file: &FileSection, reader: &mut Reader<'_>) {
     for (path, address, span) in
         std::iter::once(("admin.bind".to_owned(), Address::Socket(admin.value.0), admin.span.clone())).chain(own)
     {
-        let taken = binds.iter().find(|(_, other, _)| exclude_each_other(&address, other));
+        let taken = binds.iter().find(|(_, other, _)| address.excludes(other));
         if let Some((other_path, other, other_span)) = taken {
             let message = format!("`{path}` {address} is taken by `{other_path}` {other}");
             let is_default = other_path == "admin.bind" && !admin.is_given;
@@ -63,19 +63,6 @@ fn unique_names(names: Vec<(String, &Option<At<Name>>)>, reader: &mut Reader<'_>
                 seen.insert(&name.value.0, &name.span);
             }
         }
-    }
-}
-
-/// Two sockets on the same port, at the same address or one of them at every address of that family. The kernel would
-/// take both (the workers share ports), and then half of the connections would reach the wrong listener.
-fn exclude_each_other(a: &Address, b: &Address) -> bool {
-    match (a, b) {
-        (Address::Socket(a), Address::Socket(b)) => {
-            let same_family = a.is_ipv4() == b.is_ipv4();
-            let overlap = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
-            a.port() != 0 && a.port() == b.port() && same_family && overlap
-        }
-        (a, b) => a == b,
     }
 }
 

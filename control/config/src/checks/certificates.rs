@@ -1,12 +1,15 @@
 //! Certificates that nobody will take: over, not yet begun, or of other names.
 
-use weir_base::time::rfc3339;
+use std::iter;
+
+use weir_base::time::{from_rfc3339, rfc3339};
 
 use crate::checks::warn_at;
 use crate::document::At;
 use crate::pem::{Certificates, PemFile};
 use crate::reader::Reader;
-use crate::sections::CertificateSection;
+use crate::sections::{CertificateSection, ListenerTlsSection};
+use crate::snapshot::ServedCertificate;
 
 /// Warns of the first certificate of a file that is not valid now.
 pub(super) fn validity(file: Option<&At<PemFile<Certificates>>>, path: &str, key: &str, reader: &mut Reader<'_>) {
@@ -23,6 +26,22 @@ pub(super) fn validity(file: Option<&At<PemFile<Certificates>>>, path: &str, key
         let help = format!("put a valid one in its place; it is {now} here, if the clock is right");
         warn_at(file, path, key, &what, help, reader);
     }
+}
+
+/// The certificates that a listener shows, as far as they say when they end.
+pub(super) fn served(section: &ListenerTlsSection) -> Vec<ServedCertificate> {
+    let others = section.certificate.iter().map(|one| one.cert_file.as_ref());
+    let files = iter::once(section.cert_file.as_ref()).chain(others).flatten();
+    let served = |file: &At<PemFile<Certificates>>| {
+        let chain = &file.value.certificates;
+        let leaf = chain.first()?;
+        let ends = chain.iter().filter_map(|one| from_rfc3339(&one.validity.as_ref()?.1));
+        Some(ServedCertificate {
+            name: leaf.hosts.first().unwrap_or(&leaf.name).as_str().into(),
+            expires_at: ends.min()?,
+        })
+    };
+    files.filter_map(served).collect()
 }
 
 /// Warns of names for which a certificate is shown that does not have them.

@@ -95,6 +95,8 @@ fn check_workers(file: &FileSection, knee: &At<KneeFile>, path: &str, reader: &m
     let running = reader.surroundings.running().map(|running| running.workers);
     let workers = match (running, &file.runtime.workers) {
         (Some(running), _) => running,
+        // As many as the machine has cores, and it is another one.
+        (None, None) if reader.surroundings.is_offline() => return true,
         (None, Some(written)) => written.value as usize,
         (None, None) => reader.surroundings.cores(),
     };
@@ -115,12 +117,10 @@ fn check_workers(file: &FileSection, knee: &At<KneeFile>, path: &str, reader: &m
 
 /// The load is told by counters.
 fn check_counters(file: &FileSection, knee: &At<KneeFile>, path: &str, reader: &mut Reader<'_>) -> bool {
-    let running = reader.surroundings.running().map(|running| running.level);
-    if running.unwrap_or(file.telemetry.level.value) != Level::Off {
+    if file.telemetry.level.value != Level::Off {
         return true;
     }
-    let restart = if running.is_some() { " and restart" } else { "" };
-    let help = format!("set telemetry.level = \"counters\" or \"full\"{restart}, or remove knee");
+    let help = "set telemetry.level = \"counters\" or \"full\", or remove knee";
     error_at(knee, path, "knee", "needs the load, and telemetry.level = \"off\" counts none", help, reader);
     false
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use weir_engine::settings::Address;
 use weir_listener::settings::{
     LimitSettings, ListenerSettings, OUTPUT_HIGH_WATER_BYTES, OUTPUT_LOW_WATER_BYTES, ProxyProtocol,
 };
 
-use crate::checks::{Lowest, error_at, find_upstream, knee, tls, unfit};
+use crate::checks::{Lowest, certificates, error_at, find_upstream, knee, tls, unfit};
 use crate::document::At;
 use crate::protocols::{self, ListenerContext, Made};
 use crate::reader::Reader;
@@ -40,6 +41,7 @@ fn listener(
     let named = section.upstream.as_ref();
     let upstream = named.and_then(|wanted| find_upstream(file, wanted, path, "upstream", reader));
     check_output(section, path, reader);
+    check_reuse_port(section, path, reader);
     check_proxy(section, path, reader);
     unfit::listener(section, path, reader);
     let knee = knee::knee(file, section, upstream, path, reader);
@@ -53,6 +55,7 @@ fn listener(
         protocol,
         upstream: Arc::clone(&named?.value.0),
         knee,
+        certificates: section.tls.as_ref().map(certificates::served).unwrap_or_default(),
     })
 }
 
@@ -84,6 +87,7 @@ fn settings(
     let default_sample = &file.telemetry.access_log.sample;
     let (name, bind) = (section.name.as_ref()?.value.0.clone(), section.bind.as_ref()?.value.0.clone());
     Some(ListenerSettings {
+        reuse_port: section.reuse_port.value,
         connections_max,
         connections_per_source_max,
         proxy_protocol: section.proxy_protocol.value,
@@ -119,6 +123,22 @@ fn check_output(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) 
         let what = format!("({}) is not below output_high_water ({})", low.value, high.value);
         let help = "leave it out for a quarter of output_high_water";
         error_at(low, path, "output_low_water", &what, help, reader);
+    }
+}
+
+/// One queue, and so one process, belongs to a path.
+fn check_reuse_port(section: &ListenerSection, path: &str, reader: &mut Reader<'_>) {
+    let is_path = section.bind.as_ref().is_some_and(|bind| matches!(bind.value.0, Address::Unix(_)));
+    if is_path && section.reuse_port.value {
+        let help = "remove it; `weir upgrade` replaces a running gateway";
+        error_at(
+            &section.reuse_port,
+            path,
+            "reuse_port",
+            "has no effect: a Unix socket cannot be shared",
+            help,
+            reader,
+        );
     }
 }
 

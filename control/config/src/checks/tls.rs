@@ -28,6 +28,9 @@ pub(super) fn server(
             error_at(ca, path, "client_ca_file", "has no effect while client_auth is \"off\"", help, reader);
         }
         (ClientAuth::Optional | ClientAuth::Required, None) => {
+            if !reader.lacks(section.client_ca_file.as_ref(), path, "client_ca_file") {
+                return None;
+            }
             let help = "add client_ca_file = \"/path/to/ca.crt\", the authority that signs client certificates";
             error_at(auth, path, "client_auth", "needs client_ca_file", help, reader);
             return None;
@@ -127,6 +130,8 @@ pub(super) fn client(
 /// A certificate without its key, or the other way round.
 fn check_pair(section: &UpstreamTlsSection, path: &str, reader: &mut Reader<'_>) -> bool {
     match (&section.cert_file, &section.key_file) {
+        (Some(_), None) if !reader.lacks(section.key_file.as_ref(), path, "key_file") => false,
+        (None, Some(_)) if !reader.lacks(section.cert_file.as_ref(), path, "cert_file") => false,
         (Some(cert), None) => {
             error_at(cert, path, "cert_file", "stands without key_file", "add key_file, the private key of it", reader);
             false

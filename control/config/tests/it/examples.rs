@@ -81,6 +81,18 @@ fn every_example_checks_clean() {
 }
 
 #[test]
+fn a_scenario_of_the_lab_is_called_one() {
+    let entries = fs::read_dir(examples().join("lab")).expect("scenarios").map(|entry| entry.expect("an entry").path());
+    let scenarios: Vec<PathBuf> = entries.filter(|path| path.is_file()).collect();
+    assert!(scenarios.len() >= 10);
+    for path in scenarios {
+        let found = load(&path, &env).expect_err("no configuration");
+        let told = found.iter().filter_map(|one| one.help.as_deref()).any(|help| help.contains("weir lab load"));
+        assert!(told, "{}: {found}", path.display());
+    }
+}
+
+#[test]
 fn secrets_and_tls_files_reach_the_settings() {
     let snapshot = loaded("redis-full.toml");
     let listener = snapshot.listener("cache").expect("the listener");

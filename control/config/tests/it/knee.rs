@@ -6,7 +6,6 @@ use crate::support::{Memory, knee::knee};
 use serde_json::{Value as Json, json};
 use weir_config::surroundings::{FileContents, Running};
 use weir_config::{Diagnostics, KNEE_BYTES_MAX, KneeAction, Snapshot, check, diff, redacted};
-use weir_telemetry::Level;
 
 const SMALLEST: &str = include_str!("../../../../examples/weir.toml");
 
@@ -111,22 +110,22 @@ fn a_new_result_under_the_same_name_is_a_change() {
     assert_eq!(diff(&old, &other.expect("a good file")).applied, ["listener.cache.knee_action"]);
 }
 
-/// Workers and counters are laid out at the start: what the file now says of them is not what runs.
+/// Workers are laid out at the start: what the file now says of them is not what runs.
 #[test]
 fn a_reload_is_checked_against_what_runs() {
-    let refusal = |source: &str, workers, level| {
-        let surroundings = Memory { running: Some(Running { workers, level }), ..Memory::furnished() };
+    let refusal = |source: &str, workers| {
+        let surroundings = Memory { running: Some(Running { workers }), ..Memory::furnished() };
         judged(source, &surroundings).map(drop).map_err(|diagnostics| diagnostics.to_string())
     };
     let source = with("knee = \"knee.json\"") + "[runtime]\nworkers = 2\n";
-    assert_eq!(refusal(&source, 2, Level::Full), Ok(()));
-    let text = refusal(&source, 1, Level::Counters).expect_err("one worker runs");
+    assert_eq!(refusal(&source, 2), Ok(()));
+    let text = refusal(&source, 1).expect_err("one worker runs");
     assert!(text.contains("found with 2 vCPU, and the gateway runs with 1 worker"), "{text}");
     assert!(text.contains("--budget 1, or set runtime.workers = 2 and restart"), "{text}");
-    let text = refusal(&source, 2, Level::Off).expect_err("nothing is counted");
-    assert!(text.contains("telemetry.level = \"off\" counts none") && text.contains("and restart"), "{text}");
-    let waits = source.replace("workers = 2", "workers = 8") + "[telemetry]\nlevel = \"off\"\n";
-    assert_eq!(refusal(&waits, 2, Level::Full), Ok(()), "both wait for a restart, and are refused then");
+    let waits = source.replace("workers = 2", "workers = 8");
+    assert_eq!(refusal(&waits, 2), Ok(()), "it waits for a restart, and is refused then");
+    let text = refusal(&(source + "[telemetry]\nlevel = \"off\"\n"), 2).expect_err("nothing would be counted");
+    assert!(text.contains("telemetry.level = \"off\" counts none"), "{text}");
 }
 
 #[test]

@@ -2,9 +2,11 @@
 mod diagnostics;
 mod effects;
 mod examples;
+mod explain;
 mod hostile;
 mod knee;
 mod protocols;
 mod reference;
+mod rehearsal;
 mod snapshot;
 mod support;

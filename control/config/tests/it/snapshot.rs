@@ -113,15 +113,25 @@ fn a_change_is_told_by_key_and_by_effect() {
         change.applied,
         [
             "admin.hosts",
+            "telemetry.level",
+            "telemetry.log_level",
             "listener.cache.idle_timeout",
             "upstream.redis-main.request_timeout",
             "upstream.redis-main.tls added",
         ]
     );
-    assert_eq!(
-        change.needs_restart,
-        ["runtime.workers", "admin.bind", "telemetry.level", "telemetry.log_level", "telemetry.access_log.target"]
-    );
+    assert_eq!(change.needs_restart, ["runtime.workers", "admin.bind", "telemetry.access_log.target"]);
+}
+
+#[test]
+fn what_is_kept_of_requests_begins_and_ends_with_a_restart() {
+    let level = |level: &str| good(&varied("", "", &format!("[telemetry]\nlevel = \"{level}\"")));
+    let waiting = |old: &str, new: &str| diff(&level(old), &level(new)).needs_restart;
+    assert_eq!(waiting("full", "counters"), [""; 0]);
+    for (old, new) in [("full", "off"), ("off", "counters")] {
+        let waiting = waiting(old, new);
+        assert!(waiting.len() == 1 && waiting[0].contains("hot keys"), "{waiting:?}");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::host;
 use super::worker::ShardStep;
 use crate::measured::{Measured, rounded, verdict};
 use crate::part::Part;
+use crate::program;
 use crate::record::{Identity, Load, PartOfRun, Placement, SCHEMA, StepRecord};
 use crate::scenario::{Phase, Scenario};
 
@@ -63,7 +64,6 @@ impl Run {
     }
 
     fn identity(&self, scenario: &Scenario, index: usize, start: Start) -> Identity {
-        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
         Identity {
             schema: SCHEMA.to_owned(),
             run_id: self.id.clone(),
@@ -71,8 +71,8 @@ impl Run {
             repeat: 0,
             row: scenario.name.clone(),
             arm: self.target.clone(),
-            commit: None,
-            build: format!("{} {profile}", env!("CARGO_PKG_VERSION")),
+            commit: program::commit(),
+            build: program::build(),
             seed: scenario.seed,
             started: weir_base::time::rfc3339(start.unix_micros() / 1_000_000),
         }

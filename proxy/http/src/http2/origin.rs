@@ -17,7 +17,7 @@ use h2::{
 use weir_base::{permit::ByteLease, time::turn};
 use weir_engine::{Deadline, Stream, poll_face::PollStream};
 use weir_http_codec::{BodyLength, Fields, HeadLimits, RequestHead, ResponseHead};
-use weir_upstream::{Carrier, LossCause, Meter, Multiplexer, Remains};
+use weir_upstream::{Carrier, LossCause, Multiplexer, Remains};
 
 use super::{
     body::{Incoming, Outgoing, flush},
@@ -66,17 +66,15 @@ impl Http2Origins {
 impl Multiplexer for Http2Origins {
     type Carrier = Http2Connection;
 
-    async fn begin(&self, stream: Stream, meter: Meter) -> io::Result<Http2Connection> {
+    async fn begin(&self, stream: Stream) -> io::Result<Http2Connection> {
         let is_tls = !stream.is_plain();
         if is_tls && !stream.has_agreed_on(b"h2") {
             return Err(io::Error::other("the origin did not agree on HTTP/2 (ALPN \"h2\")"));
         }
         stream.output.charge_to(Some(Rc::new(RefCell::new(self.bytes.empty()))));
-        let meter = Rc::new(meter);
         let account = Rc::<Account>::default();
-        let (received, arrived) = (meter.clone(), account.clone());
+        let arrived = account.clone();
         let io = PollStream::new(stream, b"", move |bytes| {
-            received.received(bytes.len());
             arrived.received(bytes.len());
             true
         });
@@ -86,7 +84,7 @@ impl Multiplexer for Http2Origins {
         let (sender, mut connection) = begun.map_err(io::Error::other)?;
         let control = Control::new(&mut connection, account.clone(), windows, self.bytes.clone());
         let state = Rc::<State>::default();
-        weir_engine::spawn(drive(connection, control, handle, state.clone(), meter)).detach();
+        weir_engine::spawn(drive(connection, control, handle, state.clone())).detach();
         Ok(Http2Connection { sender: RefCell::new(sender), streams_max, is_tls, state, account })
     }
 }
@@ -119,19 +117,14 @@ async fn drive(
     mut control: Control,
     handle: PollStream,
     state: Rc<State>,
-    meter: Rc<Meter>,
 ) {
     let deadline = weir_engine::deadline();
-    let mut written = 0;
     poll_fn(|context| {
         control.poll(&mut connection, context);
         let mut moved = Pin::new(&mut connection).poll(context);
         while moved.is_pending() && control.poll(&mut connection, context) {
             moved = Pin::new(&mut connection).poll(context);
         }
-        let appended = handle.appended();
-        meter.written(appended - written);
-        written = appended;
         if moved.is_ready() {
             // Why is told to its streams.
             return Poll::Ready(());
@@ -334,11 +327,6 @@ impl Download for StreamDownload<'_> {
     }
 
     fn reuse(&mut self, _: ResponseHead) {}
-
-    fn received(&self) -> u64 {
-        // Counted where bytes come from the connection.
-        0
-    }
 }
 
 const MALFORMED: Failure = Failure::Origin(Refusal::ORIGIN_MALFORMED, LossCause::Violation);

@@ -262,11 +262,6 @@ impl RequestBody for Body<'_> {
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.out.borrow_mut().poll_gone(context)
     }
-
-    fn received(&self) -> u64 {
-        // Bytes are counted where they come from the connection.
-        0
-    }
 }
 
 /// Answers on their way to the client.

@@ -64,11 +64,6 @@ impl Inlet for StreamInlet<'_> {
     fn poll_broken(&mut self, context: &mut Context<'_>) -> Poll<Broken> {
         self.0.poll_arrived(context)
     }
-
-    fn received(&self) -> u64 {
-        // Bytes are counted where they come from the connection.
-        0
-    }
 }
 
 impl StreamInlet<'_> {

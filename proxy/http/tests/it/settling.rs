@@ -146,7 +146,9 @@ fn a_client_that_vanishes_before_its_response_is_settled() {
         |gateway| {
             let mut client = gateway.client();
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-            gateway.origin.accept().request();
+            let mut origin = gateway.origin.accept();
+            origin.request();
+            // First the client: an origin that leaves is another end.
             drop(client);
         },
     );

@@ -54,6 +54,25 @@ fn a_connection_keeps_everything_that_it_has() {
     assert_ne!(newcomer.call(&["CLIENT", "ID"]), number, "numbers are not given twice");
 }
 
+/// The process that received the first half of a command has counted it.
+#[test]
+fn the_bytes_of_a_command_that_crosses_count_once() {
+    const READ: &str = "weir_client_read_bytes_total";
+    let (server, place) = (Server::start(Kind::Redis), Place::new());
+    let mut gateway = start(&place, &server, |config| config);
+    let mut client = gateway.connect();
+    let wire = encode(&["SET", "key", "a value"]);
+    let (head, tail) = wire.split_at(wire.len() / 2);
+    client.send(head);
+    gateway.wait_metric(READ, &[], head.len() as f64);
+    let old = gateway.upgrade();
+    ends(old, END_WAIT);
+    gateway.wait_metric("weir_connections_moved_total", &[], 1.0);
+    client.send(tail);
+    assert_eq!(client.reply(), b"+OK\r\n");
+    assert_eq!(gateway.metric(READ), tail.len() as f64);
+}
+
 /// A transaction and a watch cannot cross; their client goes on in the old process, and moves when they are over.
 #[test]
 fn what_is_bound_moves_when_it_comes_free() {

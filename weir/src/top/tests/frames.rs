@@ -2,9 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use weir_admin::status::{Breaker, Health, ListenerState, Verdict};
+use weir_admin::status::{
+    Breaker, CertificateState, CertificateStatus, ErrorStatus, Health, ListenerState, ResponseClasses, RouteStatus,
+    Validity, Verdict,
+};
 
 use super::{knee, listener, sample, screen, state_of, upstream, words};
+use crate::top::client::Sample;
 use crate::top::exposition::Exposition;
 use crate::top::render;
 
@@ -244,4 +248,98 @@ fn the_plain_frame_has_every_row_and_no_keys() {
     assert!(!text.contains("q quit") && !text.contains("above"), "{text}");
     assert!(text.lines().all(|line| line == line.trim_end()));
     assert!(text.ends_with("io_uring\n"), "{text}");
+}
+
+/// An HTTP listener with so many good responses and so many 500s, in front of one endpoint, with one route.
+fn http_sample(start: Instant, seconds: f64, good: u64, bad: u64) -> Sample {
+    let classes =
+        ResponseClasses { successful: good, client_error: 3, server_error: bad, ..ResponseClasses::default() };
+    let mut web = listener("web", good + bad);
+    web.protocol = "http".to_owned();
+    web.responses_total = Some(classes);
+    web.errors = Some(ErrorStatus { ratio: None, warn_ratio: 0.05, warned: false });
+    let mut sample = sample(start, seconds, vec![web]);
+    sample.upstreams = vec![upstream("app")];
+    sample.upstreams[0].endpoints[0].responses_total = Some(classes);
+    sample.routes = vec![RouteStatus {
+        name: "api".to_owned(),
+        domain: None,
+        listeners: vec!["web".to_owned()],
+        online: true,
+        validity: Validity::Valid,
+        mistakes: Vec::new(),
+        responses_total: Some(classes),
+    }];
+    sample
+}
+
+#[test]
+fn a_listener_a_route_and_an_endpoint_whose_responses_are_5xx_say_so_by_word() {
+    let start = Instant::now();
+    let first = http_sample(start, 0.0, 1_000, 0);
+    let mut state = state_of([first.clone(), http_sample(start, 1.0, 1_000, 400)]);
+    let lines = screen(&mut state, 80, 24, start);
+    assert_eq!(words(&lines, "LISTENER")[..6], ["LISTENER", "STATE", "CONNS", "REQ/S", "4XX/S", "5XX/S"]);
+    assert_eq!(words(&lines, "web")[1], "ERRORS", "{lines:#?}");
+    assert_eq!(words(&lines, "web")[3..6], ["400", "0", "400"]);
+    let route = ["api", "ERRORS", "400", "0", "0", "0", "400"];
+    assert_eq!(words(&lines, "api"), route, "{lines:#?}");
+    assert_eq!(words(&lines, "app")[2], "ERRORS", "{lines:#?}");
+    assert_eq!(words(&lines, "app").last(), Some(&"400"));
+    // All is well again.
+    state.accept(Ok(http_sample(start, 2.0, 1_990, 410)));
+    let lines = screen(&mut state, 80, 24, start);
+    assert_eq!((words(&lines, "web")[1], words(&lines, "web")[5]), ("accepting", "10"), "1 % is no alarm");
+    assert_eq!((words(&lines, "api")[1], words(&lines, "app")[2]), ("online", "healthy"));
+    let wide = screen(&mut state, 200, 50, start);
+    assert_eq!(words(&wide, "web")[7..11], ["990", "0", "0", "10"], "{wide:#?}");
+}
+
+#[test]
+fn a_warning_of_the_gateway_is_told_though_the_window_has_no_error() {
+    let start = Instant::now();
+    let mut warned = http_sample(start, 0.0, 1_000, 0);
+    warned.listeners[0].errors = Some(ErrorStatus { ratio: Some(0.25), warn_ratio: 0.05, warned: true });
+    let lines = screen(&mut state_of([warned]), 80, 24, start);
+    assert_eq!(lines[2], "! web: 25 % of the responses are errors (5xx)");
+    assert_eq!(words(&lines, "web")[1], "ERRORS");
+}
+
+#[test]
+fn routes_have_a_table_only_where_there_are_any() {
+    let start = Instant::now();
+    let mut state = state_of([http_sample(start, 0.0, 1, 0)]);
+    assert!(screen(&mut state, 80, 24, start).iter().any(|line| line.starts_with("ROUTE")));
+    assert!(render::plain(&mut state, 120).contains("\nROUTE"));
+    let mut without = http_sample(start, 1.0, 1, 0);
+    without.routes.clear();
+    state.accept(Ok(without));
+    assert!(!screen(&mut state, 80, 24, start).iter().any(|line| line.starts_with("ROUTE")));
+}
+
+#[test]
+fn a_certificate_near_its_end_is_an_alert_and_has_its_days_in_a_column() {
+    let start = Instant::now();
+    let shown = |days_left, state| {
+        let mut secure = http_sample(start, 0.0, 1, 0);
+        let of = |name: &str, days_left, state| CertificateStatus {
+            name: name.to_owned(),
+            expires_at: 1_800_000_000,
+            days_left,
+            state,
+        };
+        let valid = of("b.test", 80, CertificateState::Valid);
+        secure.listeners[0].certificates = vec![valid, of("a.test", days_left, state)];
+        let mut state = state_of([secure]);
+        let alert = screen(&mut state, 80, 24, start)[2].clone();
+        let wide = screen(&mut state, 120, 24, start);
+        let at = words(&wide, "LISTENER").iter().position(|word| *word == "CERT").expect("the column");
+        (alert, words(&wide, "web")[at].to_owned())
+    };
+    assert_eq!(shown(60, CertificateState::Valid), (String::new(), "60d".to_owned()));
+    let warned = shown(13, CertificateState::Warning);
+    assert_eq!(warned, ("! web: the certificate a.test expires in 13 days".to_owned(), "13d!".to_owned()));
+    assert_eq!(shown(2, CertificateState::Critical).1, "2d!");
+    let expired = shown(-1, CertificateState::Expired);
+    assert_eq!(expired, ("! web: the certificate a.test has expired".to_owned(), "OVER".to_owned()));
 }

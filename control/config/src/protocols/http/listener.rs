@@ -15,7 +15,7 @@ use super::handling::{CompressionSection, DEADLINE_MAX, ListenerHandling, upgrad
 use super::policy::PolicyKeys;
 use crate::checks::{Lowest, error_at};
 use crate::document::At;
-use crate::numbers::Period;
+use crate::numbers::{Period, Ratio};
 use crate::protocols::ListenerContext;
 use crate::reader::Reader;
 use crate::section::section;
@@ -79,6 +79,9 @@ section! {
         /// What becomes of the trace context of W3C (`traceparent`): `pass` it as it came, make a `child` of it, so that the
         /// gateway is a step of the trace, or also `start` one for requests without.
         default trace_context: TraceContext = TraceContext::Pass;
+        /// Share of 5xx among the responses of the last ten seconds from which the listener is warned about (log, admin API,
+        /// `weir top`), above 0.0. The warning ends when the share has been below nine tenths of it for ten seconds.
+        default error_warn: Ratio = Ratio(http::ERROR_WARN);
         include policies: PolicyKeys;
     }
 }
@@ -97,6 +100,16 @@ section! {
         /// Pings within 10 s, from either end; then 1008.
         default pings_max: u32 = websocket::PINGS_MAX => 1..=COUNT_MAX;
     }
+}
+
+/// Zero is in the range of a share, and would warn of a listener without an error.
+fn error_warn(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>) -> f64 {
+    let warn = &section.error_warn;
+    if warn.value.0 <= 0.0 {
+        let help = "it is a share of the responses above 0.0, up to 1.0; 0.05 warns when one of twenty is a 5xx";
+        error_at(warn, path, "error_warn", "is 0", help, reader);
+    }
+    warn.value.0
 }
 
 /// Settings of a listener.
@@ -146,6 +159,7 @@ pub(super) fn settings(
         request_id: section.request_id.value,
         via: section.via.as_ref().map(|name| name.value.0.as_str().into()),
         trace_context: section.trace_context.value,
+        error_warn: error_warn(section, path, reader),
         forwarded_for: ForwardedFor::new(section.trusted_hops.value as u8).unwrap_or_default(),
     }
 }

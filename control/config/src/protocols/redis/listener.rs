@@ -75,7 +75,7 @@ fn check_hard_cap(of: &ListenerContext<'_>, reader: &mut Reader<'_>) {
 }
 
 fn relations(section: &ListenerRedisSection, path: &str, reader: &mut Reader<'_>) {
-    if let (Some(user), None) = (&section.user, &section.password) {
+    if let Some(user) = section.user.as_ref().filter(|_| reader.lacks(section.password.as_ref(), path, "password")) {
         error_at(user, path, "user", "stands without password", "add password = { env = \"NAME\" }", reader);
     }
     let stream = &section.stream_bytes;

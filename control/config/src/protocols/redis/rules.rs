@@ -32,7 +32,7 @@ impl Rules {
 
 impl Value for Rules {
     fn shape() -> Shape {
-        Shape::Text { what: "rules of a user", example: "on #9f86... ~app:* +@read" }
+        Shape::Text { what: "rules of a user", example: "on ~app:* +@read" }
     }
 
     fn read(node: &Node<'_>, _: Option<&RangeInclusive<Self>>, reader: &mut Reader<'_>) -> Option<Self> {

@@ -39,8 +39,8 @@ pub(super) fn settings(of: &mut UpstreamContext<'_>, reader: &mut Reader<'_>) ->
         });
     }
     let section = &keys.redis;
-    if let (Some(user), None) = (&section.user, &section.password) {
-        let path = format!("{path}.redis");
+    let path = format!("{path}.redis");
+    if let Some(user) = section.user.as_ref().filter(|_| reader.lacks(section.password.as_ref(), &path, "password")) {
         error_at(user, &path, "user", "stands without password", "add password = { env = \"NAME\" }", reader);
     }
     RedisUpstreamSettings {
@@ -170,7 +170,7 @@ fn topology(section: &UpstreamKeys, count: usize, path: &str, reader: &mut Reade
 
 fn sentinel_topology(section: &SentinelSection, count: usize, path: &str, reader: &mut Reader<'_>) -> RedisTopology {
     let path = format!("{path}.sentinel");
-    if let (Some(user), None) = (&section.user, &section.password) {
+    if let Some(user) = section.user.as_ref().filter(|_| reader.lacks(section.password.as_ref(), &path, "password")) {
         error_at(user, &path, "user", "stands without password", "add password = { env = \"NAME\" }", reader);
     }
     RedisTopology::Sentinel(SentinelSettings {

@@ -67,7 +67,9 @@ pub(super) fn users(section: &ListenerSection, path: &str, reader: &mut Reader<'
         };
         let made = user(table, acl, &path, reader);
         let says_off = table.rules.as_ref().is_some_and(|rules| rules.value.text().split_whitespace().any(is_off));
-        if !made.acl.may_log_in() && !says_off {
+        // A password that could not be read was reported.
+        let has_unread = table.password.is_none() && !reader.lacks(table.password.as_ref(), &path, "password");
+        if !made.acl.may_log_in() && !says_off && !has_unread {
             let what = format!("names \"{word}\", as whom nobody can log in: it has {}", missing(&made.acl));
             let help = "write on and >PASSWORD, #HASH or nopass in its rules, or password = { env = \"NAME\" }";
             warn_at(name, &path, "name", &what, help, reader);
@@ -95,6 +97,7 @@ fn user(table: &ListenerUserSection, mut acl: User, path: &str, reader: &mut Rea
         (Some(user), Some(password)) => {
             Some(UpstreamLogin { user: user.value.0.clone(), password: password.value.secret.clone() })
         }
+        (Some(_), None) if !reader.lacks(table.upstream_password.as_ref(), path, "upstream_password") => None,
         (Some(user), None) => {
             let help = "add upstream_password = { env = \"NAME\" }";
             error_at(user, path, "upstream_user", "stands without upstream_password", help, reader);

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use weir_config::surroundings::{FileContents, Running, Surroundings};
-use weir_engine::settings::{TlsClientSettings, TlsServerSettings};
+use weir_config::surroundings::{FileContents, Listening, Running, Surroundings};
+use weir_engine::settings::{Address, TlsClientSettings, TlsServerSettings};
 use weir_engine::tls::TlsConfigError;
 
 use self::knee::knee;
@@ -21,6 +21,10 @@ pub struct Memory {
     pub files: HashMap<&'static str, FileContents>,
     pub memory: Option<u64>,
     pub running: Option<Running>,
+    pub is_offline: bool,
+    /// Addresses at which somebody listens, and the one of them where that is a gateway.
+    pub taken: Vec<&'static str>,
+    pub gateway: Option<&'static str>,
 }
 
 impl Memory {
@@ -83,6 +87,9 @@ impl Memory {
             ]),
             memory: Some(8 << 30),
             running: None,
+            is_offline: false,
+            taken: Vec::new(),
+            gateway: None,
         }
     }
 }
@@ -111,6 +118,25 @@ impl Surroundings for Memory {
 
     fn running(&self) -> Option<Running> {
         self.running
+    }
+
+    fn is_offline(&self) -> bool {
+        self.is_offline
+    }
+
+    fn listen(&self, address: &Address, _: bool) -> Listening {
+        let address = address.to_string();
+        match (self.taken.iter().find(|taken| address == **taken), self.gateway) {
+            (Some(taken), Some(gateway)) if *taken == gateway => Listening::ByGateway("process 1 (weir)".to_owned()),
+            (Some(_), _) => {
+                Listening::Refused(io::Error::new(io::ErrorKind::AddrInUse, "process 2 (x) listens there already"))
+            }
+            (None, _) => Listening::Possible,
+        }
+    }
+
+    fn append(&self, path: &Path) -> io::Result<()> {
+        if path.starts_with("/none") { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
     fn now(&self) -> Duration {

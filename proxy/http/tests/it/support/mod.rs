@@ -28,7 +28,7 @@ use weir_http::{
     routes::{Action, Routes, Target},
     settings::HttpListenerSettings,
 };
-use weir_listener::{Arrival, ConnectionTable, CoreShare, Security, Service, settings::ListenerSettings};
+use weir_listener::{Arrival, ConnectionTable, CoreShare, Security, Service, StageSample, settings::ListenerSettings};
 use weir_route::{Route, RouteTable, host::HostMatch, path::PathMatch, split::Split};
 use weir_telemetry::{
     Registry, catalog,
@@ -209,7 +209,7 @@ fn core(registry: &Registry, setup: &Setup) -> CoreShare {
         metrics: registry.core(0),
         log: log_ring(64, None).0,
         table: ConnectionTable::new(1),
-        stage_sample: 1.0,
+        stage_sample: StageSample::new(1.0),
         handshakes: LocalBudget::new(0),
         post: Rc::new(|_, _, _| false),
     }

@@ -46,6 +46,8 @@ enum Ruled<T> {
     Inherited,
     /// It does not hold.
     Off,
+    /// It holds and cannot be made; that was reported.
+    Broken,
     /// This.
     Own(T),
 }
@@ -59,12 +61,17 @@ impl<T: Clone> Ruled<T> {
     fn own(&self) -> Option<T> {
         match self {
             Self::Own(own) => Some(own.clone()),
-            Self::Inherited | Self::Off => None,
+            Self::Inherited | Self::Off | Self::Broken => None,
         }
     }
 
     fn is_inherited(&self) -> bool {
         matches!(self, Self::Inherited)
+    }
+
+    /// It holds, whether it could be made or not.
+    fn holds(&self) -> bool {
+        matches!(self, Self::Own(_) | Self::Broken)
     }
 }
 
@@ -118,7 +125,7 @@ impl Rules {
 
     /// A rate limit goes by who asks, and nothing finds that out.
     pub(super) fn counts_without_identity(&self) -> bool {
-        let finds = self.basic.own().is_some() || self.api_keys.own().is_some() || self.jwt.own().is_some();
+        let finds = self.basic.holds() || self.api_keys.holds() || self.jwt.holds();
         let by_identity = |rate: &Arc<RateLimit>| matches!(rate.settings().key, RateKey::Identity { .. });
         !finds && self.rates.own().is_some_and(|rates| rates.iter().any(by_identity))
     }
@@ -165,9 +172,10 @@ pub(in super::super) fn rules(written: &PolicyKeys, path: &str, reader: &mut Rea
 
 /// A table that is wrong was reported: the file is refused, whatever stands here.
 fn ruled<T>(is_enabled: bool, made: Option<T>) -> Ruled<T> {
-    match made.filter(|_| is_enabled) {
+    match made {
+        _ if !is_enabled => Ruled::Off,
         Some(made) => Ruled::Own(made),
-        None => Ruled::Off,
+        None => Ruled::Broken,
     }
 }
 
@@ -293,6 +301,9 @@ impl Maker<'_, '_> {
                     }
                 },
                 (None, Some(secret)) => KeyHash::of(secret.value.secret.expose()),
+                (None, None) if !self.reader.lacks(entry.key.as_ref(), self.path, &format!("{key}.key")) => {
+                    return None;
+                }
                 _ => {
                     let help = "write sha256, or key = { env = \"NAME\" }";
                     self.wrong(name, &format!("{key}.name"), "needs one of `sha256` and `key`", help);

@@ -1,0 +1,212 @@
+//! The share of errors among the responses of each HTTP listener, and the warning that follows from it.
+//!
+//! As with knees ([`super::knee`]) all of it happens on the watch thread, from counters that the workers keep anyway.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use weir_admin::status::ErrorStatus;
+use weir_base::time::Time;
+use weir_config::{Listener, ListenerProtocol, Snapshot};
+use weir_telemetry::{Registry, catalog};
+
+use super::threshold::{Crossed, Threshold};
+
+/// Over what the share is told. Default 10 s: a listener with few requests has some in it, and one failed deploy is seen in time.
+const WINDOW: Duration = Duration::from_secs(10);
+/// With fewer responses in the window a share warns nobody. Default 5: one 500 of two responses at night is no outage.
+const RESPONSES_MIN: u64 = 5;
+
+/// What is known of the errors of one listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ErrorShare {
+    /// 5xx as a share of all responses in the window; `None`: there were none.
+    ratio: Option<f64>,
+    /// It is, or was within [`HOLD`](super::threshold::HOLD), near `error_warn`.
+    is_warned: bool,
+}
+
+/// The shares of HTTP listeners.
+pub type ErrorShares = BTreeMap<Arc<str>, ErrorShare>;
+
+/// Responses so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Counts {
+    all: u64,
+    errors: u64,
+}
+
+impl Counts {
+    fn of(registry: &Registry, listener: &str) -> Self {
+        let mut counts = Self::default();
+        for (code, count) in registry.by(&catalog::HTTP_RESPONSES, ("listener", listener), "code") {
+            counts.all += count;
+            counts.errors += if code.starts_with('5') { count } else { 0 };
+        }
+        counts
+    }
+}
+
+/// One listener.
+#[derive(Default)]
+struct Watched {
+    /// Looks of the last window and the one before, oldest first.
+    looks: VecDeque<(Time, Counts)>,
+    warn: Threshold,
+}
+
+impl Watched {
+    fn look(&mut self, name: &str, warn: f64, counts: Counts, now: Time) -> ErrorShare {
+        let recent = self.recent(counts, now);
+        let ratio = (recent.all > 0).then(|| recent.errors as f64 / recent.all as f64);
+        let share = ratio.filter(|_| recent.all >= RESPONSES_MIN).unwrap_or_default();
+        match self.warn.look(now, share, warn) {
+            Some(Crossed::Up) => {
+                let (percent, from) = (percent(share), percent(warn));
+                tracing::warn!(listener = name, percent, from, "many responses are errors (5xx)");
+            }
+            Some(Crossed::Down) => {
+                let (percent, from) = (percent(share), percent(warn));
+                tracing::info!(listener = name, percent, from, "responses are no longer errors");
+            }
+            None => {}
+        }
+        ErrorShare { ratio, is_warned: self.warn.is_over() }
+    }
+
+    /// The responses since a window ago.
+    fn recent(&mut self, counts: Counts, now: Time) -> Counts {
+        if self.looks.back().is_some_and(|(_, last)| counts.all < last.all) {
+            // The listener was removed and came back: another count.
+            self.looks.clear();
+        }
+        // The oldest look that is kept is the youngest that is at least a window ago.
+        while self.looks.get(1).is_some_and(|(at, _)| now.since(*at) >= WINDOW) {
+            self.looks.pop_front();
+        }
+        self.looks.push_back((now, counts));
+        let before = self.looks.front().map_or(counts, |(_, before)| *before);
+        // A code that is new between two reads of the cells may count in one and not in the other.
+        Counts { all: counts.all - before.all, errors: counts.errors.saturating_sub(before.errors) }
+    }
+}
+
+fn percent(share: f64) -> f64 {
+    (share * 100.0).round()
+}
+
+/// Looks at the responses of all HTTP listeners.
+#[derive(Default)]
+pub struct ErrorWatch(HashMap<Arc<str>, Watched>);
+
+impl ErrorWatch {
+    /// What is known now. Begins and ends warnings, which it logs.
+    pub fn look(&mut self, registry: &Registry, snapshot: &Snapshot, now: Time) -> ErrorShares {
+        self.0.retain(|name, _| snapshot.listener(name).is_some());
+        let mut shares = ErrorShares::new();
+        for listener in &snapshot.listeners {
+            let Some(warn) = warn_ratio(listener) else { continue };
+            let name = &listener.settings.name;
+            let share = self.0.entry(name.clone()).or_default().look(name, warn, Counts::of(registry, name), now);
+            shares.insert(name.clone(), share);
+        }
+        shares
+    }
+}
+
+/// From which share on a listener is warned about; `None`: it has no responses of HTTP.
+pub fn warn_ratio(listener: &Listener) -> Option<f64> {
+    match &listener.protocol {
+        ListenerProtocol::Http(http) => Some(http.error_warn),
+        _ => None,
+    }
+}
+
+/// The errors as the API shows them.
+pub fn status(warn_ratio: f64, share: ErrorShare) -> ErrorStatus {
+    ErrorStatus { ratio: share.ratio, warn_ratio, warned: share.is_warned }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A listener with so many good and bad responses in each quarter of a second.
+    struct Played {
+        watched: Watched,
+        counts: Counts,
+        millis: u64,
+    }
+
+    impl Played {
+        fn new() -> Self {
+            Self { watched: Watched::default(), counts: Counts::default(), millis: 0 }
+        }
+
+        fn look(&mut self, good: u64, bad: u64, looks: u64) -> ErrorShare {
+            let mut last = ErrorShare::default();
+            for _ in 0..looks {
+                self.counts = Counts { all: self.counts.all + good + bad, errors: self.counts.errors + bad };
+                self.millis += 250;
+                last = self.watched.look("web", 0.05, self.counts, Time::from_nanos(self.millis * 1_000_000));
+            }
+            last
+        }
+    }
+
+    #[test]
+    fn a_listener_whose_responses_are_all_errors_is_warned_about_and_recovers() {
+        let mut played = Played::new();
+        assert_eq!(played.look(0, 0, 4), ErrorShare { ratio: None, is_warned: false });
+        assert_eq!(played.look(10, 0, 40), ErrorShare { ratio: Some(0.0), is_warned: false });
+        let failed = played.look(0, 10, 40);
+        assert_eq!(failed, ErrorShare { ratio: Some(1.0), is_warned: true });
+        // Ten seconds until the window has no error, and ten more below the threshold.
+        assert!(played.look(10, 0, 60).is_warned);
+        assert_eq!(played.look(10, 0, 24), ErrorShare { ratio: Some(0.0), is_warned: false });
+    }
+
+    #[test]
+    fn a_share_around_the_threshold_warns_once() {
+        let mut played = Played::new();
+        let mut changes = 0;
+        let mut was_warned = false;
+        for look in 0..400 {
+            // 4 % and 6 % in turn, for ten seconds each.
+            let bad = if look / 40 % 2 == 0 { 4 } else { 6 };
+            let is_warned = played.look(100 - bad, bad, 1).is_warned;
+            changes += u32::from(is_warned != was_warned);
+            was_warned = is_warned;
+        }
+        assert!(changes <= 2, "{changes} changes in 100 s");
+        assert!(changes >= 1);
+    }
+
+    #[test]
+    fn a_few_responses_warn_nobody_and_show_their_share() {
+        let mut played = Played::new();
+        played.look(0, 0, 1);
+        assert_eq!(played.look(1, 1, 1), ErrorShare { ratio: Some(0.5), is_warned: false });
+        assert_eq!(played.look(1, 2, 1), ErrorShare { ratio: Some(0.6), is_warned: true });
+    }
+
+    #[test]
+    fn a_warning_ends_when_there_are_no_responses_any_more() {
+        let mut played = Played::new();
+        assert!(played.look(0, 10, 8).is_warned);
+        assert!(played.look(0, 0, 40).is_warned);
+        assert_eq!(played.look(0, 0, 50), ErrorShare { ratio: None, is_warned: false });
+    }
+
+    #[test]
+    fn a_count_that_begins_again_gives_no_false_share() {
+        let mut played = Played::new();
+        played.look(10, 10, 8);
+        played.counts = Counts::default();
+        assert_eq!(played.look(0, 0, 1).ratio, None);
+        assert_eq!(played.look(10, 0, 2).ratio, Some(0.0));
+    }
+}

@@ -1,0 +1,59 @@
+//! HTTP responses per second by class of status, and when they mean trouble.
+
+use weir_admin::status::ResponseClasses;
+use weir_http::settings::ERROR_WARN;
+
+/// Responses per second of a listener, a route or an endpoint.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct ResponseRates {
+    pub(super) successful: f64,
+    pub(super) redirection: f64,
+    pub(super) client_error: f64,
+    pub(super) server_error: f64,
+    all: f64,
+}
+
+impl ResponseRates {
+    /// What was added to the counts in so many seconds.
+    pub(super) fn between(before: ResponseClasses, now: ResponseClasses, seconds: f64) -> Self {
+        let rate = |of: fn(&ResponseClasses) -> u64| of(&now).saturating_sub(of(&before)) as f64 / seconds;
+        Self {
+            successful: rate(|classes| classes.successful),
+            redirection: rate(|classes| classes.redirection),
+            client_error: rate(|classes| classes.client_error),
+            server_error: rate(|classes| classes.server_error),
+            all: rate(ResponseClasses::total),
+        }
+    }
+
+    /// Responses of all classes.
+    pub(super) fn all(self) -> f64 {
+        self.all
+    }
+
+    /// At least this share of the responses are 5xx.
+    pub(super) fn fail_from(self, share: f64) -> bool {
+        self.server_error > 0.0 && self.server_error >= share * self.all
+    }
+
+    /// As [`ResponseRates::fail_from`], with the share from which listeners are warned about by default.
+    pub(super) fn fail(self) -> bool {
+        self.fail_from(ERROR_WARN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_5xx_of_twenty_responses_is_trouble_and_one_of_a_hundred_is_none() {
+        let now = |successful, server_error| ResponseClasses { successful, server_error, ..Default::default() };
+        let rates = |now| ResponseRates::between(ResponseClasses::default(), now, 2.0);
+        assert_eq!(rates(now(38, 2)).server_error, 1.0);
+        assert!(rates(now(38, 2)).fail());
+        assert!(!rates(now(99, 1)).fail());
+        assert!(!rates(now(0, 0)).fail());
+        assert!(rates(now(99, 1)).fail_from(0.01));
+    }
+}

@@ -1,0 +1,206 @@
+//! The prose of documents: short sentences, and words that a reader knows at first sight.
+
+use anyhow::{Context, Result};
+
+use crate::tidy::links::prose;
+use crate::tidy::sources::collect;
+use crate::workspace::Workspace;
+
+/// Words of a sentence. A longer one needs two readings.
+const SENTENCE_WORDS_MAX: usize = 40;
+
+/// Words that a document does without, with what to write. Lower case; a blank stands for any gap.
+const AVOIDED: [(&str, &str); 6] = [
+    ("anew", "again"),
+    ("asked", "name the request, the check or the setting"),
+    ("but for", "except"),
+    ("nobody", "name the part that does not"),
+    ("told", "name the response, the message or the log line"),
+    ("whoever", "name the client, the server or the operator"),
+];
+
+/// Words that no sentence begins with, unless it is a question.
+const BAD_BEGINNINGS: [&str; 3] = ["of", "what", "who"];
+
+/// Documents that a command writes, of results or of declarations.
+const EXEMPT: [&str; 4] = ["docs/results/", "docs/CONFIG.md", "docs/METRICS.md", "lab/trials/src/testdata/"];
+
+/// Documents that are still to be rewritten. The list only shrinks: a document that keeps the rule leaves it.
+const TO_BE_REWRITTEN: &[&str] = &[
+    "CHANGELOG.md",
+    "THREAT-MODEL.md",
+    "docs/guide/lab.md",
+    "docs/guide/migration.md",
+    "docs/guide/operations.md",
+    "docs/guide/tcp.md",
+    "docs/guide/tls.md",
+];
+
+/// Sentences that are too long, or have words that a document does without.
+///
+/// # Errors
+/// A document cannot be read.
+pub fn violations(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut paths = Vec::new();
+    collect(&workspace.root, &workspace.target, &["md"], &mut paths)?;
+    paths.sort();
+    let mut found = Vec::new();
+    for path in paths {
+        let name = workspace.relative(&path);
+        if EXEMPT.iter().any(|exempt| name.starts_with(exempt)) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).with_context(|| format!("{name} is not readable"))?;
+        let mistakes = mistakes(&text);
+        if !TO_BE_REWRITTEN.contains(&&*name) {
+            found.extend(mistakes.into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
+        } else if mistakes.is_empty() {
+            found.push(format!("{name} keeps the rules of prose: take it off the list in xtask/src/tidy/prose.rs"));
+        }
+    }
+    Ok(found)
+}
+
+/// What is wrong with the sentences of a document, with their lines.
+fn mistakes(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (line, sentence) in sentences(text) {
+        let words: Vec<String> = sentence.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect();
+        if words.len() > SENTENCE_WORDS_MAX {
+            let count = words.len();
+            found.push((line, format!("a sentence of {count} words; the most is {SENTENCE_WORDS_MAX}: make two")));
+        }
+        let is_question = sentence.trim_end().ends_with('?');
+        let begins_badly = |first: &&String| !is_question && BAD_BEGINNINGS.contains(&first.as_str());
+        if let Some(first) = words.first().filter(begins_badly) {
+            found.push((line, format!("a sentence begins with \"{first}\": begin with its subject")));
+        }
+        let all = format!(" {} ", words.join(" "));
+        for (word, instead) in AVOIDED.iter().filter(|(word, _)| all.contains(&format!(" {word} "))) {
+            found.push((line, format!("\"{word}\": {instead}")));
+        }
+    }
+    found
+}
+
+/// A word in lower case, without the marks around it. Code is no word of the language.
+fn bare(word: &str) -> String {
+    if word.contains('`') {
+        return "`".to_owned();
+    }
+    word.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase()
+}
+
+/// The sentences of a document with the lines that they begin on. An item of a list, a heading and a cell of a table end a sentence, whether
+/// it has a full stop or not.
+fn sentences(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let (mut begun, mut present) = (0, String::new());
+    let mut last = 0;
+    for (number, line) in prose(text) {
+        let line = line.trim();
+        let is_table = line.starts_with('|');
+        let begins_block = line.is_empty() || line.starts_with(['#', '>', '|']) || is_item(line) || number != last + 1;
+        last = number;
+        if begins_block {
+            finish(&mut present, begun, &mut found);
+        }
+        // A bar within code is none of the table.
+        for part in if is_table { cells(line) } else { vec![line] } {
+            if is_table {
+                finish(&mut present, begun, &mut found);
+            }
+            for word in part.split_whitespace() {
+                if present.is_empty() {
+                    begun = number;
+                }
+                present.push_str(word);
+                present.push(' ');
+                if ends_sentence(word) {
+                    finish(&mut present, begun, &mut found);
+                }
+            }
+        }
+        if is_table || line.starts_with('#') {
+            finish(&mut present, begun, &mut found);
+        }
+    }
+    finish(&mut present, begun, &mut found);
+    found
+}
+
+fn finish(present: &mut String, begun: usize, found: &mut Vec<(usize, String)>) {
+    let sentence = std::mem::take(present);
+    if !sentence.trim().is_empty() {
+        found.push((begun, sentence));
+    }
+}
+
+/// Cells of a row of a table.
+fn cells(row: &str) -> Vec<&str> {
+    let (mut found, mut start, mut is_code, mut before) = (Vec::new(), 0, false, ' ');
+    for (at, letter) in row.char_indices() {
+        is_code ^= letter == '`';
+        if letter == '|' && !is_code && before != '\\' {
+            found.push(&row[start..at]);
+            start = at + 1;
+        }
+        before = letter;
+    }
+    found.push(&row[start..]);
+    found
+}
+
+/// `- `, `* ` or `1. `.
+fn is_item(line: &str) -> bool {
+    let digits = line.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    line.starts_with("- ") || line.starts_with("* ") || (digits.len() < line.len() && digits.starts_with(". "))
+}
+
+fn ends_sentence(word: &str) -> bool {
+    let end = word.trim_end_matches(['*', '_', ')', '"', '\u{201d}']);
+    let is_short = matches!(end.to_lowercase().as_str(), "e.g." | "i.e." | "etc." | "vs." | "no." | "cf.");
+    // The number of an item.
+    let is_number = end.strip_suffix('.').is_some_and(|it| !it.is_empty() && it.chars().all(|it| it.is_ascii_digit()));
+    end.ends_with(['.', '?', '!']) && !is_short && !is_number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<(usize, String)> {
+        mistakes(text).into_iter().map(|(line, what)| (line, what.split(':').next().unwrap_or("").to_owned())).collect()
+    }
+
+    #[test]
+    fn a_long_sentence_is_found_on_its_first_line() {
+        let long = "word ".repeat(37);
+        let text = format!("# A heading\n\nShort one. {long}\nend of it. Short.\n\n- {long}end\n");
+        assert!(found(&text).is_empty(), "40 words, and 38");
+        let text = format!("Short one. {long}\nand the end of it.\n");
+        assert_eq!(found(&text), [(1, "a sentence of 42 words; the most is 40".to_owned())]);
+    }
+
+    #[test]
+    fn items_cells_and_headings_are_sentences_of_their_own() {
+        let twenty = "word ".repeat(20);
+        let text = format!(
+            "| {twenty} | {twenty} |\n|---|---|\n| {twenty} | `a | b` {twenty} |\n\n1. {twenty}\n2. {twenty}\n"
+        );
+        assert!(found(&text).is_empty(), "{:?}", found(&text));
+    }
+
+    #[test]
+    fn words_that_documents_do_without_are_found_outside_of_code() {
+        assert_eq!(found("The server is asked.\nIt was `told` nothing,\nbut for this.").len(), 2);
+        assert_eq!(found("```\nasked\n```\n    told\n"), []);
+        assert_eq!(found("Nobody knows."), [(1, "\"nobody\"".to_owned())]);
+    }
+
+    #[test]
+    fn a_question_may_begin_with_what() {
+        assert_eq!(found("What is it?"), []);
+        assert_eq!(found("Good. What it is, is known."), [(1, "a sentence begins with \"what\"".to_owned())]);
+    }
+}
