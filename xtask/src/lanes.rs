@@ -145,7 +145,7 @@ const LANES: &[Lane] = &[
         name: "http",
         about: "HTTP and TCP against scripted and real origins",
         needs: HTTP_PARTS,
-        when: covers(&["weir-http", "weir-tcp", "weir-origin"], PRODUCT, HTTP_PATHS),
+        when: covers(&["weir-http", "weir-tcp", "weir-origin", "weir-import"], PRODUCT, HTTP_PATHS),
         core: cores::HTTP,
         minutes: 6,
         programs: true,
