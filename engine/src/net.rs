@@ -49,7 +49,7 @@ pub fn wait_for_sole_use(address: &Address) -> io::Result<bool> {
     Ok(wait(LISTENERS_GONE_TIME)? || (Occupant::of(address).is_none() && wait(LISTENERS_GONE_TIME_MAX)?))
 }
 
-/// Tells whether nobody listens on `address` now. Of a path it always says so: [`bind`] finds out.
+/// Returns true if no process listens on `address` now. For a path the result is always true: [`bind`] finds out.
 ///
 /// # Errors
 /// As `bind(2)`, except `AddrInUse`.

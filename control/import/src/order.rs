@@ -54,7 +54,7 @@ fn is_under(host: &str, wide: &str) -> bool {
 pub(crate) fn first_match(rules: Vec<Rule>) -> Vec<Route> {
     let mut kept = without_hidden(rules, covers);
     add_meetings(&mut kept);
-    // Of two with the same conditions the earlier one counts. Meetings are hidden by the rule that they are of, and needed.
+    // If two rules have the same conditions, the earlier one wins. A meeting is needed although one of its own rules covers it.
     kept = without_hidden(kept, has_same_conditions);
     settle(&mut kept);
     kept.into_iter().map(|rule| rule.route).collect()

@@ -56,7 +56,7 @@ pub struct StageSample {
 }
 
 impl StageSample {
-    /// Of this share of the exchanges, 0 to 1. Reading the clock at each stage costs 25 ns a time.
+    /// The share of the exchanges whose stages are timed, 0 to 1. Reading the clock at each stage costs 25 ns a time.
     pub fn new(share: f64) -> Self {
         let own = Self { every: Rc::default() };
         own.set(share);

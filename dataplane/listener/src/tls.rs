@@ -48,7 +48,8 @@ pub struct TlsAcceptor {
 }
 
 impl TlsAcceptor {
-    /// The acceptor of a listener with these settings. `notices_clear_text`: [`NoTls::ClearText`] is told from other failures.
+    /// The acceptor of a listener with these settings. `notices_clear_text`: clear text is reported as [`NoTls::ClearText`]
+    /// instead of as a failed handshake.
     pub fn new(
         core: &CoreShare,
         settings: &ListenerSettings,

@@ -58,7 +58,7 @@ pub struct Identity {
     pub row: String,
     /// `weir`, `direct`, or the name of a peer.
     pub arm: String,
-    /// Of the source; absent where the program does not name one.
+    /// The commit of the source; absent where the program does not name one.
     pub commit: Option<String>,
     /// Version and profile of the binary.
     pub build: String,

@@ -34,7 +34,7 @@ impl Check {
 pub enum Verdict {
     /// In order.
     Pass,
-    /// Not in order, and no reason for the probe to fail. Of checks only.
+    /// A problem that does not make the probe fail. Only checks have this verdict.
     Warn,
     /// Not in order.
     Fail,

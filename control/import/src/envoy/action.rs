@@ -14,7 +14,7 @@ const TIMEOUT: u64 = 15_000;
 /// Milliseconds of Weir's `response_timeout`.
 const RESPONSE_TIMEOUT: u64 = 60_000;
 
-/// Words of `retry_on` that are the same here, but for the hyphens.
+/// Words of `retry_on` that Weir shares, apart from the hyphens.
 const RETRIES: &[(&str, &str)] = &[
     ("connect-failure", "connect_failure"),
     ("refused-stream", "refused_stream"),

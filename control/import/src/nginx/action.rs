@@ -14,7 +14,7 @@ use crate::toml::Value;
 /// Keys of an inline table.
 pub(super) type Keys = Vec<(String, Value)>;
 
-/// Status of a location that Weir cannot serve: not implemented.
+/// Status of an imported location that Weir has no counterpart for: 501 (RFC 9110 section 15.6.2).
 const UNSERVED: u64 = 501;
 
 /// What becomes of the requests of a location.

@@ -19,7 +19,7 @@ pub(super) struct Location<'c> {
     pub(super) directive: &'c Directive,
 }
 
-/// All locations among `body`, nested ones too, but for named ones.
+/// All locations in `body`, including nested ones and excluding named ones.
 pub(super) fn all<'c>(
     body: &'c [Directive],
     scope: &Scope<'c>,

@@ -134,7 +134,7 @@ fn rate_of(text: &str) -> Option<(u64, &'static str)> {
     Some((count.parse().ok().filter(|count| *count > 0)?, per))
 }
 
-/// Who is counted together.
+/// The property by which a rate limit groups requests.
 fn key_of(variable: &str) -> Option<Vec<(String, Value)>> {
     let key = |word: &str| vec![("key".to_owned(), Value::text(word))];
     match variable {

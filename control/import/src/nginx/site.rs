@@ -206,7 +206,7 @@ impl<'c> Importer<'c> {
         route.path = one.path.clone();
         let mut settings = self.settings(&one.scope, &mut notes)?;
         if !is_proxy {
-            // Of a response of the gateway's own only the policies matter.
+            // For a response that the gateway itself makes, only the policies matter.
             settings.retain(|(key, _)| matches!(*key, "ip_filter" | "basic_auth" | "rate_limit"));
         }
         let policies = |(key, _): &&(&str, Value)| matches!(*key, "ip_filter" | "basic_auth" | "rate_limit");

@@ -147,7 +147,7 @@ const UPPER: u8 = 2;
 /// The byte between labels.
 const DOT: u8 = 4;
 
-/// The classes of the bytes of a `reg-name` (RFC 3986 3.2.2) but for `%` and `,`; all others have none.
+/// The class of each byte of a `reg-name` (RFC 3986 3.2.2), except `%` and `,`. Every other byte has class 0.
 const CLASSES: [u8; 256] = classes();
 
 const fn classes() -> [u8; 256] {

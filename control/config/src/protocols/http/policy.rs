@@ -237,7 +237,7 @@ section! {
     }
 }
 
-/// Who is counted together.
+/// The property by which a rate limit groups requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RateKeyChoice {
     Client,
