@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// HTTP responses since the process started, by class of status (RFC 9110 section 15).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResponseClasses {
-    /// Interim responses and upgrades.
+    /// Upgrades (101). Other interim responses are not counted.
     #[serde(rename = "1xx")]
     pub informational: u64,
     /// The request succeeded.
