@@ -11,9 +11,11 @@ mod lab_compare;
 mod lab_knee;
 mod lab_load;
 mod lab_merge;
+mod lab_page;
 mod lab_profile;
 mod lab_relay;
 mod lab_report;
+mod lab_size;
 mod lab_sweep;
 mod origin;
 mod plan;
@@ -67,6 +69,7 @@ enum Lab {
     Merge(lab_merge::MergeArgs),
     Relay(lab_relay::RelayArgs),
     Knee(lab_knee::KneeArgs),
+    Size(lab_size::SizeArgs),
     Compare(lab_compare::CompareArgs),
     Profile(lab_profile::ProfileArgs),
     Ladder(lab_sweep::LadderArgs),
@@ -86,11 +89,19 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Routes(args) => routes::run(&args),
         Command::Lab(Lab::Origin(command)) => origin::run(&command),
-        Command::Lab(Lab::Load(args)) => lab_load::run(&args),
+        // These two end with the verdict of their thresholds.
+        Command::Lab(Lab::Load(args)) => match lab_load::run(&args) {
+            Ok(code) => return code,
+            Err(text) => Err(text),
+        },
         Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),
-        Command::Lab(Lab::Merge(args)) => lab_merge::run(&args),
+        Command::Lab(Lab::Merge(args)) => match lab_merge::run(&args) {
+            Ok(code) => return code,
+            Err(text) => Err(text),
+        },
         Command::Lab(Lab::Relay(args)) => lab_relay::run(&args),
         Command::Lab(Lab::Knee(args)) => lab_knee::run(&args),
+        Command::Lab(Lab::Size(args)) => lab_size::run(&args),
         Command::Lab(Lab::Compare(args)) => lab_compare::run(&args),
         Command::Lab(Lab::Profile(args)) => lab_profile::run(&args),
         Command::Lab(Lab::Ladder(args)) => lab_sweep::ladder(&args),

@@ -58,6 +58,7 @@ impl Run {
             wire: measured.wire(),
             verdict: verdict(&trial),
             counts: measured.outcome.counts,
+            thresholds: Vec::new(),
         };
         (record, trial)
     }
