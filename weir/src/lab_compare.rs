@@ -18,7 +18,7 @@ use weir_trials::{
     side_by_side, table,
 };
 
-use crate::{lab_load, lab_sweep};
+use crate::{lab_load, lab_page, lab_sweep};
 
 /// Blocks and window of a quick look.
 const QUICK_BLOCKS: u32 = 2;
@@ -83,6 +83,10 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
+    /// Write the page of the result to this file: charts and tables, without a network.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
     /// Print the file of a built-in peer and end.
     #[arg(long, value_name = "NAME")]
     show_peer: Option<String>,
@@ -130,6 +134,7 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
     if let Some(path) = &args.json {
         file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    lab_page::of(args.html.as_deref(), &result)?;
     match result.failed.iter().find(|failed| failed.arm == result.arms[0].name) {
         Some(failed) => Err(format!("this gateway failed at {}: {}", failed.at, failed.reason)),
         None => Ok(()),

@@ -4,7 +4,7 @@ use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum};
 use weir_engine::settings::Address;
-use weir_knee::Rules;
+use weir_knee::{Knee, Rules};
 use weir_parties::peer::Telemetry;
 use weir_trials::{
     Behind, Budget, KneeResult, Progress, Request, file,
@@ -13,7 +13,7 @@ use weir_trials::{
     table,
 };
 
-use crate::lab_load;
+use crate::{lab_load, lab_page};
 
 /// [`Telemetry`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -70,6 +70,10 @@ pub struct KneeArgs {
     /// Write the result with all its trials to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Write the page of the result to this file: charts and tables, without a network.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 pub fn run(args: &KneeArgs) -> Result<(), String> {
@@ -88,7 +92,7 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
     };
     let found = weir_trials::knee(&request, tell).map_err(|failure| failure.to_string())?;
     if args.quick {
-        println!("A quick look: short trials, 10 % precision. Nothing to size from.");
+        println!("Quick run: short trials, 10 % precision. Nothing to size from.");
     }
     match &args.behind {
         None => println!("{}", found.placement),
@@ -96,17 +100,25 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
     }
     print!("{}", table::result(&request.scenario.name, &found.knee));
     // After what cannot fail: a full disk costs the file and not the figures.
+    let result = result_of(args.quick, &request, &found, source);
     if let Some(path) = &args.json {
-        let result = result_of(args, &request, &found, source);
         file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    lab_page::of(args.html.as_deref(), &result)?;
     match found.knee.capacity() {
         Some(_) => Ok(()),
-        None => Err(format!("no knee was found: {}", found.knee.clean_cell("req/s"))),
+        None => Err(no_knee(&found.knee)),
     }
 }
 
-fn tell(progress: &Progress<'_>) {
+/// Why there is no knee, and where it lies.
+pub fn no_knee(knee: &Knee) -> String {
+    let bracket = knee.bracket().map_or(String::new(), |bracket| format!("; it lies within {bracket}, not verified"));
+    format!("no knee was found: {}{bracket}", knee.clean_cell("req/s"))
+}
+
+/// Progress on standard error.
+pub fn tell(progress: &Progress<'_>) {
     match progress {
         Progress::Started { placement, config } => {
             eprintln!("{}", placement.without_origin());
@@ -117,9 +129,10 @@ fn tell(progress: &Progress<'_>) {
     }
 }
 
-fn result_of(args: &KneeArgs, request: &Request, found: &Found, scenario: String) -> KneeResult {
+/// The file of a search.
+pub fn result_of(is_quick: bool, request: &Request, found: &Found, scenario: String) -> KneeResult {
     let Request { budget, telemetry, .. } = *request;
-    let conditions = Conditions { budget, backend: request.behind.backend(), telemetry, is_quick: args.quick };
+    let conditions = Conditions { budget, backend: request.behind.backend(), telemetry, is_quick };
     KneeResult {
         schema: result::SCHEMA.to_owned(),
         run_id: found.run_id.clone(),

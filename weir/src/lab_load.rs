@@ -1,8 +1,9 @@
-//! `weir lab load`: one scenario against one target.
+//! `weir lab load`: one load against one target, of a URL or of a scenario file.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::ExitCode,
     str::FromStr,
     sync::mpsc,
     thread,
@@ -11,34 +12,53 @@ use std::{
 use clap::Args;
 use weir_engine::settings::Address;
 use weir_load::{
-    Event, Part, RunError, Scenario,
+    Event, Gate, Part, RunError, Scenario, StepRecord,
     run::{Alone, Barrier, ByClock, instant, run_id},
     run_part, scenario,
     shard::SHARDS_MAX,
 };
 use weir_trials::together::conductor::{self, conduct};
 
+use crate::lab_page;
+
 use self::show::{JsonLines, line, show};
+use self::source::{Planned, UrlArgs, planned};
 
 pub mod show;
+pub mod source;
+mod summary;
 
-/// Send a scenario's load to a target and report what became of it: latency from the intended time, open loop.
+/// A threshold is missed. The exit code of k6.
+const MISSED: u8 = 99;
+/// The figures do not count, so no threshold can be judged.
+const INVALID: u8 = 98;
+
+/// Send a load to a target and report what became of it. In an open loop latency counts from the time at which the schedule
+/// wanted the request sent.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab load examples/lab/redis-mixed.toml --target 127.0.0.1:6379\n  weir lab load scenario.toml --target unix:/run/redis.sock --quiet --json results.jsonl\n  weir lab load examples/lab/redis-pubsub.toml --target 127.0.0.1:6379   # subscribers, and who publishes\n  weir lab load scenario.toml --target 10.0.0.5:6379 --processes 4\n  weir lab load scenario.toml --target 10.0.0.5:6379 --part 1/2 --start-at 2026-01-02T03:04:05Z --json one.jsonl\n\nStandard error has a line per second, standard output a table per phase. Exit: 0 the run is complete, 1 it is not, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --for 30s\n  weir lab load redis://127.0.0.1:6379 --connections 20   # closed loop, as fast as it answers\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --threshold 'p99<5ms' --threshold 'errors<0.1%'\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --write load.toml   # the scenario, and no load\n  weir lab load load.toml --target 127.0.0.1:8080 --quiet --json results/load.jsonl\n  weir lab load examples/lab/redis-pubsub.toml --target 127.0.0.1:6379   # subscribers, and who publishes\n  weir lab load scenario.toml --target 10.0.0.5:6379 --processes 4\n  weir lab load scenario.toml --target 10.0.0.5:6379 --part 1/2 --start-at 2026-01-02T03:04:05Z --json one.jsonl\n\nURLs: http://, h2c:// (HTTP/2 in clear text), ws:// and tcp:// (a server that sends back what it gets), redis:// (it writes 10,000 keys weir-load:N).\nThresholds: p50, p90, p95, p99, p99.9, p99.99, max, mean (5ms), errors (0.1%, of all that should have been sent), rate (completed per second); with < <= > >= ==. slo_p99 of a scenario is one of them. Each phase must keep all of them.\nStandard error has a line per second, standard output a summary per phase.\nExit: 0 the run is complete and every threshold is met, 99 a threshold is missed, 98 there are thresholds and the run is invalid (the generator was the limit, or there are too few samples), 1 it did not run to its end or was refused, 2 the command line is wrong."
 )]
 pub struct LoadArgs {
-    /// The scenario, a TOML file.
-    #[arg(value_name = "SCENARIO.toml")]
-    scenario: PathBuf,
+    /// A URL (http://, h2c://, redis://, ws://, tcp://), or a scenario, a TOML file.
+    #[arg(value_name = "URL|SCENARIO.toml")]
+    what: String,
 
-    /// Where to send it: HOST:PORT or unix:/path.
+    /// Where to send the load of a scenario: HOST:PORT or unix:/path.
     #[arg(long, value_name = "HOST:PORT|unix:/path", value_parser = Address::from_str)]
-    target: Address,
+    target: Option<Address>,
 
-    /// Write one JSON line per phase, with whole histograms; - is standard output, without tables.
+    /// What the exit code says, such as 'p99<5ms'; as often as needed.
+    #[arg(long = "threshold", value_name = "FIGURE<BOUND", conflicts_with = "part")]
+    thresholds: Vec<String>,
+
+    /// Write one JSON line per phase, with whole histograms; - is standard output, without a summary.
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
+
+    /// Write the page of the result to this file: tables and latencies, without a network.
+    #[arg(long, value_name = "FILE", conflicts_with = "part")]
+    html: Option<PathBuf>,
 
     /// No line per second.
     #[arg(long)]
@@ -58,33 +78,68 @@ pub struct LoadArgs {
     /// must agree. Until then this part connects and writes its keys.
     #[arg(long, value_name = "TIME", requires = "part", value_parser = instant)]
     start_at: Option<u64>,
+
+    // Last: its heading is also that of whatever follows.
+    #[command(flatten)]
+    url: UrlArgs,
 }
 
-pub fn run(args: &LoadArgs) -> Result<(), String> {
-    let (scenario, source) = read_with_source(&args.scenario)?;
+/// Runs the load. The code says whether its thresholds are met.
+pub fn run(args: &LoadArgs) -> Result<ExitCode, String> {
+    let Some(planned) = planned(args)? else { return Ok(ExitCode::SUCCESS) };
     let mut json = args.json.as_deref().map(JsonLines::create).transpose()?;
-    let mut written = Ok(());
-    let mut tell = |event| match event {
+    // The figures of a part are not those of the run: `weir lab merge` has those.
+    let gates = if args.part.is_some() { Vec::new() } else { planned.scenario.gates() };
+    let (mut written, mut gate, mut lines) = (Ok(()), Gate::Met, Vec::new());
+    let mut each = |phase: &str, mut record: StepRecord| {
+        record.judge(&gates).map_err(|error| error.to_string())?;
+        gate = gate.max(Gate::of(&record));
+        lines.push(record.to_line().map_err(|error| error.to_string())?);
+        show(phase, &record, json.as_mut())
+    };
+    let tell = |event| match event {
         Event::Preloading(keys) if !args.quiet => eprintln!("writing {keys} keys"),
         Event::Second(second) if !args.quiet => eprintln!("{}", line(&second)),
         Event::Step { phase, record, .. } => {
-            let shown = show(&phase, &record, json.as_mut());
+            let shown = each(&phase, *record);
             if written.is_ok() {
                 written = shown;
             }
         }
         Event::Preloading(_) | Event::Second(_) | Event::Phase { .. } => {}
     };
+    send(args, planned, tell)?;
+    written?;
+    if let Some(path) = &args.html {
+        lab_page::write(path, &lines.join("\n"))?;
+        // Among lines of JSON a path is none of them.
+        let is_json = args.json.as_deref() == Some(Path::new("-"));
+        if is_json { eprintln!("{}", path.display()) } else { println!("{}", path.display()) }
+    }
+    Ok(code_of(gate))
+}
+
+/// The exit code of a run with this gate.
+pub fn code_of(gate: Gate) -> ExitCode {
+    match gate {
+        Gate::Met => ExitCode::SUCCESS,
+        Gate::Missed => ExitCode::from(MISSED),
+        Gate::Invalid => ExitCode::from(INVALID),
+    }
+}
+
+/// From this process, or from several that this one conducts.
+fn send(args: &LoadArgs, planned: Planned, tell: impl FnMut(Event)) -> Result<(), String> {
+    let Planned { scenario, source, target } = planned;
     if args.processes > 1 {
         let request = conductor::Request {
             weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
             scenario,
             source,
-            target: args.target.clone(),
+            target,
             processes: args.processes,
         };
-        conduct(&request, tell).map_err(|error| format!("{error:#}"))?;
-        return written;
+        return conduct(&request, tell).map_err(|error| format!("{error:#}"));
     }
     let (part, run_id, mut barrier): (Part, String, Box<dyn Barrier + Send>) = match args.part.zip(args.start_at) {
         None => (Part::WHOLE, run_id(), Box::new(Alone)),
@@ -98,12 +153,10 @@ pub fn run(args: &LoadArgs) -> Result<(), String> {
     // A scenario with many connections needs more than a shell's default.
     weir_engine::net::raise_descriptor_limit().map_err(|error| format!("the limit of open files: {error}"))?;
     let (events, told) = mpsc::channel();
-    let target = args.target.clone();
     let run = thread::spawn(move || run_part(&scenario, &target, part, run_id, &mut *barrier, &events));
-    told.into_iter().for_each(&mut tell);
+    told.into_iter().for_each(tell);
     let outcome = run.join().unwrap_or(Err(RunError::Panicked));
-    outcome.map_err(|error| error.to_string())?;
-    written
+    outcome.map_err(|error| error.to_string())
 }
 
 /// Reads a scenario, or says all that is wrong with it.
@@ -128,7 +181,6 @@ pub fn read_with_source(path: &Path) -> Result<(Scenario, String), String> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use weir_load::StepRecord;
     use weir_origin::redis::{OriginSettings, start};
 
     use super::*;
@@ -146,7 +198,18 @@ phase = [{ name = "one", rate = 2000, warmup = "100ms", duration = "1s" }]
         let scenario = directory.join("scenario.toml");
         fs::write(&scenario, source).expect("written");
         let json = Some(directory.join("out.jsonl"));
-        LoadArgs { scenario, target, json, quiet: true, processes: 1, part: None, start_at: None }
+        LoadArgs {
+            what: scenario.display().to_string(),
+            target: Some(target),
+            url: UrlArgs::default(),
+            thresholds: Vec::new(),
+            json,
+            html: None,
+            quiet: true,
+            processes: 1,
+            part: None,
+            start_at: None,
+        }
     }
 
     #[test]
@@ -158,11 +221,15 @@ phase = [{ name = "one", rate = 2000, warmup = "100ms", duration = "1s" }]
         let lines = fs::read_to_string(args.json.expect("given")).expect("written");
         let record = StepRecord::from_line(lines.trim_end()).expect("one record");
         assert_eq!(record.counts.completed, record.counts.intended);
-        let table = show::table("one", &record).expect("whole histograms");
-        for row in
-            ["small / one: open loop, 1.0 s", "offered        2000/s", "0 connection, 0 protocol", "generator CPU"]
-        {
-            assert!(table.contains(row), "{row} is not in\n{table}");
+        let summary = summary::summary("one", &record, true).expect("whole histograms");
+        for row in [
+            "small / one: open loop, 1.0 s",
+            "target        127.0.0.1:",
+            "offered       2000/s",
+            "errors        0",
+            "generator",
+        ] {
+            assert!(summary.contains(row), "{row} is not in\n{summary}");
         }
     }
 

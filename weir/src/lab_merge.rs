@@ -5,19 +5,24 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
+    process::ExitCode,
 };
 
 use clap::Args;
-use weir_load::{Named, StepRecord, merge, scenario::PHASES_MAX};
+use weir_load::{Gate, Named, StepRecord, merge, scenario::PHASES_MAX};
 use weir_trials::together::protocol::LINE_BYTES_MAX;
 
-use crate::lab_load::show::{JsonLines, show};
+use crate::lab_load::{
+    code_of,
+    show::{JsonLines, show},
+    source::thresholds,
+};
 
 /// Make one record per phase of those that the parts of a run wrote (`weir lab load --part`): counts are summed, histograms
 /// added, and the verdict judged again. What does not belong together is refused.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab merge one.jsonl two.jsonl\n  weir lab merge part-*.jsonl --json whole.jsonl\n\nThe files must be of the same run: same scenario, target, build and start, and every part once. Exit: 0 merged, 1 refused, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab merge one.jsonl two.jsonl\n  weir lab merge part-*.jsonl --json whole.jsonl\n\nThe files must be of the same run: same scenario, target, build and start, and every part once. Exit: 0 merged and every threshold is met, 99 a threshold is missed, 98 there are thresholds and the run is invalid, 1 refused, 2 the command line is wrong."
 )]
 pub struct MergeArgs {
     /// What each part wrote with --json.
@@ -27,9 +32,14 @@ pub struct MergeArgs {
     /// Write one JSON line per phase, with whole histograms; - is standard output, without tables.
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
+
+    /// What the exit code says, such as 'p99<5ms'; as often as needed. Parts do not keep those of their scenario.
+    #[arg(long = "threshold", value_name = "FIGURE<BOUND")]
+    thresholds: Vec<String>,
 }
 
-pub fn run(args: &MergeArgs) -> Result<(), String> {
+pub fn run(args: &MergeArgs) -> Result<ExitCode, String> {
+    let gates = thresholds(&args.thresholds)?;
     let mut phases: BTreeMap<u32, Vec<(String, StepRecord)>> = BTreeMap::new();
     for path in &args.files {
         for (name, record) in read(path)? {
@@ -41,14 +51,17 @@ pub fn run(args: &MergeArgs) -> Result<(), String> {
     }
     let merged = phases.iter().map(|(step, parts)| {
         let named: Vec<Named<'_>> = parts.iter().map(|(name, record)| Named { name, record }).collect();
-        let (record, _) = merge(&named).map_err(|error| format!("phase {}: {error}", step + 1))?;
+        let (mut record, _) = merge(&named).map_err(|error| format!("phase {}: {error}", step + 1))?;
+        record.judge(&gates).map_err(|error| error.to_string())?;
         let phase = parts.iter().find_map(|(_, record)| Some(record.part.as_ref()?.phase.clone()));
         Ok((phase.unwrap_or_default(), record))
     });
     // Nothing is written, and no file emptied, before all is known to be right.
     let merged: Vec<(String, StepRecord)> = merged.collect::<Result<_, String>>()?;
     let mut json = args.json.as_deref().map(JsonLines::create).transpose()?;
-    merged.iter().try_for_each(|(phase, record)| show(phase, record, json.as_mut()))
+    merged.iter().try_for_each(|(phase, record)| show(phase, record, json.as_mut()))?;
+    let gate = merged.iter().map(|(_, record)| Gate::of(record)).max();
+    Ok(code_of(gate.unwrap_or(Gate::Met)))
 }
 
 /// Every record of a file with its name for messages: file and line.
@@ -83,7 +96,7 @@ mod tests {
         let path = folder.path().join("a.jsonl");
         let refusal = |text: &str| {
             fs::write(&path, text).expect("written");
-            let args = MergeArgs { files: vec![path.clone()], json: Some(path.clone()) };
+            let args = MergeArgs { files: vec![path.clone()], json: Some(path.clone()), thresholds: Vec::new() };
             let refusal = run(&args).expect_err("no records of parts");
             assert_eq!(fs::read_to_string(&path).expect("still there"), text);
             refusal
@@ -91,7 +104,7 @@ mod tests {
         assert!(refusal("").starts_with("no records in these files"));
         assert!(refusal("{\"schema\":\"weir.lab.knee/1\"}\n").contains("a.jsonl:1: schema is \"weir.lab.knee/1\""));
         assert!(refusal("text\n").contains("a.jsonl:1: no record of a step"));
-        let absent = MergeArgs { files: vec![folder.path().join("absent.jsonl")], json: None };
+        let absent = MergeArgs { files: vec![folder.path().join("absent.jsonl")], json: None, thresholds: Vec::new() };
         assert!(run(&absent).is_err_and(|error| error.contains("absent.jsonl: ")));
     }
 }

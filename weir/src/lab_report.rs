@@ -1,4 +1,4 @@
-//! `weir lab report`: a folder of results as one page.
+//! `weir lab report`: results of the lab as one page.
 
 use std::{
     fs,
@@ -14,14 +14,14 @@ const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Write one report from the results of a folder: report.md, and report.html with charts, which needs no network.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab knee scenario.toml --json results/synthetic.json\n  weir lab compare scenario.toml --json results/compared.json\n  weir lab ladder scenario.toml --json results/ladder.json\n  weir lab cores scenario.toml --json results/cores.json\n  weir lab report results\n\nIt reads the files that end in .json; what is no result of the lab is named. Exit: 0 written, 1 there is no result, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --json results/load.jsonl\n  weir lab knee scenario.toml --json results/synthetic.json\n  weir lab compare scenario.toml --json results/compared.json\n  weir lab ladder scenario.toml --json results/ladder.json\n  weir lab cores scenario.toml --json results/cores.json\n  weir lab report results\n  weir lab report load.jsonl before.jsonl --out page\n\nOf a folder it reads the files that end in .json and .jsonl. A file that is no result of the lab is named, in the report too, and the command fails behind the report.\nExit: 0 written, 1 a file is no result or there is none, 2 the command line is wrong."
 )]
 pub struct ReportArgs {
-    /// The folder with results.
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    /// Folders with results, or files.
+    #[arg(value_name = "DIR|FILE", required = true)]
+    sources: Vec<PathBuf>,
 
-    /// Where the report goes, if not into the folder itself.
+    /// Where the report goes, if not into the first folder, or beside the first file.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -29,31 +29,56 @@ pub struct ReportArgs {
 pub fn run(args: &ReportArgs) -> Result<(), String> {
     let shown = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let mut report = Report::default();
-    for path in json_files(&args.folder).map_err(|error| shown(&args.folder, error))? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        match text_of(&path) {
-            Ok(text) => report.add(&name, &text),
-            Err(why) => report.add_unread(&name, why),
+    for source in &args.sources {
+        let files = if source.is_dir() { results_of(source) } else { Ok(vec![source.clone()]) };
+        for path in files.map_err(|error| shown(source, error))? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            match text_of(&path) {
+                Ok(text) if is_lines(&path) => report.add_lines(&name, &text),
+                Ok(text) => report.add(&name, &text),
+                Err(why) => report.add_unread(&name, why),
+            }
         }
     }
-    for (name, why) in report.unread() {
+    let unread = report.unread().to_vec();
+    for (name, why) in &unread {
         eprintln!("not read: {name}: {why}");
     }
     if report.is_empty() {
+        let names: Vec<String> = args.sources.iter().map(|source| source.display().to_string()).collect();
         return Err(format!(
-            "no result in {}; `weir lab knee`, `compare`, `ladder` and `cores` write one with --json",
-            args.folder.display()
+            "no result in {}; `weir lab load`, `knee`, `compare`, `ladder` and `cores` write one with --json",
+            names.join(", ")
         ));
     }
     let rendered = report.render();
-    let out = args.out.as_deref().unwrap_or(&args.folder);
-    fs::create_dir_all(out).map_err(|error| shown(out, error))?;
+    let out = args.out.clone().unwrap_or_else(|| place_of(&args.sources));
+    fs::create_dir_all(&out).map_err(|error| shown(&out, error))?;
+    // The page comes last: it is the one to open.
     for (name, text) in [("report.md", &rendered.markdown), ("report.html", &rendered.html)] {
         let path = out.join(name);
         fs::write(&path, text).map_err(|error| shown(&path, error))?;
         println!("{}", path.display());
     }
-    Ok(())
+    match unread.len() {
+        0 => Ok(()),
+        1 => Err("1 file is no result of the lab; it is named above".to_owned()),
+        count => Err(format!("{count} files are no results of the lab; they are named above")),
+    }
+}
+
+/// The first folder, or that of the first file.
+fn place_of(sources: &[PathBuf]) -> PathBuf {
+    let first = sources.first().map_or(Path::new("."), PathBuf::as_path);
+    if first.is_dir() {
+        return first.to_owned();
+    }
+    // The folder of a bare name has no name.
+    first.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+}
+
+fn is_lines(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "jsonl")
 }
 
 fn text_of(path: &Path) -> Result<String, String> {
@@ -64,11 +89,12 @@ fn text_of(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
-fn json_files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+fn results_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "json") && path.is_file() {
+        let is_result = path.extension().is_some_and(|extension| extension == "json" || extension == "jsonl");
+        if is_result && path.is_file() {
             files.push(path);
         }
     }

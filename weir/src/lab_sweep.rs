@@ -18,7 +18,7 @@ use weir_trials::{
     table,
 };
 
-use crate::{lab_compare, lab_load};
+use crate::{lab_compare, lab_load, lab_page};
 
 /// Measure what each protocol costs with 1, 8, 32, 64 and 128 requests under way: rate, latency, CPU, memory, descriptors. Closed
 /// loop. Starts origin and gateways itself, on CPUs of their own.
@@ -90,6 +90,10 @@ struct CommonArgs {
     /// Write every run to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Write the page of the result to this file: charts and tables, without a network.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 fn under_way() -> clap::builder::RangedI64ValueParser<u32> {
@@ -167,6 +171,7 @@ fn run(
     if let Some(path) = &common.json {
         file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    lab_page::of(common.html.as_deref(), &result)?;
     let ours = |group: &swept::Group| group.arms.first().map(|arm| arm.name.clone());
     for group in &result.groups {
         let failed = group.rungs.iter().find(|rung| rung.figures.is_none() && Some(&rung.arm) == ours(group).as_ref());

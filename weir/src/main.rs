@@ -19,9 +19,11 @@ mod lab_compare;
 mod lab_knee;
 mod lab_load;
 mod lab_merge;
+mod lab_page;
 mod lab_profile;
 mod lab_relay;
 mod lab_report;
+mod lab_size;
 mod lab_sweep;
 mod man;
 mod origin;
@@ -91,6 +93,7 @@ enum Lab {
     Merge(lab_merge::MergeArgs),
     Relay(lab_relay::RelayArgs),
     Knee(lab_knee::KneeArgs),
+    Size(lab_size::SizeArgs),
     Compare(lab_compare::CompareArgs),
     Profile(lab_profile::ProfileArgs),
     Ladder(lab_sweep::LadderArgs),
@@ -102,11 +105,19 @@ fn main() -> ExitCode {
     // Named once for the process, so that no part of the tree can choose another.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     weir_load::program::name(version::PROFILE, version::COMMIT);
-    broken_pipe::quietly(|| done(dispatch(Cli::parse().command)))
+    broken_pipe::quietly(|| {
+        dispatch(Cli::parse().command).unwrap_or_else(|text| {
+            eprintln!("weir: {text}");
+            ExitCode::FAILURE
+        })
+    })
 }
 
-fn dispatch(command: Command) -> Result<(), String> {
+fn dispatch(command: Command) -> Result<ExitCode, String> {
     match command {
+        // The exit codes of these two are the verdicts on thresholds.
+        Command::Lab(Lab::Load(args)) => return lab_load::run(&args),
+        Command::Lab(Lab::Merge(args)) => return lab_merge::run(&args),
         Command::Front(command) => front::run(&command),
         Command::Init(args) => init::run(&args),
         Command::Run(args) => run::run(&args),
@@ -123,25 +134,15 @@ fn dispatch(command: Command) -> Result<(), String> {
         Command::Completion(args) => completion::run(&args, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),
         Command::Lab(Lab::Origin(command)) => origin::run(&command),
-        Command::Lab(Lab::Load(args)) => lab_load::run(&args),
         Command::Lab(Lab::LoadPart) => weir_trials::together::member::serve().map_err(|error| format!("{error:#}")),
-        Command::Lab(Lab::Merge(args)) => lab_merge::run(&args),
         Command::Lab(Lab::Relay(args)) => lab_relay::run(&args),
         Command::Lab(Lab::Knee(args)) => lab_knee::run(&args),
+        Command::Lab(Lab::Size(args)) => lab_size::run(&args),
         Command::Lab(Lab::Compare(args)) => lab_compare::run(&args),
         Command::Lab(Lab::Profile(args)) => lab_profile::run(&args),
         Command::Lab(Lab::Ladder(args)) => lab_sweep::ladder(&args),
         Command::Lab(Lab::Cores(args)) => lab_sweep::cores(&args),
         Command::Lab(Lab::Report(args)) => lab_report::run(&args),
     }
-}
-
-fn done(outcome: Result<(), String>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
-            eprintln!("weir: {text}");
-            ExitCode::FAILURE
-        }
-    }
+    .map(|()| ExitCode::SUCCESS)
 }

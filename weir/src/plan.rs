@@ -117,7 +117,8 @@ fn read_all(folder: &Path) -> Result<Vec<Measured>, String> {
     Ok(measured)
 }
 
-fn text_of(plan: &Plan, demand: &Demand) -> String {
+/// The plan, for people.
+pub fn text_of(plan: &Plan, demand: &Demand) -> String {
     let mut text = String::new();
     let budget = demand.shape.budget_vcpu;
     let mut line = |part: String| {

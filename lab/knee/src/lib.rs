@@ -32,6 +32,7 @@
 //! | [`search`] | the states: Calibrate, Ramp, Bisect, Verify, StepDown, StepUp, Overload |
 //! | [`points`] | outcome of each rate; points that contradict each other |
 //! | [`knee`] | the result: an interval, what verified it, first overload, peak completed |
+//! | [`bracket`] | where the knee lies if it could not be verified |
 //! | [`estimate`] | mean of repeats with a 95 % interval |
 //! | [`ratio`] | ratios of paired measurements with a bootstrap interval |
 //! | [`cell`] | how a result is printed in a table: a number, `below X`, `not reached`, `not run`, `n/a`, `invalid: ...` |
@@ -42,6 +43,7 @@
 //! trial at that rate was clean.
 #![forbid(unsafe_code)]
 
+pub mod bracket;
 pub mod cell;
 pub mod command;
 pub mod estimate;
@@ -56,6 +58,7 @@ pub mod search;
 pub mod stop;
 pub mod trial;
 
+pub use bracket::Bracket;
 pub use cell::Cell;
 pub use command::{Command, Length, Observation, Purpose, Rate, Run};
 pub use estimate::Estimate;

@@ -1,6 +1,7 @@
 //! How many instances a demand needs: `U = K x (1 - headroom)`, `n = ceil(D / U) + failover`, per dimension; the largest
 //! binds. Sized from clean knees of the very shape that was asked for, or not at all.
 
+mod difference;
 mod warning;
 
 use std::fmt;
@@ -193,11 +194,11 @@ impl fmt::Display for Refusal {
         match self {
             Self::BadDemand { what, must } => write!(f, "{what} must be {must}"),
             Self::Missing { dimension, instead, command } => {
-                write!(f, "no clean knee for {dimension} in this shape")?;
+                writeln!(f, "no clean knee for {dimension} in this shape")?;
                 for reason in instead {
-                    write!(f, "; {reason}")?;
+                    writeln!(f, "  {reason}")?;
                 }
-                write!(f, "; run: {command}")
+                write!(f, "to find one, run:\n  {command}")
             }
         }
     }
@@ -275,20 +276,9 @@ fn matching<'a>(
 
 /// The capacity of a row, or why it may not speak for the shape.
 fn refusal_of(shape: &Shape, row: &Measured) -> Result<f64, String> {
-    let told = &row.shape;
-    let words = [
-        ("row", &told.row, &shape.row),
-        ("budget kind", &told.budget_kind, &shape.budget_kind),
-        ("driver", &told.driver, &shape.driver),
-        ("tls", &told.tls, &shape.tls),
-        ("telemetry", &told.telemetry, &shape.telemetry),
-    ];
-    if let Some((what, was, asked)) = words.iter().find(|(_, was, asked)| was != asked) {
-        return Err(format!("{what} is {was}, asked {asked}"));
-    }
-    // Budgets are typed as decimals: 0.1, 0.25, 8.
-    if (told.budget_vcpu - shape.budget_vcpu).abs() > 1e-9 {
-        return Err(format!("budget is {} vCPU, asked {}", told.budget_vcpu, shape.budget_vcpu));
+    let differences = difference::differences(&row.shape, shape);
+    if !differences.is_empty() {
+        return Err(format!("differs in: {}", differences.join("; ")));
     }
     match row.figure {
         Figure::CleanKnee { capacity, .. } if capacity.is_finite() && capacity > 0.0 => Ok(capacity),

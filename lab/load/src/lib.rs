@@ -4,6 +4,8 @@
 //! | module | concept |
 //! |---|---|
 //! | [`scenario`] | the TOML file of one workload, checked as a whole before any load |
+//! | [`url`] | the scenario of a URL, for a load without a file |
+//! | [`threshold`] | bounds that the figures of a phase have to keep |
 //! | [`protocols`] | the protocols of the lab: one file each behind one trait, and the table that lists them |
 //! | `wire` | what a connection says first, and whole replies out of chunks |
 //! | [`shard`] | one of n generator shards, its part of the connections, its own random streams |
@@ -14,6 +16,7 @@
 //! | [`requests`] | the encoded requests of a shard, and the check of each reply |
 //! | [`answer`] | what kind of answer a reply is: a value, the overload answer of a gateway, or a failure |
 //! | [`recorder`] | one latency histogram, 1 us to 60 s, and the sample-size rule |
+//! | [`buckets`] | the same for people: a few rows |
 //! | [`outcome`] | the counters and histograms of a shard, merged by adding |
 //! | `measured` | what shards measured in a phase, added up, and its verdict |
 //! | [`program`] | the program that sends the load, as records name it |
@@ -30,6 +33,7 @@
 
 pub mod answer;
 pub mod arrivals;
+pub mod buckets;
 pub mod keys;
 mod measured;
 pub mod merge;
@@ -43,6 +47,8 @@ pub mod requests;
 pub mod run;
 pub mod scenario;
 pub mod shard;
+pub mod threshold;
+pub mod url;
 pub mod values;
 mod wire;
 
@@ -56,3 +62,4 @@ pub use requests::{Integrity, Requests};
 pub use run::{Barrier, Event, RunError, Second, Stage, Start, run, run_part};
 pub use scenario::Scenario;
 pub use shard::Shard;
+pub use threshold::{Gate, Threshold};

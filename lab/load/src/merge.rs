@@ -44,6 +44,7 @@ pub fn merge(parts: &[Named<'_>]) -> Result<(StepRecord, Trial), MergeError> {
         wire: sum.wire(),
         verdict: verdict(&trial),
         counts: sum.outcome.counts,
+        thresholds: Vec::new(),
     };
     Ok((record, trial))
 }

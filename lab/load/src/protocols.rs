@@ -21,6 +21,7 @@ use crate::scenario::mistake::Problems;
 use crate::scenario::table::Table;
 use crate::scenario::{Command, KeySpace, Payload, Request, Scenario};
 use crate::shard::Shard;
+use crate::url::{Scheme, Url};
 use crate::wire::{Pending, Wire};
 
 mod http;
@@ -53,6 +54,16 @@ pub trait Protocol: Sync + 'static {
     /// Whether a web server with one file can stand behind a gateway.
     fn is_served_by_files(&self) -> bool {
         false
+    }
+
+    /// How a URL names it, for a load without a scenario file; `None`: no URL does.
+    fn scheme(&self) -> Option<Scheme> {
+        None
+    }
+
+    /// The keys of its own in the scenario of a URL, as lines of TOML: those at the root first.
+    fn lines_of(&self, _url: &Url) -> String {
+        String::new()
     }
 
     /// Facts that it shares with other protocols.

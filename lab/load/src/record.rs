@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::outcome::{Counts, Latencies, Outcome};
 use crate::recorder::{HistogramError, Recorder, Summary};
 use crate::scenario::{Mode, Phase, Scenario};
+use crate::threshold::{Judged, Threshold};
 
 /// What `schema` says.
 pub const SCHEMA: &str = "weir.lab.step/1";
@@ -41,6 +42,9 @@ pub struct StepRecord {
     pub wire: Wire,
     /// What the step says.
     pub verdict: Verdict,
+    /// Thresholds of the run and what became of them; none if the run has none, or is a part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub thresholds: Vec<Judged>,
 }
 
 /// Which step of which run.
@@ -182,7 +186,10 @@ impl Load {
             connections: scenario.connections,
             pipeline: if is_multiplexed { 1 } else { scenario.pipeline },
             streams: is_multiplexed.then_some(scenario.pipeline),
-            payload: scenario.payload.to_string(),
+            payload: match scenario.request.has_any_length {
+                true => "any length".to_owned(),
+                false => scenario.payload.to_string(),
+            },
             window_s: phase.duration.as_secs_f64(),
             warmup_s: phase.warmup.as_secs_f64(),
             late_limit_us: u64::try_from(scenario.late_limit.as_micros()).unwrap_or(u64::MAX),
@@ -299,6 +306,15 @@ pub enum Class {
 }
 
 impl StepRecord {
+    /// Judges `thresholds` by the figures of this record, which then holds what became of each.
+    ///
+    /// # Errors
+    /// The histogram of the latencies cannot be read.
+    pub fn judge(&mut self, thresholds: &[Threshold]) -> Result<(), HistogramError> {
+        self.thresholds = thresholds.iter().map(|one| one.judge(self)).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
     /// One line of JSON without a line end.
     ///
     /// # Errors

@@ -30,6 +30,8 @@ pub enum Tail {
     P50,
     /// 1 of 10 lies above.
     P90,
+    /// 1 of 20.
+    P95,
     /// 1 of 100.
     P99,
     /// 1 of 1,000.
@@ -45,6 +47,7 @@ impl Tail {
         match self {
             Self::P50 => 2,
             Self::P90 => 10,
+            Self::P95 => 20,
             Self::P99 => 100,
             Self::P999 => 1_000,
             Self::P9999 => 10_000,
@@ -172,6 +175,11 @@ impl Recorder {
     #[must_use]
     pub fn max_micros(&self) -> u64 {
         self.histogram.max()
+    }
+
+    /// Every value in microseconds that was recorded, ascending, with its count.
+    pub(crate) fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.histogram.iter_recorded().map(|value| (value.value_iterated_to(), value.count_since_last_iteration()))
     }
 
     /// The numbers of a record, and the histogram itself.

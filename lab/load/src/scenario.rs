@@ -10,6 +10,7 @@
 //! connections = 50              # of all shards together
 //! pipeline = 1                  # requests under way per connection
 //! slo_p99 = "2ms"               # optional
+//! threshold = ["errors<0.1%"]   # optional: what the exit code of `weir lab load` says, beside slo_p99
 //! late_limit = "1s"             # default: 1 s or 20 x slo_p99, whichever is longer
 //! integrity = true              # check replies
 //!
@@ -50,6 +51,7 @@
 //! [request]
 //! host = "lab.example"
 //! path = "/index.html"          # left out: paths of the lab's own origin, whose answers show whose they are
+//!                               # with a path and without payload.size, the body of a response may have any length
 //!
 //! [[phase]]
 //! rate = 10_000
@@ -64,6 +66,7 @@ use weir_base::ByteSize;
 use crate::arrivals::{Arrival, Rate};
 use crate::keys::Distribution;
 use crate::protocols::Protocol;
+use crate::threshold::Threshold;
 
 pub(crate) mod mistake;
 pub(crate) mod read;
@@ -71,6 +74,7 @@ pub(crate) mod table;
 
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
 pub use read::{FILE_BYTES_MAX, PHASES_MAX, parse};
+pub use table::parse_duration;
 
 /// Connections of one run. Default 1,000,000: beyond the ports that one address has.
 pub const CONNECTIONS_MAX: u32 = 1_000_000;
@@ -116,6 +120,8 @@ pub struct Scenario {
     pub pipeline: u32,
     /// The p99 sojourn that a clean step must keep.
     pub slo_p99: Option<Duration>,
+    /// What `weir lab load` gates on, beside the latency target: see [`Self::gates`].
+    pub thresholds: Vec<Threshold>,
     /// Sojourn above which a completed request is late, and delay from which it is not sent any more.
     pub late_limit: Duration,
     /// Whether replies are checked.
@@ -142,6 +148,14 @@ impl Scenario {
     pub fn late_limit_for(slo_p99: Option<Duration>) -> Duration {
         let of_slo = slo_p99.unwrap_or_default().saturating_mul(LATE_LIMIT_PER_SLO);
         of_slo.clamp(LATE_LIMIT_MIN, LATENCY_MAX)
+    }
+
+    /// The thresholds, and the latency target as one of them where no threshold says it already.
+    #[must_use]
+    pub fn gates(&self) -> Vec<Threshold> {
+        let has_target = self.thresholds.iter().any(|one| one.p99_micros_max().is_some());
+        let target = self.slo_p99.filter(|_| !has_target).map(Threshold::of_slo);
+        self.thresholds.iter().cloned().chain(target).collect()
     }
 
     /// Replies to what is sent once: 1, or the subscribers of a channel.
@@ -294,6 +308,8 @@ impl fmt::Display for Payload {
 /// What HTTP and WebSocket ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
+    /// The scenario names a path and no size of the payload: a body of any length is right.
+    pub has_any_length: bool,
     /// The path; `None`: those of the lab's own origin, `/N/WORD`, and `/` for a WebSocket.
     pub path: Option<String>,
     /// What Host, or the authority, says.

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use crate::html::escaped;
 
+mod marker;
+
 /// Size of the drawing; the page scales it to its column.
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 320.0;
@@ -49,6 +51,8 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
     /// Whether a line joins them.
     pub(crate) is_joined: bool,
+    /// Colour and shape; `None`: by the place among the series.
+    pub(crate) look: Option<usize>,
 }
 
 /// Ratios.
@@ -205,12 +209,14 @@ impl Field {
                 escaped(word)
             );
         }
-        for (index, series) in self.series.iter().enumerate() {
-            series.draw(&mut svg, index % COLOURS, &x, &y);
+        let looks: Vec<usize> =
+            self.series.iter().enumerate().map(|(at, series)| series.look.unwrap_or(at) % COLOURS).collect();
+        for (series, look) in self.series.iter().zip(&looks) {
+            series.draw(&mut svg, *look, &x, &y);
         }
         svg.push_str("</svg>");
-        let legend = self.series.iter().enumerate().map(|(index, series)| {
-            format!(r#"<span class="key s{}">{}</span>"#, index % COLOURS, escaped(&series.name))
+        let legend = self.series.iter().zip(&looks).map(|(series, look)| {
+            format!(r#"<span class="key s{look}">{}{}</span>"#, marker::sample(*look), escaped(&series.name))
         });
         svg.push_str(&format!(r#"<div class="legend">{}</div>"#, legend.collect::<String>()));
         svg
@@ -228,15 +234,8 @@ impl Series {
             let _ = write!(svg, r#"<polyline class="line s{colour}" points="{}"/>"#, path.join(" "));
         }
         for (a, b) in &points {
-            let _ = write!(
-                svg,
-                r#"<circle class="dot s{colour}" cx="{:.1}" cy="{:.1}" r="4"><title>{}: {}, {}</title></circle>"#,
-                x.place(*a),
-                y.place(*b),
-                escaped(&self.name),
-                short(*a),
-                short(*b)
-            );
+            let words = format!("{}: {}, {}", escaped(&self.name), short(*a), short(*b));
+            svg.push_str(&marker::at(colour, x.place(*a), y.place(*b), &words));
         }
     }
 }
@@ -345,7 +344,7 @@ mod tests {
                 title: "a < b".to_owned(),
                 x: Axis { label: "x", is_log: true },
                 y: Axis { label: "y", is_log: false },
-                series: vec![Series { name: "s".to_owned(), points, is_joined: true }],
+                series: vec![Series { name: "s".to_owned(), points, is_joined: true, look: None }],
                 marks: vec![],
             };
             let svg = field.svg();

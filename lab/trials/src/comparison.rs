@@ -323,6 +323,12 @@ impl Row {
         median(self.runs(arm).filter_map(|sample| metric.of(sample)))
     }
 
+    /// Of the runs of an arm, those whose figure counts, and all.
+    #[must_use]
+    pub fn counted(&self, arm: &str, needs: Worth) -> (usize, usize) {
+        (self.runs(arm).filter(|sample| sample.worth >= needs).count(), self.runs(arm).count())
+    }
+
     /// Sojourn over all valid runs of an arm.
     #[must_use]
     pub fn percentile(&self, arm: &str, tail: Tail) -> Option<Percentile> {

@@ -22,6 +22,13 @@ pub enum FileError {
         /// What was looked for.
         wanted: &'static str,
     },
+    /// One line of a file of lines.
+    Line {
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 impl std::fmt::Display for FileError {
@@ -29,6 +36,7 @@ impl std::fmt::Display for FileError {
         match self {
             Self::Json(error) => write!(f, "no result of the lab: {error}"),
             Self::Schema { found, wanted } => write!(f, "schema is {found:?}, this version reads {wanted:?}"),
+            Self::Line { line, why } => write!(f, "line {line}: {why}"),
         }
     }
 }

@@ -6,6 +6,9 @@ use weir_knee::markdown::Table;
 
 use crate::document::{Document, Element};
 
+/// Characters of a cell that stays on one line.
+const SHORT_CHARS: usize = 16;
+
 const STYLE: &str = include_str!("report.css");
 
 /// The page with its title.
@@ -45,11 +48,19 @@ pub(crate) fn page(title: &str, document: &Document) -> String {
 fn table(table: &Table) -> String {
     let Some((heads, rows)) = table.rows().split_first() else { return String::new() };
     let numbers = table.numbers();
-    let class = |column: usize| if numbers[column] { r#" class="number""# } else { "" };
+    let class = |column: usize, cell: &str| {
+        if numbers[column] {
+            r#" class="number""#
+        } else if cell.chars().count() <= SHORT_CHARS {
+            r#" class="short""#
+        } else {
+            ""
+        }
+    };
     let cells = |row: &[String], name: &str| {
         row.iter()
             .enumerate()
-            .map(|(column, cell)| format!("<{name}{}>{}</{name}>", class(column), escaped(cell)))
+            .map(|(column, cell)| format!("<{name}{}>{}</{name}>", class(column, cell), escaped(cell)))
             .collect::<String>()
     };
     let body: String = rows.iter().map(|row| format!("<tr>{}</tr>", cells(row, "td"))).collect();

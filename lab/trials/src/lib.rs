@@ -25,6 +25,8 @@
 //! | [`result`](mod@result) | the file of a search, which `weir plan` reads |
 //! | [`side_by_side`] | a comparison as a page |
 //! | [`report`] | a folder of results as one page: Markdown and HTML |
+//! | `loaded` | results of loads as a chapter of it |
+//! | `published` | figures of others, in tables of their own |
 //! | `document`, `html`, `chart` | elements of a page, and how they are written and drawn |
 //! | [`table`] | the rows that people read |
 #![forbid(unsafe_code)]
@@ -39,9 +41,11 @@ pub mod file;
 mod fleet;
 mod html;
 pub mod knee;
+mod loaded;
 pub mod placement;
 pub mod profile;
 mod program;
+mod published;
 pub mod report;
 pub mod result;
 pub mod side_by_side;

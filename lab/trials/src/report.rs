@@ -9,6 +9,7 @@ use weir_knee::plan::Shape;
 use weir_knee::ratio::median;
 use weir_knee::{Purpose, StopReason, Verdict, cell};
 use weir_load::recorder::Tail;
+use weir_load::{StepRecord, record};
 
 use crate::chart::{Axis, Bar, Bars, Chart, Field, Series};
 use crate::comparison::Comparison;
@@ -18,7 +19,7 @@ use crate::file::FileError;
 use crate::result::{KneeResult, QUICK};
 use crate::swept::{self, Sweep};
 use crate::watch::Party;
-use crate::{comparison, file, html, result, side_by_side, swept_page, table};
+use crate::{comparison, file, html, loaded, published, result, side_by_side, swept_page, table};
 
 /// In the row of a search before a server that was there.
 const REAL: &str = "real back end";
@@ -31,6 +32,7 @@ pub struct Report {
     knees: Vec<(String, KneeResult)>,
     comparisons: Vec<(String, Comparison)>,
     sweeps: Vec<(String, Sweep)>,
+    loads: Vec<(String, StepRecord)>,
     unread: Vec<(String, String)>,
 }
 
@@ -46,6 +48,11 @@ pub struct Rendered {
 impl Report {
     /// Takes the text of a file called `name`. What is no result is named in the report.
     pub fn add(&mut self, name: &str, text: &str) {
+        let first = text.lines().next().unwrap_or_default();
+        // Records of loads are lines, whatever the ending of their file.
+        if file::schema_of(first).is_ok_and(|schema| schema == record::SCHEMA) {
+            return self.add_lines(name, text);
+        }
         let name = name.to_owned();
         let added = file::schema_of(text).and_then(|schema| match &*schema {
             result::SCHEMA => KneeResult::from_json(text).map(|found| self.knees.push((name.clone(), found))),
@@ -58,6 +65,15 @@ impl Report {
         }
     }
 
+    /// Takes the text of a file of lines called `name`: results of `weir lab load`. What is none is named in the report.
+    pub fn add_lines(&mut self, name: &str, text: &str) {
+        match loaded::read(text) {
+            Ok(records) if records.is_empty() => self.add_unread(name, "no result: the file is empty".to_owned()),
+            Ok(records) => self.loads.extend(records.into_iter().map(|record| (name.to_owned(), record))),
+            Err(error) => self.add_unread(name, error.to_string()),
+        }
+    }
+
     /// Takes note of a file that could not be read.
     pub fn add_unread(&mut self, name: &str, why: String) {
         self.unread.push((name.to_owned(), why));
@@ -66,7 +82,7 @@ impl Report {
     /// Whether there is nothing to report.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.knees.is_empty() && self.comparisons.is_empty() && self.sweeps.is_empty()
+        self.knees.is_empty() && self.comparisons.is_empty() && self.sweeps.is_empty() && self.loads.is_empty()
     }
 
     /// Files that are no result, and why.
@@ -82,7 +98,7 @@ impl Report {
         self.knees.sort_by(|a, b| (&a.1.shape.row, a.1.ended, &a.0).cmp(&(&b.1.shape.row, b.1.ended, &b.0)));
         self.comparisons.sort_by(|a, b| (&a.1.name, a.1.ended, &a.0).cmp(&(&b.1.name, b.1.ended, &b.0)));
         self.sweeps.sort_by(|a, b| (a.1.kind as u8, a.1.ended, &a.0).cmp(&(b.1.kind as u8, b.1.ended, &b.0)));
-        let title = "What it carries";
+        let title = "Capacity report";
         let mut page = Document::default();
         page.add(Element::Heading(1, title.to_owned()));
         page.add(Element::Text(
@@ -94,6 +110,7 @@ impl Report {
             page.add(Element::Heading(2, "Clean knees".to_owned()));
             page.add(Element::Table(self.knee_table()));
         }
+        page.extend(loaded::chapter(&self.loads));
         for (name, found) in &self.knees {
             page.extend(knee_chapter(name, found, &self.title(found)));
         }
@@ -105,6 +122,7 @@ impl Report {
             page.extend(side_by_side::document(compared).nested());
             page.add(Element::Text(format!("Every run is in {name}.")));
         }
+        page.extend(published::of_knees(self.knees.iter().map(|(_, found)| &found.shape)));
         if !self.unread.is_empty() {
             page.add(Element::Heading(2, "Not read".to_owned()));
             page.add(Element::List(self.unread.iter().map(|(name, why)| format!("{name}: {why}")).collect()));
@@ -149,45 +167,8 @@ impl Report {
             cells.push(format!("{} vCPU, run {}", last.shape.budget_vcpu, last.run_id));
             cells.push(last.knee.planning_read());
             table.row(cells);
-            if let Some(published) = published(&last.shape) {
-                table.row(published.cells(&budgets));
-            }
         }
         table
-    }
-}
-
-/// Figures that others published for a workload: their machine, their build, open loop.
-struct Published {
-    /// Before a server of its own, or a synthetic origin.
-    is_real: bool,
-    /// Clean knee with 1, 2, 4 and 8 vCPU.
-    knees: [&'static str; 4],
-    first_overload: &'static str,
-    peak: &'static str,
-}
-
-/// Eden, "Gateway Capacity Planning": Redis, mixed GET and SET.
-const EDEN: [Published; 2] = [
-    Published { is_real: true, knees: ["200k", "400k", "400k", "400k"], first_overload: "500k", peak: "501k" },
-    Published { is_real: false, knees: ["below 400k", "500k", "550k", "600k"], first_overload: "650k", peak: "616k" },
-];
-
-/// In the row of their workload.
-const MIXED: &str = ": GET x 80 + SET x 20, 64B,";
-
-fn published(shape: &Shape) -> Option<&'static Published> {
-    let is_theirs = shape.row.contains(MIXED) && shape.telemetry == "on" && !shape.row.ends_with(QUICK);
-    EDEN.iter().find(|published| is_theirs && published.is_real == shape.row.contains(REAL))
-}
-
-impl Published {
-    fn cells(&self, budgets: &[u32]) -> Vec<String> {
-        let knee = |budget: &u32| BUDGETS.iter().position(|known| known == budget).map_or("-", |at| self.knees[at]);
-        let mut cells = vec!["published by Eden, on another machine".to_owned()];
-        cells.extend(budgets.iter().map(|budget| knee(budget).to_owned()));
-        cells.extend([self.first_overload, self.peak, "8 vCPU", "-"].map(str::to_owned));
-        cells
     }
 }
 
@@ -225,7 +206,8 @@ fn knee_cell(results: &[&KneeResult]) -> String {
         results.iter().filter(|found| !is_asked(found)).filter_map(|found| found.knee.capacity()).collect();
     let shaped = if results.iter().any(|found| found.knee.is_quota_shaped) { ", quota-shaped" } else { "" };
     if results.len() == 1 || rates.is_empty() {
-        return format!("{}{shaped}", last.knee.clean_cell("req/s"));
+        let bracket = last.knee.bracket().map_or(String::new(), |bracket| format!(", between {bracket}"));
+        return format!("{}{bracket}{shaped}", last.knee.clean_cell("req/s"));
     }
     let middle = median(rates.iter().copied()).unwrap_or(0.0);
     let (low, high) =
@@ -239,7 +221,7 @@ fn knee_chapter(name: &str, found: &KneeResult, title: &str) -> Document {
     let is_real = found.shape.row.contains(REAL);
     page.add(Element::Heading(2, format!("{title}, {} vCPU", found.shape.budget_vcpu)));
     if found.shape.row.ends_with(QUICK) {
-        page.add(Element::Caveat("A quick look: short trials, wide steps. Nothing to size from.".to_owned()));
+        page.add(Element::Caveat("Quick run: short trials, wide steps. Do not use it for sizing.".to_owned()));
     }
     if !is_real && found.placement.is_shared() {
         page.add(Element::Caveat("Origin and generator share a CPU.".to_owned()));
@@ -252,7 +234,7 @@ fn knee_chapter(name: &str, found: &KneeResult, title: &str) -> Document {
     let late = offered(found).filter(|(_, seen)| is_lag(seen)).count();
     if late > 0 {
         page.add(Element::Caveat(format!(
-            "In {late} of {} trials more than a tenth of the p99 is the generator's own lag: the gateway was faster.",
+            "In {late} of {} trials the generator's own lag made up over 10 % of the p99; the latency of the gateway is lower.",
             all.len()
         )));
     }
@@ -286,6 +268,9 @@ fn knee_chapter(name: &str, found: &KneeResult, title: &str) -> Document {
     page
 }
 
+/// States of a trial in charts, with their look: a green square, a red triangle, a grey plus. Colour is never alone.
+const STATES: [(&str, usize); 3] = [("clean", 2), ("not clean", 1), ("does not count", 5)];
+
 /// As the legend of a chart calls it.
 fn kind_of(verdict: &Verdict) -> &'static str {
     match verdict {
@@ -313,15 +298,16 @@ fn knee_charts(found: &KneeResult) -> Vec<Chart> {
         found.knee.capacity().map(|rate| (rate, "clean knee".to_owned())).into_iter().collect();
     let title = title_of(&found.shape);
     let series = |figure: fn(&Seen) -> Option<f64>| -> Vec<Series> {
-        ["clean", "not clean", "does not count"]
+        STATES
             .into_iter()
-            .map(|kind| Series {
+            .map(|(kind, look)| Series {
                 name: kind.to_owned(),
                 points: offered(found)
                     .filter(|(_, seen)| kind_of(&seen.verdict) == kind)
                     .filter_map(|(rate, seen)| Some((rate, figure(seen)?)))
                     .collect(),
                 is_joined: false,
+                look: Some(look),
             })
             .filter(|series| !series.points.is_empty())
             .collect()
@@ -380,6 +366,7 @@ fn course_charts(found: &KneeResult) -> Vec<Chart> {
                 name: format!("{words}, {}/s", cell::short(seen.run.rate.offered())),
                 points: points.filter_map(|(at, second)| Some((at as f64 + 1.0, figure(second)?))).collect(),
                 is_joined: true,
+                look: None,
             })
         };
         shown.into_iter().filter_map(of).collect()
@@ -567,17 +554,6 @@ mod tests {
                 "{name} is another page: run this test with WEIR_BLESS=1 and read the difference"
             );
         }
-    }
-
-    #[test]
-    fn the_published_figures_stand_below_a_row_of_their_workload_and_no_other() {
-        let told = |from: &str, to: &str| {
-            let whole = found(|result| result.shape.row = result.shape.row.replace(QUICK, "").replacen(from, to, 1));
-            rendered(&[whole]).markdown.contains("published by")
-        };
-        assert!(told("64B", "64B"));
-        assert!(!told("SET x", "INCR x") && !told(" GET x", " HGET x") && !told(", 64B", ", 1KiB"));
-        assert!(!rendered(&[FOUND.to_owned()]).markdown.contains("published by"), "a quick look is no row");
     }
 
     #[test]

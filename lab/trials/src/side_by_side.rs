@@ -112,6 +112,7 @@ fn charts(comparison: &Comparison) -> Vec<Chart> {
             name: name.to_owned(),
             points: comparison.rows.iter().filter_map(|row| Some((row.offered?, figure(row, name)?))).collect(),
             is_joined: true,
+            look: None,
         };
         let series = comparison.arms.iter().map(|arm| of(&arm.name)).filter(|series| !series.points.is_empty());
         Chart::Field(Field {
@@ -198,6 +199,7 @@ fn is_measured(comparison: &Comparison, metric: &Metric) -> bool {
 fn figures(comparison: &Comparison, row: &Row) -> Table {
     let mut heads = vec![
         "arm",
+        "valid runs",
         "completed/s",
         "Gb/s",
         "shed",
@@ -232,25 +234,34 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
             }
         };
         let kernel = row.median(name, &KERNEL);
+        let of_all = |cell: String| with_runs(cell, row.counted(name, Worth::All));
+        let of_cost = |cell: String| with_runs(cell, row.counted(name, Worth::Cost));
+        let (valid, all) = row.counted(name, Worth::All);
         let mut cells = vec![
             name.to_owned(),
-            row.median(name, &COMPLETED).map_or("-".to_owned(), cell::short),
-            number(row.median(name, &WIRE), 2),
+            format!("{valid} of {all}"),
+            of_all(row.median(name, &COMPLETED).map_or("-".to_owned(), cell::short)),
+            of_cost(number(row.median(name, &WIRE), 2)),
             count(|trial| trial.shed),
             count(|trial| trial.errors.total()),
             count(|trial| trial.skipped_backlog),
-            millis(Tail::P50, Some(&P50)),
-            millis(Tail::P99, Some(&P99)),
-            millis(Tail::P999, None),
-            number(row.median(name, &CPU), 2),
-            kernel.map_or("-".to_owned(), |share| format!("~{:.0} %", share * 1e2)),
-            number(row.median(name, &BOX), 2),
-            number(row.median(name, &RSS), 1),
+            of_all(millis(Tail::P50, Some(&P50))),
+            of_all(millis(Tail::P99, Some(&P99))),
+            of_all(millis(Tail::P999, None)),
+            of_cost(number(row.median(name, &CPU), 2)),
+            of_cost(kernel.map_or("-".to_owned(), |share| format!("~{:.0} %", share * 1e2))),
+            of_cost(number(row.median(name, &BOX), 2)),
+            of_cost(number(row.median(name, &RSS), 1)),
         ];
-        cells.extend(more.iter().map(|(metric, digits)| number(row.median(name, metric), *digits)));
+        cells.extend(more.iter().map(|(metric, digits)| of_cost(number(row.median(name, metric), *digits))));
         table.row(cells);
     }
     table
+}
+
+/// `34.000 (2 of 4)`: a figure with the runs behind it, where some of them do not count. `n/a` has its own count.
+fn with_runs(cell: String, (counted, all): (usize, usize)) -> String {
+    if cell == "-" || cell.starts_with("n/a") || counted == all { cell } else { format!("{cell} ({counted} of {all})") }
 }
 
 /// The gateway of this project against each other arm.

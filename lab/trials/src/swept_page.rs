@@ -7,47 +7,12 @@ use weir_parties::peer::DIRECT;
 
 use crate::chart::{Axis, Chart, Field, Series};
 use crate::document::{Document, Element};
-use crate::side_by_side;
 use crate::swept::{Figures, Group, Kind, Rung, Sweep};
+use crate::{published, side_by_side};
 
 const MIB: f64 = 1024.0 * 1024.0;
 const NONE: &str = "-";
 const NOT_RUN: &str = "not run";
-
-/// What others published of a protocol: their machine, their build, closed loop.
-struct Published {
-    protocol: &'static str,
-    under_way: u32,
-    arm: &'static str,
-    cpu_us: &'static str,
-}
-
-/// ExpressGateway, `docs/guide/PERFORMANCE.md`: one shared machine of 8 vCPU.
-const EXPRESS_GATEWAY: [Published; 3] = [
-    Published {
-        protocol: "HTTP/1.1",
-        under_way: 32,
-        arm: "published by ExpressGateway, on another machine",
-        cpu_us: "163",
-    },
-    Published {
-        protocol: "HTTP/2",
-        under_way: 128,
-        arm: "published by ExpressGateway, with TLS, on another machine",
-        cpu_us: "59",
-    },
-    Published {
-        protocol: "WebSocket",
-        under_way: 32,
-        arm: "published by ExpressGateway, on another machine",
-        cpu_us: "37",
-    },
-];
-
-/// DaoCloud, load test of the DCE 5.0 cloud-native gateway (Contour and Envoy): requests per second with 1 to 6 CPUs; "over
-/// 80 % of direct".
-const DCE: [&str; 6] = ["1.2k", "2.3k", "3.6k", "4.3k", "4.7k", "5.4k"];
-const DCE_ARM: &str = "published by DaoCloud for DCE 5.0, on another machine";
 
 /// A sweep as Markdown.
 #[must_use]
@@ -86,6 +51,7 @@ pub(crate) fn document(sweep: &Sweep) -> Document {
             }
         }
     }
+    page.extend(published::of_sweep(sweep));
     page.add(Element::Heading(2, "Conditions".to_owned()));
     page.add(Element::List(conditions(sweep)));
     for group in &sweep.groups {
@@ -186,7 +152,7 @@ fn ladder(group: &Group) -> Table {
         cells[4] = why.split(':').next().unwrap_or(NOT_RUN).to_owned();
         table.row(cells);
     }
-    for (index, rung) in group.rungs.iter().enumerate() {
+    for rung in &group.rungs {
         let whole = |count: Option<u64>| count.map_or(NONE.to_owned(), |count| count.to_string());
         table.row(vec![
             rung.under_way.to_string(),
@@ -205,16 +171,6 @@ fn ladder(group: &Group) -> Table {
             of(rung, failures),
             of(rung, |figures| figures.limit().to_owned()),
         ]);
-        let is_last = group.rungs.get(index + 1).is_none_or(|next| next.under_way != rung.under_way);
-        let theirs = |one: &&Published| is_last && one.protocol == group.protocol && one.under_way == rung.under_way;
-        for published in EXPRESS_GATEWAY.iter().filter(theirs) {
-            let mut cells = vec![NONE.to_owned(); 15];
-            cells[0] = rung.under_way.to_string();
-            cells[2] = rung.mode.clone();
-            cells[3] = published.arm.to_owned();
-            cells[9] = published.cpu_us.to_owned();
-            table.row(cells);
-        }
     }
     table
 }
@@ -259,20 +215,13 @@ fn cores(groups: &[&Group]) -> Table {
                 of(rung, |figures| figures.limit().to_owned()),
             ]);
         }
-        let theirs = DCE.iter().zip(1_u32..).find(|(_, count)| group.budget_vcpu == f64::from(*count));
-        if let Some((rate, _)) = theirs.filter(|_| group.protocol == "HTTP/1.1") {
-            let mut cells = vec![NONE.to_owned(); 12];
-            (cells[0], cells[2], cells[3], cells[4]) =
-                (budget, "closed".to_owned(), DCE_ARM.to_owned(), (*rate).to_owned());
-            table.row(cells);
-        }
     }
     table
 }
 
 /// One line for each arm.
 fn series(arms: &[&str], points: impl Fn(&str) -> Vec<(f64, f64)>) -> Vec<Series> {
-    let one = |arm: &&str| Series { name: (*arm).to_owned(), points: points(arm), is_joined: true };
+    let one = |arm: &&str| Series { name: (*arm).to_owned(), points: points(arm), is_joined: true, look: None };
     arms.iter().map(one).filter(|series| !series.points.is_empty()).collect()
 }
 
@@ -435,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ladder_has_a_row_for_each_arm_and_rung_and_the_published_figure_below_its_own() {
+    fn a_ladder_has_a_row_for_each_arm_and_rung_and_published_figures_stand_apart() {
         let rungs = vec![
             rung("weir", 1, Some(figures(1_000.0, Some(50.0))), None),
             rung(DIRECT, 1, Some(figures(2_000.0, None)), None),
@@ -449,7 +398,7 @@ mod tests {
             .filter(|line| line.contains("| closed"))
             .map(|line| line.split('|').map(str::trim).collect())
             .collect();
-        assert_eq!(rows.len(), 5, "{page}");
+        assert_eq!(rows.len(), 4, "{page}");
         assert_eq!(rows[0][1..6], ["1", "1", "closed", "weir", "1.0k"]);
         // 50 us for each of 1,000 requests a second are 5 % of a CPU.
         assert_eq!(rows[0][9..16], ["5", "50.0", "16.0", "40", "6", "3", "gateway"]);
@@ -457,7 +406,8 @@ mod tests {
         assert_eq!((rows[1][9], rows[1][15]), ("-", "concurrency"));
         assert_eq!((rows[2][5], rows[2][6]), ("invalid: steal", "-"), "what does not count has no figure");
         assert_eq!(rows[3][5], "failed");
-        assert_eq!((rows[4][4], rows[4][10]), ("published by ExpressGateway, on another machine", "163"));
+        let (_, published) = page.split_once("## Published by ExpressGateway").expect("a chapter");
+        assert!(published.contains("| HTTP/1.1 |") && published.contains("163"), "{page}");
         assert!(page.contains("> http1-128b, direct with 32 under way: failed: it ended"), "{page}");
         let read = Sweep::from_json(&serde_json::to_string(&sweep).expect("JSON")).expect("the same schema");
         assert_eq!(read, sweep);
@@ -479,7 +429,8 @@ mod tests {
         assert_eq!(row("| 1 | 64 | closed | weir")[5..9], ["20.0k", "96", "48.0", "80.0"]);
         assert_eq!(row("| 1 | 64 | closed | direct")[8], "-");
         assert_eq!(row("| 2 | - | - | - |")[5], "not run");
-        assert_eq!(row("| 2 | - | closed | published by DaoCloud")[5], "2.3k");
+        let (_, published) = page.split_once("## Published by DaoCloud").expect("a chapter");
+        assert!(published.contains("2.3k") && published.contains("no comparison"), "{page}");
         assert!(page.contains("> not run: too few CPUs."), "{page}");
         assert!(page.contains("- nginx-origin: 1, `nginx-origin --run`"), "{page}");
     }

@@ -96,6 +96,9 @@ pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
         _ => String::new(),
     };
     line("clean knee", format!("{}{between}", knee.clean_cell("req/s")));
+    if let Some(bracket) = knee.bracket() {
+        line("bracket", format!("{bracket}; not verified, nothing to size from"));
+    }
     line("first overload", knee.overload_cell("req/s").to_string());
     let spread = knee.peak.and_then(|peak| peak.completed.interval());
     let spread = spread.map_or(String::new(), |(low, high)| format!("  (95 % {} to {})", short(low), short(high)));

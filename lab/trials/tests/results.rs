@@ -212,7 +212,7 @@ fn results_become_pages_and_a_stale_page_fails() {
     let read = |name: &str| fs::read_to_string(path(name)).expect("a page");
     let (one, two) = (read("one.md"), read("two.md"));
     assert!(one.starts_with("# Own\n\nWords.\n\nMade of [one.json](one.json) by"), "{one}");
-    assert!(two.starts_with("# What it carries\n\nMade of [two/a.json](two/a.json), [two/b.json]"), "{two}");
+    assert!(two.starts_with("# Capacity report\n\nMade of [two/a.json](two/a.json), [two/b.json]"), "{two}");
     assert!(one.contains("| direct") && two.contains("## Clean knees") && two.contains("side by side"), "{two}");
     fs::write(path("one.md"), one.replace("direct", "better")).expect("written");
     assert!(!is_right());

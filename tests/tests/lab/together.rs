@@ -141,6 +141,11 @@ fn parts_that_were_sent_apart_merge_to_the_same_and_nothing_else_does() {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(told.contains("together / low: open loop") && told.contains("together / high: open loop"), "{told}");
+    // The whole is judged, not its parts.
+    let gated = ["lab", "merge", "part-1.jsonl", "part-2.jsonl", "--threshold", "rate>90M", "--threshold", "errors>1%"];
+    let output = bench.weir(&[], &gated);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.code() == Some(99) && told.contains("MISSED  errors>1%"), "{told}");
     let merged = records(&bench, "merged.jsonl");
     assert_eq!(merged.iter().map(load).collect::<Vec<_>>(), whole.iter().map(load).collect::<Vec<_>>());
     let half = &records(&bench, "part-1.jsonl")[0];

@@ -71,7 +71,9 @@ impl Shape {
             }
             load.join().expect("the load ends")
         });
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // A latency target that is missed, or cannot be judged on a busy machine, ends with a code of its own.
+        let is_complete = matches!(output.status.code(), Some(0 | 98 | 99));
+        assert!(is_complete, "{}", String::from_utf8_lossy(&output.stderr));
         let text = fs::read_to_string(bench.path("load.jsonl")).expect("a record");
         (serde_json::from_str(text.lines().next().expect("a line")).expect("JSON"), took)
     }

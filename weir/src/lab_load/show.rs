@@ -1,15 +1,14 @@
-//! What a load shows: a line per second, a table and a line of JSON per phase.
+//! What a load shows: a line per second, a summary and a line of JSON per phase.
 
 use std::{
     fs::File,
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
     path::Path,
 };
 
-use weir_load::{
-    Recorder, Second, Stage, StepRecord,
-    recorder::{HistogramError, Summary, Tail},
-};
+use weir_load::{Second, Stage, StepRecord, recorder::Tail};
+
+use super::summary::summary;
 
 /// Where records go.
 pub struct JsonLines {
@@ -35,15 +34,16 @@ impl JsonLines {
 
 /// Writes the result of a phase, for people and to `json`.
 pub fn show(phase: &str, record: &StepRecord, json: Option<&mut JsonLines>) -> Result<(), String> {
-    let mut has_table = true;
+    let mut has_summary = true;
     if let Some(json) = json {
         json.write(record)?;
-        has_table = !json.is_stdout;
+        has_summary = !json.is_stdout;
     }
-    if has_table {
-        let table = table(phase, record).map_err(|error| error.to_string())?;
+    if has_summary {
+        let is_ascii = !io::stdout().is_terminal();
+        let summary = summary(phase, record, is_ascii).map_err(|error| error.to_string())?;
         // A closed pipe is how `head` says that it has seen enough.
-        let _ = io::stdout().write_all(table.as_bytes());
+        let _ = io::stdout().write_all(summary.as_bytes());
     }
     Ok(())
 }
@@ -60,57 +60,6 @@ pub fn line(second: &Second) -> String {
     };
     let left = left.as_secs();
     format!("{phase}: {stage}{left} s left  {completed}/s  p50 {p50}  p99 {p99}  lag p99 {lag_p99}  failed {failed}")
-}
-
-/// The result of a phase, for people.
-pub fn table(phase: &str, record: &StepRecord) -> Result<String, HistogramError> {
-    let StepRecord { counts, load, latency, resources, verdict, .. } = record;
-    let percentile =
-        |summary: &Summary, tail| Recorder::from_summary(summary).map(|all| all.percentile(tail).to_string());
-    let per_second = |count: u64| format!("{:.0}/s", count as f64 / load.window_s);
-    let errors = &counts.errors;
-    let shed = match counts.shed.is_empty() {
-        true => "0".to_owned(),
-        false => {
-            let reasons: Vec<String> = counts.shed.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-            format!("{} ({})", counts.shed_total(), reasons.join(", "))
-        }
-    };
-    let generator = resources.parties.get("generator");
-    let cpu = generator.and_then(|party| party.cpu_us_per_req);
-    let worth = match (&verdict.invalid_reason, &verdict.not_clean_reason) {
-        (Some(reason), _) => format!("INVALID: {reason}"),
-        (None, Some(reason)) => format!("not clean: {reason}"),
-        (None, None) => "clean".to_owned(),
-    };
-    let rows = [
-        ("verdict", worth),
-        ("offered", load.offered.map_or("as fast as it answers".to_owned(), |rate| format!("{rate}/s"))),
-        ("sent", format!("{} ({})", counts.sent, per_second(counts.sent))),
-        ("completed", format!("{} ({})", counts.completed, per_second(counts.completed))),
-        ("late", counts.late.to_string()),
-        ("skipped", format!("{} backlog, {} generator", counts.skipped_backlog, counts.skipped_generator)),
-        ("shed", shed),
-        (
-            "errors",
-            format!(
-                "{} connection, {} protocol, {} status, {} timeout, {} integrity",
-                errors.transport, errors.protocol, errors.status, errors.timeout, errors.payload
-            ),
-        ),
-        ("checked", format!("{} ({} race-suspect)", counts.integrity.checked, counts.integrity.race_suspect)),
-        ("sojourn p50", percentile(&latency.sojourn, Tail::P50)?),
-        ("sojourn p99", percentile(&latency.sojourn, Tail::P99)?),
-        ("sojourn p99.9", percentile(&latency.sojourn, Tail::P999)?),
-        ("service p99", percentile(&latency.service, Tail::P99)?),
-        ("lag p99", percentile(&latency.generator_lag, Tail::P99)?),
-        ("generator CPU", cpu.map_or("n/a".to_owned(), |micros| format!("{micros:.2} us per request"))),
-    ];
-    let mut text = format!("{} / {phase}: {} loop, {:.1} s\n", record.identity.row, load.mode, load.window_s);
-    for (name, value) in rows {
-        text.push_str(&format!("  {name:<14} {value}\n"));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

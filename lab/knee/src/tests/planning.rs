@@ -95,12 +95,23 @@ fn another_shape_a_peak_and_a_search_without_a_knee_are_refused_by_name() {
     let refusal = plan(&demand(&[(Dimension::Requests, 900_000.0)]), &rows).unwrap_err();
     let Refusal::Missing { dimension, instead, command } = &refusal else { panic!("{refusal}") };
     assert_eq!((*dimension, command.as_str()), (Dimension::Requests, "weir lab knee redis.toml"));
-    let words = ["row", "budget", "budget kind", "driver", "tls", "telemetry", "peak", "no clean knee"];
+    let words = [
+        "differs in: redis-64k (asked: redis-get-set-80-20-64b)",
+        "differs in: budget 4 vCPU (asked: 2)",
+        "differs in: budget kind quota (asked: cpuset)",
+        "driver polling",
+        "tls on",
+        "telemetry off",
+        "peak",
+        "no clean knee",
+    ];
     assert_eq!(instead.len(), words.len(), "{instead:?}");
     for (reason, word) in instead.iter().zip(words) {
         assert!(reason.contains(word), "{reason}: {word}");
     }
-    assert!(refusal.to_string().contains("run: weir lab knee redis.toml"));
+    let text = refusal.to_string();
+    assert!(text.ends_with("to find one, run:\n  weir lab knee redis.toml"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]

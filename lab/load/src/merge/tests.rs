@@ -92,6 +92,7 @@ fn record(measured: &Measured, part: Part) -> StepRecord {
         verdict: verdict(&measured.trial(&load, slo_p99_us)),
         counts: measured.outcome.counts.clone(),
         load,
+        thresholds: Vec::new(),
     }
 }
 

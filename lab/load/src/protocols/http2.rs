@@ -6,6 +6,7 @@ use crate::requests::Planner;
 use crate::scenario::Scenario;
 use crate::scenario::table::Table;
 use crate::shard::Shard;
+use crate::url::{Scheme, Url};
 use crate::wire::Wire;
 
 mod wire;
@@ -31,6 +32,14 @@ impl Protocol for Http2 {
 
     fn is_multiplexed(&self) -> bool {
         true
+    }
+
+    fn scheme(&self) -> Option<Scheme> {
+        Some(Scheme { name: "h2c", port: Some(80), has_path: true })
+    }
+
+    fn lines_of(&self, url: &Url) -> String {
+        http::lines_of(url)
     }
 
     fn family(&self) -> &'static Family {

@@ -14,6 +14,7 @@ use crate::scenario::mistake::{Problems, Span};
 use crate::scenario::table::Table;
 use crate::scenario::{Command, CommandKind, Payload, REPLY_BYTES_MAX, Scenario};
 use crate::shard::Shard;
+use crate::url::{Scheme, Url};
 use crate::wire::Wire;
 
 mod answer;
@@ -42,6 +43,17 @@ impl Protocol for Redis {
 
     fn title(&self) -> &'static str {
         "Redis"
+    }
+
+    fn scheme(&self) -> Option<Scheme> {
+        Some(Scheme { name: "redis", port: Some(6379), has_path: false })
+    }
+
+    /// The usual mix over keys that nobody else has, few enough to be written at once.
+    fn lines_of(&self, _url: &Url) -> String {
+        "keys = { count = 10_000, prefix = \"weir-load:\" }\n\
+         command = [{ name = \"GET\", weight = 80 }, { name = \"SET\", weight = 20 }]\n"
+            .to_owned()
     }
 
     fn family(&self) -> &'static Family {

@@ -8,6 +8,7 @@ use crate::requests::Planner;
 use crate::scenario::Scenario;
 use crate::scenario::table::Table;
 use crate::shard::Shard;
+use crate::url::Scheme;
 use crate::wire::{Broken, Each, Leaving, Of, Wire};
 
 /// See the module.
@@ -20,6 +21,10 @@ impl Protocol for Tcp {
 
     fn title(&self) -> &'static str {
         "TCP"
+    }
+
+    fn scheme(&self) -> Option<Scheme> {
+        Some(Scheme { name: "tcp", port: None, has_path: false })
     }
 
     fn family(&self) -> &'static Family {

@@ -8,6 +8,7 @@ use crate::requests::Planner;
 use crate::scenario::Scenario;
 use crate::scenario::table::Table;
 use crate::shard::{Purpose, Shard};
+use crate::url::{Scheme, Url};
 use crate::wire::Wire;
 
 mod wire;
@@ -26,6 +27,14 @@ impl Protocol for WebSocket {
 
     fn title(&self) -> &'static str {
         "WebSocket"
+    }
+
+    fn scheme(&self) -> Option<Scheme> {
+        Some(Scheme { name: "ws", port: Some(80), has_path: true })
+    }
+
+    fn lines_of(&self, url: &Url) -> String {
+        http::lines_of(url)
     }
 
     fn family(&self) -> &'static Family {

@@ -68,6 +68,7 @@ fn record(outcome: &Outcome) -> StepRecord {
             stop_reason: None,
             evidence: BTreeMap::from([("shed".to_owned(), 20.into())]),
         },
+        thresholds: Vec::new(),
     }
 }
 

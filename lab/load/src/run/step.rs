@@ -59,6 +59,7 @@ impl Run {
             wire: measured.wire(),
             verdict: verdict(&trial),
             counts: measured.outcome.counts,
+            thresholds: Vec::new(),
         };
         (record, trial)
     }

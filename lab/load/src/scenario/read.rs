@@ -13,6 +13,7 @@ use super::{
 use crate::arrivals::{Arrival, Rate};
 use crate::protocols::{self, Common, OwnKey, Protocol};
 use crate::shard::SHARDS_MAX;
+use crate::threshold::{THRESHOLDS_MAX, Threshold};
 
 /// Bytes of a scenario file. Default 256 KiB: hundreds of phases; what is larger is no scenario.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
@@ -85,7 +86,8 @@ fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
         problems.add(&root.span_of("shards"), what, "each shard needs a connection: raise one or lower the other");
     }
     let pipeline = read_depth(root, protocol);
-    let (slo_p99, late_limit) = read_limits(root);
+    let thresholds = read_thresholds(root);
+    let (slo_p99, late_limit) = read_limits(root, thresholds.as_deref().unwrap_or_default());
     let payload = read_payload(root);
     let integrity = or_default(root.get("integrity"), true, |node| node.boolean());
     let spoken = protocol.unwrap_or(protocols::ALL[0]);
@@ -111,6 +113,7 @@ fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
         connections: connections?,
         pipeline: pipeline?,
         slo_p99: slo_p99?,
+        thresholds: thresholds?,
         late_limit: late_limit?,
         integrity: integrity?,
         keys: work.keys,
@@ -211,9 +214,29 @@ fn read_mode(root: &Table<'_>) -> Option<Mode> {
     }))
 }
 
-/// The objective, if there is one, and the late limit.
-fn read_limits(root: &Table<'_>) -> (Option<Option<Duration>>, Option<Duration>) {
-    let slo_p99 = or_default(root.get("slo_p99"), None, |node| node.duration(LIMITS).map(Some));
+/// `threshold`: a list of texts.
+fn read_thresholds(root: &Table<'_>) -> Option<Vec<Threshold>> {
+    or_default(root.get("threshold"), Vec::new(), |node| {
+        let list = node.list()?;
+        if list.len() > THRESHOLDS_MAX {
+            node.wrong(format!("has {} entries", list.len()), format!("a scenario has at most {THRESHOLDS_MAX}"));
+        }
+        let read = |node: &Node<'_>| {
+            let parsed = node.text()?.parse::<Threshold>();
+            let remedy = "write a figure, a comparison and a bound: \"p99<5ms\", \"errors<0.1%\", \"rate>1990\"";
+            parsed.map_err(|error| node.wrong(format!("is no threshold: {error}"), remedy)).ok()
+        };
+        // All are read before the first that is wrong ends it.
+        list.iter().map(read).collect::<Vec<_>>().into_iter().collect()
+    })
+}
+
+/// The objective, if there is one, and the late limit. A threshold that bounds the p99 is the objective of a scenario that
+/// names no other, so that both say the same of a run.
+fn read_limits(root: &Table<'_>, thresholds: &[Threshold]) -> (Option<Option<Duration>>, Option<Duration>) {
+    let bound = thresholds.iter().find_map(Threshold::p99_micros_max);
+    let implied = bound.map(|micros| Duration::from_micros(micros as u64)).filter(|slo| LIMITS.contains(slo));
+    let slo_p99 = or_default(root.get("slo_p99"), implied, |node| node.duration(LIMITS).map(Some));
     let default = Scenario::late_limit_for(slo_p99.flatten());
     let late_limit = or_default(root.get("late_limit"), default, |node| {
         let limit = node.duration(LIMITS)?;

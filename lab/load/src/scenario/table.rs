@@ -229,8 +229,9 @@ impl<'a> Node<'a> {
     }
 }
 
-/// A whole number and a unit.
-fn parse_duration(text: &str) -> Option<Duration> {
+/// A whole number and a unit: `500us`, `20ms`, `30s`, `5m`, `1h`. `None` for anything else.
+#[must_use]
+pub fn parse_duration(text: &str) -> Option<Duration> {
     const UNITS: [(&str, u64); 5] =
         [("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000), ("h", 3_600_000_000_000)];
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

@@ -79,6 +79,7 @@ fn a_whole_scenario_is_read_as_it_stands() {
         connections: 8,
         pipeline: 16,
         slo_p99: Some(Duration::from_millis(100)),
+        thresholds: Vec::new(),
         late_limit: seconds(2),
         integrity: true,
         keys: KeySpace {
@@ -138,6 +139,24 @@ fn what_is_left_out_has_its_default() {
     assert_eq!((scenario.payload.to_string().as_str(), scenario.keys.count), ("64B", 100_000));
     assert!(scenario.integrity && scenario.keys.preload);
     assert_eq!(Scenario::late_limit_for(Some(Duration::from_secs(30))), LATENCY_MAX);
+}
+
+#[test]
+fn thresholds_gate_and_a_bound_on_the_p99_is_the_latency_target() {
+    let gates = |source: &str| -> Vec<String> {
+        let scenario = parse("s.toml", source).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        scenario.gates().iter().map(Threshold::to_string).collect()
+    };
+    let both = with("threshold = [\"p99<5ms\", \"errors<0.1%\"]\n");
+    assert_eq!(gates(&both), ["p99<5ms", "errors<0.1%"]);
+    let scenario = parse("s.toml", &both).expect("right");
+    assert_eq!(scenario.slo_p99, Some(Duration::from_millis(5)));
+    let explicit = with("slo_p99 = \"2ms\"\nthreshold = [\"rate>1k\"]\n");
+    assert_eq!(gates(&explicit), ["rate>1k", "p99<=2ms"]);
+    assert_eq!(gates(SMALL), Vec::<String>::new());
+    let found = mistakes(&with("threshold = [\"p99<5\", \"p98<1ms\", 3]\n"));
+    assert_eq!(found.len(), 3, "{found:#?}");
+    assert!(found[0].contains("`threshold[0]` is no threshold: threshold \"p99<5\""), "{found:#?}");
 }
 
 #[test]
@@ -276,7 +295,10 @@ duration = "1s"
 fn http_and_websocket_have_requests_in_place_of_keys_and_commands() {
     let scenario = parse("s.toml", HTTP).expect("a right scenario");
     assert_eq!((scenario.protocol.word(), scenario.pipeline, scenario.commands.len()), ("http2", 32, 0));
-    assert_eq!(scenario.request, Request { path: Some("/a?b=c".into()), host: "example.org:8080".into() });
+    assert_eq!(
+        scenario.request,
+        Request { has_any_length: false, path: Some("/a?b=c".into()), host: "example.org:8080".into() }
+    );
     assert!(!scenario.keys.preload, "there is nothing to write");
     let load = crate::record::Load::of(&scenario, &scenario.phases[0]);
     assert_eq!((load.pipeline, load.streams), (1, Some(32)));

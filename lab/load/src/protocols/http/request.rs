@@ -21,7 +21,7 @@ pub(super) fn read(table: Table<'_>) -> Option<Request> {
         None => Some(HOST.to_owned()),
     };
     table.finish();
-    Some(Request { path: path?, host: host? })
+    Some(Request { has_any_length: false, path: path?, host: host? })
 }
 
 /// Visible ASCII: it goes into the request as it stands.

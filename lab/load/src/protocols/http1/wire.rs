@@ -122,7 +122,7 @@ mod tests {
         let wire = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 100 Continue\r\n\r\n\
                      HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n\
                      HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-        let wanted: Seen = [(true, "hello"), (false, "abcde"), (false, ""), (true, "")]
+        let wanted: Seen = [(true, "hello"), (false, "abcde"), (true, ""), (true, "")]
             .map(|(is_value, body)| (is_value, body.to_owned()))
             .into();
         for at in 0..wire.len() {

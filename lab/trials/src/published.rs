@@ -1,0 +1,118 @@
+//! Figures that others published of their gateways, in tables of their own: they come from other machines and builds, so they
+//! stand beside no row that was measured here.
+
+use weir_knee::markdown::Table;
+use weir_knee::plan::Shape;
+
+use crate::document::{Document, Element};
+use crate::result::QUICK;
+use crate::swept::{Group, Kind, Sweep};
+
+/// In the row of a search before a server that was there.
+const REAL: &str = "real back end";
+/// In the row of the workload of [`KNEES`].
+const MIXED: &str = ": GET x 80 + SET x 20, 64B,";
+const NOTE: &str = "On other machines and with other builds: a scale, and no comparison with the figures of this page.";
+
+/// A clean knee of one workload.
+struct Knees {
+    /// Before a server of its own, or a synthetic origin.
+    is_real: bool,
+    /// With 1, 2, 4 and 8 vCPU; then first overload and peak with 8.
+    cells: [&'static str; 6],
+}
+
+/// Eden, "Gateway Capacity Planning": Redis, mixed GET and SET, open loop.
+const KNEES: [Knees; 2] = [
+    Knees { is_real: true, cells: ["200k", "400k", "400k", "400k", "500k", "501k"] },
+    Knees { is_real: false, cells: ["below 400k", "500k", "550k", "600k", "650k", "616k"] },
+];
+
+/// ExpressGateway, `docs/guide/PERFORMANCE.md`: one shared machine of 8 vCPU, closed loop. Protocol, requests under way, CPU
+/// microseconds per request, and what else was so.
+const LADDER: [(&str, &str, &str, &str); 3] =
+    [("HTTP/1.1", "32", "163", "clear text"), ("HTTP/2", "128", "59", "TLS"), ("WebSocket", "32", "37", "clear text")];
+
+/// DaoCloud, load test of the DCE 5.0 cloud-native gateway (Contour and Envoy), closed loop: requests per second with 1 to 6
+/// CPUs.
+const CORES: [&str; 6] = ["1.2k", "2.3k", "3.6k", "4.3k", "4.7k", "5.4k"];
+
+/// A chapter, if there is a figure for one of these workloads.
+pub(crate) fn of_knees<'a>(shapes: impl Iterator<Item = &'a Shape>) -> Document {
+    let mut table = Table::new(&["back end", "1 vCPU", "2 vCPU", "4 vCPU", "8 vCPU", "first overload", "peak"]);
+    let shapes: Vec<&Shape> = shapes.collect();
+    for known in &KNEES {
+        let is_theirs = |shape: &&Shape| {
+            let row = &shape.row;
+            row.contains(MIXED)
+                && shape.telemetry == "on"
+                && !row.ends_with(QUICK)
+                && row.contains(REAL) == known.is_real
+        };
+        if shapes.iter().any(is_theirs) {
+            let kind = if known.is_real { "Redis" } else { "synthetic" };
+            table.row([kind].into_iter().chain(known.cells).map(str::to_owned).collect());
+        }
+    }
+    chapter("Published by Eden: Redis, GET and SET, req/s", table)
+}
+
+/// A chapter, if there is a figure for what this sweep varied.
+pub(crate) fn of_sweep(sweep: &Sweep) -> Document {
+    let has = |group: &Group, protocol: &str| group.protocol == protocol && !group.rungs.is_empty();
+    match sweep.kind {
+        Kind::Ladder => {
+            let mut table = Table::new(&["protocol", "c", "CPU us/request", "with"]);
+            for (protocol, under_way, micros, with) in LADDER {
+                if sweep.groups.iter().any(|group| has(group, protocol)) {
+                    table.row([protocol, under_way, micros, with].map(str::to_owned).to_vec());
+                }
+            }
+            chapter("Published by ExpressGateway, closed loop", table)
+        }
+        Kind::Cores => {
+            let mut table = Table::new(&["cores", "RPS"]);
+            if sweep.groups.iter().any(|group| has(group, "HTTP/1.1")) {
+                (1..)
+                    .zip(CORES)
+                    .for_each(|(cores, rate): (u32, _)| table.row(vec![cores.to_string(), rate.to_owned()]));
+            }
+            chapter("Published by DaoCloud for DCE 5.0, closed loop", table)
+        }
+    }
+}
+
+fn chapter(title: &str, table: Table) -> Document {
+    let mut page = Document::default();
+    if !table.is_empty() {
+        page.add(Element::Heading(2, title.to_owned()));
+        page.add(Element::Text(NOTE.to_owned()));
+        page.add(Element::Table(table));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_others_stand_in_a_chapter_of_their_own_and_only_for_their_workload() {
+        let shape = |row: &str| Shape {
+            row: row.to_owned(),
+            budget_vcpu: 1.0,
+            budget_kind: "cpuset".to_owned(),
+            driver: "auto".to_owned(),
+            tls: "off".to_owned(),
+            telemetry: "on".to_owned(),
+        };
+        let text = |row: &str| of_knees([shape(row)].iter()).markdown();
+        let real = text("a: GET x 80 + SET x 20, 64B, 50 connections, real back end");
+        assert!(real.starts_with("## Published by Eden") && real.contains("| Redis") && !real.contains("synthetic"));
+        assert!(real.contains("no comparison"), "{real}");
+        let others = ["a: GET x 80 + INCR x 20, 64B, real back end", "a: GET x 80 + SET x 20, 1KiB, real back end"];
+        for other in others.map(str::to_owned).into_iter().chain([format!("a{MIXED} real back end{QUICK}")]) {
+            assert_eq!(text(&other).trim(), "", "{other}");
+        }
+    }
+}

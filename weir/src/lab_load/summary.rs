@@ -1,0 +1,257 @@
+//! The summary of a phase on one screen of 80 columns: verdict, thresholds, rates, outcomes, and a histogram of latency.
+
+use std::fmt::Write as _;
+
+use weir_load::{
+    Recorder, StepRecord,
+    record::Verdict,
+    recorder::{HistogramError, Percentile, Tail},
+    threshold::Judged,
+};
+
+/// Rows of the histogram.
+const ROWS: u32 = 10;
+/// Characters of its longest bar.
+const BAR: usize = 40;
+/// Percentiles of the row of latencies.
+const TAILS: [(&str, Tail); 5] =
+    [("p50", Tail::P50), ("p90", Tail::P90), ("p95", Tail::P95), ("p99", Tail::P99), ("p99.9", Tail::P999)];
+
+/// The result of a phase, for people. `is_ascii`: bars of plain characters, for files and pipes.
+pub fn summary(phase: &str, record: &StepRecord, is_ascii: bool) -> Result<String, HistogramError> {
+    let StepRecord { counts, load, latency, verdict, thresholds, .. } = record;
+    let per_second = |count: u64| format!("{:.0}/s", count as f64 / load.window_s);
+    let sojourn = Recorder::from_summary(&latency.sojourn)?;
+    let mut rows = vec![("verdict", worth(verdict))];
+    rows.extend(advice(verdict).map(|words| ("", words.to_owned())));
+    rows.extend(thresholds.iter().enumerate().map(|(at, one)| (if at == 0 { "thresholds" } else { "" }, judged(one))));
+    rows.extend([
+        ("target", format!("{}, {} connections", record.identity.arm, load.connections)),
+        ("offered", load.offered.map_or("as fast as it answers".to_owned(), |rate| format!("{rate}/s"))),
+        ("sent", format!("{} ({})", counts.sent, per_second(counts.sent))),
+        ("completed", format!("{} ({}), {} late", counts.completed, per_second(counts.completed), counts.late)),
+        ("refused", refused(record)),
+        ("errors", errors(record)),
+        (
+            "not sent",
+            format!("{} for the target, {} for the generator", counts.skipped_backlog, counts.skipped_generator),
+        ),
+        ("checked", format!("{} ({} race-suspect)", counts.integrity.checked, counts.integrity.race_suspect)),
+    ]);
+    rows.extend(["latency", ""].into_iter().zip(percentiles(&sojourn)).filter(|(_, text)| !text.is_empty()));
+    rows.push(("service", format!("p99 {}, from sent to answered", percentile(&latency.service)?)));
+    rows.push(("generator", generator(record)?));
+    let mut text = format!("{} / {phase}: {} loop, {:.1} s\n", record.identity.row, load.mode, load.window_s);
+    for (name, value) in rows {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {name:<13} {value}");
+    }
+    text.push_str(&histogram(&sojourn, is_ascii));
+    Ok(text)
+}
+
+/// Clean or not, by the reason's own name.
+fn worth(verdict: &Verdict) -> String {
+    match (&verdict.invalid_reason, &verdict.not_clean_reason) {
+        (Some(reason), _) => format!("INVALID: {reason}"),
+        (None, Some(reason)) => format!("not clean: {reason}"),
+        (None, None) => "clean: every request completed in time".to_owned(),
+    }
+}
+
+/// The reason in words, with the remedy if there is one.
+fn advice(verdict: &Verdict) -> Option<&'static str> {
+    let reason = verdict.invalid_reason.as_deref().or(verdict.not_clean_reason.as_deref())?;
+    Some(match reason {
+        "generator-lag" => "the generator sent late: lower the rate, or give it more CPU",
+        "generator-cpu" => "a core of the generator was full: raise shards or processes",
+        "connections" => "connections were lost during the run",
+        "unchecked" => "too few replies were checked",
+        "samples" => "too few requests completed for a p99: send for longer",
+        "mix-up" => "a reply of another connection came back",
+        "integrity" => "replies had wrong contents",
+        "errors" => "requests failed",
+        "shed" => "the target refused requests",
+        "skipped" => "the target was behind: requests passed late_limit unsent",
+        "completed" => "less than 99.9 % of the requests completed",
+        "slo" => "p99 is above the latency target",
+        _ => return None,
+    })
+}
+
+/// `met     p99<5ms           1.20 ms`
+fn judged(judged: &Judged) -> String {
+    let word = match judged.is_met {
+        Some(true) => "met",
+        Some(false) => "MISSED",
+        None => "unknown",
+    };
+    let value = judged.value.map_or("too few samples".to_owned(), |value| {
+        if judged.threshold.starts_with("errors") {
+            format!("{:.3} %", value * 1e2)
+        } else if judged.threshold.starts_with("rate") {
+            format!("{value:.1}/s")
+        } else {
+            Percentile::Micros(value as u64).to_string()
+        }
+    });
+    format!("{word:<7} {:<18} {value}", judged.threshold)
+}
+
+/// By reason.
+fn refused(record: &StepRecord) -> String {
+    let counts = &record.counts;
+    let reasons: Vec<String> = counts.shed.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    match reasons.is_empty() {
+        true => "0".to_owned(),
+        false => format!("{} ({})", counts.shed_total(), reasons.join(", ")),
+    }
+}
+
+/// By class.
+fn errors(record: &StepRecord) -> String {
+    let errors = &record.counts.errors;
+    let classes = [
+        ("connection", errors.transport),
+        ("protocol", errors.protocol),
+        ("status", errors.status),
+        ("timeout", errors.timeout),
+        ("wrong content", errors.payload),
+    ];
+    let named = classes.iter().filter(|(_, count)| *count > 0).map(|(class, count)| format!("{class} {count}"));
+    let named: Vec<String> = named.collect();
+    match named.is_empty() {
+        true => "0".to_owned(),
+        false => format!("{} ({})", errors.total(), named.join(", ")),
+    }
+}
+
+fn percentile(summary: &weir_load::recorder::Summary) -> Result<Percentile, HistogramError> {
+    Ok(Recorder::from_summary(summary)?.percentile(Tail::P99))
+}
+
+/// Two lines: the middle, and the tail. Percentiles that too few samples stand behind are left out.
+fn percentiles(sojourn: &Recorder) -> [String; 2] {
+    let told = |tails: &[(&str, Tail)]| -> Vec<String> {
+        let known = tails.iter().filter(|(_, tail)| sojourn.percentile(*tail).micros().is_some());
+        known.map(|(name, tail)| format!("{name} {}", sojourn.percentile(*tail))).collect()
+    };
+    let (middle, tail) = TAILS.split_at(3);
+    let mut middle = told(middle);
+    if middle.is_empty() {
+        middle.push(sojourn.percentile(Tail::P50).to_string());
+    }
+    let longest = (sojourn.n() > 0).then(|| format!("max {}", Percentile::Micros(sojourn.max_micros())));
+    [middle.join(", "), told(tail).into_iter().chain(longest).collect::<Vec<_>>().join(", ")]
+}
+
+fn generator(record: &StepRecord) -> Result<String, HistogramError> {
+    let party = record.resources.parties.get("generator");
+    let cpu = party.and_then(|party| party.cpu_us_per_req);
+    let cpu = cpu.map_or("CPU n/a".to_owned(), |micros| format!("CPU {micros:.2} us per request"));
+    Ok(format!("{cpu}, lag p99 {}", percentile(&record.latency.generator_lag)?))
+}
+
+/// A line per bucket: its upper bound, a bar, the count and the share.
+fn histogram(sojourn: &Recorder, is_ascii: bool) -> String {
+    let buckets = sojourn.buckets(ROWS);
+    let Some(most) = buckets.iter().map(|bucket| bucket.count).max() else { return String::new() };
+    let sign = if is_ascii { "#" } else { "■" };
+    let mut text = "\n  latency up to\n".to_owned();
+    for bucket in buckets {
+        let share = bucket.count as f64 / sojourn.n() as f64;
+        let length = (bucket.count as f64 / most as f64 * BAR as f64).ceil() as usize;
+        let bound = Percentile::Micros(bucket.micros_max).to_string();
+        // Padded by hand: a bar of wide characters has more bytes than columns.
+        let bar = format!("{}{}", sign.repeat(length), " ".repeat(BAR.saturating_sub(length)));
+        let _ = writeln!(text, "  {bound:>10}  {bar}  {:>10} {:>6.2} %", bucket.count, share * 1e2);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weir_load::{Outcome, Stamps, Threshold};
+
+    use super::*;
+
+    /// A record as a file has it; its figures come from each test.
+    const RECORD: &str = r#"{"schema":"weir.lab.step/1","run_id":"r1","step":0,"repeat":0,"row":"http1-127.0.0.1-8080",
+        "arm":"127.0.0.1:8080","commit":null,"build":"0.1.0","seed":1,"started":"2026-01-02T03:04:05Z","host":{},
+        "placement":{"pins":{}},"load":{"mode":"open","arrival":"poisson","offered":2000.0,"connections":50,"pipeline":1,
+        "streams":null,"payload":"64B","window_s":10.0,"warmup_s":2.0,"late_limit_us":1000000},
+        "counts":{"intended":0,"sent":0,"completed":0,"late":0,"skipped_backlog":0,"skipped_generator":0,"shed":{},
+        "errors":{"transport":0,"protocol":0,"status":0,"timeout":0,"payload":0},
+        "integrity":{"checked":0,"failed":0,"race_suspect":0}},
+        "latency":{"sojourn":{"n":0,"hist":""},"service":{"n":0,"hist":""},"backlog":{"n":0,"hist":""},
+        "generator_lag":{"n":0,"hist":""},"error_service":{"n":0,"hist":""}},
+        "resources":{"parties":{"generator":{"cpu_us_per_req":4.2}}},"wire":{"tx_bytes":0,"rx_bytes":0},
+        "verdict":{"valid":true,"evidence":{}}}"#;
+
+    /// A record as a run leaves it, of `count` requests that took from 100 us to 100 ms.
+    fn record(count: u64) -> StepRecord {
+        let mut record = StepRecord::from_line(RECORD).expect("a record");
+        let mut outcome = Outcome::new(Duration::from_secs(1));
+        for at in 0..count {
+            outcome.intended();
+            outcome.sent();
+            let micros = 100.0 * 1_000_f64.powf(at as f64 / count.max(2) as f64);
+            let stamps = Stamps { intended: 0, ready: 0, sent: 0, completed: (micros * 1e3) as u64 };
+            outcome.answered(&stamps, None);
+        }
+        record.counts = outcome.counts.clone();
+        record.latency = weir_load::record::Latency::of(&outcome.latencies);
+        record
+    }
+
+    fn text(record: &StepRecord, is_ascii: bool) -> String {
+        summary("load", record, is_ascii).expect("whole histograms")
+    }
+
+    #[test]
+    fn a_summary_fits_a_screen_of_80_columns_and_its_bars_are_ascii_where_no_terminal_is() {
+        let mut record = record(20_000);
+        record.counts.shed.insert("status_503".to_owned(), 12);
+        record.counts.errors.status = 123_456;
+        record.counts.errors.timeout = 1_234;
+        let gates: Vec<Threshold> =
+            ["p99<5ms", "errors<0.1%", "rate>10"].map(|one| one.parse().expect("right")).to_vec();
+        record.judge(&gates).expect("whole histograms");
+        for is_ascii in [true, false] {
+            let text = text(&record, is_ascii);
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            assert!(text.lines().count() <= 32, "{text}");
+            assert_eq!(text.is_ascii(), is_ascii, "{text}");
+        }
+        let text = text(&record, true);
+        for row in [
+            "MISSED  p99<5ms",
+            "met     errors<0.1%        0.000 %",
+            "met     rate>10",
+            "refused       12 (status_503 12)",
+            "errors        124690 (status 123456, timeout 1234)",
+            "latency       p50 3.16 ms",
+        ] {
+            assert!(text.contains(row), "{row} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_bucket_has_its_share_and_no_samples_have_no_histogram() {
+        let text = text(&record(20_000), true);
+        let bars: Vec<&str> = text.lines().filter(|line| line.contains(" %") && line.contains('#')).collect();
+        assert_eq!(bars.len(), 10, "{text}");
+        assert!(bars.iter().all(|line| line.contains("10.0") || line.contains("9.9")), "even on a log scale: {text}");
+        assert!(!super::summary("load", &record(0), true).expect("whole").to_string().contains("latency up to"));
+    }
+
+    #[test]
+    fn a_verdict_is_a_reason_and_words() {
+        let mut record = record(100);
+        record.verdict.invalid_reason = Some("generator-lag".to_owned());
+        let text = text(&record, true);
+        assert!(text.contains("INVALID: generator-lag\n                the generator sent late"), "{text}");
+    }
+}
