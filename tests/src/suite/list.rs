@@ -14,7 +14,7 @@ pub enum Kind {
     /// The gateway does this differently on purpose; docs/guide/redis.md says so.
     #[serde(rename = "by design")]
     ByDesign,
-    /// The gateway cannot do this yet; a line of "Known limits" in CHANGELOG.md or of the guide.
+    /// The gateway cannot do this yet; "Known limits" in docs/guide/redis.md says so.
     #[serde(rename = "known limit")]
     KnownLimit,
     /// The test looks at the server's own side of its connection, which is the gateway's.
