@@ -29,7 +29,8 @@ mod suites;
 const LANE_DEADLINE: Duration = Duration::from_secs(25 * 60);
 
 /// What the HTTP tests talk to and with.
-const HTTP_PARTS: &[Part] = &[Part::Servers, Part::Peers, Part::Http2, Part::Browser, Part::Node, Part::Python];
+const HTTP_PARTS: &[Part] =
+    &[Part::Servers, Part::Peers, Part::Http2, Part::Browser, Part::Prometheus, Part::Node, Part::Python];
 
 /// What puts all protocols together: every test of the product stands on it.
 const PRODUCT: &[&str] = &["weir", "weir-config", "weir-admin"];
@@ -65,7 +66,8 @@ const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", 
 const E2E_PATHS: &[&str] =
     &["tests/src/", "tests/tests/redis/", "tests/parity/", "tests/Cargo.toml", "lab/trials/src/testdata/knee.json"];
 const HOSTILE_PATHS: &[&str] = &["tests/src/", "tests/tests/hostile/", "tests/Cargo.toml"];
-const HTTP_PATHS: &[&str] = &["tests/src/", "tests/tests/http/", "tests/clients/", "tests/Cargo.toml"];
+const HTTP_PATHS: &[&str] =
+    &["tests/src/", "tests/tests/http/", "tests/clients/", "tests/Cargo.toml", "examples/prometheus/"];
 const LAB_PATHS: &[&str] =
     &["weir/src/lab", "weir/src/plan", "weir/src/origin", "weir/src/demo", "tests/tests/lab", "tests/Cargo.toml"];
 
