@@ -68,8 +68,18 @@ const E2E_PATHS: &[&str] =
 const HOSTILE_PATHS: &[&str] = &["tests/src/", "tests/tests/hostile/", "tests/Cargo.toml"];
 const HTTP_PATHS: &[&str] =
     &["tests/src/", "tests/tests/http/", "tests/clients/", "tests/Cargo.toml", "examples/prometheus/"];
-const LAB_PATHS: &[&str] =
-    &["weir/src/lab", "weir/src/plan", "weir/src/origin", "weir/src/demo", "tests/tests/lab", "tests/Cargo.toml"];
+const LAB_PATHS: &[&str] = &[
+    "weir/src/lab",
+    "weir/src/plan",
+    "weir/src/origin",
+    "weir/src/demo",
+    "tests/tests/lab",
+    "tests/Cargo.toml",
+    // The pages of results, in a browser.
+    "tests/clients/node/chromium.js",
+    "tests/clients/node/inspect.js",
+    "tests/clients/node/pages.js",
+];
 
 /// What is packaged, and how.
 const PACKAGE_PATHS: &[&str] = &["packaging/", "tests/package/", "xtask/src/package/", ".dockerignore"];
@@ -316,7 +326,7 @@ const LANES: &[Lane] = &[
     Lane {
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
-        needs: &[Part::Servers, Part::Peers],
+        needs: &[Part::Servers, Part::Peers, Part::Browser, Part::Node],
         when: covers(&[], LAB, LAB_PATHS),
         core: cores::LAB,
         minutes: 20,
