@@ -35,6 +35,7 @@ mod state;
 mod tcp;
 mod tls;
 mod traffic;
+mod tutorial;
 mod upstreams;
 mod websocket;
 mod websocket_clients;
