@@ -26,7 +26,7 @@ const BAD_BEGINNINGS: [&str; 3] = ["of", "what", "who"];
 const EXEMPT: [&str; 4] = ["docs/results/", "docs/CONFIG.md", "docs/METRICS.md", "lab/trials/src/testdata/"];
 
 /// Documents that are still to be rewritten. The list only shrinks: a document that keeps the rule leaves it.
-const TO_BE_REWRITTEN: &[&str] = &["docs/guide/lab.md", "docs/guide/operations.md"];
+const TO_BE_REWRITTEN: &[&str] = &["docs/guide/operations.md"];
 
 /// Sentences that are too long, or have words that a document does without.
 ///
