@@ -41,6 +41,7 @@ pub mod suite;
 pub mod tap;
 pub mod tools;
 pub mod traffic;
+pub mod tutorial;
 pub mod victim;
 pub mod websocket;
 pub mod wire;

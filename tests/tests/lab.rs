@@ -32,6 +32,8 @@ mod pubsub;
 mod tcp;
 #[path = "lab/together.rs"]
 mod together;
+#[path = "lab/tutorial.rs"]
+mod tutorial;
 #[path = "lab/upgrades.rs"]
 mod upgrades;
 

@@ -63,16 +63,30 @@ const FUZZED: &[&str] = &[
 /// The packages of the lab. Its lane takes sixteen minutes; the other lanes test the layers below.
 const LAB: &[&str] = &["weir-trials", "weir-load", "weir-knee", "weir-parties", "weir-origin"];
 
-const E2E_PATHS: &[&str] =
-    &["tests/src/", "tests/tests/redis/", "tests/parity/", "tests/Cargo.toml", "lab/trials/src/testdata/knee.json"];
+const E2E_PATHS: &[&str] = &[
+    "tests/src/",
+    "tests/tests/redis/",
+    "docs/tutorial/redis.md",
+    "tests/parity/",
+    "tests/Cargo.toml",
+    "lab/trials/src/testdata/knee.json",
+];
 const HOSTILE_PATHS: &[&str] = &["tests/src/", "tests/tests/hostile/", "tests/Cargo.toml"];
-const HTTP_PATHS: &[&str] =
-    &["tests/src/", "tests/tests/http/", "tests/clients/", "tests/Cargo.toml", "examples/prometheus/"];
+const HTTP_PATHS: &[&str] = &[
+    "tests/src/",
+    "tests/tests/http/",
+    "docs/guide/operations.md",
+    "docs/tutorial/http.md",
+    "tests/clients/",
+    "tests/Cargo.toml",
+    "examples/prometheus/",
+];
 const LAB_PATHS: &[&str] = &[
     "weir/src/lab",
     "weir/src/plan",
     "weir/src/origin",
     "weir/src/demo",
+    "docs/tutorial/capacity.md",
     "tests/tests/lab",
     "tests/Cargo.toml",
     // The pages of results, in a browser.

@@ -36,6 +36,7 @@ mod state;
 mod tcp;
 mod tls;
 mod traffic;
+mod tutorial;
 mod upstreams;
 mod websocket;
 mod websocket_clients;

@@ -29,6 +29,7 @@ mod telemetry;
 mod tls;
 mod tracking;
 mod transport;
+mod tutorial;
 mod upgrade;
 mod upstream;
 mod users;
