@@ -4,7 +4,7 @@ export function inspect(width) {
   // WCAG 2.2: 1.4.3 for text, 1.4.11 for marks and lines.
   const TEXT_CONTRAST_MIN = 4.5;
   const MARK_CONTRAST_MIN = 3;
-  // Of text in a chart, in pixels of the screen.
+  // The size of text in a chart, in pixels of the screen.
   const CHART_TEXT_MIN = 9.5;
   const faults = [];
 

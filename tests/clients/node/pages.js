@@ -8,7 +8,7 @@ import { inspect } from "./inspect.js";
 
 const SIZES = [[1280, 900], [390, 844]];
 const SCHEMES = ["light", "dark"];
-// Of a screenshot, in pixels: a page may be longer.
+// The height of a screenshot, in pixels; a page may be longer.
 const HEIGHT_MAX = 12_000;
 
 const [program, folder, ...pages] = process.argv.slice(2);
