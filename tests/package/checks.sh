@@ -60,6 +60,7 @@ redis-server --port 6379 --save '' --daemonize yes >/dev/null
 
 check "the package can be installed" dpkg --install one.deb
 check "systemd runs the service" within 30 is_active
+check "the alert rules are among the examples" test -s /usr/share/doc/weir/examples/prometheus/weir.rules.yml
 check "the service is enabled" systemctl is-enabled $unit
 check "systemd finds no fault in the unit" silent systemd-analyze verify /usr/lib/systemd/system/$unit
 check "the process belongs to the user of the package" is "$(stat -c %U "/proc/$(main_pid)")" weir

@@ -30,6 +30,7 @@ pub mod nginx;
 pub mod parity;
 pub mod port;
 pub mod process;
+pub mod prometheus;
 pub mod replicated;
 pub mod seed;
 pub mod server;

@@ -22,6 +22,8 @@ mod http;
 mod imports;
 #[path = "lab/loads.rs"]
 mod loads;
+#[path = "lab/pages.rs"]
+mod pages;
 #[path = "lab/placement.rs"]
 mod placement;
 #[path = "lab/pubsub.rs"]

@@ -29,7 +29,8 @@ mod suites;
 const LANE_DEADLINE: Duration = Duration::from_secs(25 * 60);
 
 /// What the HTTP tests talk to and with.
-const HTTP_PARTS: &[Part] = &[Part::Servers, Part::Peers, Part::Http2, Part::Browser, Part::Node, Part::Python];
+const HTTP_PARTS: &[Part] =
+    &[Part::Servers, Part::Peers, Part::Http2, Part::Browser, Part::Prometheus, Part::Node, Part::Python];
 
 /// What puts all protocols together: every test of the product stands on it.
 const PRODUCT: &[&str] = &["weir", "weir-config", "weir-admin"];
@@ -71,8 +72,15 @@ const E2E_PATHS: &[&str] = &[
     "lab/trials/src/testdata/knee.json",
 ];
 const HOSTILE_PATHS: &[&str] = &["tests/src/", "tests/tests/hostile/", "tests/Cargo.toml"];
-const HTTP_PATHS: &[&str] =
-    &["tests/src/", "tests/tests/http/", "docs/tutorial/http.md", "tests/clients/", "tests/Cargo.toml"];
+const HTTP_PATHS: &[&str] = &[
+    "tests/src/",
+    "tests/tests/http/",
+    "docs/guide/operations.md",
+    "docs/tutorial/http.md",
+    "tests/clients/",
+    "tests/Cargo.toml",
+    "examples/prometheus/",
+];
 const LAB_PATHS: &[&str] = &[
     "weir/src/lab",
     "weir/src/plan",
@@ -81,6 +89,10 @@ const LAB_PATHS: &[&str] = &[
     "docs/tutorial/capacity.md",
     "tests/tests/lab",
     "tests/Cargo.toml",
+    // The pages of results, in a browser.
+    "tests/clients/node/chromium.js",
+    "tests/clients/node/inspect.js",
+    "tests/clients/node/pages.js",
 ];
 
 /// What is packaged, and how.
@@ -328,7 +340,7 @@ const LANES: &[Lane] = &[
     Lane {
         name: "lab",
         about: "the lab against real servers, one test at a time: it measures",
-        needs: &[Part::Servers, Part::Peers],
+        needs: &[Part::Servers, Part::Peers, Part::Browser, Part::Node],
         when: covers(&[], LAB, LAB_PATHS),
         core: cores::LAB,
         minutes: 20,

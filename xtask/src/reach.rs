@@ -38,10 +38,11 @@ pub const ROOTS: [&str; 17] = [
 ];
 
 /// Files that the tests of a package read although they are not its own: documents that it writes, what they are made of, and the fuzzer's seeds.
-pub const READ: [(&str, &str); 6] = [
+pub const READ: [(&str, &str); 7] = [
     ("docs/CONFIG.md", "weir-config"),
     ("docs/METRICS.md", "weir-telemetry"),
     ("docs/results/", "weir-trials"),
+    ("docs/guide/operations.md", "weir-tests"),
     ("docs/tutorial/", "weir-tests"),
     ("fuzz/corpus/", "weir-tests"),
     ("packaging/", "xtask"),

@@ -2,14 +2,14 @@
 
 use std::{cell::RefCell, sync::Arc};
 
-use weir_base::{time::turn, violation::Violation};
+use weir_base::{error::Culprit, time::turn, violation::Violation};
 use weir_telemetry::{
     CoreMetrics, catalog,
     log::{DefensiveClose, LogEvent, LogWriter, Peer},
     sample::{OncePerSecond, Verdict},
 };
 
-use crate::share::CoreShare;
+use crate::{close::CloseReason, share::CoreShare};
 
 /// Counts violations on one listener and logs them, once a second per reason.
 pub struct Reports {
@@ -23,6 +23,9 @@ impl Reports {
     /// Of `listener` on one worker.
     pub fn new(core: &CoreShare, listener: Arc<str>) -> Self {
         let sampler = RefCell::new(OncePerSecond::new());
+        // At 0 from the start: one event is worth an alert, and `increase` misses the one with which a series begins.
+        let invariant = CloseReason::InternalInvariant.name();
+        core.metrics.counter(&catalog::VIOLATIONS, &[&listener, invariant, Culprit::Gateway.as_str()]).add(0);
         Self { listener, metrics: core.metrics.clone(), log: core.log.clone(), sampler }
     }
 

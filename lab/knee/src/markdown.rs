@@ -34,10 +34,7 @@ impl Table {
     /// Of each column, whether it holds numbers only.
     #[must_use]
     pub fn numbers(&self) -> Vec<bool> {
-        let is_number = |column: usize| {
-            self.rows.len() > 1
-                && self.rows[1..].iter().all(|row| row[column].starts_with(|c: char| "~-0123456789".contains(c)))
-        };
+        let is_number = |column: usize| self.rows.len() > 1 && self.rows[1..].iter().all(|row| is_number(&row[column]));
         (0..self.rows[0].len()).map(is_number).collect()
     }
 
@@ -68,6 +65,12 @@ impl Table {
     }
 }
 
+/// A figure, perhaps with a unit, or the words that stand for one that is missing. An address is none.
+fn is_number(cell: &str) -> bool {
+    let begins = cell.starts_with(|c: char| "~-0123456789".contains(c)) && !cell.contains(':');
+    begins || cell.starts_with("n/a")
+}
+
 /// A number with the digits that it deserves; `-` for none.
 #[must_use]
 pub fn number(value: Option<f64>, decimals: usize) -> String {
@@ -86,6 +89,10 @@ mod tests {
         table.row(vec!["direct".into(), "-".into()]);
         let wanted = "| arm    |   µs |\n|--------|-----:|\n| weir   | 4.20 |\n| direct |    - |\n";
         assert_eq!(table.markdown(), wanted);
+        let mut table = Table::new(&["target", "p99"]);
+        table.row(vec!["127.0.0.1:80".into(), "n/a (n = 7)".into()]);
+        table.row(vec!["-".into(), "0.250".into()]);
+        assert_eq!(table.numbers(), [false, true]);
     }
 
     #[test]

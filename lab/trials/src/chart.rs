@@ -10,12 +10,14 @@ mod marker;
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 320.0;
 /// Room around the field: for numbers and words.
-const LEFT: f64 = 70.0;
+const LEFT: f64 = 84.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 16.0;
-const BOTTOM: f64 = 46.0;
+const BOTTOM: f64 = 54.0;
 /// Height of one line of a forest plot.
 const LINE: f64 = 44.0;
+/// Height of a word beside a vertical line, as large as a phone shows it.
+const MARK: f64 = 20.0;
 /// Colours that the page has for series; beyond them they repeat.
 pub(crate) const COLOURS: usize = 6;
 
@@ -173,7 +175,7 @@ impl Field {
                 svg,
                 r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{:.1}"/><text x="{at:.1}" y="{:.1}" text-anchor="middle">{}</text>"#,
                 HEIGHT - BOTTOM,
-                HEIGHT - BOTTOM + 16.0,
+                HEIGHT - BOTTOM + 20.0,
                 short(tick)
             );
         }
@@ -197,7 +199,7 @@ impl Field {
             f64::midpoint(TOP, HEIGHT - BOTTOM),
             self.y.label
         );
-        for (value, word) in &self.marks {
+        for (row, (value, word)) in self.marks.iter().enumerate() {
             let at = x.place(*value);
             let (anchor, beside) = if at > WIDTH / 2.0 { ("end", -5.0) } else { ("start", 5.0) };
             let _ = write!(
@@ -205,18 +207,18 @@ impl Field {
                 r#"<line class="mark" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{:.1}"/><text x="{:.1}" y="{:.1}" text-anchor="{anchor}">{}</text>"#,
                 HEIGHT - BOTTOM,
                 at + beside,
-                TOP + 12.0,
+                TOP + 14.0 + MARK * row as f64,
                 escaped(word)
             );
         }
-        let looks: Vec<usize> =
-            self.series.iter().enumerate().map(|(at, series)| series.look.unwrap_or(at) % COLOURS).collect();
+        let looks: Vec<usize> = self.series.iter().enumerate().map(|(at, series)| series.look.unwrap_or(at)).collect();
         for (series, look) in self.series.iter().zip(&looks) {
             series.draw(&mut svg, *look, &x, &y);
         }
         svg.push_str("</svg>");
         let legend = self.series.iter().zip(&looks).map(|(series, look)| {
-            format!(r#"<span class="key s{look}">{}{}</span>"#, marker::sample(*look), escaped(&series.name))
+            let colour = look % COLOURS;
+            format!(r#"<span class="key s{colour}">{}{}</span>"#, marker::sample(*look), escaped(&series.name))
         });
         svg.push_str(&format!(r#"<div class="legend">{}</div>"#, legend.collect::<String>()));
         svg
@@ -224,18 +226,18 @@ impl Field {
 }
 
 impl Series {
-    fn draw(&self, svg: &mut String, colour: usize, x: &Scale, y: &Scale) {
+    fn draw(&self, svg: &mut String, look: usize, x: &Scale, y: &Scale) {
         let is_shown = |(_, value): &&(f64, f64)| !y.is_log || *value > 0.0;
         let mut points: Vec<(f64, f64)> = self.points.iter().filter(is_shown).copied().collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         if self.is_joined && points.len() > 1 {
             let path: Vec<String> =
                 points.iter().map(|(a, b)| format!("{:.1},{:.1}", x.place(*a), y.place(*b))).collect();
-            let _ = write!(svg, r#"<polyline class="line s{colour}" points="{}"/>"#, path.join(" "));
+            let _ = write!(svg, r#"<polyline class="line s{}" points="{}"/>"#, look % COLOURS, path.join(" "));
         }
         for (a, b) in &points {
             let words = format!("{}: {}, {}", escaped(&self.name), short(*a), short(*b));
-            svg.push_str(&marker::at(colour, x.place(*a), y.place(*b), &words));
+            svg.push_str(&marker::at(look, x.place(*a), y.place(*b), &words));
         }
     }
 }
@@ -253,7 +255,7 @@ impl Forest {
             let _ = write!(
                 svg,
                 r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="{TOP}" y2="{bottom:.1}"/><text x="{at:.1}" y="{:.1}" text-anchor="middle">{}</text>"#,
-                bottom + 16.0,
+                bottom + 20.0,
                 short(tick)
             );
         }

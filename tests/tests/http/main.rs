@@ -26,6 +26,7 @@ mod messages;
 mod one_line;
 mod origins;
 mod policies;
+mod prometheus;
 mod quota;
 mod refusals;
 mod restarts;

@@ -195,10 +195,22 @@ impl Gateway {
             balancer,
             registry,
         });
-        let labels = [version::VERSION, version::COMMIT];
-        gateway.registry.shared().gauge(&catalog::BUILD_INFO, &labels).set(1);
+        gateway.begin_series();
         gateway.start_background(rings, access_log);
         Ok(gateway)
+    }
+
+    /// Series of the process that are there before their first event. A function such as `increase` of Prometheus misses the event
+    /// with which a series begins.
+    fn begin_series(&self) {
+        let shared = self.registry.shared();
+        shared.gauge(&catalog::BUILD_INFO, &[version::VERSION, version::COMMIT]).set(1);
+        for outcome in ["applied", "unchanged", "rejected", "refused"] {
+            shared.counter(&catalog::CONFIG_RELOADS, &[outcome]).add(0);
+        }
+        for result in ["failed", "refused"] {
+            shared.counter(&catalog::UPGRADES, &[result]).add(0);
+        }
     }
 
     /// Lets connections in; they wait until [`serve`](Self::serve).

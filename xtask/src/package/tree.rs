@@ -49,8 +49,9 @@ pub fn stage(workspace: &Workspace, binary: &Path, stage: &Path) -> Result<()> {
     for folder in FOLDERS {
         fs::create_dir_all(stage.join(folder))?;
     }
-    for example in of_type(&workspace.root.join("examples"), "toml")? {
-        let name = example.file_name().context("a file")?;
+    let examples = workspace.root.join("examples");
+    for example in [of_type(&examples, "toml")?, of_type(&examples.join("prometheus"), "yml")?].concat() {
+        let name = example.strip_prefix(&examples).context("an example")?;
         copy(&example, &stage.join(EXAMPLES).join(name), 0o644)?;
     }
     program(binary, stage)?;

@@ -42,6 +42,8 @@ pub enum Part {
     Http2,
     /// Chromium (a system package).
     Browser,
+    /// Prometheus and promtool (a system package).
+    Prometheus,
     /// systemd, shells and other programs that a package is tested with (system packages), hadolint (a wheel).
     Packaging,
     /// redis-py, websockets and pytest.
@@ -62,12 +64,13 @@ pub enum Part {
 
 impl Part {
     /// In the order of their declaration.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Compiler,
         Self::Servers,
         Self::Peers,
         Self::Http2,
         Self::Browser,
+        Self::Prometheus,
         Self::Packaging,
         Self::Python,
         Self::Node,
@@ -86,6 +89,7 @@ impl Part {
             Self::Peers => "peers",
             Self::Http2 => "http2",
             Self::Browser => "browser",
+            Self::Prometheus => "prometheus",
             Self::Packaging => "packaging",
             Self::Python => "python",
             Self::Node => "node",
@@ -205,7 +209,7 @@ impl Drop for End<'_> {
 /// What a part has beside its packages.
 fn install(workspace: &Workspace, part: Part) -> Result<()> {
     match part {
-        Part::Compiler | Part::Browser => Ok(()),
+        Part::Compiler | Part::Browser | Part::Prometheus => Ok(()),
         Part::Servers => {
             python::ensure(workspace)?;
             let server = python::valkey_server(workspace)?;

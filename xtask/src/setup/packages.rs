@@ -29,6 +29,7 @@ fn programs(part: Part) -> &'static [(&'static str, &'static str)] {
         ],
         Part::Http2 => &[("nghttp", "nghttp2-client"), ("h2load", "nghttp2-client")],
         Part::Browser => &[("chromium", "chromium")],
+        Part::Prometheus => &[("prometheus", "prometheus"), ("promtool", "prometheus")],
         Part::Packaging => &[
             ("systemd-analyze", "systemd"),
             ("ip", "iproute2"),
