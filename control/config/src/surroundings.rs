@@ -187,12 +187,15 @@ impl Surroundings for Machine<'_> {
         }
         match attempt::bind(address, reuse_port) {
             Ok(()) => Listening::Possible,
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => match Occupant::of(address) {
-                Some(occupant) if occupant.is_same_program() => Listening::ByGateway(occupant.to_string()),
-                None if occupant::is_listened_on(address) => Listening::ByHidden,
-                _ if !reuse_port && becomes_free(address) => Listening::Possible,
-                _ => Listening::Refused(occupant::in_use(address)),
-            },
+            // A port below 1024 may be the gateway's and not this user's to bind: that it is taken counts.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse || occupant::is_listened_on(address) => {
+                match Occupant::of(address) {
+                    Some(occupant) if occupant.is_same_program() => Listening::ByGateway(occupant.to_string()),
+                    None if occupant::is_listened_on(address) => Listening::ByHidden,
+                    _ if !reuse_port && becomes_free(address) => Listening::Possible,
+                    _ => Listening::Refused(occupant::in_use(address)),
+                }
+            }
             Err(error) => Listening::Refused(error),
         }
     }
