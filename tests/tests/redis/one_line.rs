@@ -52,7 +52,7 @@ impl OneLine {
 
     /// Waits until the log has these words: the server is probed beside the gateway.
     fn wait_log(&self, words: &str) {
-        until_true(&format!("{words:?} in\n{}", self.process.log()), || self.process.log().contains(words));
+        until_true(format!("{words:?} in\n{}", self.process.log()), || self.process.log().contains(words));
     }
 
     /// Upgrades it, and returns the process before, which has ended.
