@@ -280,9 +280,10 @@ fn memory_limit(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{SocketAddr, TcpListener};
     use std::os::fd::AsFd as _;
 
+    use socket2::{Domain, Socket, Type};
     use weir_engine::handover::Channel;
 
     use super::*;
@@ -321,15 +322,13 @@ mod tests {
     /// `weir check` before each start of the unit failed right after a crash, where the start itself would have waited.
     #[test]
     fn an_address_that_becomes_free_soon_is_waited_for() {
-        let server = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let mut client = TcpStream::connect(server.local_addr().expect("bound")).expect("connected");
-        // The end that closes first keeps its address for a minute.
-        drop(server.accept().expect("a connection"));
-        assert_eq!(client.read(&mut [0]).expect("the end"), 0);
-        let address = Address::Socket(client.local_addr().expect("connected"));
+        // Bound, as by a process that is about to listen, at an address that no connection of another process has.
+        let other = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        other.bind(&SocketAddr::from(([127, 77, 0, 9], 0)).into()).expect("a free port");
+        let address = Address::Socket(other.local_addr().ok().and_then(|bound| bound.as_socket()).expect("bound"));
         let leaving = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(50));
-            drop(client);
+            drop(other);
         });
         let found = Machine::new(&|_| None).rehearsing().listen(&address, false);
         assert!(matches!(found, Listening::Possible), "{found:?}");
