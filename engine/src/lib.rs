@@ -9,6 +9,7 @@
 //! | `driver` | io_uring or polling: the flag ladder and the honest answer which one runs |
 //! | `worker` | the thread: loop turns, CPU pinning, heartbeat, mailbox |
 //! | `host` | kernel and processor, which figures of capacity belong to |
+//! | `attempt` | whether a start would get an address or a log, without a trace |
 //! | `occupant` | the process that listens at an address already |
 //! | `net` | sockets: bind, accept, connect, limits on descriptors |
 //! | `names` | host names of servers, and the addresses that they had last |
@@ -30,6 +31,7 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 pub mod accept;
+pub mod attempt;
 pub mod blocking;
 pub mod chunk;
 pub mod datagram;

@@ -84,7 +84,9 @@ fn tcp_socket(target: SocketAddr) -> io::Result<Socket> {
 pub fn bind(address: &Address) -> io::Result<Socket> {
     let (socket, address) = match address {
         Address::Unix(path) => {
-            remove_unused(path)?;
+            if is_unused_socket(path)? {
+                std::fs::remove_file(path)?;
+            }
             (Socket::new(Domain::UNIX, Type::STREAM, None)?, SockAddr::unix(path)?)
         }
         other => {
@@ -99,18 +101,16 @@ pub fn bind(address: &Address) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Removes a Unix socket nobody listens on; anything else at `path` stays.
-fn remove_unused(path: &Path) -> io::Result<()> {
+/// Returns true if `path` is a Unix socket on which no process listens.
+pub(crate) fn is_unused_socket(path: &Path) -> io::Result<bool> {
     if !std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
-        return Ok(());
+        return Ok(false);
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     // A queue that is full is no reason to wait: somebody listens.
     probe.set_nonblocking(true)?;
-    match probe.connect(&SockAddr::unix(path)?) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
-        _ => Ok(()),
-    }
+    let connected = probe.connect(&SockAddr::unix(path)?);
+    Ok(connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
 }
 
 /// The file of a Unix socket, which another process may replace by its own.

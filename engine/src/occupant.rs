@@ -24,10 +24,7 @@ impl Occupant {
     /// The process that listens at `address`. `None`: there is none, or it is another user's, or of another container.
     #[must_use]
     pub fn of(address: &Address) -> Option<Self> {
-        let inodes = match address {
-            Address::Unix(path) => unix_inodes(path),
-            other => tcp_inodes(net::resolve_one(other).ok()?),
-        };
+        let inodes = inodes(address);
         if inodes.is_empty() {
             return None;
         }
@@ -50,11 +47,26 @@ impl fmt::Display for Occupant {
     }
 }
 
+/// Returns true if a socket listens at `address`, whether or not this process may see which process holds it. The kernel hides that of
+/// other users and of processes with more capabilities, and the socket of a process that has ended may outlive it for a moment.
+#[must_use]
+pub fn is_listened_on(address: &Address) -> bool {
+    !inodes(address).is_empty()
+}
+
 /// The error of an address that is in use: it names the process that listens there, if that can be found.
 #[must_use]
 pub fn in_use(address: &Address) -> io::Error {
     let who = Occupant::of(address).map_or_else(|| "another process".to_owned(), |occupant| occupant.to_string());
     io::Error::new(io::ErrorKind::AddrInUse, format!("{who} listens there already"))
+}
+
+/// The sockets that listen at `address`.
+fn inodes(address: &Address) -> Vec<String> {
+    match address {
+        Address::Unix(path) => unix_inodes(path),
+        other => net::resolve_one(other).map(tcp_inodes).unwrap_or_default(),
+    }
 }
 
 fn name_of(pid: u32) -> Option<String> {
@@ -116,9 +128,13 @@ fn unix_inodes(path: &Path) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpListener, os::unix::net::UnixListener};
+    use std::{
+        net::TcpListener,
+        os::{fd::AsFd as _, unix::net::UnixListener},
+    };
 
     use super::*;
+    use crate::handover::Channel;
 
     #[test]
     fn this_process_is_found_at_its_own_addresses_and_nobody_at_a_free_one() {
@@ -133,12 +149,24 @@ mod tests {
             assert!(found.pid == own && found.is_same_program(), "{bind}: {found}");
             assert!(in_use(&address).to_string().contains(&own.to_string()));
             drop(listener);
-            assert_eq!(Occupant::of(&address), None, "{bind}");
+            assert!(Occupant::of(&address).is_none() && !is_listened_on(&address), "{bind}");
         }
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("s.sock");
         let _listener = UnixListener::bind(&path).expect("bound");
         assert_eq!(Occupant::of(&Address::Unix(path)).map(|found| found.pid), Some(own));
+    }
+
+    /// As of a process with more capabilities: the socket listens, and no process of `/proc` holds it.
+    #[test]
+    fn a_socket_whose_holder_is_hidden_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = Address::Socket(listener.local_addr().expect("bound"));
+        let (channel, _other) = Channel::pair().expect("a pair");
+        channel.send(b"x", &[listener.as_fd()]).expect("sent");
+        drop(listener);
+        assert!(Occupant::of(&address).is_none() && is_listened_on(&address));
+        assert!(in_use(&address).to_string().starts_with("another process"));
     }
 
     #[test]

@@ -58,7 +58,11 @@ says() { get "$1" | grep -F -- "$2"; }
 find /etc /usr /var -path '*weir*' | LC_ALL=C sort >before
 redis-server --port 6379 --save '' --daemonize yes >/dev/null
 
+# The value that is there, so that a mistake does no harm.
+is_fixed() { ! cat /proc/sys/fs/file-max >/proc/sys/fs/file-max; }
+check "settings of the kernel are out of reach of this machine" is_fixed
 check "the package can be installed" dpkg --install one.deb
+check "it recommends the authorities that upstreams with TLS are verified by" is "$(dpkg-deb --field one.deb Recommends)" ca-certificates
 check "systemd runs the service" within 30 is_active
 check "the alert rules are among the examples" test -s /usr/share/doc/weir/examples/prometheus/weir.rules.yml
 check "the service is enabled" systemctl is-enabled $unit
@@ -112,10 +116,24 @@ upstream = "redis-main"
 target = "file:/var/log/weir/access.log"
 sample = 1.0
 END
+# More often than the start limit of systemd allows within ten seconds, were each start to fail.
+crash() {
+    local before
+    before=$(main_pid)
+    systemctl kill --signal=KILL --kill-who=main $unit
+    restarted() { is_active && [[ $(main_pid) != "$before" ]]; }
+    within 20 restarted
+}
+check "the service starts again after a crash" crash
+check "and after another one" crash
+check "no start of it has failed" is "$(systemctl show --property NRestarts --value $unit)" 2
 check "the service stops" systemctl stop $unit
 check "the configuration is good" weir check /etc/weir/weir.toml
 check "the service starts" systemctl start $unit
 check "it may bind a port below 1024" is "$(redis-cli -p 80 ping)" PONG
+# The service has a capability, so the kernel hides it from a process of the same user without one.
+beside() { runuser --user weir -- weir check /etc/weir/weir.toml 2>&1 | tee beside; is "${PIPESTATUS[0]}" 0 && grep "may not see" beside; }
+check "its user may check the configuration while it runs" beside
 logged() { grep -q . "/var/log/weir/$1"; }
 check "it may write its access log" within 10 logged access.log
 check "logrotate moves the log away" logrotate --force /etc/logrotate.d/weir
@@ -135,7 +153,12 @@ exec 5<>/dev/tcp/127.0.0.1/6381
 ask() { printf 'GET a\r\n' >&5 && read -r -t 10 -u 5 size && read -r -t 10 -u 5 value && is "$size$value" $'$1\rb\r'; }
 check "a client is connected" ask
 old=$(main_pid)
-check "the package can be upgraded while it runs" dpkg --install --force-confold two.deb
+upgraded() { dpkg --install --force-confold two.deb | tee upgraded && grep -F "$1" upgraded; }
+sed -i '1i nonsense' /etc/weir/weir.toml
+check "an upgrade that fails is called failed" upgraded "has not upgraded itself, and serves on"
+sed -i 1d /etc/weir/weir.toml
+check "the old process serves on" is "$(main_pid)" "$old"
+check "the package can be upgraded while it runs" upgraded "has upgraded itself"
 replaced() { [[ $(main_pid) != "$old" && ! -d /proc/$old ]] && is_active; }
 check "another process serves" within 60 replaced
 check "the connection has moved to it" ask
@@ -163,7 +186,7 @@ check "its user is gone" bash -c '! getent passwd weir && ! getent group weir'
 dpkg-deb --fsys-tarfile one.deb | tar --extract --directory /tmp ./usr/bin/weir ./etc/weir
 container() {
     exec env PATH="/tmp/usr/bin:$PATH" unshare --pid --fork --kill-child=KILL --mount-proc \
-        sh -c 'exec /bin/sh /checks/init run --config /tmp/etc/weir/weir.toml'
+        /checks/init run --config /tmp/etc/weir/weir.toml
 }
 container >/tmp/container.log 2>&1 &
 outer=$!
@@ -187,6 +210,21 @@ check "the container ends" within 60 container_ended
 container_status=0
 wait $outer || container_status=$?
 check "with status 0" is $container_status 0
+
+container >/tmp/container.log 2>&1 &
+outer=$!
+check "the container starts again" within 30 says /api/v1/version '"restart_epoch":0'
+inner=$(pgrep --parent $outer)
+first=$(pgrep --parent "$inner" weir)
+check "it upgrades itself" signal USR2
+check "the next process serves" within 30 says /api/v1/version '"restart_epoch":1'
+check "the one before it ends" within 60 has_ended
+crashes() { kill -KILL "$(pgrep --parent "$inner" weir)"; }
+check "the next process crashes" crashes
+check "the container ends with it" within 10 container_ended
+container_status=0
+wait $outer || container_status=$?
+check "and with its status" is $container_status 137
 
 echo "# pass $passed"
 echo "# fail $failed"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs checks.sh on a throw-away copy of this machine: its files under an overlay in memory, its own systemd, processes, users,
 # network and control group. Whatever the packages do there is gone with the last process, however that ends, and no port or user
-# of this machine is touched. Needs root.
+# of this machine is touched, nor a setting of its kernel. Several may run at once. Needs root.
 #
 #   machine.sh FOLDER    FOLDER holds one.deb, two.deb, init and checks.sh. FOLDER/log gets what the checks print, FOLDER/console
 #                        what systemd says
@@ -28,12 +28,11 @@ group)
     mount -t tmpfs -o mode=755 tmpfs "$machine"
     mkdir "$machine/groups" "$machine/upper" "$machine/work" "$machine/root"
     mount -t cgroup2 none "$machine/groups"
-    # Of a run that was killed; one that is in use stays.
-    for left in "$machine"/groups/weir-package.*; do
-        [ ! -d "$left" ] || remove_group "$left"
+    # Of a run that was killed. Groups of another run at the same time stay, its empty ones too: those have processes, or are new.
+    find "$machine/groups" -maxdepth 1 -name 'weir-package.*' -mmin +10 | while read -r left; do
+        ! grep -q "^populated 0" "$left/cgroup.events" || remove_group "$left"
     done
-    group=$machine/groups/weir-package.$$
-    mkdir "$group"
+    group=$(mktemp -d "$machine/groups/weir-package.XXXXXX")
     trap 'remove_group "$group"' EXIT
     # The child enters the group, which is the root of what it sees. systemd ends by the reboot call, which a namespace of
     # processes turns into a signal: its status says nothing.
@@ -46,6 +45,9 @@ boot)
     root=$machine/root
     mount -t overlay -o "lowerdir=/,upperdir=$machine/upper,workdir=$machine/work" overlay "$root"
     mount -t proc proc "$root/proc"
+    # Settings of the kernel are those of this machine too, and systemd would raise fs.file-max.
+    mount --bind "$root/proc/sys" "$root/proc/sys"
+    mount -o remount,bind,ro "$root/proc/sys"
     mount --rbind /sys "$root/sys"
     umount -R "$root/sys/fs/cgroup"
     mount -t cgroup2 none "$root/sys/fs/cgroup"

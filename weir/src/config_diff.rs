@@ -15,7 +15,8 @@ pub enum ConfigCommand {
 
 /// Compare a file with the configuration that a gateway runs: what a reload of the file would apply, and what needs a restart.
 ///
-/// Defaults are filled in on both sides. A secret shows where it comes from, so a secret that changed there is no difference.
+/// Defaults are filled in on both sides. A secret shows where it comes from, so a secret that changed there is no difference. No secret
+/// is needed: environment variables and files that are missing, or that this user may not read, are compared by their names.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  weir config diff weir.toml\n  weir config diff weir.toml --admin http://10.0.0.7:9900 --token-env \
@@ -43,7 +44,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// In words: there are differences, the file has mistakes, or the gateway cannot be reached.
 pub fn run(command: &ConfigCommand) -> Result<(), String> {
     let ConfigCommand::Diff(args) = command;
-    let snapshot = weir_config::load(&args.file, &|name| std::env::var(name).ok()).map_err(|diagnostics| {
+    let snapshot = weir_config::check_offline(&args.file, &|name| std::env::var(name).ok()).map_err(|diagnostics| {
         eprintln!("{diagnostics}");
         format!("{}: {}", args.file.display(), check::mistakes(&diagnostics))
     })?;

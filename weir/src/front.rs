@@ -86,7 +86,7 @@ struct FrontArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
 
-    /// Where the admin server listens [default: 127.0.0.1:9900].
+    /// Where the admin server listens [default: 127.0.0.1:9900, or the next free port].
     #[arg(long, value_name = "ADDRESS", value_parser = address::admin)]
     admin: Option<SocketAddr>,
 
@@ -116,7 +116,7 @@ impl Subcommand for FrontCommand {
     fn augment_subcommands(command: Command) -> Command {
         PROTOCOLS.iter().fold(command, |command, protocol| {
             let own = FrontArgs::augment_args(Command::new(protocol.word)).about(protocol.about).after_help(format!(
-                "Weir sends one request to the upstream, prints what it found, and serves until Ctrl-C.\n\nExamples:\n  \
+                "Weir serves until Ctrl-C. It sends one request to each server meanwhile, and prints what it found.\n\nExamples:\n  \
                  weir {0} :{1} 127.0.0.1:{2}\n  weir {0} 0.0.0.0:{1} {0}.internal:{2} --workers 2\n  \
                  weir {0} :{1} :{2} --write weir.toml   # the file that this means; then: weir run",
                 protocol.word, protocol.listen_port, protocol.server_port
@@ -156,9 +156,12 @@ pub fn run(command: &FrontCommand) -> Result<(), String> {
     // The process that an upgrade starts has the same command line; its user has seen the lines.
     let is_first = std::env::var_os(upgrade::VARIABLE).is_none();
     if is_first {
-        probe::print(protocol, &snapshot, "Weir serves nevertheless and keeps trying.");
+        // A server that is slow to respond, or away, does not delay the others' clients.
+        let protocol = *protocol;
+        std::thread::spawn(move || probe::print(protocol, &snapshot, "Weir serves nevertheless and keeps trying."));
     }
-    let served = run::serve(&run::Source::Text(text), |gateway, admin| {
+    let source = run::Source::Text { text, is_admin_open: args.admin.is_none() };
+    let served = run::serve(&source, |gateway, admin| {
         if is_first {
             print_addresses(protocol, gateway, admin);
         }
@@ -187,6 +190,10 @@ fn print_addresses(protocol: &Protocol, gateway: &Gateway, admin: SocketAddr) {
         let bound = gateway.bound(&listener.settings.name).unwrap_or_default();
         let example = bound.parse().map(|address| (protocol.try_it)(&reachable(address)));
         println!("{:<8} {bound:<24} try: {}", protocol.word, example.unwrap_or_default());
+    }
+    let wanted = gateway.snapshot().admin.bind;
+    if admin != wanted {
+        println!("{:<8} {wanted} is taken: this gateway has the next free port", "admin");
     }
     println!("{:<8} {:<24} try: weir top --admin http://{admin}", "admin", format!("http://{admin}"));
     println!("Ctrl-C drains and exits; a second one exits at once.");

@@ -31,7 +31,7 @@ pub struct RoutesArgs {
 }
 
 pub fn run(args: &RoutesArgs) -> Result<(), String> {
-    let snapshot = weir_config::load(&args.file, &|name| std::env::var(name).ok()).map_err(|diagnostics| {
+    let snapshot = weir_config::check_offline(&args.file, &|name| std::env::var(name).ok()).map_err(|diagnostics| {
         eprintln!("{diagnostics}");
         format!("{}: {}", args.file.display(), crate::check::mistakes(&diagnostics))
     })?;

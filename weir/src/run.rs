@@ -1,7 +1,7 @@
 //! `weir run`: the gateway until it is told to stop, or until another process serves in its place.
 
 use std::{
-    fmt,
+    fmt, io,
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::Arc,
@@ -13,7 +13,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     task::JoinSet,
 };
-use weir_admin::AdminServer;
+use weir_admin::{AdminServer, StartError};
 use weir_config::{Diagnostics, Snapshot, surroundings::Machine};
 
 use crate::{
@@ -22,6 +22,9 @@ use crate::{
     upgrade::{Inheritance, predecessor::Predecessor, program::Program},
     version,
 };
+
+/// How many ports behind the default one of the admin server are tried. Default 99: a gateway without a file is one of a few.
+const ADMIN_PORTS: u16 = 99;
 
 /// Start the gateway.
 ///
@@ -42,22 +45,31 @@ pub enum Source {
     /// A file, which a reload reads again.
     File(PathBuf),
     /// A text that the command line means. A reload finds nothing to change.
-    Text(String),
+    Text {
+        /// Of a configuration file.
+        text: String,
+        /// The text names no address of the admin server: if the default port is taken, the next free one serves.
+        is_admin_open: bool,
+    },
 }
 
 impl Source {
     fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
-            Self::Text(_) => None,
+            Self::Text { .. } => None,
         }
+    }
+
+    fn is_admin_open(&self) -> bool {
+        matches!(self, Self::Text { is_admin_open: true, .. })
     }
 
     fn load(&self) -> Result<Snapshot, Diagnostics> {
         let env = |name: &str| std::env::var(name).ok();
         match self {
             Self::File(path) => weir_config::load(path, &env),
-            Self::Text(text) => weir_config::check(text, &self.to_string(), Path::new(""), &Machine::new(&env)),
+            Self::Text { text, .. } => weir_config::check(text, &self.to_string(), Path::new(""), &Machine::new(&env)),
         }
     }
 }
@@ -66,7 +78,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
-            Self::Text(_) => f.write_str("the command line"),
+            Self::Text { .. } => f.write_str("the command line"),
         }
     }
 }
@@ -172,7 +184,7 @@ fn start(
     let gateway = Gateway::prepare(snapshot, source.file().map(Path::to_owned), &mut inheritance);
     let gateway = gateway.map_err(|error| error.to_string())?;
     gateway.set_log_level_switch(level);
-    let socket = admin_socket(&admin, &mut inheritance)?;
+    let socket = admin_socket(&admin, &mut inheritance, source)?;
     if let Some(predecessor) = predecessor {
         predecessor.wait_take(&std::mem::take(&mut inheritance.listeners), gateway.movable())?;
     }
@@ -189,15 +201,43 @@ fn start(
     Ok((gateway, server, stops))
 }
 
-/// The socket of the admin server: that of the process before, if it is at the same address.
-fn admin_socket(admin: &weir_config::AdminSettings, inheritance: &mut Inheritance) -> Result<TcpListener, String> {
+/// The socket of the admin server: that of the process before, if it is at the same address. The address of the configuration counts
+/// for this, so that a port that was free stays the same over upgrades.
+fn admin_socket(
+    admin: &weir_config::AdminSettings,
+    inheritance: &mut Inheritance,
+    source: &Source,
+) -> Result<TcpListener, String> {
     let is_same = |(bind, socket): &(String, TcpListener)| {
         *bind == admin.bind.to_string() || socket.local_addr().is_ok_and(|address| address == admin.bind)
     };
     match inheritance.admin.take().filter(is_same) {
         Some((_, socket)) => Ok(socket),
-        None => weir_admin::bind(&admin_settings(admin)).map_err(|error| error.to_string()),
+        None => match weir_admin::bind(&admin_settings(admin)) {
+            Err(StartError::Bind { source: error, .. }) if is_taken(&error) && source.is_admin_open() => {
+                next_free(admin)
+            }
+            bound => bound.map_err(|error| error.to_string()),
+        },
     }
+}
+
+/// The first free port behind the one of the settings.
+fn next_free(admin: &weir_config::AdminSettings) -> Result<TcpListener, String> {
+    let last = admin.bind.port().saturating_add(ADMIN_PORTS);
+    for port in admin.bind.port() + 1..=last {
+        let mut settings = admin_settings(admin);
+        settings.bind.set_port(port);
+        match weir_admin::bind(&settings) {
+            Err(StartError::Bind { source, .. }) if is_taken(&source) => {}
+            bound => return bound.map_err(|error| error.to_string()),
+        }
+    }
+    Err(format!("admin server: the ports {} to {last} are taken; choose another one with --admin", admin.bind.port()))
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
 }
 
 /// The runtime of the control thread.

@@ -49,7 +49,7 @@ const BAR_COLUMNS: f64 = 40.0;
 /// # Errors
 /// In words: the file has mistakes, no upstream in it is sharded, or the keys cannot be read.
 pub fn run(args: &ShardsArgs) -> Result<(), String> {
-    let snapshot = weir_config::load(&args.file, &|name| std::env::var(name).ok()).map_err(|diagnostics| {
+    let snapshot = weir_config::check_offline(&args.file, &|name| std::env::var(name).ok()).map_err(|diagnostics| {
         eprintln!("{diagnostics}");
         format!("{}: {}", args.file.display(), crate::check::mistakes(&diagnostics))
     })?;

@@ -66,6 +66,7 @@ pub(crate) fn snapshot(file: FileSection, reader: &mut Reader<'_>) -> Snapshot {
         upstreams,
         protocols,
         warnings: Diagnostics::default(),
+        unread: std::mem::take(&mut reader.unread),
         file,
     }
 }

@@ -35,8 +35,8 @@ pub fn rehearse(path: &Path, env: &dyn Fn(&str) -> Option<String>) -> Result<Sna
     read(path, &Machine::new(env).rehearsing())
 }
 
-/// As [`load`], away from the machine that the file is for: environment variables and files that are not here are noted. The
-/// result has gaps where they would be, so it is not to be run.
+/// As [`load`], away from the machine that the file is for, or as another user: environment variables and files that are not here, or
+/// not to be read, are noted. The result has gaps where they would be, so it is not to be run. [`redacted`](crate::redacted) has no gaps.
 ///
 /// # Errors
 /// As [`load`].
@@ -90,7 +90,8 @@ pub fn check(
     let Some(document) = document::parse(source, &mut problems) else {
         return Err(problems.finish());
     };
-    let mut reader = Reader { surroundings, directory, problems, root: LazyCell::new(FileSection::info) };
+    let mut reader =
+        Reader { surroundings, directory, problems, root: LazyCell::new(FileSection::info), unread: Vec::new() };
     let file = FileSection::read(&mut TableReader::root(&mut reader, document.get_ref()));
     let mut snapshot = checks::snapshot(file, &mut reader);
     let failed = reader.problems.has_errors();

@@ -4,6 +4,7 @@ use std::cell::LazyCell;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use serde_json::Value as Json;
 use toml::de::{DeTable, DeValue};
 
 use weir_base::nearest;
@@ -25,6 +26,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) problems: Problems<'a>,
     /// The declaration of the whole file, to say where a misplaced key belongs: most files have none.
     pub(crate) root: LazyCell<TableInfo>,
+    /// See [`Snapshot::unread`](crate::snapshot::Snapshot).
+    pub(crate) unread: Vec<(String, Json)>,
 }
 
 impl Reader<'_> {
@@ -46,6 +49,13 @@ impl Reader<'_> {
 
     /// "this is not here, so it is not checked": for what a configuration refers to, when it is checked away from its machine.
     pub(crate) fn not_here(&mut self, node: &Node<'_>, what: &str) {
+        let shown = match node.value {
+            DeValue::Table(table) => {
+                table.iter().map(|(key, value)| (key.get_ref().to_string(), value.get_ref().as_str())).collect()
+            }
+            _ => Json::from(node.text().map(|path| self.directory.join(path).display().to_string())),
+        };
+        self.unread.push((node.path.to_owned(), shown));
         let message = format!("`{}`: {what}, so it was not checked", node.path);
         self.problems.note(
             &node.span,

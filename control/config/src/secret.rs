@@ -171,8 +171,13 @@ pub(crate) fn readable_file(
     surroundings
         .file(&path, bytes_max)
         .map_err(|error| {
-            if reader.surroundings.is_offline() && error.kind() == io::ErrorKind::NotFound {
-                return reader.not_here(node, &format!("{} is not here", path.display()));
+            let why = match error.kind() {
+                io::ErrorKind::NotFound => Some("is not here"),
+                io::ErrorKind::PermissionDenied => Some("may not be read by this user"),
+                _ => None,
+            };
+            if let Some(why) = why.filter(|_| reader.surroundings.is_offline()) {
+                return reader.not_here(node, &format!("{} {why}", path.display()));
             }
             let message = format!("`{}`: cannot read {}: {error}", node.path, path.display());
             let help = match error.kind() {

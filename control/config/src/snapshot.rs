@@ -52,6 +52,8 @@ pub struct Snapshot {
     pub protocols: ProcessSettings,
     /// What should be looked at although the file is used.
     pub warnings: Diagnostics,
+    /// References that an offline check did not follow, by their path in the file, as [`redacted`] shows them.
+    pub(crate) unread: Vec<(String, Json)>,
     pub(crate) file: FileSection,
 }
 
@@ -83,7 +85,15 @@ impl Snapshot {
 
 /// The effective configuration as JSON, defaults filled in. A secret shows where it comes from, never what it is.
 pub fn redacted(snapshot: &Snapshot) -> Json {
-    snapshot.file.show()
+    let mut shown = snapshot.file.show();
+    for (path, reference) in &snapshot.unread {
+        let pointer = format!("/{}", path.replace(']', "").replace(['.', '['], "/"));
+        let (table, key) = pointer.rsplit_once('/').expect("it begins with one");
+        if let Some(Json::Object(table)) = shown.pointer_mut(table) {
+            table.insert(key.to_owned(), reference.clone());
+        }
+    }
+    shown
 }
 
 /// The admin server.

@@ -2,16 +2,15 @@
 //!
 //! The core asks this trait and nothing else, so it can be fuzzed and tested without a file system.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use weir_engine::net::SocketFile;
 use weir_engine::occupant::{self, Occupant};
 use weir_engine::settings::{Address, TlsClientSettings, TlsServerSettings};
 use weir_engine::tls::{self, TlsConfigError};
-use weir_engine::{host, net};
+use weir_engine::{attempt, host, net};
 
 /// Contents of a file, and who may read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +37,9 @@ pub enum Listening {
     Possible,
     /// A gateway listens there; its description. The file may well be its own.
     ByGateway(String),
+    /// A process listens there, and the kernel hides it: that of another user, or one with more capabilities, as a packaged gateway
+    /// is. So this may be the gateway of the file.
+    ByHidden,
     /// It cannot be done.
     Refused(io::Error),
 }
@@ -65,10 +67,10 @@ pub trait Surroundings {
     /// True if the file is checked away from the machine that it is for: what it refers to may be missing.
     fn is_offline(&self) -> bool;
 
-    /// Tries to listen at `address` as the gateway would, and leaves nothing behind.
+    /// Finds out whether the gateway could listen at `address`. Creates and removes no file.
     fn listen(&self, address: &Address, reuse_port: bool) -> Listening;
 
-    /// Tries to open a log that is appended to, and leaves nothing behind.
+    /// Finds out whether a log can be opened to append to it, or created. Creates and removes no file.
     ///
     /// # Errors
     /// As `open(2)`.
@@ -126,8 +128,8 @@ impl<'a> Machine<'a> {
         Self { purpose: Purpose::Rehearsal, ..self }
     }
 
-    /// The same, for a check away from the machine that the file is for. Environment variables and files that are not here are
-    /// noted; the memory, the cores and the processor of this machine do not count.
+    /// The same, for a check away from the machine that the file is for. Environment variables and files that are not here, or not to
+    /// be read, are noted; the memory, the cores and the processor of this machine do not count.
     #[must_use]
     pub fn offline(self) -> Self {
         Self { purpose: Purpose::Offline, ..self }
@@ -183,12 +185,17 @@ impl Surroundings for Machine<'_> {
         if self.purpose != Purpose::Rehearsal {
             return Listening::Possible;
         }
-        match try_to_listen(address, reuse_port) {
+        match attempt::bind(address, reuse_port) {
             Ok(()) => Listening::Possible,
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => match Occupant::of(address) {
-                Some(occupant) if occupant.is_same_program() => Listening::ByGateway(occupant.to_string()),
-                _ => Listening::Refused(occupant::in_use(address)),
-            },
+            // A port below 1024 may be the gateway's and not this user's to bind: that it is taken counts.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse || occupant::is_listened_on(address) => {
+                match Occupant::of(address) {
+                    Some(occupant) if occupant.is_same_program() => Listening::ByGateway(occupant.to_string()),
+                    None if occupant::is_listened_on(address) => Listening::ByHidden,
+                    _ if !reuse_port && becomes_free(address) => Listening::Possible,
+                    _ => Listening::Refused(occupant::in_use(address)),
+                }
+            }
             Err(error) => Listening::Refused(error),
         }
     }
@@ -197,10 +204,7 @@ impl Surroundings for Machine<'_> {
         if self.purpose != Purpose::Rehearsal {
             return Ok(());
         }
-        let is_new = std::fs::symlink_metadata(path).is_err();
-        OpenOptions::new().create(true).append(true).open(path)?;
-        // An empty file of this user could keep that of the gateway from it.
-        if is_new { std::fs::remove_file(path) } else { Ok(()) }
+        attempt::append(path)
     }
 
     fn now(&self) -> Duration {
@@ -219,7 +223,7 @@ impl Surroundings for Machine<'_> {
         let named = settings.certificates.iter().flat_map(|one| [&one.cert_file, &one.key_file]);
         let mut files =
             [&settings.cert_file, &settings.key_file].into_iter().chain(&settings.client_ca_file).chain(named);
-        if self.is_offline() && !files.all(|file| file.exists()) {
+        if self.is_offline() && !files.all(|file| can_be_read(file)) {
             return Ok(());
         }
         tls::server_config(settings).map(drop)
@@ -228,7 +232,7 @@ impl Surroundings for Machine<'_> {
     fn tls_client(&self, settings: &TlsClientSettings) -> Result<(), TlsConfigError> {
         let mut files = [&settings.ca_file, &settings.cert_file, &settings.key_file].into_iter().flatten();
         // Without `ca_file` there is the bundle of the platform, which need not be installed here.
-        let is_whole = settings.ca_file.is_some() && files.all(|file| file.exists());
+        let is_whole = settings.ca_file.is_some() && files.all(|file| can_be_read(file));
         if self.is_offline() && !is_whole {
             return Ok(());
         }
@@ -236,16 +240,13 @@ impl Surroundings for Machine<'_> {
     }
 }
 
-/// Binds `address` as a start does, and lets it go again.
-fn try_to_listen(address: &Address, reuse_port: bool) -> io::Result<()> {
-    if !reuse_port && !net::is_free(address)? {
-        return Err(io::ErrorKind::AddrInUse.into());
-    }
-    let _bound = net::bind(address)?;
-    match address {
-        Address::Unix(path) => SocketFile::at(path)?.remove(),
-        _ => Ok(()),
-    }
+fn can_be_read(file: &Path) -> bool {
+    File::open(file).is_ok()
+}
+
+/// A start waits for a process that is about to end, so this does too. A Unix path is not waited for.
+fn becomes_free(address: &Address) -> bool {
+    !matches!(address, Address::Unix(_)) && net::wait_for_sole_use(address).unwrap_or(false)
 }
 
 #[cfg(unix)]
@@ -279,6 +280,12 @@ fn memory_limit(read: &dyn Fn(&str) -> Option<String>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{SocketAddr, TcpListener};
+    use std::os::fd::AsFd as _;
+
+    use socket2::{Domain, Socket, Type};
+    use weir_engine::handover::Channel;
+
     use super::*;
 
     #[test]
@@ -302,24 +309,52 @@ mod tests {
     }
 
     #[test]
-    fn a_rehearsal_leaves_nothing_behind() {
-        let machine = Machine::new(&|_| None).rehearsing();
+    fn a_rehearsal_tries_the_log_and_a_start_does_not() {
         let directory = tempfile::tempdir().expect("temporary directory");
-        let (log, kept) = (directory.path().join("access.log"), directory.path().join("kept.log"));
-        std::fs::write(&kept, "a line\n").expect("write");
-        machine.append(&log).expect("it can be written");
-        machine.append(&kept).expect("it can be written");
-        assert!(!log.exists() && std::fs::read(&kept).expect("read") == b"a line\n");
-        let missing = machine.append(&directory.path().join("none/access.log")).expect_err("no directory");
-        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
-        let socket = Address::Unix(directory.path().join("s.sock"));
-        assert!(matches!(machine.listen(&socket, false), Listening::Possible));
-        assert!(!directory.path().join("s.sock").exists());
+        let (start, rehearsal) = (Machine::new(&|_| None), Machine::new(&|_| None).rehearsing());
+        let (log, nowhere) = (directory.path().join("access.log"), directory.path().join("none/access.log"));
+        rehearsal.append(&log).expect("it can be written");
+        assert!(!log.exists());
+        assert_eq!(rehearsal.append(&nowhere).expect_err("no directory").kind(), io::ErrorKind::NotFound);
+        start.append(&nowhere).expect("the start finds out later");
+    }
+
+    /// `weir check` before each start of the unit failed right after a crash, where the start itself would have waited.
+    #[test]
+    fn an_address_that_becomes_free_soon_is_waited_for() {
+        // Bound, as by a process that is about to listen, at an address that no connection of another process has.
+        let other = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        other.bind(&SocketAddr::from(([127, 77, 0, 9], 0)).into()).expect("a free port");
+        let address = Address::Socket(other.local_addr().ok().and_then(|bound| bound.as_socket()).expect("bound"));
+        let leaving = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(other);
+        });
+        let found = Machine::new(&|_| None).rehearsing().listen(&address, false);
+        assert!(matches!(found, Listening::Possible), "{found:?}");
+        leaving.join().expect("no panic");
+    }
+
+    #[test]
+    fn a_hidden_process_and_a_file_that_is_no_socket_are_told_apart() {
+        let rehearsal = Machine::new(&|_| None).rehearsing();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = Address::Socket(listener.local_addr().expect("bound"));
+        // Between two processes a socket is in none of them.
+        let (channel, _other) = Channel::pair().expect("a pair");
+        channel.send(b"x", &[listener.as_fd()]).expect("sent");
+        drop(listener);
+        let found = rehearsal.listen(&address, false);
+        assert!(matches!(found, Listening::ByHidden), "{found:?}");
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let path = directory.path().join("file");
+        std::fs::write(&path, "no socket").expect("write");
+        assert!(matches!(rehearsal.listen(&Address::Unix(path), false), Listening::Refused(_)));
     }
 
     #[test]
     fn a_rehearsal_finds_who_listens_and_a_start_does_not_look() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = Address::Socket(listener.local_addr().expect("bound"));
         let start = Machine::new(&|_| None);
         assert!(matches!(start.listen(&address, false), Listening::Possible));

@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use weir_tests::deadline::until_true;
 use weir_tests::gateway::program;
 use weir_tests::http::HttpClient;
 use weir_tests::nginx::Nginx;
@@ -27,6 +28,9 @@ fn with(protocol: &str, upstreams: &[&str], use_it: impl FnOnce(&Address)) -> St
     // Its last line comes once clients can connect.
     process.wait_ready(|| fs::read_to_string(&log).is_ok_and(|log| log.contains("Ctrl-C")));
     use_it(&Address::port(listener));
+    // The servers are probed beside the gateway.
+    let finding = format!("{}: ", upstreams[0].trim_start_matches(':'));
+    until_true("the finding", || fs::read_to_string(&log).is_ok_and(|log| log.contains(&finding)));
     process.signal("TERM");
     assert!(process.wait(END_WAIT).success(), "{}", process.log());
     process.log()
@@ -55,6 +59,25 @@ fn several_http_servers_share_the_requests() {
         bodies.dedup();
         assert_eq!(bodies, ["one", "two"]);
     });
+    let nobody = Address::port(port::free()).text();
+    let log = with("http", &[&one.address.text(), &nobody], |_| {});
+    let finding = format!("1 of 2 endpoints responded; {}: HTTP/1.1 200 OK", one.address.text());
+    assert!(log.contains(&finding) && log.contains(&format!("; {nobody}: connection refused")), "{finding}\n{log}");
+}
+
+/// Each takes connections and never responds, which is found out after two seconds. One by one, and before clients are served, that
+/// would be longer than a start may take.
+#[test]
+fn servers_that_are_slow_to_respond_delay_neither_the_gateway_nor_each_other() {
+    let silent = TcpListener::bind("0.0.0.0:0").expect("a port");
+    let port = silent.local_addr().expect("an address").port();
+    let upstreams: Vec<String> = (1..=12).map(|host| format!("127.0.0.{host}:{port}")).collect();
+    let finding = format!("0 of 12 endpoints responded; {}: no response within 2 s", upstreams[0]);
+    let upstreams: Vec<&str> = upstreams.iter().map(String::as_str).collect();
+    let log = with("http", &upstreams, |listener| {
+        TcpStream::connect(listener.tcp()).expect("it serves");
+    });
+    assert!(log.contains(&finding), "{finding}\n{log}");
 }
 
 #[test]

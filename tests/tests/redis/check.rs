@@ -82,8 +82,11 @@ fn a_log_that_a_start_could_not_open_is_found_before_and_by_the_start() {
     };
     let (log, none) = (folder.path().join("access.log"), folder.path().join("none/access.log"));
     written(&log);
+    let folder_changed = || std::fs::metadata(folder.path()).and_then(|metadata| metadata.modified()).expect("a time");
+    let before = folder_changed();
     let said = weir(folder.path(), &["check"], &[]);
-    assert!(said.status == Some(0) && !log.exists(), "nothing is left behind: {}", said.text);
+    let is_untouched = !log.exists() && folder_changed() == before;
+    assert!(said.status == Some(0) && is_untouched, "no file comes or goes: {}", said.text);
     written(&none);
     let said = weir(folder.path(), &["check"], &[]);
     assert!(said.status == Some(1) && said.text.contains("create the directory"), "{}", said.text);
@@ -107,6 +110,14 @@ fn an_address_that_is_taken_is_found_unless_a_gateway_has_it() {
     let holder = format!("process {} (weir) listens there, so it was not tried", gateway.process().id());
     assert!(said.status == Some(0) && said.text.matches(&holder).count() == 2, "{}", said.text);
     gateway.connect().expect(&["PING"], b"+PONG\r\n");
+    // The rings of a killed process may hold its listeners for a moment: the unit checks the file before it starts the next one.
+    for _ in 0..3 {
+        let mut killed = Gateway::before(&server);
+        let file = killed.file.display().to_string();
+        killed.process().kill();
+        let said = weir(killed.folder(), &["check", &file], &[]);
+        assert_eq!(said.status, Some(0), "{}", said.text);
+    }
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let theirs = taken.local_addr().expect("bound").to_string();
     let text = std::fs::read_to_string(&file).expect("readable").replace(&gateway.address.text(), &theirs);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use weir_tests::admin::Admin;
 use weir_tests::client::Client;
+use weir_tests::deadline::until_true;
 use weir_tests::gateway::{Config, Gateway, program};
 use weir_tests::port;
 use weir_tests::process::{Process, take_in_orphans};
@@ -27,19 +28,43 @@ struct OneLine {
 }
 
 impl OneLine {
-    /// Runs `weir redis :PORT UPSTREAM`.
+    /// Runs `weir redis :PORT UPSTREAM`, with an admin server of its own.
     fn start(upstream: &str) -> Self {
+        Self::start_with(upstream, &["--admin", &format!(":{}", port::free())])
+    }
+
+    fn start_with(upstream: &str, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let (listener, admin) = (port::free(), port::free());
-        let words = ["redis", &format!(":{listener}"), upstream, "--admin", &format!(":{admin}"), "--workers", "1"];
-        let words: Vec<String> =
-            [program().to_str().expect("a path")].iter().chain(&words).map(|word| (*word).to_owned()).collect();
+        let listener = port::free();
+        let words = ["redis", &format!(":{listener}"), upstream, "--workers", "1"];
+        let words = [&[program().to_str().expect("a path")], &words[..], flags].concat();
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         take_in_orphans();
         let mut process = Process::start("weir", &words, &folder.path().join("log"), &[]);
-        let admin = Admin { address: Address::port(admin).tcp() };
+        let log = || fs::read_to_string(folder.path().join("log")).unwrap_or_default();
         // Its last line comes once clients can connect.
-        process.wait_ready(|| fs::read_to_string(folder.path().join("log")).is_ok_and(|log| log.contains("Ctrl-C")));
+        process.wait_ready(|| log().contains("Ctrl-C"));
+        let log = process.log();
+        let address = log.split_once("--admin http://").and_then(|(_, rest)| rest.lines().next()?.parse().ok());
+        let admin = Admin { address: address.expect("the address of the admin server") };
         Self { process, listener: Address::port(listener), admin, _folder: folder }
+    }
+
+    /// Waits until the log has these words: the server is probed beside the gateway.
+    fn wait_log(&self, words: &str) {
+        until_true(format!("{words:?} in\n{}", self.process.log()), || self.process.log().contains(words));
+    }
+
+    /// Upgrades it, and returns the process before, which has ended.
+    fn upgrade(&mut self) -> Process {
+        let url = format!("http://{}", self.admin.address);
+        let upgraded = weir(Path::new("/"), &["upgrade", "--admin", &url], "");
+        assert!(upgraded.status.success(), "{}\n{}", text(&upgraded.stderr), self.process.log());
+        let pid = self.admin.get("/api/v1/version").json()["pid"].as_u64().expect("a process id");
+        let new = Process::adopt(pid as u32, &self.process);
+        let mut old = std::mem::replace(&mut self.process, new);
+        assert!(old.wait(END_WAIT).success(), "{}", old.log());
+        old
     }
 
     fn end(mut self) {
@@ -69,8 +94,7 @@ fn a_gateway_without_a_file_names_its_server_and_serves() {
     let upstream = server.address.tcp();
     let gateway = OneLine::start(&upstream.to_string());
     let log = gateway.process.log();
-    let finding = format!("{upstream}: Redis {version}, primary, responded in ");
-    assert!(log.contains(&finding), "{finding} is not in\n{log}");
+    gateway.wait_log(&format!("{upstream}: Redis {version}, primary, responded in "));
     let listener = gateway.listener.tcp();
     for line in [
         format!("try: redis-cli -p {} info server", listener.port()),
@@ -89,10 +113,9 @@ fn a_server_that_is_away_is_named_and_served_once_it_is_there() {
     let mut server = Server::start(Kind::Redis);
     server.kill();
     let gateway = OneLine::start(&server.address.tcp().to_string());
-    let log = gateway.process.log();
-    assert!(log.contains("connection refused: nothing listens there. Weir serves nevertheless"), "{log}");
+    gateway.wait_log("connection refused: nothing listens there. Weir serves nevertheless");
     server.restart();
-    weir_tests::deadline::until_true("a value through the gateway", || {
+    until_true("a value through the gateway", || {
         Client::connect(&gateway.listener).call(&["SET", "hello", "world"]) == b"+OK\r\n"
     });
     gateway.end();
@@ -103,12 +126,31 @@ fn a_password_and_another_protocol_are_findings() {
     let options = Options { password: Some("secret".to_owned()), ..Options::default() };
     let closed = Server::start_with(Kind::Redis, options);
     let gateway = OneLine::start(&closed.address.tcp().to_string());
-    assert!(gateway.process.log().contains("Redis wants a password. Write the file"), "{}", gateway.process.log());
+    gateway.wait_log("Redis wants a password. Write the file");
     // The admin server of a gateway speaks HTTP.
     let other = OneLine::start(&gateway.admin.address.to_string());
-    assert!(other.process.log().contains("something listens there that is not Redis"), "{}", other.process.log());
+    other.wait_log("something listens there that is not Redis");
     other.end();
     gateway.end();
+}
+
+#[test]
+fn a_second_gateway_without_a_file_takes_the_next_free_admin_port_and_keeps_it() {
+    let server = Server::start(Kind::Redis);
+    let upstream = server.address.tcp().to_string();
+    let first = OneLine::start_with(&upstream, &[]);
+    let mut second = OneLine::start_with(&upstream, &[]);
+    assert_ne!(first.admin.address, second.admin.address);
+    let log = second.process.log();
+    assert!(log.contains("127.0.0.1:9900 is taken: this gateway has the next free port"), "{log}");
+    Client::connect(&first.listener).expect(&["PING"], b"+PONG\r\n");
+    let pid = |gateway: &OneLine| gateway.admin.get("/api/v1/version").json()["pid"].as_u64().expect("a process id");
+    assert_ne!(pid(&first), pid(&second));
+    // Its successor finds the default port free by then, and has the socket of the second one nevertheless.
+    first.end();
+    second.upgrade();
+    assert_eq!(pid(&second), u64::from(second.process.id()));
+    second.end();
 }
 
 #[test]
@@ -117,13 +159,7 @@ fn a_gateway_without_a_file_can_be_upgraded() {
     let mut gateway = OneLine::start(&server.address.tcp().to_string());
     let mut client = Client::connect(&gateway.listener);
     client.expect(&["SET", "hello", "world"], b"+OK\r\n");
-    let url = format!("http://{}", gateway.admin.address);
-    let upgraded = weir(Path::new("/"), &["upgrade", "--admin", &url], "");
-    assert!(upgraded.status.success(), "{}\n{}", text(&upgraded.stderr), gateway.process.log());
-    let pid = gateway.admin.get("/api/v1/version").json()["pid"].as_u64().expect("a process id");
-    let new = Process::adopt(pid as u32, &gateway.process);
-    let mut old = std::mem::replace(&mut gateway.process, new);
-    assert!(old.wait(END_WAIT).success(), "{}", old.log());
+    let old = gateway.upgrade();
     client.expect(&["GET", "hello"], b"$5\r\nworld\r\n");
     drop(client);
     // The new process has the same command line, and its user has seen the lines.
@@ -196,7 +232,12 @@ fn init_asks_three_questions_and_writes_a_file_that_runs() {
 #[test]
 fn a_file_is_compared_with_the_running_gateway() {
     let server = Server::start(Kind::Redis);
-    let gateway = Gateway::start(Config::to(&server.address));
+    let mut config = Config::to(&server.address);
+    // The gateway has a secret, and who compares has none.
+    config.environment.push(("CACHE_PASSWORD".to_owned(), "correct horse".to_owned()));
+    let tables = "[[listener]]\nname = \"closed\"\nprotocol = \"redis\"\nbind = \"127.0.0.1:0\"\nupstream = \"server\"\n\
+                  [listener.redis]\npassword = { env = \"CACHE_PASSWORD\" }";
+    let gateway = Gateway::start(config.tables(tables));
     let url = format!("http://{}", gateway.admin.address);
     let diff = || {
         let output = weir(gateway.folder(), &["config", "diff", "weir.toml", "--admin", &url], "");
@@ -210,6 +251,7 @@ fn a_file_is_compared_with_the_running_gateway() {
     fs::write(&gateway.file, changed.replacen("workers = 1", "workers = 2", 1)).expect("written");
     let (is_same, printed) = diff();
     assert!(!is_same, "{printed}");
+    assert!(!printed.contains("password"), "{printed}");
     for line in
         [".idle_timeout   \"7m\"\n", "+ upstream.spare   (table)\n", "runtime.workers   1 -> 2   needs a restart\n"]
     {
@@ -232,6 +274,7 @@ fn the_shares_of_shards_are_shown_and_uneven_ones_warned_about() {
         let output = weir(folder.path(), &[&["shards", "weir.toml"], words].concat(), input);
         (output.status.success(), text_of(&output))
     };
+    let example = format!("{example}\n[upstream.redis]\npassword = {{ env = \"NOT_SET_HERE\" }}\n");
     let (is_good, printed) = shards(&example, &["--keys", "600"], "");
     assert!(is_good && printed.contains("even: the largest share"), "{printed}");
     let skewed = example.replace("distribution = \"maglev\"\n", "distribution = \"ketama\"\nhash = \"fnv1a_64\"\n");

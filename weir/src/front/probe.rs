@@ -1,10 +1,11 @@
-//! One real request to each endpoint before the gateway serves: the finding in a line.
+//! One real request to each endpoint, beside the gateway: the finding in a line.
 
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream, ToSocketAddrs},
     os::unix::net::UnixStream,
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -54,17 +55,36 @@ impl Contact<'_> {
     }
 }
 
-/// Sends one request to each endpoint of the snapshot, and prints a line for each. `otherwise` says what happens if the server
-/// cannot be reached.
+/// Sends one request to each endpoint of the snapshot, to all of an upstream at once, and prints a line for each upstream. `otherwise`
+/// says what happens if a server cannot be reached.
 pub fn print(protocol: &Protocol, snapshot: &Snapshot, otherwise: &str) {
     for upstream in &snapshot.upstreams {
-        for address in &upstream.settings.endpoints {
-            match ask(protocol, address, upstream.settings.tls.as_ref()) {
-                Ok(server) => println!("{address}: {server}"),
-                Err(what) => println!("{address}: {what}. {otherwise}"),
-            }
-        }
+        let (endpoints, tls) = (&upstream.settings.endpoints, upstream.settings.tls.as_ref());
+        let findings: Vec<Finding<'_>> = thread::scope(|scope| {
+            let asked: Vec<_> =
+                endpoints.iter().map(|address| scope.spawn(move || ask(protocol, address, tls))).collect();
+            let found = asked.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("the probe failed".to_owned())));
+            endpoints.iter().zip(found).collect()
+        });
+        println!("{}", line(&findings, otherwise));
     }
+}
+
+/// An endpoint, and the server that responded there or the reason why none did.
+type Finding<'a> = (&'a Address, Result<String, String>);
+
+/// The findings about an upstream in a line. Of several endpoints the line counts those that responded, and has the first of them and
+/// the first of the others.
+fn line(findings: &[Finding<'_>], otherwise: &str) -> String {
+    let (all, responded) = (findings.len(), findings.iter().filter(|(_, found)| found.is_ok()).count());
+    let first = |wanted: bool| findings.iter().find(|(_, found)| found.is_ok() == wanted);
+    let shown = [first(true), first(false)].into_iter().flatten().map(|(address, found)| {
+        let (Ok(words) | Err(words)) = found;
+        format!("{address}: {words}")
+    });
+    let summary = if all > 1 { format!("{responded} of {all} endpoints responded; ") } else { String::new() };
+    let end = if responded < all { format!(". {otherwise}") } else { String::new() };
+    summary + &shown.collect::<Vec<_>>().join("; ") + &end
 }
 
 /// The finding about one server.
@@ -171,7 +191,7 @@ pub fn excerpt(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::TcpListener, thread};
+    use std::net::TcpListener;
 
     use rustls::ServerConnection;
     use weir_engine::settings::{ClientAuth, TlsServerSettings};
@@ -223,6 +243,21 @@ mod tests {
         assert!(refused.starts_with("TLS: ") && refused.contains("certificate"), "{refused}");
         let plain = ask(redis, &address, None).expect_err("no Redis in clear text");
         assert!(!plain.is_empty());
+    }
+
+    #[test]
+    fn several_endpoints_are_one_line_with_their_count() {
+        let addresses = [1, 2, 3].map(|port| Address::Socket(([127, 0, 0, 1], port).into()));
+        let words = |found: [Result<&str, &str>; 3]| {
+            let owned = found.map(|one| one.map(str::to_owned).map_err(str::to_owned));
+            line(&addresses.iter().zip(owned).collect::<Vec<_>>(), "Trying on.")
+        };
+        assert_eq!(words([Ok("a"), Ok("b"), Ok("c")]), "3 of 3 endpoints responded; 127.0.0.1:1: a");
+        let some = "2 of 3 endpoints responded; 127.0.0.1:1: a; 127.0.0.1:2: refused. Trying on.";
+        assert_eq!(words([Ok("a"), Err("refused"), Ok("c")]), some);
+        let none = "0 of 3 endpoints responded; 127.0.0.1:1: refused. Trying on.";
+        assert_eq!(words([Err("refused"), Err("silent"), Err("silent")]), none);
+        assert_eq!(line(&[(&addresses[0], Ok("a".to_owned()))], "Trying on."), "127.0.0.1:1: a");
     }
 
     #[test]

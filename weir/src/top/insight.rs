@@ -123,7 +123,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &mut State) {
 
 fn rows<R>(frame: &mut Frame<'_>, area: Rect, (columns, rows): (&[Column<R>], &[R]), offset: usize) -> usize {
     let heading = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
-    table::draw(frame, area, &Content { columns, rows, offset, heading, spare: 0 })
+    table::draw(frame, area, &Content { columns, rows, offset, heading })
 }
 
 const HOT_KEYS: &[Column<HotKeyStatus>] = &[

@@ -188,9 +188,7 @@ fn draw_tables(frame: &mut Frame<'_>, area: Rect, state: &mut State, view: &View
     let workers_width = if area.width >= 120 { WORKERS_WIDTH_WIDE } else { WORKERS_WIDTH };
     let [workers, refusals] =
         Layout::horizontal([Constraint::Length(workers_width), Constraint::Min(0)]).spacing(2).areas(lower);
-    let spare = [(has_http(&view.listeners), RESPONSES_WIDTH), (has_tls(&view.listeners), CERTIFICATE_WIDTH)];
-    let spare = spare.iter().filter(|(is_there, _)| !is_there).map(|(_, width)| width).sum();
-    draw_section_with(frame, listeners, state, Section::Listeners, (LISTENERS, &view.listeners, spare));
+    draw_section(frame, listeners, state, Section::Listeners, (LISTENERS, &view.listeners));
     draw_section(frame, routes, state, Section::Routes, (ROUTES, &view.routes));
     draw_section(frame, upstreams, state, Section::Upstreams, (UPSTREAMS, &view.upstreams));
     draw_section(frame, workers, state, Section::Workers, (WORKERS, &view.workers));
@@ -204,31 +202,16 @@ fn draw_section<R>(
     section: Section,
     (columns, rows): (&[Column<R>], &[R]),
 ) {
-    draw_section_with(frame, area, state, section, (columns, rows, 0));
-}
-
-fn draw_section_with<R>(
-    frame: &mut Frame<'_>,
-    area: Rect,
-    state: &mut State,
-    section: Section,
-    (columns, rows, spare): (&[Column<R>], &[R], u16),
-) {
     let [_blank, area] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
     let heading = if state.focus == section {
         Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED)
     } else {
         Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
     };
-    let content = Content { columns, rows, offset: state.offset(section), heading, spare };
+    let content = Content { columns, rows, offset: state.offset(section), heading };
     let offset = table::draw(frame, area, &content);
     state.set_offset(section, offset);
 }
-
-/// Columns of the terminal that 4XX/S and 5XX/S take. Where no listener has them the others come so much earlier.
-const RESPONSES_WIDTH: u16 = 14;
-/// The same of CERT.
-const CERTIFICATE_WIDTH: u16 = 7;
 
 fn has_http(rows: &[ListenerRow]) -> bool {
     rows.iter().any(|row| row.is_http)
@@ -244,26 +227,26 @@ fn has_responses(rows: &[EndpointRow]) -> bool {
 
 const LISTENERS: &[Column<ListenerRow>] = &[
     text("LISTENER", 0, |row| row.name.clone().into()),
-    text("PROTOCOL", 8, |row: &ListenerRow| row.protocol.clone().into()).from(131),
-    text("BIND", 21, |row: &ListenerRow| row.bind.clone().into()).from(131),
+    text("PROTOCOL", 8, |row: &ListenerRow| row.protocol.clone().into()).rank(6),
+    text("BIND", 21, |row: &ListenerRow| row.bind.clone().into()).rank(5),
     text("STATE", 9, listener_state),
     number("CONNS", 6, |row| format::count(row.connections as f64).into()),
-    number("ACC/S", 6, |row: &ListenerRow| rate(row.accepts_per_second)).from(151),
+    number("ACC/S", 6, |row: &ListenerRow| rate(row.accepts_per_second)).rank(7),
     number("REQ/S", 6, |row| rate(row.requests_per_second)),
-    number("2XX/S", 6, |row: &ListenerRow| class(row.responses, |rates| rates.successful)).from(197).when(has_http),
-    number("3XX/S", 6, |row: &ListenerRow| class(row.responses, |rates| rates.redirection)).from(197).when(has_http),
+    number("2XX/S", 6, |row: &ListenerRow| class(row.responses, |rates| rates.successful)).rank(9).when(has_http),
+    number("3XX/S", 6, |row: &ListenerRow| class(row.responses, |rates| rates.redirection)).rank(9).when(has_http),
     number("4XX/S", 6, |row: &ListenerRow| class(row.responses, |rates| rates.client_error)).when(has_http),
     number("5XX/S", 6, |row: &ListenerRow| server_errors(row.responses)).when(has_http),
-    number("KNEE%", 6, |row: &ListenerRow| knee(row.knee)).from(111),
+    number("KNEE%", 6, |row: &ListenerRow| knee(row.knee)).from(90).rank(4),
     number("P50", 7, |row| time(row.p50)),
     number("P99", 7, |row| time(row.p99)),
-    number("P99.9", 7, |row: &ListenerRow| time(row.p999)).from(101),
-    number("OWN P99", 7, |row: &ListenerRow| time(row.overhead_p99)).from(151),
-    number("CERT", 6, |row: &ListenerRow| certificate(row.certificate)).from(101).when(has_tls),
+    number("P99.9", 7, |row: &ListenerRow| time(row.p999)).rank(3),
+    number("OWN P99", 7, |row: &ListenerRow| time(row.overhead_p99)).rank(8),
+    number("CERT", 6, |row: &ListenerRow| certificate(row.certificate)).rank(2).when(has_tls),
     number("INFL", 6, |row| format::count(row.in_flight as f64).into()),
     number("SHED/S", 6, |row| alarming(row.shed_per_second)),
-    number("IN/S", 9, |row: &ListenerRow| byte_rate(row.received_per_second)).from(171),
-    number("OUT/S", 9, |row: &ListenerRow| byte_rate(row.sent_per_second)).from(171),
+    number("IN/S", 8, |row: &ListenerRow| byte_rate(row.received_per_second)).from(100).rank(1),
+    number("OUT/S", 8, |row: &ListenerRow| byte_rate(row.sent_per_second)).from(100).rank(1),
 ];
 
 const ROUTES: &[Column<RouteRow>] = &[

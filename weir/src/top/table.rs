@@ -6,6 +6,9 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 
+/// Columns of the terminal that a column without a width of its own keeps when others are added: a short name.
+const FLEXIBLE_WIDTH_MIN: u16 = 10;
+
 /// One column of a table of `R`.
 pub(super) struct Column<R> {
     pub(super) title: &'static str,
@@ -15,6 +18,8 @@ pub(super) struct Column<R> {
     pub(super) from_width: u16,
     /// Widest table that shows it.
     pub(super) to_width: u16,
+    /// 0: it is always shown. Others are shown in this order as long as they fit; those of one rank together.
+    pub(super) rank: u8,
     /// Whether a table with these rows shows it.
     pub(super) is_wanted: fn(&[R]) -> bool,
     pub(super) alignment: Alignment,
@@ -23,12 +28,13 @@ pub(super) struct Column<R> {
 
 /// A right-aligned column that is always there, as numbers are.
 pub(super) const fn number<R>(title: &'static str, width: u16, cell: fn(&R) -> Span<'static>) -> Column<R> {
-    Column { title, width, from_width: 0, to_width: u16::MAX, is_wanted: |_| true, alignment: Alignment::Right, cell }
+    Column { alignment: Alignment::Right, ..text(title, width, cell) }
 }
 
 /// A left-aligned column that is always there.
 pub(super) const fn text<R>(title: &'static str, width: u16, cell: fn(&R) -> Span<'static>) -> Column<R> {
-    Column { title, width, from_width: 0, to_width: u16::MAX, is_wanted: |_| true, alignment: Alignment::Left, cell }
+    let (from_width, to_width) = (0, u16::MAX);
+    Column { title, width, from_width, to_width, rank: 0, is_wanted: |_| true, alignment: Alignment::Left, cell }
 }
 
 impl<R> Column<R> {
@@ -41,6 +47,12 @@ impl<R> Column<R> {
     /// The column, only in tables at most this wide.
     pub(super) const fn to(mut self, width: u16) -> Self {
         self.to_width = width;
+        self
+    }
+
+    /// The column, only where it fits, behind those of a lower rank.
+    pub(super) const fn rank(mut self, rank: u8) -> Self {
+        self.rank = rank;
         self
     }
 
@@ -58,8 +70,6 @@ pub(super) struct Content<'a, R> {
     /// Rows scrolled past, if that many can be.
     pub(super) offset: usize,
     pub(super) heading: Style,
-    /// Columns of the terminal that the rows leave to others: the table counts as that much wider.
-    pub(super) spare: u16,
 }
 
 /// Draws a table into the area and gives the offset that was possible.
@@ -74,10 +84,9 @@ pub(super) fn draw<R>(frame: &mut Frame<'_>, area: Rect, content: &Content<'_, R
         let shown = lines.saturating_sub(1);
         (content.offset.min(rows.len() - shown), shown)
     };
-    let width = area.width.saturating_add(content.spare);
-    let is_visible =
-        |column: &&Column<R>| (column.from_width..=column.to_width).contains(&width) && (column.is_wanted)(rows);
-    let visible: Vec<&Column<R>> = columns.iter().filter(is_visible).collect();
+    let is_wanted =
+        |column: &&Column<R>| (column.from_width..=column.to_width).contains(&area.width) && (column.is_wanted)(rows);
+    let visible = fitting(columns.iter().filter(is_wanted).collect(), area.width);
     let line = |column: &Column<R>, span: Span<'static>| Cell::from(Line::from(span).alignment(column.alignment));
     let heading = Row::new(visible.iter().map(|column| line(column, Span::raw(column.title)))).style(content.heading);
     let body = rows[offset..offset + shown]
@@ -94,6 +103,19 @@ pub(super) fn draw<R>(frame: &mut Frame<'_>, area: Rect, content: &Content<'_, R
         frame.render_widget(Paragraph::new(format!("… {offset} above, {behind} below")), last);
     }
     offset
+}
+
+/// Leaves out the columns of the ranks from the first one on that does not fit into `width`.
+fn fitting<R>(mut columns: Vec<&Column<R>>, width: u16) -> Vec<&Column<R>> {
+    // With the blank behind it.
+    let of = |column: &Column<R>| if column.width == 0 { FLEXIBLE_WIDTH_MIN + 1 } else { column.width + 1 };
+    let mut ranks: Vec<u8> = columns.iter().map(|column| column.rank).filter(|rank| *rank > 0).collect();
+    ranks.sort_unstable();
+    let fits =
+        |last: u8| columns.iter().filter(|column| column.rank <= last).map(|one| of(one)).sum::<u16>() <= width + 1;
+    let last = ranks.into_iter().take_while(|rank| fits(*rank)).last().unwrap_or(0);
+    columns.retain(|column| column.rank <= last);
+    columns
 }
 
 /// Shares `room` lines out: nobody gets more than it wants, and who wants little is not cut for who wants much.

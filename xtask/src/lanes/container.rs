@@ -14,6 +14,9 @@ use crate::totals::Runner;
 /// From the root of the workspace.
 const FILE: &str = "packaging/container/Containerfile";
 
+/// Where rustls looks for the authorities of the platform.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
 /// What is wrong with the container file.
 pub fn check(run: &Run<'_>) -> Result<Report> {
     let root = &run.workspace.root;
@@ -24,6 +27,11 @@ pub fn check(run: &Run<'_>) -> Result<Report> {
     for source in copied(&text).filter(|source| !root.join(source).exists()) {
         report.problems.push(format!("package: {FILE} copies {source}, which is missing"));
     }
+    if !has_authorities(&text) {
+        report
+            .problems
+            .push(format!("package: {FILE} copies no {AUTHORITIES} into the image: no upstream with TLS is verified"));
+    }
     let program = run.programs()?.binary("weir")?;
     for words in started(&text)? {
         if let Err(error) = accepts(program, &words) {
@@ -31,6 +39,12 @@ pub fn check(run: &Run<'_>) -> Result<Report> {
         }
     }
     Ok(report)
+}
+
+/// The image, which is the last stage, gets the bundle of authorities.
+fn has_authorities(text: &str) -> bool {
+    let image = text.rsplit("\nFROM ").next().unwrap_or_default();
+    image.lines().any(|line| line.starts_with("COPY ") && line.ends_with(&format!(" {AUTHORITIES}")))
 }
 
 /// Files of the tree that go into the image; the context itself is one.
@@ -79,6 +93,9 @@ mod tests {
         assert_eq!(copied(TEXT).collect::<Vec<_>>(), [".", "packaging/x", "y"]);
         assert_eq!(started(TEXT).expect("two"), [vec!["top"], vec!["run", "--config", "/f"]]);
         assert!(started("CMD weir run\n").is_err());
+        assert!(!has_authorities(TEXT));
+        let with = |stage: &str| format!("FROM a\nUSER 1\nFROM b\n{stage}COPY --from=c {AUTHORITIES} {AUTHORITIES}\n");
+        assert!(has_authorities(&with("")) && !has_authorities(&(with("") + "FROM d\n")));
     }
 
     #[test]

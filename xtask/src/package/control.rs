@@ -50,7 +50,7 @@ pub fn write(stage: &Path, version: &str) -> Result<()> {
     let text = format!(
         "Package: weir\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: {name} <{address}>\n\
          Installed-Size: {size}\nDepends: libc6 (>= {c_library}), libgcc-s1, passwd, init-system-helpers (>= 1.54~)\n\
-         Suggests: logrotate\nSection: net\nPriority: optional\n\
+         Recommends: ca-certificates\nSuggests: logrotate\nSection: net\nPriority: optional\n\
          Description: gateway for Redis, HTTP and TCP that measures what passes through it\n \
          Weir accepts connections of Redis, HTTP/1.1, HTTP/2, gRPC, WebSocket and TCP,\n \
          with limits on everything, and passes them on to servers. It reloads and\n \

@@ -32,6 +32,13 @@ fn listen(path: &str, address: &Address, reuse_port: bool, span: &Span, reader: 
             let message = format!("`{path}` {address}: {who} listens there, so it was not tried");
             reader.problems.note(span, path, message, "a reload or an upgrade of that gateway keeps the address");
         }
+        Listening::ByHidden => {
+            let message =
+                format!("`{path}` {address}: a process that this user may not see listens there, so it was not tried");
+            let help =
+                "a reload or an upgrade of the gateway that runs this file keeps the address; `weir run` refuses it";
+            reader.problems.note(span, path, message, help);
+        }
         Listening::Refused(error) => {
             let message = format!("`{path}`: cannot listen on {address}: {error}");
             let help = match error.kind() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::support::Memory;
-use weir_config::{Diagnostics, Severity, Snapshot, check};
+use weir_config::{Diagnostics, Severity, Snapshot, check, redacted};
 
 const HTTP: &str = "[[listener]]\nname = \"l\"\nbind = \"127.0.0.1:8080\"\nprotocol = \"http\"\nupstream = \"u\"\n\
                     [[upstream]]\nname = \"u\"\nendpoints = [\"127.0.0.1:1\"]\n";
@@ -37,7 +37,7 @@ fn dangling() -> Vec<(String, &'static str)> {
             "listener[0].http.basic_auth.users_file",
         ),
         (
-            http("[listener.http.jwt]\nprovider = [{ jwks_file = \"none\" }]", ""),
+            http("[listener.http.jwt]\nprovider = [{ jwks_file = \"none\", algorithms = [\"EdDSA\"] }]", ""),
             "listener[0].http.jwt.provider[0].jwks_file",
         ),
         (redis("[listener.redis]\nuser = \"a\"\npassword = { env = \"UNSET\" }", ""), "listener[0].redis.password"),
@@ -52,7 +52,7 @@ fn dangling() -> Vec<(String, &'static str)> {
             ),
             "listener[0].user[0].upstream_password",
         ),
-        (redis("users_file = \"none\"\nuser = [{ name = \"a\" }]", ""), "listener[0].users_file"),
+        (redis("users_file = \"none\"\nuser = [{ name = \"alice\" }]", ""), "listener[0].users_file"),
         (redis("knee = \"none\"\nknee_warn = 0.5", ""), "listener[0].knee"),
         (redis("", "[upstream.redis]\nuser = \"a\"\npassword = { env = \"UNSET\" }"), "upstream[0].redis.password"),
         (
@@ -82,6 +82,25 @@ fn dangling() -> Vec<(String, &'static str)> {
     ]
 }
 
+/// The machine of the file, where `path` leads somewhere.
+fn with_all(path: &str) -> Memory {
+    let mut memory = Memory::furnished();
+    memory.variables.insert("UNSET", "correct-horse-battery-staple".to_owned());
+    let kinds = [
+        ("basic_auth.users_file", "users.htpasswd"),
+        ("users_file", "users.acl"),
+        ("jwks_file", "jwks.json"),
+        ("knee", "knee.json"),
+        ("password", "password"),
+        ("key_file", "server.key"),
+        ("_file", "server.crt"),
+    ];
+    if let Some((_, like)) = kinds.iter().find(|(end, _)| path.ends_with(end)) {
+        memory.files.insert("none", memory.files[like].clone());
+    }
+    memory
+}
+
 /// `weir check` said of an unset variable that it is not set, and that one of two keys is missing.
 #[test]
 fn what_leads_nowhere_is_one_mistake() {
@@ -102,6 +121,9 @@ fn what_is_not_here_is_a_note_away_from_the_machine_of_the_file() {
         assert_eq!((snapshot.listeners.len(), snapshot.upstreams.len()), (1, 1), "{source}");
         let note = snapshot.warnings.to_string();
         assert!(note.contains("was not checked") && note.contains("--offline") && note.ends_with("1 note"), "{note}");
+        // The gap is shown as the running gateway shows the reference, so that the two can be compared.
+        let running = judged(&source, &with_all(path)).unwrap_or_else(|found| panic!("{source}\n{found}"));
+        assert_eq!(redacted(&snapshot), redacted(&running), "{source}");
     }
 }
 
@@ -135,6 +157,12 @@ fn an_address_that_is_taken_is_a_mistake_unless_a_gateway_has_it() {
     let snapshot = judged(REDIS, &served).expect("a gateway has it");
     let told: Vec<_> = snapshot.warnings.iter().map(|one| (one.severity, one.path.as_str())).collect();
     assert_eq!(told, [(Severity::Note, "listener[0].bind")], "{}", snapshot.warnings);
+    // The packaged gateway has a capability, so the kernel hides it from `sudo -u weir weir check`.
+    let hidden = Memory { hidden: Some("127.0.0.1:6380"), ..Memory::furnished() };
+    let snapshot = judged(REDIS, &hidden).expect("it may be the gateway of this file");
+    let notes: Vec<_> = snapshot.warnings.iter().map(|one| (one.severity, one.path.as_str())).collect();
+    assert_eq!(notes, [(Severity::Note, "listener[0].bind")], "{}", snapshot.warnings);
+    assert!(snapshot.warnings.to_string().contains("may not see"), "{}", snapshot.warnings);
 }
 
 #[test]

@@ -150,9 +150,9 @@ fn the_load_is_shown_as_a_share_of_the_knee_and_marked_past_its_warning() {
     ] {
         let mut state = at(offered, warned, reached);
         let wide = screen(&mut state, 120, 24, start);
-        assert_eq!(words(&wide, "LISTENER")[6], "KNEE%");
-        assert_eq!(words(&wide, "cache")[6], shown, "{wide:#?}");
-        assert_eq!(words(&wide, "other")[6], "-", "it has no knee");
+        let at = words(&wide, "LISTENER").iter().position(|word| *word == "KNEE%").expect("the column");
+        assert_eq!(words(&wide, "cache")[at], shown, "{wide:#?}");
+        assert_eq!(words(&wide, "other")[at], "-", "it has no knee");
         let alert = &screen(&mut state, 80, 24, start)[2];
         assert_eq!(alert.is_empty(), !warned, "{alert}");
     }
@@ -220,6 +220,11 @@ fn wide_screens_show_more_columns_and_narrow_ones_do_not_panic() {
             "P99", "INFL", "SHED/S", "IN/S", "OUT/S"
         ]
     );
+    let wide = screen(&mut state, 100, 30, start);
+    let expected =
+        ["LISTENER", "STATE", "CONNS", "REQ/S", "KNEE%", "P50", "P99", "P99.9", "INFL", "SHED/S", "IN/S", "OUT/S"];
+    assert_eq!(words(&wide, "LISTENER"), expected);
+    assert!(words(&wide, "cache")[0] == "cache" && wide.iter().all(|line| line.chars().count() <= 100), "{wide:#?}");
     for (width, height) in [(1, 1), (10, 3), (30, 5), (79, 10), (80, 4), (400, 2)] {
         assert_eq!(screen(&mut state, width, height, start).len(), usize::from(height));
     }
@@ -293,6 +298,13 @@ fn a_listener_a_route_and_an_endpoint_whose_responses_are_5xx_say_so_by_word() {
     assert_eq!((words(&lines, "api")[1], words(&lines, "app")[2]), ("online", "healthy"));
     let wide = screen(&mut state, 200, 50, start);
     assert_eq!(words(&wide, "web")[7..11], ["990", "0", "0", "10"], "{wide:#?}");
+    // Bytes come before the last quantile, and the name keeps its room.
+    let middle = screen(&mut state, 100, 30, start);
+    let expected =
+        ["LISTENER", "STATE", "CONNS", "REQ/S", "4XX/S", "5XX/S", "P50", "P99", "INFL", "SHED/S", "IN/S", "OUT/S"];
+    assert_eq!(words(&middle, "LISTENER"), expected);
+    let row = words(&middle, "web").join(" ");
+    assert!(row.ends_with("29.3 KiB 68.4 KiB"), "{row}");
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct Memory {
     /// Addresses at which somebody listens, and the one of them where that is a gateway.
     pub taken: Vec<&'static str>,
     pub gateway: Option<&'static str>,
+    /// One at which a process listens that cannot be seen.
+    pub hidden: Option<&'static str>,
 }
 
 impl Memory {
@@ -90,6 +92,7 @@ impl Memory {
             is_offline: false,
             taken: Vec::new(),
             gateway: None,
+            hidden: None,
         }
     }
 }
@@ -126,6 +129,9 @@ impl Surroundings for Memory {
 
     fn listen(&self, address: &Address, _: bool) -> Listening {
         let address = address.to_string();
+        if self.hidden == Some(&*address) {
+            return Listening::ByHidden;
+        }
         match (self.taken.iter().find(|taken| address == **taken), self.gateway) {
             (Some(taken), Some(gateway)) if *taken == gateway => Listening::ByGateway("process 1 (weir)".to_owned()),
             (Some(_), _) => {
