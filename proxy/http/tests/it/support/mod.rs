@@ -31,7 +31,7 @@ use weir_http::{
 use weir_listener::{Arrival, ConnectionTable, CoreShare, Security, Service, StageSample, settings::ListenerSettings};
 use weir_route::{Route, RouteTable, host::HostMatch, path::PathMatch, split::Split};
 use weir_telemetry::{
-    Registry, catalog,
+    EventLog, Registry, catalog,
     log::{Peer, log_ring},
 };
 use weir_upstream::{
@@ -202,12 +202,14 @@ impl Drop for Gateway {
 }
 
 fn core(registry: &Registry, setup: &Setup) -> CoreShare {
+    let log = log_ring(64, None).0;
     CoreShare {
         worker: 0,
         flight: LocalBudget::new(setup.in_flight),
         bytes: ByteLease::new(Budget::new(setup.buffered_bytes)),
         metrics: registry.core(0),
-        log: log_ring(64, None).0,
+        events: EventLog::new(log.clone()),
+        log,
         table: ConnectionTable::new(1),
         stage_sample: StageSample::new(1.0),
         handshakes: LocalBudget::new(0),
@@ -227,7 +229,7 @@ fn service(core: &CoreShare, setup: Setup) -> Rc<dyn Service> {
         let mut settings = UpstreamSettings::new(name.clone(), addresses);
         settings.health = None;
         let shares: Vec<_> = endpoints.iter().map(|_| Arc::<EndpointShare>::default()).collect();
-        let metrics = UpstreamMetrics::new(&core.metrics, core.log.clone(), name.clone());
+        let metrics = UpstreamMetrics::new(&core.metrics, core.events.clone(), name.clone());
         HttpUpstream::new(settings, lanes.clone(), None::<Http2Origins>, &shares, metrics, None::<HttpProbe>)
     });
     let made = made.collect::<io::Result<_>>().expect("upstreams");
