@@ -13,7 +13,7 @@
 //!
 //! let snapshot = registry.read(); // on the control thread
 //! assert_eq!(snapshot.counter("weir_requests_total", &[("listener", "cache")]), Some(1));
-//! assert!(prometheus::render(&snapshot).contains("weir_requests_total{listener=\"cache\",class=\"read\"} 1"));
+//! assert!(prometheus::render(&registry.exposed()).contains("weir_requests_total{listener=\"cache\",class=\"read\"} 1"));
 //! ```
 //!
 //! | file | concept |
