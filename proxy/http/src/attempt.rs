@@ -133,7 +133,11 @@ impl<'a> Attempt<'a> {
         };
         self.switched = answer.switched.take();
         match ended {
-            Ended::Failed(failure) if self.begun.get().is_some() => Ended::BrokenOff(failure.reason()),
+            Ended::Failed(failure) if self.begun.get().is_some() => {
+                // The client is not at fault if the gateway has ended its connection.
+                let ending = connection.handle.ending().filter(|_| failure == Failure::ClientGone);
+                Ended::BrokenOff(ending.unwrap_or(failure.reason()))
+            }
             ended => ended,
         }
     }

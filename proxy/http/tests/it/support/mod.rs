@@ -44,6 +44,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the worker is told by the test.
 enum Message {
+    /// All connections end.
+    Cut,
     /// With its number, of which its address is made.
     Client(UnixStream, u32),
     /// The number of exchanges in flight, of bytes kept and of open sessions is asked for.
@@ -129,6 +131,7 @@ impl Gateway {
                             let open = service.sessions().open_count();
                             let _ = answer.send((core.flight.in_use(), core.bytes.in_use(), open));
                         }
+                        Message::Cut => drop(service.sessions().cut()),
                         Message::End => return,
                     }
                 }
@@ -165,6 +168,11 @@ impl Gateway {
     /// The value of the counter of that name and these labels.
     pub fn counter(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         self.registry.read().counter(name, labels).unwrap_or(0)
+    }
+
+    /// Ends all connections, as at the end of a drain.
+    pub fn cut(&self) {
+        self.messages.send(Message::Cut);
     }
 
     /// Exchanges in flight, bytes kept and open sessions.
