@@ -8,6 +8,8 @@
 
 use std::fmt::Write as _;
 
+use weir_base::limits::METRIC_LABEL_SETS_MAX;
+
 mod table;
 
 pub use table::*;
@@ -139,6 +141,8 @@ pub struct Family {
     pub merge: Merge,
     /// Exposed buckets, for histograms.
     pub buckets: Buckets,
+    /// Label sets that it holds at most; later ones are counted under `other`.
+    pub label_sets_max: usize,
 }
 
 impl Family {
@@ -151,7 +155,8 @@ impl Family {
     ) -> Family {
         let (index, section) = place;
         let (unit, merge, buckets) = (Unit::of_name(name), Merge::Sum, Buckets::STAGE);
-        Family { index, section, name, kind, unit, labels, help, merge, buckets }
+        let label_sets_max = METRIC_LABEL_SETS_MAX;
+        Family { index, section, name, kind, unit, labels, help, merge, buckets, label_sets_max }
     }
 
     const fn counter(
@@ -188,6 +193,12 @@ impl Family {
 
     const fn buckets(mut self, buckets: Buckets) -> Family {
         self.buckets = buckets;
+        self
+    }
+
+    /// Has so many series for each of the names that the other labels have.
+    const fn series_each(mut self, count: usize) -> Family {
+        self.label_sets_max = METRIC_LABEL_SETS_MAX * count;
         self
     }
 
@@ -255,8 +266,8 @@ const INTRODUCTION: &str = "\
 Generated from the catalog in `telemetry/src/catalog/table.rs` (`cargo xtask generate`); do not edit by hand.
 
 Served at `/metrics` on the admin address as Prometheus text 0.0.4. The second name of each row is the OpenTelemetry
-spelling. Every label has a bounded set of values; a family that meets more than 1,024 label sets counts the rest under
-`other`. No label ever carries what a client sent.
+spelling. Every label has a bounded set of values; a family that meets more than 1,024 label sets (with a class of HTTP
+responses: 1,024 of the other labels) counts the rest under `other`. No label ever carries what a client sent.
 
 Values are summed over the workers, except where a `worker` label keeps them apart or the meaning says how they merge.
 The series of a listener or upstream that is removed by a reload disappear once it has drained.

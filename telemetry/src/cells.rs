@@ -5,7 +5,7 @@
 //! using it is a plain load and store of a relaxed atomic, because a cell has exactly one writer. Handles are not
 //! `Send`, so that the compiler keeps it so.
 //!
-//! Memory is bounded. A family holds at most [`METRIC_LABEL_SETS_MAX`] label sets; later ones share one series in which
+//! Memory is bounded. A family holds at most [`Family::label_sets_max`] label sets; later ones share one series in which
 //! every label is `other`, and `weir_telemetry_label_overflows_total` counts them. The cells of a core stand in chunks
 //! of their own cache lines, so cores do not disturb each other. [`Registry::retire`] takes the series of a removed
 //! listener or upstream out of every family: readers no longer see them, their places count as free, and each cell is
@@ -17,8 +17,6 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use weir_base::limits::METRIC_LABEL_SETS_MAX;
 
 use crate::catalog::{self, Family, Kind};
 use crate::histogram::{Histogram, HistogramCell};
@@ -38,9 +36,9 @@ const SHARED_CORE: u32 = u32::MAX;
 /// How much is measured. See [`Registry::set_level`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Gauges only, for a benchmark of what telemetry costs.
+    /// `/metrics` shows gauges only, for a benchmark of what telemetry costs.
     Off,
-    /// Gauges and counters.
+    /// `/metrics` shows gauges and counters.
     Counters,
     /// Everything; the default.
     Full,
@@ -153,7 +151,7 @@ impl Registry {
     }
 
     /// Measures what `level` says from now on, also through the handles that there are. Counters go on counting at every level,
-    /// for that costs what throwing the count away would; below theirs they are not read. Histograms do not record below
+    /// for that costs what throwing the count away would; below theirs they are not exposed. Histograms do not record below
     /// theirs, and keep what they have.
     pub fn set_level(&self, level: Level) {
         self.0.level.store(level as u8, Ordering::Relaxed);
@@ -189,8 +187,15 @@ impl Registry {
         catalog::ALL.iter().map(|family| self.retire_from(family, label, value)).sum()
     }
 
-    /// As [`Registry::retire`], out of one family: what it told is no longer known, while the listener or upstream stays.
-    pub fn retire_from(&self, family: &'static Family, label: &str, value: &str) -> usize {
+    /// Takes one series out of its family: what it was about is gone, while the listener or upstream stays. Returns whether it was
+    /// there.
+    pub fn retire_series(&self, family: &'static Family, values: &[&str]) -> bool {
+        let retired = lock(&self.0.families[family.index]).series.remove(&labels_of(values));
+        // Dropped here, outside the lock of the family.
+        retired.is_some()
+    }
+
+    fn retire_from(&self, family: &'static Family, label: &str, value: &str) -> usize {
         let Some(position) = family.labels.iter().position(|name| *name == label) else { return 0 };
         let mut entry = lock(&self.0.families[family.index]);
         let gone = entry.series.extract_if(.., |labels, _| labels[position].as_ref() == value);
@@ -213,18 +218,14 @@ impl Registry {
         listed.iter().filter_map(count).reduce(u64::wrapping_add)
     }
 
-    /// The counters of one family whose label `label` is `value`, by the value of label `by`; empty if there is none.
+    /// The counter with these label values, read by itself; `None` if there is none.
     #[must_use]
-    pub fn by(&self, family: &'static Family, (label, value): (&str, &str), by: &str) -> BTreeMap<Arc<str>, u64> {
-        let position = |wanted: &str| family.labels.iter().position(|name| *name == wanted);
-        let mut counts = BTreeMap::new();
-        let (Some(position), Some(key)) = (position(label), position(by)) else { return counts };
-        for series in self.listed(family, position, value) {
-            if let Value::Counter(count) = read_series(family, &series).value {
-                *counts.entry(series.labels[key].clone()).or_default() += count;
-            }
+    pub fn count(&self, family: &'static Family, values: &[&str]) -> Option<u64> {
+        let series = lock(&self.0.families[family.index]).series.get(&labels_of(values)).cloned()?;
+        match read_series(family, &series).value {
+            Value::Counter(count) => Some(count),
+            _ => None,
         }
-        counts
     }
 
     /// The series of a family whose label at `position` is `value`. The lock of the family is held for that only.
@@ -233,10 +234,22 @@ impl Registry {
         entry.series.values().filter(|series| series.labels[position].as_ref() == value).cloned().collect()
     }
 
-    /// Reads every cell. Holds no lock that a worker's recording needs; each family is locked only to list its series.
+    /// Reads every cell that is kept up to date: counters and gauges at every level, histograms where they record. Holds no lock
+    /// that a worker's recording needs; each family is locked only to list its series.
     #[must_use]
     pub fn read(&self) -> Snapshot {
+        let is_full = self.level() == Level::Full;
+        self.read_where(|family, _| family.kind != Kind::Histogram || is_full)
+    }
+
+    /// As [`Registry::read`], without what the level keeps from `/metrics`: below [`Level::Counters`] what workers count.
+    #[must_use]
+    pub fn exposed(&self) -> Snapshot {
         let level = self.level();
+        self.read_where(|family, series| is_exposed(family, series, level))
+    }
+
+    fn read_where(&self, is_wanted: impl Fn(&'static Family, &Series) -> bool) -> Snapshot {
         let mut families: Vec<FamilySnapshot> = Vec::with_capacity(catalog::ALL.len());
         let mut overflows = Vec::new();
         for family in catalog::ALL {
@@ -247,8 +260,8 @@ impl Registry {
                 }
                 entry.series.values().cloned().collect()
             };
-            let shown = listed.iter().filter(|series| is_shown(family, series, level));
-            let series = shown.map(|series| read_series(family, series)).collect();
+            let wanted = listed.iter().filter(|series| is_wanted(family, series));
+            let series = wanted.map(|series| read_series(family, series)).collect();
             families.push(FamilySnapshot { family, series });
         }
         families[catalog::LABEL_OVERFLOWS.index].series.extend(
@@ -284,12 +297,12 @@ impl Registry {
     }
 
     fn series(&self, family: &'static Family, values: &[&str]) -> Arc<Series> {
-        let mut labels: Labels = values.iter().map(|value| Arc::from(shortened(value))).collect();
+        let mut labels = labels_of(values);
         let mut entry = lock(&self.0.families[family.index]);
         if let Some(series) = entry.series.get(&labels) {
             return series.clone();
         }
-        if entry.series.len() >= METRIC_LABEL_SETS_MAX {
+        if entry.series.len() >= family.label_sets_max {
             entry.overflows += 1;
             labels = values.iter().map(|_| Arc::from("other")).collect();
         }
@@ -381,8 +394,8 @@ fn number(cell: Cell, block: &Arc<Block>) -> Arc<Slot> {
     }
 }
 
-/// Whether a series is read at `level`. What the control thread counts is, at every one.
-fn is_shown(family: &'static Family, series: &Series, level: Level) -> bool {
+/// Whether a series is exposed at `level`. What the control thread counts is, at every one.
+fn is_exposed(family: &'static Family, series: &Series, level: Level) -> bool {
     match family.kind {
         Kind::Gauge => true,
         Kind::Counter if level == Level::Off => lock(&series.cells).iter().any(|(core, _)| *core == SHARED_CORE),
@@ -400,6 +413,11 @@ fn read_series(family: &'static Family, series: &Series) -> SeriesSnapshot {
     });
     let value = parts.reduce(|a, b| a.merged(b, family.merge)).unwrap_or_else(|| Value::empty(family.kind));
     SeriesSnapshot { labels: series.labels.clone(), value }
+}
+
+/// The label values of a series.
+fn labels_of(values: &[&str]) -> Labels {
+    values.iter().map(|value| Arc::from(shortened(value))).collect()
 }
 
 /// `value`, cut at a character boundary if it is too long.

@@ -13,7 +13,7 @@
 //!
 //! let snapshot = registry.read(); // on the control thread
 //! assert_eq!(snapshot.counter("weir_requests_total", &[("listener", "cache")]), Some(1));
-//! assert!(prometheus::render(&snapshot).contains("weir_requests_total{listener=\"cache\",class=\"read\"} 1"));
+//! assert!(prometheus::render(&registry.exposed()).contains("weir_requests_total{listener=\"cache\",class=\"read\"} 1"));
 //! ```
 //!
 //! | file | concept |
@@ -25,12 +25,14 @@
 //! | [`snapshot`] | what the control thread read: typed queries for the admin API and `weir top` |
 //! | [`prometheus`] | text exposition 0.0.4 of a snapshot |
 //! | [`sample`] | samplers: once per second per (listener, reason), and a random share |
+//! | [`events`] | the sampled events of one worker, and the number of those left out |
 //! | [`log`] | typed events and lines from a worker to the log's thread, never blocking the worker |
 #![forbid(unsafe_code)]
 
 pub mod access;
 pub mod catalog;
 pub mod cells;
+pub mod events;
 pub mod histogram;
 pub mod log;
 pub mod prometheus;
@@ -39,5 +41,6 @@ pub mod snapshot;
 
 pub use catalog::{Family, Kind, Unit};
 pub use cells::{CoreMetrics, Counter, Gauge, GaugeGuard, Level, Registry, SharedCounter, SharedGauge, SharedMetrics};
+pub use events::EventLog;
 pub use histogram::{Histogram, HistogramSnapshot};
 pub use snapshot::Snapshot;

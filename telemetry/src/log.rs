@@ -153,6 +153,19 @@ impl UpstreamChange {
     }
 }
 
+/// Lines that sampling left out of a series that is over.
+#[derive(Clone, Debug)]
+pub struct Suppressed {
+    /// When that was known.
+    pub at: Time,
+    /// The listener, or the endpoint behind its upstream.
+    pub of: Arc<str>,
+    /// The stable word of the series.
+    pub reason: &'static str,
+    /// Lines left out since the last one that was written.
+    pub count: u64,
+}
+
 /// What a worker has to tell.
 #[derive(Clone, Debug)]
 pub enum LogEvent {
@@ -164,6 +177,64 @@ pub enum LogEvent {
     Denial(Denial),
     /// See [`UpstreamEvent`].
     Upstream(UpstreamEvent),
+    /// See [`Suppressed`].
+    Suppressed(Suppressed),
+}
+
+impl LogEvent {
+    /// When it happened.
+    #[must_use]
+    pub fn at(&self) -> Time {
+        match self {
+            LogEvent::Close(close) => close.at,
+            LogEvent::Refusal(refusal) => refusal.at,
+            LogEvent::Denial(denial) => denial.at,
+            LogEvent::Upstream(event) => event.at,
+            LogEvent::Suppressed(tail) => tail.at,
+        }
+    }
+
+    /// The listener, or the endpoint behind its upstream: with the reason, the series that sampling knows it by.
+    #[must_use]
+    pub fn of(&self) -> Arc<str> {
+        match self {
+            LogEvent::Close(close) => close.listener.clone(),
+            LogEvent::Refusal(refusal) => refusal.listener.clone(),
+            LogEvent::Denial(denial) => denial.listener.clone(),
+            LogEvent::Upstream(event) => endpoint_of(&event.upstream, &event.endpoint),
+            LogEvent::Suppressed(tail) => tail.of.clone(),
+        }
+    }
+
+    /// The stable word of the series.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            LogEvent::Close(close) => close.violation.reason,
+            LogEvent::Refusal(refusal) => refusal.reason,
+            LogEvent::Denial(denial) => denial.reason,
+            LogEvent::Upstream(event) => event.change.as_str(),
+            LogEvent::Suppressed(tail) => tail.reason,
+        }
+    }
+
+    /// Lines that it stands for besides itself: those left out before it, or those of a series that is over.
+    #[must_use]
+    pub fn suppressed(&self) -> u64 {
+        match self {
+            LogEvent::Close(close) => close.suppressed,
+            LogEvent::Refusal(refusal) => refusal.suppressed,
+            LogEvent::Denial(denial) => denial.suppressed,
+            LogEvent::Upstream(event) => event.suppressed,
+            LogEvent::Suppressed(tail) => tail.count,
+        }
+    }
+}
+
+/// An endpoint as series of events know it.
+#[must_use]
+pub fn endpoint_of(upstream: &str, endpoint: &str) -> Arc<str> {
+    format!("{upstream} {endpoint}").into()
 }
 
 /// Memory that is kept for lines to come.

@@ -73,32 +73,52 @@ impl OncePerSecond {
     /// The same for a line that stands for `lines`, at least one: those before it were left out already.
     pub fn check_many(&mut self, listener: &Arc<str>, reason: &'static str, lines: u64, now: Time) -> Verdict {
         let period = self.period;
-        if let Some(reasons) = self.windows.get_mut(listener.as_ref())
-            && let Some((_, window)) = reasons.iter_mut().find(|(name, _)| *name == reason)
-        {
-            return window.check(lines, now, period);
-        }
-        let first = Window { logged: now, suppressed: 0 };
-        if self.pairs < PAIRS_MAX {
-            self.pairs += 1;
-            self.windows.entry(listener.clone()).or_default().push((reason, first));
-            return Verdict::Log { suppressed: lines - 1 };
-        }
-        match &mut self.beyond {
+        match self.window(listener, reason) {
             Some(window) => window.check(lines, now, period),
             None => {
-                self.beyond = Some(first);
+                self.open(listener, reason, Window { logged: now, suppressed: 0 });
                 Verdict::Log { suppressed: lines - 1 }
             }
         }
     }
 
-    /// The counts of storms that have ended: pairs whose window is over with lines left out, each told once. Pairs whose window
-    /// is over are forgotten. Called about once a second, so that the tail of a storm is not kept back until the next one.
+    /// Counts `lines` that were left out elsewhere, and of which none is left to write: they belong to the open window of their pair, or
+    /// are due at once.
+    pub fn suppress(&mut self, listener: &Arc<str>, reason: &'static str, lines: u64) {
+        match self.window(listener, reason) {
+            Some(window) => window.suppressed += lines,
+            None => self.open(listener, reason, Window { logged: Time::ZERO, suppressed: lines }),
+        }
+    }
+
+    /// The window of the pair. One beyond the limit has the common window, once there is one.
+    fn window(&mut self, listener: &Arc<str>, reason: &'static str) -> Option<&mut Window> {
+        let has_room = self.pairs < PAIRS_MAX;
+        let reasons = self.windows.get_mut(listener.as_ref());
+        let own = reasons.and_then(|reasons| reasons.iter_mut().find(|(name, _)| *name == reason));
+        match own {
+            Some((_, window)) => Some(window),
+            None => self.beyond.as_mut().filter(|_| !has_room),
+        }
+    }
+
+    fn open(&mut self, listener: &Arc<str>, reason: &'static str, window: Window) {
+        if self.pairs < PAIRS_MAX {
+            self.pairs += 1;
+            self.windows.entry(listener.clone()).or_default().push((reason, window));
+        } else {
+            self.beyond = Some(window);
+        }
+    }
+
+    /// The counts of storms that have ended: pairs whose window is over with lines left out, each reported once; those beyond the limit as
+    /// `other`. Pairs whose window is over are forgotten. Called about once a second, so that the tail of a storm is not kept back
+    /// until the next one.
     pub fn take_suppressed(&mut self, now: Time) -> Vec<(Arc<str>, &'static str, u64)> {
         let (mut ended, period) = (Vec::new(), self.period);
+        let is_over = |window: &Window| now.since(window.logged) >= period;
         self.windows.retain(|listener, reasons| {
-            for (reason, window) in reasons.extract_if(.., |(_, window)| now.since(window.logged) >= period) {
+            for (reason, window) in reasons.extract_if(.., |(_, window)| is_over(window)) {
                 self.pairs -= 1;
                 if window.suppressed > 0 {
                     ended.push((listener.clone(), reason, window.suppressed));
@@ -106,12 +126,12 @@ impl OncePerSecond {
             }
             !reasons.is_empty()
         });
+        if let Some(beyond) = self.beyond.take_if(|window| is_over(window))
+            && beyond.suppressed > 0
+        {
+            ended.push((Arc::from("other"), "other", beyond.suppressed));
+        }
         ended
-    }
-
-    /// Forgets a removed listener.
-    pub fn forget(&mut self, listener: &str) {
-        self.pairs -= self.windows.remove(listener).map_or(0, |reasons| reasons.len());
     }
 }
 
@@ -188,7 +208,19 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_bounded_and_a_forgotten_listener_makes_room() {
+    fn lines_left_out_elsewhere_join_their_window_or_are_due_at_once() {
+        let (mut sampler, cache) = (OncePerSecond::new(), Arc::from("cache"));
+        sampler.suppress(&cache, "slow_head", 4);
+        assert_eq!(sampler.check(&cache, "slow_head", at(2_000)), Verdict::Log { suppressed: 4 });
+        sampler.suppress(&cache, "slow_head", 3);
+        assert!(sampler.take_suppressed(at(2_500)).is_empty(), "the window is still open");
+        assert_eq!(sampler.take_suppressed(at(3_000)), [(cache.clone(), "slow_head", 3)]);
+        sampler.suppress(&cache, "slow_head", 2);
+        assert_eq!(sampler.take_suppressed(at(3_100)), [(cache.clone(), "slow_head", 2)]);
+    }
+
+    #[test]
+    fn pairs_are_bounded_and_those_beyond_share_a_window_whose_lines_are_reported_too() {
         let mut sampler = OncePerSecond::new();
         let names: Vec<Arc<str>> = (0..PAIRS_MAX).map(|n| Arc::from(format!("listener-{n}"))).collect();
         for name in &names {
@@ -197,11 +229,14 @@ mod tests {
         let (late, later) = (Arc::from("late"), Arc::from("later"));
         assert_eq!(sampler.check(&late, "slow_head", at(0)), Verdict::Log { suppressed: 0 });
         assert_eq!(sampler.check(&later, "slow_head", at(0)), Verdict::Suppress, "they share one window");
-        assert_eq!(sampler.windows.len(), PAIRS_MAX);
-        sampler.forget("listener-7");
-        sampler.forget("never seen");
-        assert_eq!(sampler.check(&later, "slow_head", at(0)), Verdict::Log { suppressed: 0 });
-        assert_eq!(sampler.pairs, PAIRS_MAX);
+        assert_eq!((sampler.windows.len(), sampler.pairs), (PAIRS_MAX, PAIRS_MAX));
+        assert_eq!(sampler.take_suppressed(at(1_000)), [(Arc::from("other"), "other", 1)]);
+        assert_eq!(
+            sampler.check(&later, "slow_head", at(1_000)),
+            Verdict::Log { suppressed: 0 },
+            "there is room again"
+        );
+        assert_eq!((sampler.pairs, sampler.beyond.is_none()), (1, true));
     }
 
     #[test]

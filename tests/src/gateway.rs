@@ -287,6 +287,11 @@ impl Gateway {
         looks.min().unwrap_or_default()
     }
 
+    /// Its log so far.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
     /// The judgement at the end of a test: at rest, a clean exit on SIGTERM, no panic in the log.
     ///
     /// # Panics

@@ -117,7 +117,7 @@ pub(crate) async fn index() -> String {
 pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {
     let registry = shared.gateway.registry();
     process::publish(&shared.metrics);
-    let text = prometheus::render(&registry.read());
+    let text = prometheus::render(&registry.exposed());
     let content_type = HeaderValue::from_static(prometheus::CONTENT_TYPE);
     ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }

@@ -45,6 +45,9 @@ pub trait Service: Any {
         None
     }
 
+    /// Counts a response that was [`Service::clear_text_refusal`], as the protocol counts its responses.
+    fn count_clear_text_refusal(&self) {}
+
     /// Tells whether clients ask for TLS within the protocol. Its sessions then begin with [`Security::Offer`] at a listener with
     /// TLS, and make the handshake by [`TlsAcceptor::accept`](crate::TlsAcceptor::accept) where the protocol has it.
     fn starts_tls(&self) -> bool {

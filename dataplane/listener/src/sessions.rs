@@ -210,9 +210,15 @@ impl Sessions {
         CloseReason::from(violation)
     }
 
-    /// Counts and logs a broken rule for which a connection ends before its session begins. It has no number yet.
+    /// Counts and logs a connection that ends for a broken rule before its session begins. It has no number yet.
     pub fn violated_early(&self, peer: Peer, violation: &Violation) {
+        self.cells.total.inc();
         self.reports.report(violation, peer, 0, true);
+        self.count_close(CloseReason::from(violation));
+    }
+
+    fn count_close(&self, reason: CloseReason) {
+        self.core.metrics.counter(&catalog::CONNECTIONS_CLOSED, &[&self.name, reason.name()]).inc();
     }
 
     /// Counts and logs that code of a session has panicked. `text` names the part that did.
@@ -274,7 +280,7 @@ impl Opened<'_> {
     /// Counts the end of the session, and how long it was open. To be called once, when the session holds nothing any more.
     pub fn close(&self, reason: CloseReason) {
         let sessions = self.sessions;
-        sessions.core.metrics.counter(&catalog::CONNECTIONS_CLOSED, &[&sessions.name, reason.name()]).inc();
+        sessions.count_close(reason);
         sessions.cells.duration.record(turn::now().nanos_since(self.begun));
     }
 }

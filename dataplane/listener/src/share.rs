@@ -3,7 +3,7 @@
 use std::{any::Any, rc::Rc, sync::Arc, time::Duration};
 
 use weir_base::permit::{ByteLease, LocalBudget};
-use weir_telemetry::{CoreMetrics, log::LogWriter};
+use weir_telemetry::{CoreMetrics, EventLog, log::LogWriter};
 
 use crate::{connections::ConnectionTable, timing::StageSample};
 
@@ -24,8 +24,10 @@ pub struct CoreShare {
     pub bytes: ByteLease,
     /// Its cells.
     pub metrics: CoreMetrics,
-    /// Where its log events go.
+    /// Where lines of its access log go.
     pub log: LogWriter,
+    /// Where its log events go.
+    pub events: EventLog,
     /// All connections of the process.
     pub table: Arc<ConnectionTable>,
     /// How many exchanges have their stages timed one by one.

@@ -33,7 +33,10 @@ pub enum NoTls {
     /// The handshake failed. The alert, if there is one, is in the output.
     Failed,
     /// The client speaks its protocol in clear text. Nothing is in the output.
-    ClearText,
+    ClearText {
+        /// Bytes of the client that were read.
+        received: usize,
+    },
 }
 
 /// Makes the handshakes of the clients of one listener on one worker, and counts them.
@@ -90,7 +93,7 @@ impl TlsAcceptor {
         let received = first.as_deref().unwrap_or(received);
         if self.notices_clear_text && is_clear_text(received) {
             count("clear_text");
-            return Err(NoTls::ClearText);
+            return Err(NoTls::ClearText { received: received.len() });
         }
         // Each waits its turn: a wave of clients is served in slices that the core can bear, not turned away.
         let Ok(_permit) = timeout(self.timeout, self.permits.acquire()).await else {

@@ -1,20 +1,13 @@
 //! The cells that one upstream writes on one worker.
 
-use std::{
-    any::Any,
-    cell::{OnceCell, RefCell},
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::{any::Any, cell::OnceCell, rc::Rc, sync::Arc, time::Duration};
 
 use weir_base::{exchange::LossCause, time::turn, violation::Violation};
 use weir_engine::Traffic;
 use weir_telemetry::{
-    CoreMetrics, Counter, Gauge, Histogram, catalog,
+    CoreMetrics, Counter, EventLog, Gauge, Histogram, catalog,
     cells::GaugeGuard,
-    log::{LogEvent, LogWriter, UpstreamChange, UpstreamEvent},
-    sample::{OncePerSecond, Verdict},
+    log::{LogEvent, UpstreamChange, UpstreamEvent, endpoint_of},
 };
 
 use crate::{breaker::BreakerState, health::EndpointState};
@@ -35,14 +28,14 @@ const LANE_KINDS: [&str; 5] = ["shared", "pinned", "subscription", "tracking", "
 /// What the cells of an upstream's endpoints are made from.
 pub struct UpstreamMetrics {
     core: CoreMetrics,
-    log: LogWriter,
+    events: EventLog,
     upstream: Arc<str>,
 }
 
 impl UpstreamMetrics {
-    /// For `upstream`; what changes there is told to `log`.
-    pub fn new(core: &CoreMetrics, log: LogWriter, upstream: Arc<str>) -> Self {
-        Self { core: core.clone(), log, upstream }
+    /// For `upstream`; `events` gets what changes there.
+    pub fn new(core: &CoreMetrics, events: EventLog, upstream: Arc<str>) -> Self {
+        Self { core: core.clone(), events, upstream }
     }
 
     pub(crate) fn tracked_keys(&self, keys: i64) {
@@ -57,10 +50,11 @@ impl UpstreamMetrics {
 /// Cells of one endpoint on one worker.
 pub(crate) struct EndpointMetrics {
     core: CoreMetrics,
-    log: LogWriter,
-    sampler: RefCell<OncePerSecond>,
+    events: EventLog,
     upstream: Arc<str>,
     endpoint: Arc<str>,
+    /// The series of its events.
+    series: Arc<str>,
     open: [Gauge; LANE_KINDS.len()],
     connects: [Counter; LANE_KINDS.len()],
     connect_duration: Histogram,
@@ -113,10 +107,10 @@ impl EndpointMetrics {
             up,
             subscriptions: core.gauge(&catalog::UPSTREAM_SUBSCRIPTIONS, &own),
             core: core.clone(),
-            log: of.log.clone(),
-            sampler: RefCell::new(OncePerSecond::new()),
+            events: of.events.clone(),
             upstream: of.upstream.clone(),
             endpoint: endpoint.into(),
+            series: endpoint_of(upstream, endpoint),
             own: OnceCell::new(),
         }
     }
@@ -153,19 +147,12 @@ impl EndpointMetrics {
 
     /// Tells the log, once a second per kind of event.
     fn tell(&self, change: UpstreamChange, reason: &'static str, detail: Option<&str>) {
-        if let Verdict::Log { suppressed } =
-            self.sampler.borrow_mut().check(&self.upstream, change.as_str(), turn::now())
-        {
-            self.log.push(LogEvent::Upstream(UpstreamEvent {
-                at: turn::now(),
-                upstream: self.upstream.clone(),
-                endpoint: self.endpoint.clone(),
-                change,
-                reason,
-                detail: detail.map(Into::into),
-                suppressed,
-            }));
-        }
+        let at = turn::now();
+        self.events.push(&self.series, change.as_str(), at, |suppressed| {
+            let (upstream, endpoint) = (self.upstream.clone(), self.endpoint.clone());
+            let detail = detail.map(Into::into);
+            LogEvent::Upstream(UpstreamEvent { at, upstream, endpoint, change, reason, detail, suppressed })
+        });
     }
 
     pub(crate) fn connect_failed(&self, reason: &'static str, detail: &str) {

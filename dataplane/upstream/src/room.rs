@@ -169,7 +169,7 @@ mod tests {
         task::Wake,
     };
 
-    use weir_telemetry::{Level, Registry, log::log_ring};
+    use weir_telemetry::{EventLog, Level, Registry, log::log_ring};
 
     use super::*;
     use crate::metrics::UpstreamMetrics;
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn first_come_first_served_and_each_key_has_an_order_of_its_own() {
         let registry = Registry::with_level(Level::Full);
-        let of = UpstreamMetrics::new(&registry.core(0), log_ring(8, None).0, "one".into());
+        let of = UpstreamMetrics::new(&registry.core(0), EventLog::new(log_ring(8, None).0), "one".into());
         let metrics = Rc::new(EndpointMetrics::new(&of, "one"));
         let room = Rc::<Room<u8>>::default();
         let permit = room.permit(None);

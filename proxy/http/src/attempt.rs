@@ -31,6 +31,7 @@ use crate::{
     origin::{Means, Origin},
     passage::Passage,
     refusal::Refusal,
+    response_class::ResponseClass,
     routes::Action,
     settings::HttpListenerSettings,
     upgrade::{Switched, Wish},
@@ -132,7 +133,11 @@ impl<'a> Attempt<'a> {
         };
         self.switched = answer.switched.take();
         match ended {
-            Ended::Failed(failure) if self.begun.get().is_some() => Ended::BrokenOff(failure.reason()),
+            Ended::Failed(failure) if self.begun.get().is_some() => {
+                // The client is not at fault if the gateway has ended its connection.
+                let ending = connection.handle.ending().filter(|_| failure == Failure::ClientGone);
+                Ended::BrokenOff(ending.unwrap_or(failure.reason()))
+            }
             ended => ended,
         }
     }
@@ -218,30 +223,38 @@ impl<'a> Attempt<'a> {
     /// Tells the upstream how its endpoint did, on a connection that stands since `opened`, and the access log when its answer
     /// began.
     pub(crate) fn note(&self, ended: &Ended, opened: Time) {
-        let number = self.endpoint;
+        let (number, upstream) = (self.endpoint, self.passage.routed.upstream);
         if let Some(notes) = &self.passage.asked.notes {
             notes.answer_began.set(self.begun.get().map(|begun| begun.at));
         }
         let took = self.begun.get().map(|begun| begun.at.since(self.sent));
         match ended {
             Ended::Answered { status, .. } => {
-                let said = match self.passage.asked.grpc_status.get() {
-                    // The client's deadline, told by the origin.
-                    Some(grpc::DEADLINE_EXCEEDED) if self.passage.asked.call_timeout.is_some() => *status,
+                let asked = self.passage.asked;
+                let class = ResponseClass::of_status(asked.status_of_call(*status));
+                endpoint_responses::count(upstream, number, class, took);
+                let said = match asked.grpc_status.get() {
+                    // The client's deadline, as the origin reports it: the call failed, and the endpoint may be well.
+                    Some(grpc::DEADLINE_EXCEEDED) if asked.call_timeout.is_some() => *status,
                     Some(said) => grpc::http_status(said),
                     None => *status,
                 };
-                endpoint_responses::note(self.passage.routed.upstream, number, said, took);
+                endpoint_responses::judge(upstream, number, said, took);
             }
             Ended::Failed(Failure::Status(status)) => {
-                endpoint_responses::note(self.passage.routed.upstream, number, *status, took);
+                endpoint_responses::count(upstream, number, ResponseClass::of_status(*status), took);
+                endpoint_responses::judge(upstream, number, *status, took);
+            }
+            // Whether the endpoint is at fault is not certain: nothing is said of its health.
+            Ended::BrokenOff(reason) => {
+                endpoint_responses::count(upstream, number, ResponseClass::of_break(*reason), took);
             }
             Ended::Failed(failure @ (Failure::Silent | Failure::Connection | Failure::Origin(..))) => {
-                self.passage.routed.upstream.note(number, failure.outcome(opened), took);
+                upstream.note(number, failure.outcome(opened), took);
             }
             // The deadline was the gateway's own, and not the client's.
             Ended::Failed(Failure::Expired) if self.passage.asked.call_timeout.is_none() && self.was_silent() => {
-                self.passage.routed.upstream.note(number, Outcome::TimedOut, took);
+                upstream.note(number, Outcome::TimedOut, took);
             }
             // It is no fault of the endpoint, or not certainly one.
             Ended::Failed(
@@ -252,8 +265,7 @@ impl<'a> Attempt<'a> {
                 | Failure::Client(_)
                 | Failure::ClientStalled
                 | Failure::ClientGone,
-            )
-            | Ended::BrokenOff(_) => {}
+            ) => {}
         }
     }
 
@@ -353,7 +365,7 @@ impl<'a> Attempt<'a> {
             }));
         }
         let status = self.begun.get().map_or(0, |begun| begun.status);
-        connection.broke_off(asked, status, Some(self.sent), &routed.upstream.settings().name, reason.name());
+        connection.broke_off(asked, status, Some(self.sent), &routed.upstream.settings().name, reason);
         // Without its last chunk, or short of its length, it does not look complete. A call may say that it is not.
         After::Broken(if self.is_grpc.get() && reason == EXPIRED { grpc::EXPIRED } else { reason })
     }

@@ -98,6 +98,7 @@ mod refusal;
 mod reload;
 mod respond;
 mod response;
+mod response_class;
 pub mod retry;
 mod routed;
 pub mod routes;

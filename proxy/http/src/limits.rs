@@ -88,6 +88,6 @@ pub const REQUEST_BODY_BYTES_MAX: u64 = 1 << 30;
 /// httpd asks for 500 bytes.
 pub const BODY_RATE_MIN: u64 = 1024;
 
-/// Share of 5xx among the responses of a listener from which it is warned about. Default 5 %: a deploy that restarts one of many origins
+/// Share of errors among the responses of a listener from which it is warned about. Default 5 %: a deploy that restarts one of many origins
 /// stays below it, and an application that fails does not.
 pub const ERROR_WARN: f64 = 0.05;

@@ -7,6 +7,8 @@ use weir_listener::{CoreShare, Durations};
 use weir_telemetry::{CoreMetrics, Counter, Gauge, Histogram, catalog, cells::GaugeGuard};
 use weir_websocket_codec::Sender;
 
+use crate::response_class::{ByClass, ResponseClass};
+
 /// Methods that have a label of their own; everything else is `other`.
 const METHODS: [&str; 7] = ["get", "head", "post", "put", "delete", "patch", "options"];
 
@@ -16,8 +18,9 @@ pub(crate) struct ListenerMetrics {
     listener: String,
     pub(crate) in_flight: Gauge,
     requests: [Counter; METHODS.len() + 1],
-    /// By status, as they are met.
-    responses: ByNumber,
+    responses: ByClass,
+    /// The same by status, as they are met.
+    statuses: ByNumber,
     /// The same of gRPC.
     calls: ByNumber,
     pub(crate) durations: Durations,
@@ -55,7 +58,8 @@ impl ListenerMetrics {
         Self {
             in_flight: core.gauge(&catalog::REQUESTS_IN_FLIGHT, &[listener]),
             requests: [get, head, post, put, delete, patch, options, of_method("other")],
-            responses: ByNumber::default(),
+            responses: ByClass::new(|class| core.counter(&catalog::HTTP_LISTENER_RESPONSES, &[listener, class])),
+            statuses: ByNumber::default(),
             calls: ByNumber::default(),
             tunnels: core.gauge(&catalog::HTTP_TUNNELS_OPEN, &[listener]),
             frames: ["client", "origin"].map(|end| core.counter(&catalog::WEBSOCKET_FRAMES, &[listener, end])),
@@ -72,10 +76,11 @@ impl ListenerMetrics {
         self.requests[known.unwrap_or(METHODS.len())].inc();
     }
 
-    /// A request was answered with `status`.
+    /// A response with `status` is over, 0 for one that did not come to its end.
     #[inline]
-    pub(crate) fn answered(&self, status: u16) {
-        self.responses.inc(status, |code| self.core.counter(&catalog::HTTP_RESPONSES, &[&self.listener, code]));
+    pub(crate) fn responded(&self, status: u16, class: ResponseClass) {
+        self.responses.inc(class);
+        self.statuses.inc(status, |code| self.core.counter(&catalog::HTTP_RESPONSES, &[&self.listener, code]));
     }
 
     /// A gRPC call ended with this status.
@@ -135,22 +140,20 @@ impl ListenerMetrics {
     }
 }
 
-/// Routes that have labels of their own; further ones of a listener are counted as `other`. Default 256: six counters and a
+/// Routes that have labels of their own; further ones of a listener are counted as `other`. Default 256: seven counters and a
 /// histogram each, about 8 KiB of cells per worker.
 pub const ROUTE_LABELS_MAX: usize = 256;
 
 /// Cells of one route of a listener on one worker.
 pub(crate) struct RouteMetrics {
-    /// By the first digit of the status; 0 for answers that broke off.
-    responses: [Counter; CLASSES.len()],
+    responses: ByClass,
     request: Histogram,
 }
 
-const CLASSES: [&str; 6] = ["broken", "1xx", "2xx", "3xx", "4xx", "5xx"];
-
 impl RouteMetrics {
     fn new(core: &CoreMetrics, listener: &str, route: &str) -> Rc<Self> {
-        let responses = CLASSES.map(|class| core.counter(&catalog::HTTP_ROUTE_RESPONSES, &[listener, route, class]));
+        let class = |class| core.counter(&catalog::HTTP_ROUTE_RESPONSES, &[listener, route, class]);
+        let responses = ByClass::new(class);
         let request = core.histogram(&catalog::HTTP_ROUTE_DURATION, &[listener, route]);
         Rc::new(Self { responses, request })
     }
@@ -171,8 +174,8 @@ impl RouteMetrics {
     }
 
     #[inline]
-    pub(crate) fn answered(&self, status: u16, nanos: u64) {
-        self.responses[usize::from(status / 100).min(CLASSES.len() - 1)].inc();
+    pub(crate) fn responded(&self, class: ResponseClass, nanos: u64) {
+        self.responses.inc(class);
         self.request.record(nanos);
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn whole(client: &mut impl Client, asked: &Asked, whole: Whole, outco
 
 /// Breaks off a response of which the client has a part.
 pub(crate) fn broke_off(connection: &Connection, asked: &Asked, status: u16, reason: CloseReason) -> After {
-    connection.broke_off(asked, status, None, "", reason.name());
+    connection.broke_off(asked, status, None, "", reason);
     After::Broken(reason)
 }
 

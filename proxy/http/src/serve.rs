@@ -12,12 +12,14 @@ use crate::{
     http1::{self, End},
     http2,
     limits::{DISCARD_BYTES_MAX, LINGER_TIMEOUT},
+    response_class::ResponseClass,
     service::Service,
 };
 
 /// The patience with a client that has its last response.
 const LINGER: Linger = Linger { stalled: WRITE_IDLE_TIMEOUT, limit: LINGER_TIMEOUT, bytes_max: DISCARD_BYTES_MAX };
 
+const CLEAR_TEXT_STATUS: u16 = 400;
 /// The response to a request in clear text where TLS is spoken. Browsers and curl show its text.
 const CLEAR_TEXT: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 65\r\n\
@@ -38,6 +40,10 @@ impl weir_listener::Service for Service {
 
     fn clear_text_refusal(&self) -> Option<&'static [u8]> {
         Some(CLEAR_TEXT)
+    }
+
+    fn count_clear_text_refusal(&self) {
+        self.metrics.responded(CLEAR_TEXT_STATUS, ResponseClass::of_status(CLEAR_TEXT_STATUS));
     }
 
     fn uses(&self, upstream: &dyn Any) -> bool {

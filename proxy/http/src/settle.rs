@@ -12,6 +12,7 @@ use crate::{
     grpc,
     notes::Outcome,
     refusal::Refusal,
+    response_class::ResponseClass,
 };
 
 impl Connection {
@@ -24,7 +25,8 @@ impl Connection {
         upstream: &str,
         outcome: &'static str,
     ) {
-        self.ended(asked, status, sent, Outcome { status, upstream, reason: outcome });
+        let class = ResponseClass::of_status(asked.status_of_call(status));
+        self.ended(asked, (status, class), sent, Outcome { status, upstream, reason: outcome });
         asked.settle(status, upstream, if outcome == "ok" { End::Answered } else { End::Refused }, outcome);
     }
 
@@ -35,27 +37,28 @@ impl Connection {
         status: u16,
         sent: Option<Time>,
         upstream: &str,
-        reason: &'static str,
+        reason: CloseReason,
     ) {
+        let (class, is_gone) = (ResponseClass::of_break(reason), reason == CloseReason::ClientReset);
+        let reason = reason.name();
         if reason == STALLED {
             self.violated(STALLED, STALLED_TEXT);
         }
-        self.ended(asked, 0, sent, Outcome { status, upstream, reason });
-        let is_gone = reason == CloseReason::ClientReset.name();
+        self.ended(asked, (0, class), sent, Outcome { status, upstream, reason });
         asked.settle(status, upstream, if is_gone { End::ClientGone } else { End::BrokenOff }, reason);
     }
 
-    /// `counted`: the status that it is counted under.
-    fn ended(&self, asked: &Asked, counted: u16, sent: Option<Time>, outcome: Outcome<'_>) {
+    /// `counted`, `class`: what it is counted under.
+    fn ended(&self, asked: &Asked, (counted, class): (u16, ResponseClass), sent: Option<Time>, outcome: Outcome<'_>) {
         let flushed = Time::now();
         let timing = Timing { arrived: asked.arrived, sent, replied: turn::now(), flushed };
         self.service.metrics.durations.record(&timing, 1, asked.stages().as_ref());
-        self.service.metrics.answered(counted);
+        self.service.metrics.responded(counted, class);
         if asked.is_grpc {
             self.service.metrics.called(asked.grpc_status.get().unwrap_or(grpc::status_of(counted)));
         }
         if let Some(route) = asked.route.get() {
-            route.answered(counted, flushed.nanos_since(asked.arrived));
+            route.responded(class, flushed.nanos_since(asked.arrived));
         }
         self.log_request(asked, &timing, &outcome);
     }
@@ -86,6 +89,17 @@ impl Connection {
 }
 
 impl Asked {
+    /// The status that a response with `status` counts under. A gRPC call that ends in a 2xx ends well or badly by its own status, as in
+    /// Envoy; without one its client takes it for UNKNOWN.
+    pub(crate) fn status_of_call(&self, status: u16) -> u16 {
+        match status {
+            200..300 if self.is_call => {
+                grpc::http_status(self.grpc_status.get().unwrap_or_else(|| grpc::status_of(status)))
+            }
+            _ => status,
+        }
+    }
+
     fn settle(&self, status: u16, upstream: &str, end: End, reason: &str) {
         if let Some(company) = self.company.get() {
             company.settle(status, upstream, end, reason);

@@ -15,6 +15,7 @@ use crate::{
     metrics::ListenerMetrics,
     origin::{Download as _, Means, Origin, WireOrigin},
     refusal::Refusal,
+    response_class::ResponseClass,
     upstream::{HttpLane, HttpUpstream},
     wire::Framing,
 };
@@ -88,7 +89,9 @@ impl Subrequest<'_> {
             match outcome {
                 Ok(answered) => {
                     let took = turn::now().since(begun);
-                    endpoint_responses::note(upstream, number, answered.head.status(), Some(took));
+                    let status = answered.head.status();
+                    endpoint_responses::count(upstream, number, ResponseClass::of_status(status), Some(took));
+                    endpoint_responses::judge(upstream, number, status, Some(took));
                     match answered.remains {
                         Some(remains) => lane.give_back(remains),
                         None => lane.ends(),

@@ -13,10 +13,7 @@ use weir_listener::{
     Arrival, CloseReason, ConnectionHandle, CoreShare, Drain, Life, Mover, Session as _, Sessions,
     settings::ListenerSettings,
 };
-use weir_telemetry::{
-    log::{Denial, LogEvent},
-    sample::{OncePerSecond, Verdict},
-};
+use weir_telemetry::log::{Denial, LogEvent};
 use weir_upstream::Upstream;
 
 use weir_redis_session::{
@@ -69,7 +66,6 @@ pub struct Service {
     blocked: Cell<u32>,
     /// Takes connections to the process that serves in place of this one.
     mover: RefCell<Option<Mover>>,
-    sampler: RefCell<OncePerSecond>,
 }
 
 impl Service {
@@ -95,7 +91,6 @@ impl Service {
             cache_moment,
             blocked: Cell::new(0),
             mover: RefCell::new(None),
-            sampler: RefCell::new(OncePerSecond::new()),
             sessions: Sessions::new(core, listener),
             own,
         })
@@ -202,18 +197,12 @@ impl Service {
 
     /// Logs that a user was denied something, once a second per reason.
     pub(crate) fn note_denied(&self, user: &str, reason: &'static str, client: &ConnectionHandle) {
-        let verdict = self.sampler.borrow_mut().check(self.sessions.name(), reason, turn::now());
-        if let Verdict::Log { suppressed } = verdict {
-            self.sessions.core().log.push(LogEvent::Denial(Denial {
-                at: turn::now(),
-                listener: self.sessions.name().clone(),
-                peer: client.peer(),
-                connection: client.id(),
-                user: user.to_owned(),
-                reason,
-                suppressed,
-            }));
-        }
+        let (at, listener) = (turn::now(), self.sessions.name());
+        self.sessions.core().events.push(listener, reason, at, |suppressed| {
+            let (listener, user) = (listener.clone(), user.to_owned());
+            let (peer, connection) = (client.peer(), client.id());
+            LogEvent::Denial(Denial { at, listener, peer, connection, user, reason, suppressed })
+        });
     }
 }
 

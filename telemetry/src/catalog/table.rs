@@ -2,6 +2,9 @@
 
 use super::{Buckets, Family, Merge};
 
+/// Classes of HTTP responses: five of statuses, `broken` and `aborted`.
+pub const RESPONSE_CLASSES: [&str; 7] = ["1xx", "2xx", "3xx", "4xx", "5xx", "broken", "aborted"];
+
 /// Declares the families, their indices and [`ALL`].
 macro_rules! catalog {
     ($($section:literal {
@@ -46,8 +49,9 @@ catalog! {
         REQUESTS_IN_FLIGHT = gauge "weir_requests_in_flight" ["listener"] "Exchanges between head complete and end of reply.";
         REQUESTS_TOTAL = counter "weir_requests_total" ["listener", "class"] "Requests received, by class of command, refused ones too but those that are wrong in themselves; what is queued between MULTI and EXEC is a part of its EXEC.";
         COMMAND_CALLS = counter "weir_command_calls_total" ["listener", "command"] "Requests by command; unknown commands are `unknown`.";
-        HTTP_RESPONSES = counter "weir_http_responses_total" ["listener", "code"] "Answers to clients by status, the gateway's own too; 0 for those that broke off.";
-        HTTP_ROUTE_RESPONSES = counter "weir_http_route_responses_total" ["listener", "route", "class"] "Answers by route and class of status (`2xx`; `broken` for those that broke off), of listeners with routes; past 256 routes of a listener the rest is `other`.";
+        HTTP_RESPONSES = counter "weir_http_responses_total" ["listener", "code"] "Responses to clients by the status that they were sent with, the gateway's own too; 0 for those that did not come to their end.";
+        HTTP_LISTENER_RESPONSES = counter "weir_http_listener_responses_total" ["listener", "class"] "Responses to clients by class, the gateway's own too. The share of errors is `5xx` and `broken` of all.", series_each(RESPONSE_CLASSES.len());
+        HTTP_ROUTE_RESPONSES = counter "weir_http_route_responses_total" ["listener", "route", "class"] "As weir_http_listener_responses_total, by route, of listeners with routes; past 256 routes of a listener the rest is `other`.", series_each(RESPONSE_CLASSES.len());
         HTTP_ROUTE_DURATION = histogram "weir_http_route_request_duration_seconds" ["listener", "route"] "As weir_request_duration_seconds, by route.", buckets(Buckets::REQUEST);
         GRPC_RESPONSES = counter "weir_grpc_responses_total" ["listener", "status"] "Ends of gRPC calls by their status (`0` to `16`, else `other`), the gateway's own too.";
         HTTP_TUNNELS_OPEN = gauge "weir_http_tunnels_open" ["listener"] "WebSockets open now; each is one request in flight.";
@@ -90,7 +94,7 @@ catalog! {
         PINNED_SESSIONS = gauge "weir_pinned_sessions" ["upstream", "endpoint"] "Sessions bound to an upstream connection of their own now.";
         UPSTREAM_REQUESTS = counter "weir_upstream_requests_total" ["upstream", "endpoint"] "Requests written to an upstream, retries included.";
         UPSTREAM_ERRORS = counter "weir_upstream_errors_total" ["upstream", "endpoint", "reason"] "Requests that failed for a fault of the upstream.";
-        HTTP_UPSTREAM_RESPONSES = counter "weir_http_upstream_responses_total" ["upstream", "endpoint", "class"] "Answers of HTTP origins by class of status (`2xx`), those too that were asked for anew elsewhere.";
+        HTTP_UPSTREAM_RESPONSES = counter "weir_http_upstream_responses_total" ["upstream", "endpoint", "class"] "Responses of HTTP origins by class, those too after which the request was sent again elsewhere.", series_each(RESPONSE_CLASSES.len());
         HTTP_UPSTREAM_FIRST_BYTE = histogram "weir_http_upstream_first_byte_duration_seconds" ["upstream", "endpoint"] "From the end of a request to an HTTP origin to the head of its answer.", buckets(Buckets::REQUEST);
         UPSTREAM_READ_BYTES = counter "weir_upstream_read_bytes_total" ["upstream", "endpoint"] "Bytes received from upstreams, above TLS.";
         UPSTREAM_WRITTEN_BYTES = counter "weir_upstream_written_bytes_total" ["upstream", "endpoint"] "Bytes sent to upstreams, above TLS.";
@@ -168,7 +172,7 @@ pub const LABELS: &[(&str, &str)] = &[
     ("command", "names in the command table, and `unknown`"),
     (
         "class",
-        "class of a command (`read`, `write`, `local`, …); of HTTP the method (`get`, `post`, …, `other`); for accept errors `connection`, `resource`, `fatal`",
+        "class of a command (`read`, `write`, `local`, …); of HTTP the method (`get`, `post`, …, `other`); for accept errors `connection`, `resource`, `fatal`; of HTTP responses `1xx` to `5xx` by status, a gRPC call by the status of HTTP that means the same, `broken` if the origin or the gateway broke it off, `aborted` if the client did not take it to its end",
     ),
     (
         "stage",

@@ -5,6 +5,8 @@ use crate::catalog::{
 };
 use std::thread;
 
+use weir_base::limits::METRIC_LABEL_SETS_MAX;
+
 #[test]
 fn the_same_labels_on_the_same_core_are_the_same_cell() {
     let registry = Registry::new();
@@ -162,12 +164,42 @@ fn a_family_forgets_one_name_while_the_others_keep_it() {
     for name in ["cache", "other"] {
         shared.gauge(&CONNECTIONS_OPEN, &[name]).set(4);
     }
-    assert_eq!(registry.retire_from(&CONNECTIONS_OPEN, "listener", "cache"), 1);
-    assert_eq!(registry.retire_from(&CONNECTIONS_OPEN, "no such label", "other"), 0);
+    assert!(registry.retire_series(&CONNECTIONS_OPEN, &["cache"]));
+    assert!(!registry.retire_series(&CONNECTIONS_OPEN, &["cache"]), "it is gone");
     let snapshot = registry.read();
     assert_eq!(snapshot.gauge("weir_connections_open", &[("listener", "cache")]), None);
     assert_eq!(snapshot.gauge("weir_connections_open", &[("listener", "other")]), Some(4));
     assert_eq!(snapshot.counter("weir_requests_total", &[("listener", "cache")]), Some(1));
+}
+
+#[test]
+fn one_counter_is_read_by_itself() {
+    let registry = Registry::new();
+    for id in 0..3 {
+        registry.core(id).counter(&REQUESTS_TOTAL, &["cache", "read"]).add(5);
+        registry.core(id).counter(&REQUESTS_TOTAL, &["cache", "write"]).add(1);
+    }
+    assert_eq!(registry.count(&REQUESTS_TOTAL, &["cache", "read"]), Some(15));
+    assert_eq!(registry.count(&REQUESTS_TOTAL, &["cache", "local"]), None);
+    registry.core(0).gauge(&CONNECTIONS_OPEN, &["cache"]).inc();
+    assert_eq!(registry.count(&CONNECTIONS_OPEN, &["cache"]), None, "a gauge is no count");
+}
+
+#[test]
+fn a_family_of_classes_has_room_for_all_classes_of_as_many_names() {
+    let registry = Registry::new();
+    let core = registry.core(0);
+    for n in 0..METRIC_LABEL_SETS_MAX {
+        for class in catalog::RESPONSE_CLASSES {
+            core.counter(&catalog::HTTP_LISTENER_RESPONSES, &[&format!("listener-{n}"), class]).inc();
+        }
+    }
+    let family = [("family", "weir_http_listener_responses_total")];
+    assert_eq!(registry.read().counter("weir_telemetry_label_overflows_total", &family), None);
+    let last = format!("listener-{}", METRIC_LABEL_SETS_MAX - 1);
+    assert_eq!(registry.count(&catalog::HTTP_LISTENER_RESPONSES, &[&last, "aborted"]), Some(1));
+    core.counter(&catalog::HTTP_LISTENER_RESPONSES, &["one more", "2xx"]).inc();
+    assert_eq!(registry.read().counter("weir_telemetry_label_overflows_total", &family), Some(1));
 }
 
 #[test]
@@ -208,7 +240,7 @@ fn shared_handles_count_exactly_from_many_threads() {
 
 #[test]
 fn lower_levels_measure_less_and_accept_the_same_calls() {
-    for (level, counted, recorded) in [(Level::Off, None, 0), (Level::Counters, Some(1), 0), (Level::Full, Some(1), 1)]
+    for (level, exposed, recorded) in [(Level::Off, None, 0), (Level::Counters, Some(1), 0), (Level::Full, Some(1), 1)]
     {
         let registry = Registry::with_level(level);
         let core = registry.core(0);
@@ -217,9 +249,12 @@ fn lower_levels_measure_less_and_accept_the_same_calls() {
         counter.inc();
         gauge.inc();
         histogram.record(5);
-        let snapshot = registry.read();
-        assert_eq!(snapshot.counter("weir_shed_total", &[]), counted);
-        assert_eq!(snapshot.gauge("weir_connections_open", &[]), Some(1), "state is always known");
+        let (snapshot, shown) = (registry.read(), registry.exposed());
+        assert_eq!(shown.counter("weir_shed_total", &[]), exposed);
+        assert_eq!(snapshot.counter("weir_shed_total", &[]), Some(1), "the admin API knows all counts");
+        assert_eq!(shown.gauge("weir_connections_open", &[]), Some(1), "state is always known");
+        let known = snapshot.histogram("weir_request_duration_seconds", &[]).map(|histogram| histogram.count());
+        assert_eq!(known, (recorded == 1).then_some(1), "what does not record is not known");
         assert_eq!(histogram.snapshot().count(), recorded);
         assert_eq!(histogram.is_enabled(), recorded == 1);
     }
@@ -233,7 +268,7 @@ fn a_level_that_is_set_holds_for_the_handles_that_there_are() {
     let record = || {
         counter.inc();
         histogram.record(5);
-        let snapshot = registry.read();
+        let snapshot = registry.exposed();
         let durations = snapshot.family(REQUEST_DURATION.name);
         let shown = durations.map_or(0, |family| family.series.len());
         (snapshot.counter("weir_shed_total", &[]), histogram.snapshot().count(), shown)
@@ -251,10 +286,10 @@ fn a_level_that_is_set_holds_for_the_handles_that_there_are() {
 }
 
 #[test]
-fn what_the_control_thread_counts_is_read_at_every_level() {
+fn what_the_control_thread_counts_is_exposed_at_every_level() {
     let registry = Registry::with_level(Level::Off);
     registry.shared().counter(&SHED, &["cache", "full"]).inc();
-    assert_eq!(registry.read().counter("weir_shed_total", &[]), Some(1));
+    assert_eq!(registry.exposed().counter("weir_shed_total", &[]), Some(1));
 }
 
 #[test]

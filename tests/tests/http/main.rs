@@ -14,6 +14,7 @@ mod delegated;
 mod desync;
 mod desync_answers;
 mod distance;
+mod failures;
 mod grpc;
 mod hostile;
 mod http2;

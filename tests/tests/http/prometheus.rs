@@ -75,6 +75,7 @@ fn assert_statuses(prometheus: &Prometheus, stand: &Stand) {
     let of_listeners = format!("sum by (listener, class) ({code})");
     until_seen(&format!("{counts:?}"), || (prometheus.query(&of_listeners) == counts).then_some(()));
     assert_eq!(prometheus.query("sum by (listener, class) (weir_http_route_responses_total) > 0"), counts);
+    assert_eq!(prometheus.query("sum by (listener, class) (weir_http_listener_responses_total) > 0"), counts);
     let requests = prometheus.query(r#"sum by (listener) (weir_requests_total{listener=~"test|secure"})"#);
     assert_eq!(prometheus.query("sum by (listener) (weir_http_responses_total)"), requests);
     let of_origin = prometheus.query("sum by (class) (weir_http_upstream_responses_total) > 0");

@@ -76,16 +76,27 @@ fn plain_http_on_a_tls_port_is_answered_in_words_and_counted() {
         // All of it is read, else a reset could destroy the response.
         large,
     ];
+    let (mut received, mut sent) = (0, 0);
     for request in &requests {
         let mut client = TcpStream::connect(gateway.address.text()).expect("the gateway accepts");
         client.set_read_timeout(Some(WAIT)).expect("a timeout");
         client.write_all(request).expect("sent");
         let mut said = String::new();
         client.read_to_string(&mut said).expect("a response, and a clean end");
+        (received, sent) = (received + request.len(), sent + said.len());
         let (head, body) = said.split_once("\r\n\r\n").expect("a head");
         assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n") && head.contains("Connection: close"), "{said}");
         assert!(head.contains(&format!("Content-Length: {}", body.len())) && body.contains(CLEAR_TEXT), "{said}");
     }
+    // Each is a connection, a response and its bytes, as it would be within TLS.
+    gateway.wait_metric("weir_client_read_bytes_total", &[], received as f64);
+    let metrics = gateway.metrics();
+    assert_eq!(metrics.sum("weir_client_read_bytes_total"), received as f64);
+    assert_eq!(metrics.sum("weir_client_written_bytes_total"), sent as f64);
+    assert_eq!(metrics.sum_where("weir_http_responses_total", &[("code", "400")]), 4.0);
+    assert_eq!(metrics.sum_where("weir_http_listener_responses_total", &[("class", "4xx")]), 4.0);
+    assert_eq!(metrics.sum_where("weir_connections_closed_total", &[("reason", "clear_text")]), 4.0);
+    assert_eq!(metrics.sum("weir_connections_total"), 4.0);
     let port = gateway.address.tcp().port();
     let output = Command::new("curl")
         .args(["-sS", "--max-time", "20", "-w", "%{http_code}", &format!("http://127.0.0.1:{port}/")])

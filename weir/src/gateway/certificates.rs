@@ -58,8 +58,8 @@ type Key = (Arc<str>, Arc<str>);
 pub struct CertificateWatch {
     /// The configuration whose certificates are published.
     generation: Option<u64>,
-    /// Listeners with published certificates.
-    published: BTreeSet<Arc<str>>,
+    /// Certificates with a series of the metric.
+    published: BTreeSet<Key>,
     /// The state that the log has of each certificate.
     logged: BTreeMap<Key, CertificateState>,
 }
@@ -87,21 +87,28 @@ impl CertificateWatch {
         self.logged = current;
     }
 
+    /// A scrape at any moment finds each certificate that stays: its series is changed in place.
     fn publish(&mut self, registry: &Registry, snapshot: &Snapshot) {
-        for name in std::mem::take(&mut self.published) {
-            registry.retire_from(&catalog::TLS_CERTIFICATE_EXPIRY, "listener", &name);
-        }
+        // Of several with one name the first to expire counts.
+        let mut earliest: BTreeMap<Key, u64> = BTreeMap::new();
         for listener in &snapshot.listeners {
-            let name = &listener.settings.name;
-            let mut earliest: BTreeMap<&str, u64> = BTreeMap::new();
             for ServedCertificate { name, expires_at } in &listener.certificates {
-                earliest.entry(name).and_modify(|known| *known = (*known).min(*expires_at)).or_insert(*expires_at);
+                let key = (listener.settings.name.clone(), name.clone());
+                earliest.entry(key).and_modify(|known| *known = (*known).min(*expires_at)).or_insert(*expires_at);
             }
-            for (certificate, expires_at) in earliest {
-                let nanos = i64::try_from(expires_at.saturating_mul(1_000_000_000)).unwrap_or(i64::MAX);
-                registry.shared().gauge(&catalog::TLS_CERTIFICATE_EXPIRY, &[name, certificate]).set(nanos);
-                self.published.insert(name.clone());
-            }
+        }
+        self.set(registry, &earliest);
+    }
+
+    fn set(&mut self, registry: &Registry, earliest: &BTreeMap<Key, u64>) {
+        let family = &catalog::TLS_CERTIFICATE_EXPIRY;
+        for ((listener, certificate), expires_at) in earliest {
+            let nanos = i64::try_from(expires_at.saturating_mul(1_000_000_000)).unwrap_or(i64::MAX);
+            registry.shared().gauge(family, &[listener, certificate]).set(nanos);
+        }
+        let before = std::mem::replace(&mut self.published, earliest.keys().cloned().collect());
+        for (listener, certificate) in before.difference(&self.published) {
+            registry.retire_series(family, &[listener, certificate]);
         }
     }
 }
@@ -132,4 +139,18 @@ mod tests {
         assert_eq!(at(100 * DAY_SECONDS), (CertificateState::Expired, 0));
         assert_eq!(at(101 * DAY_SECONDS + 1), (CertificateState::Expired, -2));
     }
+
+    #[test]
+    fn a_reload_changes_the_series_in_place_and_retires_only_those_that_are_gone() {
+        let (registry, mut watch) = (Registry::new(), CertificateWatch::default());
+        let key = |name: &str| (Arc::<str>::from("web"), Arc::<str>::from(name));
+        let expiry = |name: &str| registry.read().gauge(EXPIRY, &[("certificate", name)]);
+        watch.set(&registry, &BTreeMap::from([(key("a.test"), 1), (key("b.test"), 2)]));
+        let own = registry.shared().gauge(&catalog::TLS_CERTIFICATE_EXPIRY, &["web", "a.test"]);
+        watch.set(&registry, &BTreeMap::from([(key("a.test"), 7)]));
+        assert_eq!(own.value(), 7_000_000_000, "the same cell: it was there all along");
+        assert_eq!((expiry("a.test"), expiry("b.test")), (Some(7_000_000_000), None));
+    }
+
+    const EXPIRY: &str = "weir_tls_certificate_expiry_timestamp_seconds";
 }

@@ -240,6 +240,7 @@ impl Core {
         self.buffered.set(self.share.bytes.in_use() as i64);
         self.leased.set(self.share.bytes.leased() as i64);
         self.log_dropped.advance_to(self.share.log.dropped());
+        self.share.events.report_suppressed(turn::now());
         let doors = self.doors.borrow();
         if self.share.table.has_killed() {
             doors.values().chain(self.closing.borrow().iter()).for_each(|door| door.service.sessions().end_killed());
@@ -273,6 +274,7 @@ impl Core {
             weir_engine::sleep(Duration::from_millis(5)).await;
         }
         self.upstreams.borrow().0.values().for_each(|made| made.upstream.end());
+        self.share.events.report_all(turn::now());
     }
 }
 

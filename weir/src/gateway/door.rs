@@ -330,8 +330,8 @@ impl Door {
             Some(acceptor) if self.service.starts_tls() => Security::Offer(acceptor),
             Some(acceptor) => match acceptor.accept(&mut stream, &header.1).await {
                 Ok(()) => Security::Tls,
-                Err(NoTls::ClearText) => {
-                    self.refuse_clear_text(*stream, address_of(&peer)).await;
+                Err(NoTls::ClearText { received }) => {
+                    self.refuse_clear_text(*stream, received, address_of(&peer)).await;
                     return None;
                 }
                 Err(NoTls::Failed) => {
@@ -351,11 +351,15 @@ impl Door {
         Some(self.service.clone().serve(arrival))
     }
 
-    /// Says in the protocol's words that TLS is spoken here, then closes.
-    async fn refuse_clear_text(&self, stream: Stream, peer: Peer) {
+    /// Says in the protocol's words that TLS is spoken here, then closes. `received`: bytes of the client that were read.
+    async fn refuse_clear_text(&self, stream: Stream, received: usize, peer: Peer) {
+        let sessions = self.service.sessions();
+        sessions.read(received as u64);
+        stream.count_into(sessions.traffic());
         let text = "the client speaks in clear text to a listener with TLS";
         let violation = Violation::rule("clear_text", Culprit::Client, text);
-        self.service.sessions().violated_early(peer, &violation);
+        sessions.violated_early(peer, &violation);
+        self.service.count_clear_text_refusal();
         stream.output.append(self.service.clear_text_refusal().unwrap_or_default());
         CLEAR_TEXT_LINGER.close(stream).await;
     }

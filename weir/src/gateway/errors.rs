@@ -8,22 +8,26 @@ use std::{
     time::Duration,
 };
 
-use weir_admin::status::ErrorStatus;
+use weir_admin::status::{ErrorStatus, ResponseClasses};
 use weir_base::time::Time;
 use weir_config::{Listener, ListenerProtocol, Snapshot};
 use weir_telemetry::{Registry, catalog};
 
 use super::threshold::{Crossed, Threshold};
 
-/// Over what the share is told. Default 10 s: a listener with few requests has some in it, and one failed deploy is seen in time.
+/// The time that the share covers. Default 10 s: one failed deploy is seen in time.
 const WINDOW: Duration = Duration::from_secs(10);
-/// With fewer responses in the window a share warns nobody. Default 5: one 500 of two responses at night is no outage.
+/// A share of fewer responses warns nobody, and the window is wider until it has as many. Default 5: one 500 of two responses at night is
+/// no outage.
 const RESPONSES_MIN: u64 = 5;
+/// The widest window. Default 60 s: a listener with a request every 15 s is warned about, and one without requests is not for long.
+/// Worst case 240 looks of 24 bytes per listener.
+const WINDOW_MAX: Duration = Duration::from_secs(60);
 
 /// What is known of the errors of one listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ErrorShare {
-    /// 5xx as a share of all responses in the window; `None`: there were none.
+    /// Errors as a share of all responses in the window; `None`: there were none.
     ratio: Option<f64>,
     /// It is, or was within [`HOLD`](super::threshold::HOLD), near `error_warn`.
     is_warned: bool,
@@ -32,7 +36,7 @@ pub struct ErrorShare {
 /// The shares of HTTP listeners.
 pub type ErrorShares = BTreeMap<Arc<str>, ErrorShare>;
 
-/// Responses so far.
+/// Responses so far. Those that broke off are errors as a 5xx is, unless the client is at fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Counts {
     all: u64,
@@ -41,19 +45,23 @@ struct Counts {
 
 impl Counts {
     fn of(registry: &Registry, listener: &str) -> Self {
-        let mut counts = Self::default();
-        for (code, count) in registry.by(&catalog::HTTP_RESPONSES, ("listener", listener), "code") {
-            counts.all += count;
-            counts.errors += if code.starts_with('5') { count } else { 0 };
+        let mut classes = ResponseClasses::default();
+        for class in catalog::RESPONSE_CLASSES {
+            classes.add(class, registry.count(&catalog::HTTP_LISTENER_RESPONSES, &[listener, class]).unwrap_or(0));
         }
-        counts
+        Self { all: classes.total(), errors: classes.errors() }
+    }
+
+    /// What was added since `before`. A class may be read in one look and a moment too late for the other.
+    fn since(self, before: Self) -> Self {
+        Self { all: self.all.saturating_sub(before.all), errors: self.errors.saturating_sub(before.errors) }
     }
 }
 
 /// One listener.
 #[derive(Default)]
 struct Watched {
-    /// Looks of the last window and the one before, oldest first.
+    /// Looks of the widest window and the one before, oldest first.
     looks: VecDeque<(Time, Counts)>,
     warn: Threshold,
 }
@@ -66,7 +74,7 @@ impl Watched {
         match self.warn.look(now, share, warn) {
             Some(Crossed::Up) => {
                 let (percent, from) = (percent(share), percent(warn));
-                tracing::warn!(listener = name, percent, from, "many responses are errors (5xx)");
+                tracing::warn!(listener = name, percent, from, "many responses are errors (5xx or broken off)");
             }
             Some(Crossed::Down) => {
                 let (percent, from) = (percent(share), percent(warn));
@@ -77,20 +85,21 @@ impl Watched {
         ErrorShare { ratio, is_warned: self.warn.is_over() }
     }
 
-    /// The responses since a window ago.
+    /// The responses of the window: the shortest that has enough of them.
     fn recent(&mut self, counts: Counts, now: Time) -> Counts {
         if self.looks.back().is_some_and(|(_, last)| counts.all < last.all) {
             // The listener was removed and came back: another count.
             self.looks.clear();
         }
-        // The oldest look that is kept is the youngest that is at least a window ago.
-        while self.looks.get(1).is_some_and(|(at, _)| now.since(*at) >= WINDOW) {
+        // The oldest look that is kept is the youngest that is at least the widest window ago.
+        while self.looks.get(1).is_some_and(|(at, _)| now.since(*at) >= WINDOW_MAX) {
             self.looks.pop_front();
         }
         self.looks.push_back((now, counts));
-        let before = self.looks.front().map_or(counts, |(_, before)| *before);
-        // A code that is new between two reads of the cells may count in one and not in the other.
-        Counts { all: counts.all - before.all, errors: counts.errors.saturating_sub(before.errors) }
+        let befores = self.looks.iter().rev().filter(|(at, _)| now.since(*at) >= WINDOW);
+        let mut windows = befores.map(|(_, before)| counts.since(*before));
+        let oldest = self.looks.front().map_or(counts, |(_, before)| *before);
+        windows.find(|window| window.all >= RESPONSES_MIN).unwrap_or_else(|| counts.since(oldest))
     }
 }
 
@@ -194,11 +203,75 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_with_a_request_every_five_seconds_is_warned_about_and_recovers() {
+        let mut played = Played::new();
+        played.look(0, 0, 1);
+        let mut every_five_seconds = |good, bad| {
+            played.look(good, bad, 1);
+            played.look(0, 0, 19)
+        };
+        for _ in 0..4 {
+            assert_eq!(every_five_seconds(0, 1), ErrorShare { ratio: Some(1.0), is_warned: false }, "fewer than five");
+        }
+        assert_eq!(every_five_seconds(0, 1), ErrorShare { ratio: Some(1.0), is_warned: true });
+        // With the fifth good response the last five are good, and ten seconds later it is believed.
+        for _ in 0..5 {
+            assert!(every_five_seconds(1, 0).is_warned);
+        }
+        every_five_seconds(1, 0);
+        assert_eq!(every_five_seconds(1, 0), ErrorShare { ratio: Some(0.0), is_warned: false });
+    }
+
+    #[test]
+    fn fewer_than_five_responses_in_a_minute_warn_nobody() {
+        let mut played = Played::new();
+        played.look(0, 0, 1);
+        for _ in 0..8 {
+            played.look(0, 1, 1);
+            // One every 20 s.
+            assert_eq!(played.look(0, 0, 79), ErrorShare { ratio: Some(1.0), is_warned: false });
+        }
+    }
+
+    #[test]
+    fn a_busy_listener_is_judged_by_ten_seconds_alone() {
+        let mut played = Played::new();
+        played.look(0, 1, 40);
+        assert_eq!(played.look(1, 0, 40).ratio, Some(0.0), "the errors of the ten seconds before are none of them");
+    }
+
+    #[test]
     fn a_warning_ends_when_there_are_no_responses_any_more() {
         let mut played = Played::new();
         assert!(played.look(0, 10, 8).is_warned);
-        assert!(played.look(0, 0, 40).is_warned);
+        assert!(played.look(0, 0, 240).is_warned);
         assert_eq!(played.look(0, 0, 50), ErrorShare { ratio: None, is_warned: false });
+    }
+
+    #[test]
+    fn responses_that_the_origin_breaks_off_are_errors_and_those_that_clients_leave_are_not() {
+        let registry = Registry::new();
+        let core = registry.core(0);
+        for (class, count) in [("2xx", 10), ("4xx", 4), ("5xx", 3), ("broken", 2), ("aborted", 1)] {
+            core.counter(&catalog::HTTP_LISTENER_RESPONSES, &["web", class]).add(count);
+            core.counter(&catalog::HTTP_LISTENER_RESPONSES, &["other", class]).add(1_000);
+        }
+        assert_eq!(Counts::of(&registry, "web"), Counts { all: 20, errors: 5 });
+    }
+
+    #[test]
+    fn a_listener_is_seen_among_so_many_that_other_families_are_full() {
+        let registry = Registry::new();
+        let core = registry.core(0);
+        for listener in 0..300 {
+            for code in ["200", "404", "500", "502", "503"] {
+                core.counter(&catalog::HTTP_RESPONSES, &[&format!("web-{listener}"), code]).inc();
+            }
+            for class in catalog::RESPONSE_CLASSES {
+                core.counter(&catalog::HTTP_LISTENER_RESPONSES, &[&format!("web-{listener}"), class]).inc();
+            }
+        }
+        assert_eq!(Counts::of(&registry, "web-299"), Counts { all: 7, errors: 2 });
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl KneeWatch {
             let stays = snapshot.listener(name).is_some_and(|listener| listener.knee.is_some());
             if !stays {
                 for family in [&catalog::LISTENER_OFFERED, &catalog::LISTENER_KNEE, &catalog::LISTENER_KNEE_LOAD] {
-                    registry.retire_from(family, "listener", name);
+                    registry.retire_series(family, &[name]);
                 }
             }
             stays

@@ -1,17 +1,14 @@
 //! What the workers log, written by a thread that may block: a full disk costs lines, never requests.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
 
 use weir_base::time::Time;
 use weir_telemetry::{
-    log::{LogEvent, LogReader, UpstreamChange},
+    log::{LogEvent, LogReader, Suppressed, UpstreamChange},
     sample::{OncePerSecond, Verdict},
 };
 
@@ -28,7 +25,9 @@ pub fn run(rings: Vec<LogReader>, mut access: AccessLog, stopping: &AtomicBool) 
         let is_last = stopping.load(Ordering::Relaxed);
         for ring in &rings {
             while let Some(event) = ring.pop() {
-                sample(event, &mut sampler);
+                if let Some(suppressed) = sample(&event, &mut sampler) {
+                    write(event, suppressed);
+                }
             }
             ring.take_lines(|lines| access.write(lines));
         }
@@ -36,8 +35,8 @@ pub fn run(rings: Vec<LogReader>, mut access: AccessLog, stopping: &AtomicBool) 
         let now = Time::now();
         if is_last || now.since(told) >= TAILS {
             told = now;
-            for (of, reason, count) in sampler.take_suppressed(now) {
-                tracing::info!(%of, reason, count, "lines suppressed");
+            for (of, reason, count) in sampler.take_suppressed(if is_last { Time::NEVER } else { now }) {
+                write(LogEvent::Suppressed(Suppressed { at: now, of, reason, count }), 0);
             }
         }
         if is_last {
@@ -47,19 +46,18 @@ pub fn run(rings: Vec<LogReader>, mut access: AccessLog, stopping: &AtomicBool) 
     }
 }
 
-/// Writes an event unless one like it was written within a second. Each worker has done so for its own; an upstream that goes away
-/// goes away for all of them.
-fn sample(event: LogEvent, sampler: &mut OncePerSecond) {
-    let (of, reason, suppressed): (Arc<str>, _, _) = match &event {
-        LogEvent::Close(close) => (close.listener.clone(), close.violation.reason, close.suppressed),
-        LogEvent::Refusal(refusal) => (refusal.listener.clone(), refusal.reason, refusal.suppressed),
-        LogEvent::Denial(denial) => (denial.listener.clone(), denial.reason, denial.suppressed),
-        LogEvent::Upstream(event) => {
-            (format!("{} {}", event.upstream, event.endpoint).into(), event.change.as_str(), event.suppressed)
-        }
-    };
-    if let Verdict::Log { suppressed } = sampler.check_many(&of, reason, 1 + suppressed, Time::now()) {
-        write(event, suppressed);
+/// Decides whether the event is written: unless one like it happened within a second before. Each worker has done so for its own; an
+/// upstream that goes away goes away for all of them. Returns the number of lines like it that were left out since the last one.
+fn sample(event: &LogEvent, sampler: &mut OncePerSecond) -> Option<u64> {
+    let (of, reason) = (event.of(), event.reason());
+    if let LogEvent::Suppressed(tail) = event {
+        sampler.suppress(&of, reason, tail.count);
+        return None;
+    }
+    // When it happened, and not when it is read: this thread may have waited for a disk.
+    match sampler.check_many(&of, reason, 1 + event.suppressed(), event.at()) {
+        Verdict::Log { suppressed } => Some(suppressed),
+        Verdict::Suppress => None,
     }
 }
 
@@ -90,6 +88,9 @@ fn write(event: LogEvent, suppressed: u64) {
             upstream = %event.upstream, endpoint = %event.endpoint, change = event.change.as_str(),
             reason = event.reason, detail = event.detail.as_deref().unwrap_or_default(), suppressed, "upstream"
         ),
+        LogEvent::Suppressed(tail) => {
+            tracing::info!(of = %tail.of, reason = tail.reason, count = tail.count, "lines suppressed");
+        }
     }
 }
 
@@ -109,5 +110,39 @@ pub fn reloaded(outcome: &Reloaded, generation: u64) {
         Reloaded::Refused(error) => {
             tracing::error!(generation, %error, "configuration refused, the last good one stays in force");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_base::Culprit;
+    use weir_telemetry::log::Refusal;
+
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    fn refusal(millis: u64, suppressed: u64) -> LogEvent {
+        let (listener, reason, culprit) = ("cache".into(), "queue_full", Culprit::Gateway);
+        LogEvent::Refusal(Refusal { at: at(millis), listener, reason, culprit, count: 1, limit: 1, suppressed })
+    }
+
+    #[test]
+    fn events_that_are_read_at_once_are_sampled_by_the_time_at_which_they_happened() {
+        let mut sampler = OncePerSecond::new();
+        let events = [refusal(0, 0), refusal(900, 3), refusal(1_100, 0), refusal(2_200, 1)];
+        let written = events.map(|event| sample(&event, &mut sampler));
+        assert_eq!(written, [Some(0), None, Some(4), Some(1)]);
+    }
+
+    #[test]
+    fn lines_that_a_worker_left_out_are_reported_at_the_end_of_the_series() {
+        let mut sampler = OncePerSecond::new();
+        assert_eq!(sample(&refusal(0, 0), &mut sampler), Some(0));
+        let tail = Suppressed { at: at(1_000), of: "cache".into(), reason: "queue_full", count: 9 };
+        assert_eq!(sample(&LogEvent::Suppressed(tail), &mut sampler), None);
+        assert_eq!(sampler.take_suppressed(at(1_000)), [("cache".into(), "queue_full", 9)]);
     }
 }

@@ -39,7 +39,7 @@ use weir_config::{Change, Diagnostics, Snapshot, TelemetrySettings, diff, surrou
 use weir_engine::{Driver, Mailbox, Worker, WorkerState, accept::Balancer, mailbox, mailbox::Inbox, net};
 use weir_listener::{Admission, ConnectionTable, CoreShare, Post, StageSample};
 use weir_telemetry::{
-    Registry, SharedGauge, catalog,
+    EventLog, Registry, SharedGauge, catalog,
     log::{LogReader, LogWriter, log_ring},
 };
 
@@ -489,6 +489,7 @@ impl WorkersShare {
             handshakes: LocalBudget::new(0),
             bytes: ByteLease::new(self.bytes),
             metrics: self.registry.core(worker as u32),
+            events: EventLog::new(log.clone()),
             log,
             table: self.table,
             // As the first plan says.

@@ -230,7 +230,7 @@ pub fn upstream(
     shares: &[Arc<EndpointShare>],
 ) -> io::Result<Rc<dyn AnyUpstream>> {
     let settings = (*config.settings).clone();
-    let metrics = UpstreamMetrics::new(&core.metrics, core.log.clone(), settings.name.clone());
+    let metrics = UpstreamMetrics::new(&core.metrics, core.events.clone(), settings.name.clone());
     // One worker probes for all: the server need not answer the same question once per core.
     let probes = core.worker == 0;
     make_upstream(ForUpstream { core, settings, shares, metrics, hard_cap, probes }, &config.protocol)

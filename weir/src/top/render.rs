@@ -217,6 +217,21 @@ fn has_http(rows: &[ListenerRow]) -> bool {
     rows.iter().any(|row| row.is_http)
 }
 
+/// Up to this width BROKE/S takes the place of a quantile. It is there once a response has broken off.
+const NARROW: u16 = 88;
+
+fn any_broken(mut rates: impl Iterator<Item = Option<ResponseRates>>) -> bool {
+    rates.any(|rates| rates.is_some_and(|rates| rates.has_broken))
+}
+
+fn has_broken(rows: &[ListenerRow]) -> bool {
+    any_broken(rows.iter().map(|row| row.responses))
+}
+
+fn has_broken_origin(rows: &[EndpointRow]) -> bool {
+    any_broken(rows.iter().map(|row| row.responses))
+}
+
 fn has_tls(rows: &[ListenerRow]) -> bool {
     rows.iter().any(|row| row.certificate.is_some())
 }
@@ -237,8 +252,10 @@ const LISTENERS: &[Column<ListenerRow>] = &[
     number("3XX/S", 6, |row: &ListenerRow| class(row.responses, |rates| rates.redirection)).rank(9).when(has_http),
     number("4XX/S", 6, |row: &ListenerRow| class(row.responses, |rates| rates.client_error)).when(has_http),
     number("5XX/S", 6, |row: &ListenerRow| server_errors(row.responses)).when(has_http),
+    number("BROKE/S", 7, |row: &ListenerRow| broken(row.responses)).when(has_broken),
     number("KNEE%", 6, |row: &ListenerRow| knee(row.knee)).from(90).rank(4),
-    number("P50", 7, |row| time(row.p50)),
+    number("P50", 7, |row: &ListenerRow| time(row.p50)).to(NARROW).when(|rows| !has_broken(rows)),
+    number("P50", 7, |row: &ListenerRow| time(row.p50)).from(NARROW + 1),
     number("P99", 7, |row| time(row.p99)),
     number("P99.9", 7, |row: &ListenerRow| time(row.p999)).rank(3),
     number("OWN P99", 7, |row: &ListenerRow| time(row.overhead_p99)).rank(8),
@@ -258,6 +275,8 @@ const ROUTES: &[Column<RouteRow>] = &[
     number("3XX/S", 6, |row| class(row.responses, |rates| rates.redirection)),
     number("4XX/S", 6, |row| class(row.responses, |rates| rates.client_error)),
     number("5XX/S", 6, |row| server_errors(row.responses)),
+    number("BROKE/S", 7, |row: &RouteRow| broken(row.responses))
+        .when(|rows| any_broken(rows.iter().map(|row| row.responses))),
 ];
 
 const UPSTREAMS: &[Column<EndpointRow>] = &[
@@ -268,13 +287,15 @@ const UPSTREAMS: &[Column<EndpointRow>] = &[
     number("SHR", 4, |row| format::count(row.lanes_shared as f64).into()),
     number("PIN", 5, |row| format::count(row.lanes_pinned as f64).into()),
     number("WAIT", 5, |row| waiters(row.waiters)),
-    number("W99", 7, |row| time(row.wait_p99)),
+    number("W99", 7, |row: &EndpointRow| time(row.wait_p99)).to(NARROW).when(|rows| !has_broken_origin(rows)),
+    number("W99", 7, |row: &EndpointRow| time(row.wait_p99)).from(NARROW + 1),
     number("INFL", 5, |row| format::count(row.in_flight as f64).into()),
     number("REQ/S", 6, |row| rate(row.requests_per_second)),
     number("4XX/S", 6, |row: &EndpointRow| class(row.responses, |rates| rates.client_error))
         .from(110)
         .when(has_responses),
     number("5XX/S", 6, |row: &EndpointRow| server_errors(row.responses)).when(has_responses),
+    number("BROKE/S", 7, |row: &EndpointRow| broken(row.responses)).when(has_broken_origin),
     number("FAIL/S", 6, |row: &EndpointRow| alarming(row.failures_per_second)).from(100),
     number("CONN/S", 6, |row: &EndpointRow| rate(row.connects_per_second)).from(110),
     text("LAST ERROR", 60, |row: &EndpointRow| last_error(row)).from(160),
@@ -319,6 +340,10 @@ fn class(rates: Option<ResponseRates>, of: fn(&ResponseRates) -> f64) -> Span<'s
 
 fn server_errors(rates: Option<ResponseRates>) -> Span<'static> {
     alarming(rates.map(|rates| rates.server_error))
+}
+
+fn broken(rates: Option<ResponseRates>) -> Span<'static> {
+    alarming(rates.map(|rates| rates.broken))
 }
 
 /// A rate that should be zero.

@@ -10,6 +10,10 @@ pub(super) struct ResponseRates {
     pub(super) redirection: f64,
     pub(super) client_error: f64,
     pub(super) server_error: f64,
+    /// Those that the origin or the gateway broke off.
+    pub(super) broken: f64,
+    /// Some have broken off since the process started.
+    pub(super) has_broken: bool,
     all: f64,
 }
 
@@ -22,6 +26,8 @@ impl ResponseRates {
             redirection: rate(|classes| classes.redirection),
             client_error: rate(|classes| classes.client_error),
             server_error: rate(|classes| classes.server_error),
+            broken: rate(|classes| classes.broken),
+            has_broken: now.broken > 0,
             all: rate(ResponseClasses::total),
         }
     }
@@ -31,9 +37,10 @@ impl ResponseRates {
         self.all
     }
 
-    /// At least this share of the responses are 5xx.
+    /// At least this share of the responses are errors.
     pub(super) fn fail_from(self, share: f64) -> bool {
-        self.server_error > 0.0 && self.server_error >= share * self.all
+        let errors = self.server_error + self.broken;
+        errors > 0.0 && errors >= share * self.all
     }
 
     /// As [`ResponseRates::fail_from`], with the share from which listeners are warned about by default.
@@ -47,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_5xx_of_twenty_responses_is_trouble_and_one_of_a_hundred_is_none() {
+    fn one_error_of_twenty_responses_is_trouble_and_one_of_a_hundred_is_none() {
         let now = |successful, server_error| ResponseClasses { successful, server_error, ..Default::default() };
         let rates = |now| ResponseRates::between(ResponseClasses::default(), now, 2.0);
         assert_eq!(rates(now(38, 2)).server_error, 1.0);
@@ -55,5 +62,9 @@ mod tests {
         assert!(!rates(now(99, 1)).fail());
         assert!(!rates(now(0, 0)).fail());
         assert!(rates(now(99, 1)).fail_from(0.01));
+        let broken = rates(ResponseClasses { broken: 2, ..now(38, 0) });
+        assert!(broken.fail() && broken.has_broken, "a response that the origin broke off is an error");
+        let aborted = rates(ResponseClasses { aborted: 2, ..now(38, 0) });
+        assert!(!aborted.fail() && !aborted.has_broken, "one that its client left is none");
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct ListenerRow {
     pub(super) requests_per_second: Option<f64>,
     pub(super) is_http: bool,
     pub(super) responses: Option<ResponseRates>,
-    /// Too many responses are 5xx: in the window, or so the gateway warns.
+    /// Too many responses are errors: in the window, or so the gateway warns.
     pub(super) fails: bool,
     pub(super) shed_per_second: Option<f64>,
     pub(super) received_per_second: Option<f64>,
@@ -393,7 +393,7 @@ fn alerts(current: &Sample) -> Vec<String> {
     for listener in &current.listeners {
         let Some(errors) = listener.errors.filter(|errors| errors.warned) else { continue };
         let share = errors.ratio.map_or_else(|| "many".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0));
-        alerts.push(format!("{}: {share} of the responses are errors (5xx)", listener.name));
+        alerts.push(format!("{}: {share} of the responses are errors (5xx or broken off)", listener.name));
     }
     for listener in &current.listeners {
         let ending = listener.certificates.iter().filter(|one| one.state != CertificateState::Valid);

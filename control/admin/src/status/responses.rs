@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// HTTP responses since the process started, by class of status (RFC 9110 section 15).
+/// HTTP responses since the process started, by class of status (RFC 9110 section 15). A gRPC call counts by the status of HTTP that
+/// means the same as its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResponseClasses {
-    /// Upgrades (101). Other interim responses are not counted.
+    /// Upgrades (101), and extended CONNECTs of HTTP/2 that became a WebSocket. Other interim responses are not counted.
     #[serde(rename = "1xx")]
     pub informational: u64,
     /// The request succeeded.
@@ -21,26 +22,37 @@ pub struct ResponseClasses {
     /// The server is at fault, or the gateway found none.
     #[serde(rename = "5xx")]
     pub server_error: u64,
-    /// Responses that broke off before their end.
+    /// Responses that the origin or the gateway broke off. Errors, as a 5xx is.
     pub broken: u64,
+    /// Responses that the client did not take to their end.
+    #[serde(default)]
+    pub aborted: u64,
 }
 
 impl ResponseClasses {
     /// Responses of all classes.
     pub fn total(&self) -> u64 {
-        let Self { informational, successful, redirection, client_error, server_error, broken } = *self;
-        informational + successful + redirection + client_error + server_error + broken
+        let Self { informational, successful, redirection, client_error, server_error, broken, aborted } = *self;
+        informational + successful + redirection + client_error + server_error + broken + aborted
     }
 
-    /// Counts responses with a status or a class of statuses, by their first character: `2` of `200` and of `2xx`. Others broke off.
-    pub fn add(&mut self, status: &str, count: u64) {
-        *match status.as_bytes().first() {
-            Some(b'1') => &mut self.informational,
-            Some(b'2') => &mut self.successful,
-            Some(b'3') => &mut self.redirection,
-            Some(b'4') => &mut self.client_error,
-            Some(b'5') => &mut self.server_error,
-            _ => &mut self.broken,
+    /// Responses for which the server or the gateway is at fault.
+    pub fn errors(&self) -> u64 {
+        self.server_error + self.broken
+    }
+
+    /// Counts responses of a class, by its name in the metrics.
+    pub fn add(&mut self, class: &str, count: u64) {
+        *match class {
+            "1xx" => &mut self.informational,
+            "2xx" => &mut self.successful,
+            "3xx" => &mut self.redirection,
+            "4xx" => &mut self.client_error,
+            "5xx" => &mut self.server_error,
+            "broken" => &mut self.broken,
+            "aborted" => &mut self.aborted,
+            // Past the limit of the family nothing is known of the class.
+            _ => return,
         } += count;
     }
 }
@@ -48,7 +60,8 @@ impl ResponseClasses {
 /// The share of errors among the responses of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorStatus {
-    /// 5xx as a share of all responses over the last ten seconds; absent: there were no responses.
+    /// Errors (5xx, and responses that the origin or the gateway broke off) as a share of all responses of the last ten seconds, or of the
+    /// last five responses within a minute; absent: there were no responses.
     pub ratio: Option<f64>,
     /// Share from which the listener is warned about (`error_warn`).
     pub warn_ratio: f64,

@@ -140,6 +140,29 @@ fn a_response_that_breaks_off_is_settled_so() {
 }
 
 #[test]
+fn a_response_that_the_end_of_a_drain_cuts_is_not_blamed_on_its_client() {
+    let fact = settled(
+        |_| {},
+        |gateway| {
+            let mut client = gateway.client();
+            client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            let mut origin = gateway.origin.accept();
+            origin.request();
+            origin.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+            client.0.until("abc");
+            gateway.cut();
+            client.0.rest();
+            gateway.rests();
+            for family in ["weir_http_listener_responses_total", "weir_http_upstream_responses_total"] {
+                let count = |class| gateway.counter(family, &[("class", class)]);
+                assert_eq!((count("broken"), count("aborted")), (1, 0), "{family}");
+            }
+        },
+    );
+    assert_eq!((fact.status, fact.end, &*fact.reason), (200, End::BrokenOff, "drain_cut"));
+}
+
+#[test]
 fn a_client_that_vanishes_before_its_response_is_settled() {
     let fact = settled(
         |_| {},

@@ -308,12 +308,36 @@ fn a_listener_a_route_and_an_endpoint_whose_responses_are_5xx_say_so_by_word() {
 }
 
 #[test]
+fn responses_that_origins_break_off_are_errors_and_have_a_column_at_any_width() {
+    let start = Instant::now();
+    let broken = |seconds: f64, count| {
+        let mut sample = http_sample(start, seconds, 1_000, 0);
+        let classes = ResponseClasses { successful: 1_000, broken: count, ..ResponseClasses::default() };
+        sample.listeners[0].responses_total = Some(classes);
+        sample.routes[0].responses_total = Some(classes);
+        sample.upstreams[0].endpoints[0].responses_total = Some(classes);
+        sample
+    };
+    let mut state = state_of([broken(0.0, 0), broken(1.0, 0)]);
+    assert!(!screen(&mut state, 80, 24, start).iter().any(|line| line.contains("BROKE/S")), "only where there are any");
+    state.accept(Ok(broken(2.0, 300)));
+    for (columns, rows) in [(80, 24), (120, 30), (200, 50)] {
+        let lines = screen(&mut state, columns, rows, start);
+        for (heading, name) in [("LISTENER", "web"), ("ROUTE", "api"), ("UPSTREAM", "app")] {
+            assert!(words(&lines, heading).contains(&"BROKE/S"), "{columns}: {lines:#?}");
+            assert!(words(&lines, name).contains(&"300"), "{columns}: {lines:#?}");
+            assert!(words(&lines, name).contains(&"ERRORS"), "{columns}: {lines:#?}");
+        }
+    }
+}
+
+#[test]
 fn a_warning_of_the_gateway_is_told_though_the_window_has_no_error() {
     let start = Instant::now();
     let mut warned = http_sample(start, 0.0, 1_000, 0);
     warned.listeners[0].errors = Some(ErrorStatus { ratio: Some(0.25), warn_ratio: 0.05, warned: true });
     let lines = screen(&mut state_of([warned]), 80, 24, start);
-    assert_eq!(lines[2], "! web: 25 % of the responses are errors (5xx)");
+    assert_eq!(lines[2], "! web: 25 % of the responses are errors (5xx or broken off)");
     assert_eq!(words(&lines, "web")[1], "ERRORS");
 }
 

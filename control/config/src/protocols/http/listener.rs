@@ -79,8 +79,9 @@ section! {
         /// What becomes of the trace context of W3C (`traceparent`): `pass` it as it came, make a `child` of it, so that the
         /// gateway is a step of the trace, or also `start` one for requests without.
         default trace_context: TraceContext = TraceContext::Pass;
-        /// Share of 5xx among the responses of the last ten seconds from which the listener is warned about (log, admin API,
-        /// `weir top`), above 0.0. The warning ends when the share has been below nine tenths of it for ten seconds.
+        /// Share of errors (5xx, and responses that the origin or the gateway broke off) among the responses of the last ten
+        /// seconds, or among the last five within a minute, from which the listener is warned about (log, admin API, `weir top`),
+        /// above 0.0. The warning ends when the share has been below nine tenths of it for ten seconds.
         default error_warn: Ratio = Ratio(http::ERROR_WARN);
         include policies: PolicyKeys;
     }
@@ -106,7 +107,7 @@ section! {
 fn error_warn(section: &ListenerHttpSection, path: &str, reader: &mut Reader<'_>) -> f64 {
     let warn = &section.error_warn;
     if warn.value.0 <= 0.0 {
-        let help = "it is a share of the responses above 0.0, up to 1.0; 0.05 warns when one of twenty is a 5xx";
+        let help = "it is a share of the responses above 0.0, up to 1.0; 0.05 warns when one of twenty is an error";
         error_at(warn, path, "error_warn", "is 0", help, reader);
     }
     warn.value.0

@@ -31,7 +31,7 @@ use weir_http::{
 use weir_listener::{Arrival, ConnectionTable, CoreShare, Security, Service, StageSample, settings::ListenerSettings};
 use weir_route::{Route, RouteTable, host::HostMatch, path::PathMatch, split::Split};
 use weir_telemetry::{
-    Registry, catalog,
+    EventLog, Registry, catalog,
     log::{Peer, log_ring},
 };
 use weir_upstream::{
@@ -44,6 +44,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the worker is told by the test.
 enum Message {
+    /// All connections end.
+    Cut,
     /// With its number, of which its address is made.
     Client(UnixStream, u32),
     /// The number of exchanges in flight, of bytes kept and of open sessions is asked for.
@@ -129,6 +131,7 @@ impl Gateway {
                             let open = service.sessions().open_count();
                             let _ = answer.send((core.flight.in_use(), core.bytes.in_use(), open));
                         }
+                        Message::Cut => drop(service.sessions().cut()),
                         Message::End => return,
                     }
                 }
@@ -167,6 +170,11 @@ impl Gateway {
         self.registry.read().counter(name, labels).unwrap_or(0)
     }
 
+    /// Ends all connections, as at the end of a drain.
+    pub fn cut(&self) {
+        self.messages.send(Message::Cut);
+    }
+
     /// Exchanges in flight, bytes kept and open sessions.
     pub fn held(&self) -> (u64, u64, usize) {
         let (ask, answer) = mpsc::channel();
@@ -202,12 +210,14 @@ impl Drop for Gateway {
 }
 
 fn core(registry: &Registry, setup: &Setup) -> CoreShare {
+    let log = log_ring(64, None).0;
     CoreShare {
         worker: 0,
         flight: LocalBudget::new(setup.in_flight),
         bytes: ByteLease::new(Budget::new(setup.buffered_bytes)),
         metrics: registry.core(0),
-        log: log_ring(64, None).0,
+        events: EventLog::new(log.clone()),
+        log,
         table: ConnectionTable::new(1),
         stage_sample: StageSample::new(1.0),
         handshakes: LocalBudget::new(0),
@@ -227,7 +237,7 @@ fn service(core: &CoreShare, setup: Setup) -> Rc<dyn Service> {
         let mut settings = UpstreamSettings::new(name.clone(), addresses);
         settings.health = None;
         let shares: Vec<_> = endpoints.iter().map(|_| Arc::<EndpointShare>::default()).collect();
-        let metrics = UpstreamMetrics::new(&core.metrics, core.log.clone(), name.clone());
+        let metrics = UpstreamMetrics::new(&core.metrics, core.events.clone(), name.clone());
         HttpUpstream::new(settings, lanes.clone(), None::<Http2Origins>, &shares, metrics, None::<HttpProbe>)
     });
     let made = made.collect::<io::Result<_>>().expect("upstreams");
