@@ -15,6 +15,7 @@
 //! | `toml` | values and tables, and their text |
 //! | `model` | listeners, routes, upstreams; names; the printed file |
 //! | `address` | addresses of servers |
+//! | `field` | changes of header fields |
 //! | `quantity` | durations and sizes in the notations of the other programs |
 //! | `order` | rules of which the first match counts, as routes of which the most specific one counts |
 //! | `paths` | paths and regular expressions as a route can have them |
@@ -27,6 +28,7 @@
 
 mod address;
 mod envoy;
+mod field;
 mod haproxy;
 mod model;
 mod nginx;

@@ -246,7 +246,7 @@ fn has_host(route: &Route, host: &str) -> bool {
 }
 
 /// What is smaller is tried first: path, then methods, headers and the query, as Weir has it.
-fn rank(route: &Route) -> (u8, usize, u8, bool, usize, usize) {
+pub(crate) fn rank(route: &Route) -> (u8, usize, u8, bool, usize, usize) {
     let (kind, text, by_text) = match &route.path {
         PathMatch::Exact(path) => (0, path.as_str(), 0),
         PathMatch::Regex(regex) => (1, regex.as_str(), 0),

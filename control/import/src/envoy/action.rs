@@ -1,6 +1,7 @@
 //! What a route of Envoy does with requests on their way: timeouts, rewrites, retries, headers.
 
 use super::{Importer, duration, millis};
+use crate::field;
 use crate::model::{PathMatch, Route};
 use crate::note::Mistake;
 use crate::paths;
@@ -108,8 +109,10 @@ impl<'n> Importer<'n> {
             let mut changes = Vec::new();
             for of in [node, host] {
                 for name in of.items_at(&format!("{kind}_headers_to_remove")) {
-                    changes
-                        .push(Value::inline([("change", Value::text("remove")), ("name", Value::text(name.text()))]));
+                    match field::change("remove", name.text(), None) {
+                        Ok(one) => changes.push(one),
+                        Err(why) => self.note(name, &format!("{kind}_headers_to_remove"), &why, key),
+                    }
                 }
                 let added = of.items_at(&format!("{kind}_headers_to_add"));
                 changes.extend(added.iter().filter_map(|one| self.added(one, key)));
@@ -144,11 +147,8 @@ impl<'n> Importer<'n> {
                 return None;
             }
         };
-        Some(Value::inline([
-            ("change", Value::text(change)),
-            ("name", Value::text(name)),
-            ("value", Value::text(value)),
-        ]))
+        let made = field::change(change, name, Some(value.to_owned()));
+        made.map_err(|why| self.note(one, &directive, &why, "[route.rewrite] host")).ok()
     }
 }
 

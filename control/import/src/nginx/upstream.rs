@@ -37,6 +37,12 @@ impl Way {
     }
 }
 
+/// Milliseconds that nginx waits for a connection. Weir's default is shorter, so it is always written.
+const CONNECT_MILLIS: u64 = 60_000;
+
+/// Milliseconds for which nginx leaves a server out that has failed.
+const FAIL_MILLIS: u64 = 10_000;
+
 impl<'c> Importer<'c> {
     /// The name of the upstream for `server`, which is an upstream block or an address. It is made when it is first named.
     pub(super) fn upstream(
@@ -47,14 +53,18 @@ impl<'c> Importer<'c> {
         place: &Place,
     ) -> Result<String, Mistake> {
         let tls = way.has_tls().then(|| tls(scope, server));
-        let key = format!("{server} {way:?} {tls:?}");
+        let name = if matches!(way, Way::Grpc | Way::Grpcs) { "grpc_connect_timeout" } else { "proxy_connect_timeout" };
+        let connect = scope.find(name).map(millis).transpose()?.unwrap_or(CONNECT_MILLIS).clamp(1, 3_600_000);
+        let has_proxy_header = way == Way::Tcp && scope.is_on("proxy_protocol");
+        let key = format!("{server} {way:?} {connect} {has_proxy_header} {tls:?}");
         if let Some(name) = self.made.get(&key) {
             return Ok(name.clone());
         }
         let at = self.blocks.get(server).map_or(place, |block| &block.place);
         let mut made = Upstream::new(self.upstream_names.unique(server.trim_start_matches("unix:")), at);
-        if let Some(of) = scope.find("proxy_connect_timeout") {
-            made.more.set("connect_timeout", Value::millis(millis(of)?.clamp(1, 3_600_000)));
+        made.more.set("connect_timeout", Value::millis(connect));
+        if has_proxy_header {
+            made.more.set("tcp.proxy_header", Value::text("v1"));
         }
         if matches!(way, Way::Grpc | Way::Grpcs) {
             made.more.set("http.version", Value::text("2"));
@@ -182,8 +192,9 @@ fn set_limits(block: &Directive, way: Way, members: &[Member], made: &mut Upstre
     if let Some(failures) = first.failures {
         made.more.set("http.ejection.failures", Value::Number(failures));
     }
-    if let Some(time) = first.fail_time.filter(|_| first.failures != Some(0)) {
-        let time = time.clamp(10, 86_400_000);
+    // nginx never leaves out the only server.
+    if first.failures != Some(0) && (members.len() > 1 || first.fail_time.is_some()) {
+        let time = first.fail_time.unwrap_or(FAIL_MILLIS).clamp(10, 86_400_000);
         made.more.set("http.ejection.duration", Value::millis(time));
         if time > 300_000 {
             made.more.set("http.ejection.duration_max", Value::millis(time));

@@ -4,6 +4,7 @@
 //! The modules have the name of a program, and hold what differs between it and Weir.
 
 mod envoy;
+mod nginx;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,6 +40,14 @@ fn read(format: Format, text: &str) -> Imported {
 /// All notes, a line for each.
 fn notes(imported: &Imported) -> String {
     imported.notes.iter().map(|note| format!("{note}\n")).collect()
+}
+
+/// The text of the table called `name` in a list of tables, up to the next table of a list.
+fn table(toml: &str, list: &str, name: &str) -> String {
+    let (header, line) = (format!("[[{list}]]\n"), format!("name = \"{name}\""));
+    let mut parts = toml.split(&header).skip(1).filter_map(|part| part.split("\n\n[[").next());
+    let found = parts.find(|part| part.lines().next() == Some(&line));
+    found.unwrap_or_else(|| panic!("no {list} {name}:\n{toml}")).to_owned()
 }
 
 /// Compares with the files beside the input, and lets Weir check the result.
