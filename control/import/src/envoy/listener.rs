@@ -91,7 +91,8 @@ impl<'n> Importer<'n> {
                 return Err(Mistake::new(&chain.place, "tcp_proxy needs a cluster"));
             };
             let upstream = self.cluster(cluster.text(), "tcp", cluster)?;
-            if listener.upstream.is_empty() || names.is_empty() {
+            // Envoy ends connections that no chain is for: without a chain for all they go nowhere.
+            if names.is_empty() {
                 listener.upstream.clone_from(&upstream);
             }
             if !names.is_empty() {

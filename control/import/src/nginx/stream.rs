@@ -113,10 +113,8 @@ impl<'c> Importer<'c> {
                 },
             }
         }
-        if rest.is_none() && !names.is_empty() {
-            self.note(map, "without a default, connections for other names go to its first server", "default");
-        }
-        match rest.or_else(|| names.first().map(|(_, upstream)| upstream.clone())) {
+        // Without a default nginx ends connections for other names: they go nowhere here.
+        match rest.or_else(|| (!names.is_empty()).then(String::new)) {
             Some(rest) => Ok((rest, names)),
             None => Err(Mistake::new(&map.place, "the map has no server")),
         }

@@ -217,3 +217,27 @@ fn headers_are_removed_before_they_are_added_and_replaced_where_envoy_replaces()
     let found = read(Format::Envoy, &front("", "", &split, ""));
     assert!(notes(&found).contains("`weighted_clusters.clusters.request_headers_to_remove`"), "{}", notes(&found));
 }
+
+#[test]
+fn connections_for_names_that_no_chain_has_go_nowhere() {
+    let chain = |name: &str| {
+        format!(
+            r#"    - filter_chain_match: {{ server_names: [{name}], transport_protocol: tls }}
+      filters:
+      - name: envoy.filters.network.tcp_proxy
+        typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, cluster: app }}
+"#
+        )
+    };
+    let front = front("", "", ALL, "");
+    let (before, after) = (front.find("    - filters").expect("a chain"), front.find("  clusters").expect("clusters"));
+    let text = format!("{}{}{}{}", &front[..before], chain("a.example"), chain("b.example"), &front[after..]);
+    let found = read(Format::Envoy, &text);
+    assert!(
+        found.toml.contains("upstream = \"nowhere\"") && found.toml.contains("protocol = \"tls\""),
+        "{}",
+        found.toml
+    );
+    assert!(!notes(&found).contains("filter_chain"), "{}", notes(&found));
+    check(&found.toml);
+}

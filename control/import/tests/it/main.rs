@@ -4,6 +4,7 @@
 //! The modules have the name of a program, and hold what differs between it and Weir.
 
 mod envoy;
+mod haproxy;
 mod nginx;
 
 use std::collections::BTreeSet;

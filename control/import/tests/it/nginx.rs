@@ -174,6 +174,9 @@ fn an_upstream_has_the_settings_of_each_place_that_names_it() {
     assert!(!table(&found.toml, "upstream", "db-2").contains("proxy_header"), "{}", found.toml);
     let text = "stream { map $ssl_preread_server_name $to { hostnames; .mail.example.com 127.0.0.1:1; default 127.0.0.1:2; } server { listen 8443; ssl_preread on; proxy_pass $to; } }";
     let found = read(Format::Nginx, text);
+    let found_without = read(Format::Nginx, &text.replace(" default 127.0.0.1:2;", ""));
+    assert!(found_without.toml.contains("upstream = \"nowhere\""), "{}", found_without.toml);
+    check(&found_without.toml);
     assert!(
         found.toml.contains("\"mail.example.com\"") && found.toml.contains("\"*.mail.example.com\""),
         "{}",
