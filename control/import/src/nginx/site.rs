@@ -11,7 +11,8 @@ use super::syntax::Directive;
 use super::unknown::{self, Context};
 use crate::model::{PathMatch, Route, Target};
 use crate::note::{Mistake, Note, Place};
-use crate::order::{Rule, first_match, rank};
+use crate::order::{Rule, first_match};
+use crate::overlap::rank;
 use crate::paths;
 use crate::toml::Value;
 
