@@ -210,3 +210,28 @@ fn smaller_differences_have_their_line() {
     assert!(notes(&found).contains("`add_header X-A b`: is added to responses of every status"), "{}", notes(&found));
     assert!(!notes(&found).contains("X-B"), "{}", notes(&found));
 }
+
+#[test]
+fn certificates_of_upstreams_are_checked_if_nginx_checks_them() {
+    let checks = |module: &str| {
+        format!(
+            "{module}_ssl_verify on; {module}_ssl_trusted_certificate /etc/tls/ca.crt; {module}_ssl_name app.example;"
+        )
+    };
+    for (module, pass) in [("proxy", "proxy_pass https://127.0.0.1:1"), ("grpc", "grpc_pass grpcs://127.0.0.1:1")] {
+        let text = |more: &str| format!("server {{ location / {{ {pass}; {more} }} }}");
+        let found = read(Format::Nginx, &text(&checks(module)));
+        assert!(found.toml.contains("ca_file = \"/etc/tls/ca.crt\""), "{}", found.toml);
+        assert!(!found.toml.contains("insecure") && notes(&found).is_empty(), "{}", found.toml);
+        check(&found.toml);
+        assert!(read(Format::Nginx, &text("")).toml.contains("insecure_skip_verify = true"));
+    }
+    let text = format!(
+        "stream {{ server {{ listen 8443; proxy_ssl on; proxy_protocol on; {} proxy_pass 127.0.0.1:1; }} }}",
+        checks("proxy")
+    );
+    let found = read(Format::Nginx, &text);
+    assert!(found.toml.contains("[upstream.tls]") && !found.toml.contains("insecure"), "{}", found.toml);
+    assert!(notes(&found).contains("`proxy_protocol on`"), "{}", notes(&found));
+    check(&found.toml);
+}
