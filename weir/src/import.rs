@@ -283,19 +283,17 @@ mod tests {
     #[test]
     fn files_that_include_each_other_many_times_are_refused_and_so_is_what_never_ends() {
         let folder = tempfile::tempdir().expect("a folder");
-        for depth in 0..8 {
+        for depth in 0..7 {
             let text = format!("include {}.conf;\n", depth + 1).repeat(100);
             fs::write(folder.path().join(format!("{depth}.conf")), text).expect("written");
         }
-        fs::write(folder.path().join("8.conf"), "server { listen 1; }\n").expect("written");
+        fs::write(folder.path().join("7.conf"), "server { listen 1; }\n").expect("written");
         let import = |text: &str| {
             let files = Folder::new(folder.path().to_owned(), text.len());
             weir_import::import(Format::Nginx, "n", text, &files).expect_err("refused").message
         };
-        assert_eq!(
-            import("include 0.conf;"),
-            format!("include 6.conf: more than {INCLUDED_FILES_MAX} files are included")
-        );
+        let why = import("include 0.conf;");
+        assert!(why.ends_with(&format!(": more than {INCLUDED_FILES_MAX} files are included")), "{why}");
         assert_eq!(import("include /dev/zero;"), "include /dev/zero: /dev/zero: is no regular file");
         fs::write(folder.path().join("large.conf"), "#".repeat(5 << 20)).expect("written");
         let why = import(&"include large.conf;\n".repeat(4));
