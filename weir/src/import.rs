@@ -1,6 +1,8 @@
 //! `weir import`: the configuration of another proxy as a `weir.toml`.
 
-use std::fs;
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -9,7 +11,7 @@ use weir_import::{Files, Format};
 /// Bytes of an input file, and of all that it includes together. Default 16 MiB: generated files of thousands of servers fit.
 const INPUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Files that one pattern of an include may name.
+/// Files that are included, those that are included twice counted twice; and files that one pattern may name.
 const INCLUDED_FILES_MAX: usize = 4096;
 
 /// Print a weir.toml for the configuration of another proxy, and what has no counterpart on stderr.
@@ -51,8 +53,8 @@ pub fn run(command: &ImportCommand) -> Result<(), String> {
     let text = read(&args.file).map_err(|why| format!("{}: {why}", args.file.display()))?;
     let directory = args.file.parent().unwrap_or(Path::new("")).to_owned();
     let name = args.file.display().to_string();
-    let imported =
-        weir_import::import(format, &name, &text, &Folder { directory }).map_err(|mistake| mistake.to_string())?;
+    let folder = Folder::new(directory, text.len());
+    let imported = weir_import::import(format, &name, &text, &folder).map_err(|mistake| mistake.to_string())?;
     for note in &imported.notes {
         eprintln!("{note}");
     }
@@ -81,33 +83,76 @@ fn write_new(file: &Path, text: &str) -> std::io::Result<()> {
     fs::File::create_new(file)?.write_all(text.as_bytes())
 }
 
+/// The text of a file, a pipe too, up to the bound.
 fn read(file: &Path) -> Result<String, String> {
-    let bytes = fs::metadata(file).map_err(|error| error.to_string())?.len();
-    if bytes > INPUT_BYTES_MAX {
-        return Err(format!("has {bytes} bytes; at most {INPUT_BYTES_MAX} are read"));
+    let mut bytes = Vec::new();
+    let file = File::open(file).map_err(|error| error.to_string())?;
+    file.take(INPUT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > INPUT_BYTES_MAX {
+        return Err(format!("has more than {INPUT_BYTES_MAX} bytes"));
     }
-    let bytes = fs::read(file).map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())
 }
 
-/// Where included files are looked for.
+/// Where included files are looked for, and how much of them has been read.
 struct Folder {
     directory: PathBuf,
+    files: Cell<usize>,
+    bytes: Cell<u64>,
+}
+
+impl Folder {
+    /// `bytes` is the length of the file that includes others.
+    fn new(directory: PathBuf, bytes: usize) -> Self {
+        Self { directory, files: Cell::new(0), bytes: Cell::new(bytes as u64) }
+    }
+
+    /// The files of a pattern: of the directory, or else of the one above, where nginx.conf is if the file is one of sites-enabled.
+    fn find(&self, pattern: &str) -> Result<Vec<PathBuf>, String> {
+        let above = self.directory.parent().unwrap_or(Path::new(".."));
+        let mut found = Vec::new();
+        for directory in [self.directory.as_path(), above] {
+            let path = directory.join(pattern);
+            found = match pattern.contains(['*', '?', '[']) {
+                false if path.exists() => vec![path],
+                false => Vec::new(),
+                true => expand(&path)?,
+            };
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        match pattern.contains(['*', '?', '[']) {
+            true => Ok(found),
+            false => Err(format!("{}: there is no such file", self.directory.join(pattern).display())),
+        }
+    }
+
+    /// Counts an included file. It may be included by many, each of them by many.
+    fn count(&self, text: &str) -> Result<(), String> {
+        self.files.set(self.files.get() + 1);
+        self.bytes.set(self.bytes.get() + text.len() as u64);
+        match (self.files.get() > INCLUDED_FILES_MAX, self.bytes.get() > INPUT_BYTES_MAX) {
+            (true, _) => Err(format!("more than {INCLUDED_FILES_MAX} files are included")),
+            (_, true) => Err(format!("all files together have more than {INPUT_BYTES_MAX} bytes")),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Files for Folder {
     fn matching(&self, pattern: &str) -> Result<Vec<(String, String)>, String> {
-        let path = self.directory.join(pattern);
-        let files = match pattern.contains(['*', '?', '[']) {
-            false => vec![path],
-            true => expand(&path)?,
-        };
         let contents = |file: &PathBuf| {
             let name = file.display().to_string();
-            let text = read(file).map_err(|why| format!("{name}: {why}"))?;
+            // A device or a pipe may never end.
+            let text = match file.is_file() {
+                true => read(file).map_err(|why| format!("{name}: {why}"))?,
+                false => return Err(format!("{name}: is no regular file")),
+            };
+            self.count(&text)?;
             Ok((name, text))
         };
-        files.iter().map(contents).collect()
+        self.find(pattern)?.iter().map(contents).collect()
     }
 }
 
@@ -222,7 +267,7 @@ mod tests {
         for (name, text) in [("b.conf", "b;"), ("a.conf", "a;"), (".hidden.conf", "h;"), ("c.txt", "c;")] {
             fs::write(sites.join(name), text).expect("written");
         }
-        let files = Folder { directory: folder.path().to_owned() };
+        let files = Folder::new(folder.path().to_owned(), 0);
         let texts = |pattern: &str| {
             files.matching(pattern).map(|all| all.into_iter().map(|(_, text)| text).collect::<Vec<_>>())
         };
@@ -233,5 +278,43 @@ mod tests {
         let file = folder.path().join("weir.toml");
         assert!(write_new(&file, "one").is_ok() && write_new(&file, "two").is_err());
         assert_eq!(fs::read_to_string(&file).expect("the file"), "one");
+    }
+
+    #[test]
+    fn files_that_include_each_other_many_times_are_refused_and_so_is_what_never_ends() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for depth in 0..7 {
+            let text = format!("include {}.conf;\n", depth + 1).repeat(100);
+            fs::write(folder.path().join(format!("{depth}.conf")), text).expect("written");
+        }
+        fs::write(folder.path().join("7.conf"), "server { listen 1; }\n").expect("written");
+        let import = |text: &str| {
+            let files = Folder::new(folder.path().to_owned(), text.len());
+            weir_import::import(Format::Nginx, "n", text, &files).expect_err("refused").message
+        };
+        let why = import("include 0.conf;");
+        assert!(why.ends_with(&format!(": more than {INCLUDED_FILES_MAX} files are included")), "{why}");
+        assert_eq!(import("include /dev/zero;"), "include /dev/zero: /dev/zero: is no regular file");
+        fs::write(folder.path().join("large.conf"), "#".repeat(5 << 20)).expect("written");
+        let why = import(&"include large.conf;\n".repeat(4));
+        assert_eq!(why, format!("include large.conf: all files together have more than {INPUT_BYTES_MAX} bytes"));
+        assert_eq!(read(Path::new("/dev/zero")), Err(format!("has more than {INPUT_BYTES_MAX} bytes")));
+    }
+
+    #[test]
+    fn what_is_not_beside_a_site_is_looked_for_beside_the_configuration_that_includes_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["sites-enabled", "snippets"] {
+            fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        fs::write(folder.path().join("snippets/tls.conf"), "above;").expect("written");
+        fs::write(folder.path().join("proxy_params"), "above;").expect("written");
+        let files = Folder::new(folder.path().join("sites-enabled"), 0);
+        for pattern in ["snippets/tls.conf", "snippets/*.conf", "proxy_params"] {
+            let texts = files.matching(pattern).map(|all| all.into_iter().map(|(_, text)| text).collect::<Vec<_>>());
+            assert_eq!(texts, Ok(vec!["above;".to_owned()]), "{pattern}");
+        }
+        fs::write(folder.path().join("sites-enabled/proxy_params"), "beside;").expect("written");
+        assert_eq!(files.matching("proxy_params").expect("found")[0].1, "beside;");
     }
 }

@@ -30,13 +30,13 @@ struct Found {
     field: FieldInfo,
 }
 
-/// What the reference says about a key or a table. `key` is a path (`listener.redis.password`), a header (`[listener.redis]`),
-/// or the end of a path (`password`, `redis.password`): then all places are named.
+/// What the reference says about a key or a table. `key` is a path (`listener.redis.password`, also `listener[0].bind` as
+/// diagnostics print it), a header (`[listener.redis]`), or the end of a path (`password`, `redis.password`): then all places are named.
 ///
 /// # Errors
 /// In words: there is no such key, and which ones are near.
 pub fn explain(key: &str) -> Result<String, String> {
-    let wanted = key.trim().replace(['[', ']'], "");
+    let wanted = without_places(key.trim()).replace(['[', ']'], "");
     let mut all = Vec::new();
     collect(&FileSection::info(), "", "", &mut all);
     let exact = |wanted: &str| all.iter().filter(|found| found.path == wanted).collect::<Vec<_>>();
@@ -57,6 +57,21 @@ pub fn explain(key: &str) -> Result<String, String> {
         return Err(unknown(&wanted, &all));
     }
     Ok(page(&found))
+}
+
+/// A path without the places in its lists, with which diagnostics print it: `listener[0].bind`.
+fn without_places(path: &str) -> String {
+    let mut parts = path.split('[');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(']') {
+            Some((number, rest)) if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                out.push_str(rest);
+            }
+            _ => out.extend(["[", part]),
+        }
+    }
+    out
 }
 
 /// Every key and table of `info`, which stands at `path` under `header`.
@@ -100,7 +115,11 @@ fn key_text(places: &[&Found], text: &mut String) {
     let field = &first.field;
     let headers: Vec<&str> = places.iter().map(|found| found.header.as_str()).collect();
     let paths: Vec<&str> = places.iter().map(|found| found.path.as_str()).collect();
-    let reload = if needs_restart(&first.path) { "a change needs a restart" } else { "applies a change" };
+    let reload = match first.path.as_str() {
+        path if needs_restart(path) => "a change needs a restart",
+        "telemetry.level" => "applies a change; one to or from off needs a restart",
+        _ => "applies a change",
+    };
     let _ = writeln!(text, "{}", paths.join("\n"));
     let rows = [
         ("stands in", headers.join(", ")),

@@ -15,8 +15,10 @@
 //! | `toml` | values and tables, and their text |
 //! | `model` | listeners, routes, upstreams; names; the printed file |
 //! | `address` | addresses of servers |
+//! | `field` | changes of header fields |
 //! | `quantity` | durations and sizes in the notations of the other programs |
 //! | `order` | rules of which the first match counts, as routes of which the most specific one counts |
+//! | `overlap` | of two routes, whether one takes requests of the other, and which is tried first |
 //! | `paths` | paths and regular expressions as a route can have them |
 //! | `yaml` | YAML and JSON as a tree with lines |
 //! | `nginx`, `haproxy`, `envoy`, `twemproxy` | one format each |
@@ -27,11 +29,13 @@
 
 mod address;
 mod envoy;
+mod field;
 mod haproxy;
 mod model;
 mod nginx;
 mod note;
 mod order;
+mod overlap;
 mod paths;
 mod quantity;
 mod toml;
@@ -68,10 +72,10 @@ impl Format {
 /// The files that a configuration includes.
 pub trait Files {
     /// The files that `pattern` names, in the order of their names, each as its name and its text. A relative pattern starts at the
-    /// directory of the imported file. A pattern without `*`, `?` and `[` names one file, which must be there.
+    /// directory of the imported file, or at the one above if nothing is there. A pattern without `*`, `?` and `[` names one file, which must be there.
     ///
     /// # Errors
-    /// Why they cannot be read.
+    /// Why they cannot be read, or that all files together are too many or too large.
     fn matching(&self, pattern: &str) -> Result<Vec<(String, String)>, String>;
 }
 

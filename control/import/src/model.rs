@@ -13,8 +13,8 @@ const NAME_BYTES_MAX: usize = 64;
 /// Columns of a comment.
 const COMMENT_COLUMNS: usize = 120;
 
-/// The upstream of a listener whose routes leave nothing to it.
-const NOWHERE: &str = "nowhere";
+/// The upstream of a listener whose routes leave nothing to it, and of server names that have no server.
+pub(crate) const NOWHERE: &str = "nowhere";
 
 /// What a listener speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,7 +246,9 @@ impl Config {
 
     /// A listener needs an upstream, also if its routes take all requests.
     fn give_upstreams(&mut self, source: &str) {
-        let mut is_needed = false;
+        let names_it =
+            |listener: &Listener| listener.more.texts_of("server_name", "upstream").iter().any(|to| to == NOWHERE);
+        let mut is_needed = self.listeners.iter().any(names_it);
         for listener in self.listeners.iter_mut().filter(|listener| listener.upstream.is_empty()) {
             let target = |route: &Route| match &route.target {
                 Target::Upstream(name) => Some(name.clone()),

@@ -1,18 +1,33 @@
 //! HAProxy and Envoy take the first rule that matches. Weir takes the most specific route, whatever the order of the file, and the
 //! best host decides alone. Rules become routes here so that the same rule takes each request, and what is left is noted.
 
+use std::cell::Cell;
+
 use crate::model::{PathMatch, Route, Target};
 use crate::note::{Note, Place};
+use crate::overlap::{ANY, covers, has_host, hosts_of, overlap, rank};
 use crate::paths;
-
-/// The host of requests that no other host is for.
-const ANY: &str = "*";
 
 /// The priority of the first rule; Weir's default, 1000, stands behind.
 const FIRST_PRIORITY: u64 = 100;
 
-/// Routes that rules may become. Beyond it notes say what differs.
+/// Routes that rules may become. Beyond it a note says what differs.
 const ROUTES_MAX: usize = 512;
+
+/// Comparisons of two rules that are made: those of some hundred rules that all meet each other, in seconds. Beyond it a note says
+/// what differs.
+const COMPARISONS_MAX: u64 = 2_000_000;
+
+/// Comparisons that may still be made.
+struct Budget(Cell<u64>);
+
+impl Budget {
+    /// Takes so many. False: none are left.
+    fn take(&self, count: usize) -> bool {
+        self.0.set(self.0.get().saturating_sub(count as u64));
+        self.0.get() > 0
+    }
+}
 
 /// A rule in the order of the file, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,12 +67,31 @@ fn is_under(host: &str, wide: &str) -> bool {
 /// The routes of rules in order. A rule that an earlier one hides is left out where it is hidden; where Weir would try a later one
 /// first, a note says so.
 pub(crate) fn first_match(rules: Vec<Rule>) -> Vec<Route> {
+    let budget = Budget(Cell::new(COMPARISONS_MAX));
     let mut kept = without_hidden(rules, covers);
-    add_meetings(&mut kept);
-    // If two rules have the same conditions, the earlier one wins. A meeting is needed although one of its own rules covers it.
-    kept = without_hidden(kept, has_same_conditions);
-    settle(&mut kept);
+    let is_settled = kept.len() <= ROUTES_MAX && {
+        add_meetings(&mut kept, &budget);
+        // If two rules have the same conditions, the earlier one wins. A meeting is needed although one of its own rules covers it.
+        kept = without_hidden(kept, has_same_conditions);
+        settle(&mut kept, &budget)
+    };
+    if !is_settled {
+        unsettled(&mut kept);
+    }
     kept.into_iter().map(|rule| rule.route).collect()
+}
+
+/// Says once of rules that are too many what else is said of each: that the most specific route is tried first.
+fn unsettled(rules: &mut [Rule]) {
+    let count = rules.len();
+    for (rule, priority) in rules.iter_mut().zip(FIRST_PRIORITY..) {
+        rule.route.more.set("priority", crate::toml::Value::Number(priority));
+    }
+    let Some(first) = rules.first_mut() else { return };
+    let why = format!(
+        "{count} rules are too many to compare them all: of those that match a request the most specific one is taken, not the first"
+    );
+    first.route.notes.push(Note::new(&first.place, &first.text, why, "conditions of the [[route]]"));
 }
 
 /// The rules without those that earlier ones hide, on the hosts where they do.
@@ -82,8 +116,8 @@ fn without_hidden(rules: Vec<Rule>, hides: fn(&Route, &Route) -> bool) -> Vec<Ru
 
 /// Where Weir would try a later rule before an earlier one, the requests that match both get a route of their own: it has the
 /// conditions of both and goes where the earlier one goes.
-fn add_meetings(rules: &mut Vec<Rule>) {
-    while let Some((at, meeting)) = next_meeting(rules) {
+fn add_meetings(rules: &mut Vec<Rule>, budget: &Budget) {
+    while let Some((at, meeting)) = next_meeting(rules, budget) {
         if rules.len() >= ROUTES_MAX {
             return;
         }
@@ -101,14 +135,18 @@ fn add_meetings(rules: &mut Vec<Rule>) {
 }
 
 /// The first meeting of two rules that is missing, and the place of the earlier rule.
-fn next_meeting(rules: &[Rule]) -> Option<(usize, Route)> {
+fn next_meeting(rules: &[Rule], budget: &Budget) -> Option<(usize, Route)> {
     for (at, earlier) in rules.iter().enumerate() {
+        // Most pairs are seen at once not to meet.
+        if !budget.take((rules.len() - at) / 8) {
+            return None;
+        }
         for (behind, later) in rules.iter().enumerate().skip(at + 1) {
             if !is_inverted(&earlier.route, &later.route) {
                 continue;
             }
             if let Some(meeting) = meeting(&earlier.route, &later.route)
-                && !is_settled(&rules[..behind], &earlier.route, &later.route)
+                && !is_settled(&rules[..behind], &earlier.route, &later.route, budget)
             {
                 return Some((at, meeting));
             }
@@ -119,8 +157,8 @@ fn next_meeting(rules: &[Rule]) -> Option<(usize, Route)> {
 
 /// Whether Weir would try the later one first for requests of both, and that makes a difference.
 fn is_inverted(earlier: &Route, later: &Route) -> bool {
-    let differs = earlier.target != later.target || earlier.more != later.more;
-    differs && overlap(earlier, later) && rank(later) < rank(earlier)
+    let differs = || earlier.target != later.target || earlier.more != later.more;
+    rank(later) < rank(earlier) && differs() && overlap(earlier, later)
 }
 
 /// The requests of both rules, going where the earlier one goes; `None`: no route has such conditions.
@@ -169,13 +207,15 @@ fn as_regex(path: &PathMatch) -> Option<String> {
 }
 
 /// Whether requests of both routes go where the earlier one goes: there is the meeting, or that of a wider rule with the same end.
-fn is_settled(rules: &[Rule], earlier: &Route, later: &Route) -> bool {
-    let settles = |wide: &Route| meeting(wide, later).is_some_and(|met| is_met(rules, &met, later));
+fn is_settled(rules: &[Rule], earlier: &Route, later: &Route, budget: &Budget) -> bool {
+    let settles =
+        |wide: &Route| budget.take(rules.len()) && meeting(wide, later).is_some_and(|met| is_met(rules, &met, later));
     let is_wider = |wide: &Route| {
         let has_all_hosts = hosts_of(earlier).iter().all(|host| has_host(wide, host));
         (&wide.target, &wide.more) == (&earlier.target, &earlier.more) && has_all_hosts && covers(wide, earlier)
     };
-    settles(earlier) || rules.iter().any(|rule| is_wider(&rule.route) && settles(&rule.route))
+    settles(earlier)
+        || budget.take(rules.len()) && rules.iter().any(|rule| is_wider(&rule.route) && settles(&rule.route))
 }
 
 /// Whether a rule among `rules` takes the requests of a meeting before `later` does.
@@ -200,17 +240,20 @@ fn is_same_match(one: &Route, other: &Route) -> bool {
     has_same_conditions(one, other) && hosts_of(other).iter().all(|host| has_host(one, host))
 }
 
-/// Notes on what is left, and priorities where they decide.
-fn settle(rules: &mut [Rule]) {
+/// Notes on what is left, and priorities where they decide. False: there are too many to say.
+fn settle(rules: &mut [Rule], budget: &Budget) -> bool {
     let mut is_equal = vec![false; rules.len()];
     for later in 1..rules.len() {
+        if !budget.take(later) {
+            return false;
+        }
         for earlier in 0..later {
             let (before, after) = (&rules[earlier].route, &rules[later].route);
             let differs = before.target != after.target || before.more != after.more;
             if differs && overlap(before, after) && rank(after) == rank(before) {
                 (is_equal[earlier], is_equal[later]) = (true, true);
             }
-            if !is_inverted(before, after) || is_settled(&rules[..later], before, after) {
+            if !is_inverted(before, after) || is_settled(&rules[..later], before, after, budget) {
                 continue;
             }
             let why = format!(
@@ -229,100 +272,7 @@ fn settle(rules: &mut [Rule]) {
     {
         rule.route.more.set("priority", crate::toml::Value::Number(priority));
     }
-}
-
-fn hosts_of(route: &Route) -> Vec<String> {
-    match route.hosts.is_empty() {
-        true => vec![ANY.to_owned()],
-        false => route.hosts.clone(),
-    }
-}
-
-fn has_host(route: &Route, host: &str) -> bool {
-    match route.hosts.is_empty() {
-        true => host == ANY,
-        false => route.hosts.iter().any(|own| own == host),
-    }
-}
-
-/// What is smaller is tried first: path, then methods, headers and the query, as Weir has it.
-fn rank(route: &Route) -> (u8, usize, u8, bool, usize, usize) {
-    let (kind, text, by_text) = match &route.path {
-        PathMatch::Exact(path) => (0, path.as_str(), 0),
-        PathMatch::Regex(regex) => (1, regex.as_str(), 0),
-        PathMatch::Segments(path) => (2, path.trim_end_matches('/'), 0),
-        PathMatch::Prefix(path) => (2, path.as_str(), 1),
-        PathMatch::Any => (2, "/", 0),
-    };
-    // The length of an exact path does not matter: only one of them matches.
-    let length = if kind == 0 { 0 } else { text.len().max(1) };
-    let count = |kind: &str| route.conditions.iter().filter(|(of, _)| *of == kind).count();
-    let conditions = (usize::MAX - count("header"), usize::MAX - count("query"));
-    (kind, usize::MAX - length, by_text, route.methods.is_empty(), conditions.0, conditions.1)
-}
-
-/// Whether `earlier` takes every request of `later`, on a host of both.
-fn covers(earlier: &Route, later: &Route) -> bool {
-    let has_no_condition = earlier.conditions.iter().all(|one| later.conditions.contains(one));
-    let methods = earlier.methods.is_empty()
-        || !later.methods.is_empty() && later.methods.iter().all(|method| earlier.methods.contains(method));
-    let path = match (&earlier.path, &later.path) {
-        (PathMatch::Any, _) => true,
-        (one, other) if one == other => true,
-        (PathMatch::Segments(wide), PathMatch::Exact(path) | PathMatch::Segments(path)) => is_below(path, wide),
-        (PathMatch::Prefix(wide), PathMatch::Exact(path) | PathMatch::Segments(path) | PathMatch::Prefix(path)) => {
-            path.starts_with(wide.as_str())
-        }
-        _ => false,
-    };
-    has_no_condition && methods && path
-}
-
-fn is_below(path: &str, folder: &str) -> bool {
-    let folder = folder.trim_end_matches('/');
-    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// Whether a request may match both, as far as hosts, paths and methods say.
-fn overlap(one: &Route, other: &Route) -> bool {
-    let hosts = hosts_of(one).iter().any(|host| has_host(other, host));
-    let methods = one.methods.is_empty()
-        || other.methods.is_empty()
-        || one.methods.iter().any(|method| other.methods.contains(method));
-    hosts && methods && paths_overlap(&one.path, &other.path)
-}
-
-/// The text with which all paths of a match begin.
-fn begin_of(path: &PathMatch) -> String {
-    match path {
-        PathMatch::Any => String::new(),
-        PathMatch::Exact(path) | PathMatch::Prefix(path) => path.clone(),
-        PathMatch::Segments(path) => path.trim_end_matches('/').to_owned(),
-        PathMatch::Regex(regex) => paths::literal_prefix(regex),
-    }
-}
-
-fn paths_overlap(one: &PathMatch, other: &PathMatch) -> bool {
-    match (one, other) {
-        (PathMatch::Any, _) | (_, PathMatch::Any) => true,
-        (PathMatch::Regex(regex), PathMatch::Exact(path)) | (PathMatch::Exact(path), PathMatch::Regex(regex)) => {
-            paths::is_whole_match(regex, path)
-        }
-        (PathMatch::Regex(regex), other) | (other, PathMatch::Regex(regex)) => {
-            let (begin, text) = (paths::literal_prefix(regex), begin_of(other));
-            begin.starts_with(&text) || text.starts_with(&begin)
-        }
-        (PathMatch::Exact(a), PathMatch::Exact(b)) => a == b,
-        (PathMatch::Exact(path), PathMatch::Segments(wide)) | (PathMatch::Segments(wide), PathMatch::Exact(path)) => {
-            is_below(path, wide)
-        }
-        (PathMatch::Exact(path), PathMatch::Prefix(wide)) | (PathMatch::Prefix(wide), PathMatch::Exact(path)) => {
-            path.starts_with(wide.as_str())
-        }
-        (PathMatch::Prefix(a) | PathMatch::Segments(a), PathMatch::Prefix(b) | PathMatch::Segments(b)) => {
-            a.starts_with(b.as_str()) || b.starts_with(a.as_str())
-        }
-    }
+    true
 }
 
 #[cfg(test)]
@@ -379,6 +329,22 @@ mod tests {
         let (a, b) = (Target::Upstream("a".into()), Target::Upstream("b".into()));
         assert_eq!(met, [(&prefix("/a"), 1, &a), (&prefix("/a/b"), 1, &a), (&prefix("/a/b"), 0, &b)]);
         assert!(routes.iter().all(|route| route.notes.is_empty()));
+    }
+
+    #[test]
+    fn rules_beyond_a_bound_have_one_note_for_all() {
+        let many = |count: usize, path: fn(usize) -> PathMatch| {
+            let rules = (1..=count).map(|line| rule(line, "", path(line), &format!("u{line}")));
+            first_match(rules.collect())
+        };
+        let routes = many(3_000, |line| PathMatch::Exact(format!("/{line}")));
+        assert_eq!((routes.len(), routes[0].notes.len()), (3_000, 1));
+        assert!(routes[0].notes[0].why.contains("3000 rules are too many"));
+        assert!(routes[1..].iter().all(|route| route.notes.is_empty()));
+        // Each of them meets all others.
+        let routes = many(300, |line| PathMatch::Regex(format!("/.*{}", "a".repeat(line))));
+        assert!(routes[0].notes[0].why.contains("are too many"), "{:?}", routes[0].notes);
+        assert!(many(400, |line| PathMatch::Exact(format!("/{line}"))).iter().all(|route| route.notes.is_empty()));
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Paths and regular expressions, as routes can have them.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt::Write as _;
+
+use regex::bytes::{Regex, RegexBuilder};
 
 /// The bytes of a path as a request writes them: what has no place there is an escape.
 pub(crate) fn encoded(path: &str) -> String {
@@ -34,7 +38,7 @@ pub(crate) fn oddity(path: &str) -> Option<&'static str> {
 /// # Errors
 /// Why it cannot be used here.
 pub(crate) fn whole_regex(pattern: &str, ignores_case: bool) -> Result<String, String> {
-    let compiled = regex::bytes::RegexBuilder::new(pattern).unicode(false).build();
+    let compiled = RegexBuilder::new(pattern).unicode(false).build();
     compiled.map_err(|error| {
         let text = error.to_string();
         let last = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -78,10 +82,27 @@ pub(crate) fn unpadded(regex: &str) -> &str {
     regex.trim_end_matches(PADDING)
 }
 
+/// Compiled regexes that are kept: one is compared with many paths.
+const COMPILED_MAX: usize = 1024;
+
+thread_local! {
+    /// By its text; `None`: it cannot be read.
+    static COMPILED: RefCell<HashMap<String, Option<Regex>>> = RefCell::new(HashMap::new());
+}
+
 /// Whether a regex matches all of a path. One that cannot be read matches, so that nobody relies on it.
 pub(crate) fn is_whole_match(regex: &str, path: &str) -> bool {
-    let whole = regex::bytes::RegexBuilder::new(&format!(r"\A(?:{regex})\z")).unicode(false).build();
-    whole.map_or(true, |whole| whole.is_match(encoded(path).as_bytes()))
+    COMPILED.with_borrow_mut(|compiled| {
+        if compiled.len() >= COMPILED_MAX {
+            compiled.clear();
+        }
+        let compile = || RegexBuilder::new(&format!(r"\A(?:{regex})\z")).unicode(false).build().ok();
+        if !compiled.contains_key(regex) {
+            compiled.insert(regex.to_owned(), compile());
+        }
+        let known = compiled.get(regex).and_then(Option::as_ref);
+        known.is_none_or(|whole| whole.is_match(encoded(path).as_bytes()))
+    })
 }
 
 /// The text with which all that a regex matches begins, as far as it is easily seen.

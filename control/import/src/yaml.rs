@@ -1,5 +1,6 @@
 //! YAML, and so JSON, as a tree whose nodes know their line.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
@@ -92,6 +93,14 @@ impl Node {
 struct Open {
     node: Node,
     key: Option<String>,
+    /// Keys that stand in the map.
+    known: HashSet<String>,
+}
+
+impl Open {
+    fn new(place: Place, kind: Kind) -> Self {
+        Self { node: Node { place, kind }, key: None, known: HashSet::new() }
+    }
 }
 
 /// Reads the first document of a text.
@@ -115,11 +124,11 @@ pub(crate) fn parse(name: &str, text: &str) -> Result<Node, Mistake> {
         }
         let finished = match event {
             Event::MappingStart(..) => {
-                open.push(Open { node: Node { place, kind: Kind::Map(Vec::new()) }, key: None });
+                open.push(Open::new(place, Kind::Map(Vec::new())));
                 continue;
             }
             Event::SequenceStart(..) => {
-                open.push(Open { node: Node { place, kind: Kind::List(Vec::new()) }, key: None });
+                open.push(Open::new(place, Kind::List(Vec::new())));
                 continue;
             }
             Event::MappingEnd | Event::SequenceEnd => match open.pop() {
@@ -148,7 +157,7 @@ fn put(outer: &mut Open, finished: Node) -> Result<(), Mistake> {
     match (&mut outer.node.kind, outer.key.take()) {
         (Kind::List(items), _) => items.push(finished),
         (Kind::Map(entries), Some(key)) => {
-            if entries.iter().any(|(known, _)| *known == key) {
+            if !outer.known.insert(key.clone()) {
                 return Err(Mistake::new(&finished.place, format!("the key `{key}` stands twice")));
             }
             entries.push((key, finished));

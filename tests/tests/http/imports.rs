@@ -61,11 +61,14 @@ impl Pair {
         let [theirs, ours] = self.both(&format!("{line} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n"));
         let shown = |response: &Response| {
             let is_text = response.status == 200 || response.field("x-origin").is_some();
+            // Beside a refusal it is that of each program's own text.
+            let kind = response.field("content-type").filter(|_| is_text);
             (
                 response.status,
                 response.field("x-origin"),
                 response.field("location").map(|location| absolute(&location, fields)),
                 response.field("x-added"),
+                kind,
                 // The text of a refusal is each program's own.
                 is_text.then(|| response.content()),
             )
@@ -82,7 +85,14 @@ fn absolute(location: &str, fields: &str) -> String {
         location.strip_prefix("http://").filter(|rest| rest.len() >= host.len() && rest.is_char_boundary(host.len()));
     match rest.and_then(|rest| rest[..host.len()].eq_ignore_ascii_case(host).then(|| &rest[host.len()..])) {
         Some(rest) => rest.trim_start_matches(|c: char| c == ':' || c.is_ascii_digit()).to_owned(),
-        None => location.to_owned(),
+        // Weir writes hosts in lower case.
+        None => match location.split_once("://") {
+            Some((scheme, rest)) => {
+                let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                format!("{scheme}://{}{path}", host.to_ascii_lowercase())
+            }
+            None => location.to_owned(),
+        },
     }
 }
 
@@ -109,6 +119,15 @@ fn nginx_config(port: u16, one: &str, two: &str) -> String {
         client_max_body_size 1k;
         location / {{ proxy_pass http://app; }}
         location = /exact {{ default_type text/plain; return 200 "exact"; }}
+        location = /json {{ default_type application/json; return 200 "[]"; }}
+        location /app {{ client_max_body_size 1m; try_files $uri @app; }}
+        location @app {{
+            proxy_pass http://api;
+            proxy_set_header Host $http_host;
+            proxy_set_header X-Real-IP $remote_addr;
+            proxy_set_header X-Forwarded-Proto $scheme;
+            proxy_set_header X-Tag named;
+        }}
         location /api/ {{
             proxy_pass http://api/v1/;
             proxy_set_header Host $host;
@@ -119,7 +138,7 @@ fn nginx_config(port: u16, one: &str, two: &str) -> String {
             proxy_pass http://api;
             proxy_set_header Host fixed.example;
             proxy_set_header X-Tag "tag-$http_x_name";
-            add_header X-Added yes;
+            add_header X-Added yes always;
         }}
         location ^~ /first/ {{ proxy_pass http://api; }}
         location ~ \.png$ {{ proxy_pass http://app; }}
@@ -146,10 +165,36 @@ fn nginx_config(port: u16, one: &str, two: &str) -> String {
     )
 }
 
+/// Servers that redirect before they look for a location.
+fn nginx_rewrites(port: u16) -> String {
+    format!(
+        r#"
+    server {{
+        listen 127.0.0.1:{port};
+        server_name first.example;
+        rewrite ^/a/.*$ /one permanent;
+        rewrite ^/a/much/longer/.*$ /two permanent;
+        rewrite ^/moved$ /new permanent;
+        location ~ \.css$ {{ proxy_pass http://app; }}
+        location /a/ {{ proxy_pass http://api; }}
+        location = /moved {{ return 204; }}
+        location / {{ proxy_pass http://app; }}
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        server_name all.example;
+        rewrite ^/known$ http://known.example/ redirect;
+        rewrite ^ https://$host$request_uri? permanent;
+        location /api/ {{ proxy_pass http://api; }}
+    }}
+"#
+    )
+}
+
 #[test]
 fn nginx_and_weir_with_its_configuration_answer_alike() {
     let (one, two) = (origin("one"), origin("two"));
-    let servers = |port: u16| nginx_config(port, &one.address.text(), &two.address.text());
+    let servers = |port: u16| nginx_config(port, &one.address.text(), &two.address.text()) + &nginx_rewrites(port);
     let nginx = Nginx::with_config(|port, folder| {
         let frame = "daemon off; worker_processes 1; error_log stderr crit; events {}";
         let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -167,6 +212,9 @@ fn nginx_and_weir_with_its_configuration_answer_alike() {
         "/x?q=1",
         "/exact",
         "/exactly",
+        "/json",
+        "/app",
+        "/app/x?y=z",
         "/api/",
         "/api/users?id=7",
         "/api",
@@ -196,13 +244,21 @@ fn nginx_and_weir_with_its_configuration_answer_alike() {
         pair.same(&format!("GET {path}"), "Host: b.example\r\n");
         pair.same(&format!("GET {path}?a=b"), "Host: old.example\r\n");
     }
+    for path in ["/", "/a/x", "/a/x.css", "/a/much/longer/x", "/b.css", "/moved", "/moved/x", "/api/x", "/known"] {
+        pair.same(&format!("GET {path}"), "Host: first.example\r\n");
+        pair.same(&format!("GET {path}"), "Host: all.example\r\n");
+    }
     let body = |length: usize| format!("Host: a.example\r\nContent-Length: {length}\r\n");
     // A body that is refused by its length alone: none of it is sent.
     assert_eq!(pair.same("POST /x", &body(2_000)).status, 413);
+    let named = pair.same("GET /app", "Host: a.example\r\n").content();
+    assert!(named.contains("host=a.example") && named.ends_with("tag=named"), "{named}");
     assert_eq!(shares(&pair.theirs, "/both"), shares(&pair.ours.address, "/both"));
     let first = pair.same("GET /first/a.png", "Host: a.example\r\n");
     assert_eq!(first.field("x-origin").as_deref(), Some("two"), "the comparison is of something");
-    assert!(!pair.imported.notes.contains("location"), "every location has a counterpart: {}", pair.imported.notes);
+    let unknown = |note: &&str| note.contains("location") && !note.contains("`try_files ");
+    let unknown: Vec<&str> = pair.imported.notes.lines().filter(unknown).collect();
+    assert!(unknown.is_empty(), "every location has a counterpart: {unknown:#?}");
 }
 
 fn haproxy_config(port: u16, one: &str, two: &str) -> String {
@@ -224,6 +280,10 @@ frontend web
     http-request return status 200 content-type text/plain string "pong" if {{ path /ping }}
     http-request redirect location /new code 301 if {{ path_beg /old }}
     http-request redirect prefix https://other.example code 308 if {{ path_beg /other/ }}
+    http-request redirect prefix /new if {{ path_beg /front }}
+    http-request redirect prefix /new if {{ path /exact }}
+    http-request deny deny_status 403 if {{ src 192.0.2.0/24 }} or {{ src 198.51.100.7 }}
+    http-request deny if {{ path_beg /office }} !{{ src 192.0.2.0/24 }}
     http-request set-header X-Real-IP %[src]
     http-response set-header X-Added yes
     use_backend two if is_two !{{ hdr(x-name) -m found }}
@@ -231,6 +291,10 @@ frontend web
     use_backend two if is_css or is_wild
     use_backend tagged if {{ path_beg /tag }} is_write
     use_backend nobody if {{ path /nobody }}
+    use_backend gone if {{ path_beg /gone }}
+    use_backend moved if {{ path_beg /moved }}
+    use_backend hosted if {{ path_beg /hosted }}
+    use_backend two if {{ req.hdr(host),lower,field(1,:) three.example }}
     default_backend one
 
 backend one
@@ -247,6 +311,16 @@ backend tagged
     server b {two} weight 10
 
 backend nobody
+
+backend gone
+    http-request return status 410 content-type text/plain string "gone"
+
+backend moved
+    http-request redirect scheme https code 301 if !{{ ssl_fc }}
+
+backend hosted
+    http-request set-header Host inner.example
+    server a {one}
 "#
     )
 }
@@ -273,8 +347,15 @@ fn haproxy_and_weir_with_its_configuration_answer_alike() {
         "/old/a.css",
         "/nobody",
         "/tag/x",
+        "/front",
+        "/front/x?q=1",
+        "/exact",
+        "/office/x",
+        "/gone/x",
+        "/moved/x?q=1",
+        "/hosted/x",
     ] {
-        for host in ["a.example", "two.example", "TWO.example", "x.wild.example", "x.y.wild.example"] {
+        for host in ["a.example", "two.example", "TWO.example", "three.example", "x.wild.example", "x.y.wild.example"] {
             pair.same(&format!("GET {path}"), &format!("Host: {host}\r\n"));
             pair.same(&format!("GET {path}"), &format!("Host: {host}\r\nX-Name: n\r\n"));
             pair.same(&format!("GET {path}"), &format!("Host: {host}\r\nUser-Agent: A Scanner/1\r\n"));
@@ -295,5 +376,14 @@ fn haproxy_and_weir_with_its_configuration_answer_alike() {
     });
     assert_eq!(bodies[0], bodies[1]);
     assert!(bodies[0][0].contains("/t-x") && bodies[0][0].ends_with("tag=written"), "{:?}", bodies[0]);
-    assert_eq!(pair.imported.notes, "", "every line has a counterpart");
+    // The query of the request is kept where HAProxy drops it, and addresses are refused first.
+    let [theirs, ours] = pair.both("GET /old?q=1 HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+    let to = |response: &Response| response.field("location").unwrap_or_default();
+    assert!(to(&theirs).ends_with("/new") && to(&ours).ends_with("/new?q=1"), "{} {}", to(&theirs), to(&ours));
+    let known =
+        ["a redirect keeps the query", "before all rules of the listener", "is closed to all", "notes: they are"];
+    let unknown: Vec<&str> =
+        pair.imported.notes.lines().filter(|note| !known.iter().any(|known| note.contains(known))).collect();
+    assert!(unknown.is_empty(), "every line has a counterpart: {unknown:#?}");
+    assert_eq!(pair.imported.notes.lines().count(), known.len(), "{}", pair.imported.notes);
 }

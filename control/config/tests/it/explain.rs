@@ -44,6 +44,8 @@ fn a_key_has_its_type_default_place_reload_and_an_example() {
     assert_eq!(row(&text, "example"), "connections = 16384");
     assert!(text.contains("Client connections."), "{text}");
     assert_eq!(row(&explain("runtime.workers").expect("a key"), "reload"), "a change needs a restart");
+    let level = explain("telemetry.level").expect("a key");
+    assert_eq!(row(&level, "reload"), "applies a change; one to or from off needs a restart");
 }
 
 #[test]
@@ -56,6 +58,11 @@ fn the_end_of_a_path_names_all_places_and_a_header_its_table() {
         let text = explain(written).expect("a table");
         assert!(text.starts_with("[listener.redis]\n") && text.contains("\n  databases "), "{text}");
     }
+    // As diagnostics print it.
+    assert!(explain("listener[0].bind").expect("a key").starts_with("listener.bind\n"));
+    assert!(
+        explain("listener[12].http.rate_limit[3].per").expect("a key").starts_with("listener.http.rate_limit.per\n")
+    );
     // As a reload names what it applied.
     assert!(explain("listener.cache.idle_timeout").expect("a key").starts_with("listener.idle_timeout\n"));
 }

@@ -1,6 +1,7 @@
 //! What a route of Envoy does with requests on their way: timeouts, rewrites, retries, headers.
 
 use super::{Importer, duration, millis};
+use crate::field;
 use crate::model::{PathMatch, Route};
 use crate::note::Mistake;
 use crate::paths;
@@ -50,9 +51,10 @@ impl<'n> Importer<'n> {
                 }
             }
         }
-        if let Some(time) = millis(action, "idle_timeout")?.filter(|time| *time > 0) {
-            route.more.set("body_idle_timeout", duration(time, DAY));
-            route.more.set("answer_idle_timeout", duration(time, DAY));
+        if let Some(time) = millis(action, "idle_timeout")? {
+            let time = duration(if time == 0 { DAY } else { time }, DAY);
+            route.more.set("body_idle_timeout", time.clone());
+            route.more.set("answer_idle_timeout", time);
         }
         let rewrite = rewrite(action, &route.path);
         if !rewrite.is_empty() {
@@ -101,40 +103,52 @@ impl<'n> Importer<'n> {
         Ok(())
     }
 
-    /// Headers of the route, and of its virtual host behind them.
+    /// Headers of the route, and of its virtual host behind them. Each removes before it adds.
     pub(super) fn headers(&mut self, node: &'n Node, host: &'n Node, route: &mut Route) {
         for (kind, key) in [("request", "request_header"), ("response", "response_header")] {
             let mut changes = Vec::new();
             for of in [node, host] {
-                for one in of.items_at(&format!("{kind}_headers_to_add")) {
-                    let name = one.text_at("header.key").unwrap_or_default();
-                    let value = one.text_at("header.value").unwrap_or_default();
-                    let action = one.text_at("append_action").unwrap_or("APPEND_IF_EXISTS_OR_ADD");
-                    let change = if action.starts_with("OVERWRITE") { "set" } else { "add" };
-                    if !known_variables(value) {
-                        self.note(
-                            one,
-                            &format!("{name}: {value}"),
-                            "its value has a variable that Weir does not know",
-                            key,
-                        );
-                        continue;
-                    }
-                    changes.push(Value::inline([
-                        ("change", Value::text(change)),
-                        ("name", Value::text(name)),
-                        ("value", Value::text(value)),
-                    ]));
-                }
                 for name in of.items_at(&format!("{kind}_headers_to_remove")) {
-                    changes
-                        .push(Value::inline([("change", Value::text("remove")), ("name", Value::text(name.text()))]));
+                    match field::change("remove", name.text(), None) {
+                        Ok(one) => changes.push(one),
+                        Err(why) => self.note(name, &format!("{kind}_headers_to_remove"), &why, key),
+                    }
                 }
+                let added = of.items_at(&format!("{kind}_headers_to_add"));
+                changes.extend(added.iter().filter_map(|one| self.added(one, key)));
             }
             if !changes.is_empty() {
                 route.more.set(key, Value::List(changes));
             }
         }
+    }
+
+    /// A header that is added or replaced; `None`: it cannot be said, which is noted.
+    fn added(&mut self, one: &'n Node, key: &str) -> Option<Value> {
+        self.rest(one, &["header", "append", "append_action"], "headers_to_add");
+        let (name, value) = (one.text_at("header.key")?, one.text_at("header.value").unwrap_or_default());
+        let directive = format!("{name}: {value}");
+        if !known_variables(value) {
+            self.note(one, &directive, "its value has a variable that Weir does not know", key);
+            return None;
+        }
+        let action = match (one.text_at("append_action"), one.get("append")) {
+            (Some(action), _) => action,
+            // The older spelling.
+            (None, Some(append)) if !append.is_true() => "OVERWRITE_IF_EXISTS_OR_ADD",
+            (None, _) => "APPEND_IF_EXISTS_OR_ADD",
+        };
+        let change = match action {
+            "APPEND_IF_EXISTS_OR_ADD" => "add",
+            "OVERWRITE_IF_EXISTS_OR_ADD" => "set",
+            _ => {
+                let why = format!("{action} depends on what is there already; the change is left out");
+                self.note(one, &directive, &why, "change = \"set\"");
+                return None;
+            }
+        };
+        let made = field::change(change, name, Some(value.to_owned()));
+        made.map_err(|why| self.note(one, &directive, &why, "[route.rewrite] host")).ok()
     }
 }
 

@@ -51,7 +51,7 @@ impl<'n> Importer<'n> {
             http(node, &mut made)?;
         }
         health(node, table, &mut made)?;
-        tls(node, &mut made);
+        self.cluster_tls(node, &mut made)?;
         let name = made.name.clone();
         self.config.upstreams.push(made);
         self.made.insert(key, name.clone());
@@ -240,25 +240,4 @@ fn health(node: &Node, table: &str, made: &mut Upstream) -> Result<(), Mistake> 
         made.notes.push(Note::new(&further.place, "health_checks", "an upstream has one check", "[upstream.health]"));
     }
     Ok(())
-}
-
-/// Envoy does not check certificates of upstreams without a validation context.
-fn tls(node: &Node, made: &mut Upstream) {
-    let Some(context) = node.at("transport_socket.typed_config") else { return };
-    let table = made.more.table("tls");
-    match context.text_at("common_tls_context.validation_context.trusted_ca.filename") {
-        Some(file) => table.set("ca_file", Value::text(file)),
-        None => table.set("insecure_skip_verify", Value::Flag(true)),
-    }
-    if let Some(name) = context.text_at("sni").filter(|name| !name.is_empty()) {
-        table.set("server_name", Value::text(name));
-    }
-    for pair in context.items_at("common_tls_context.tls_certificates") {
-        if let (Some(cert), Some(key)) =
-            (pair.text_at("certificate_chain.filename"), pair.text_at("private_key.filename"))
-        {
-            table.set("cert_file", Value::text(cert));
-            table.set("key_file", Value::text(key));
-        }
-    }
 }

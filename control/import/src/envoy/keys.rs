@@ -41,6 +41,24 @@ const REASONS: &[(&[&str], &str, &str)] = &[
     (&["cors"], "pages of other origins", "[route.cors]"),
     (&["internal_redirect_policy"], "redirects go to the client", ""),
     (&["upgrade_configs"], "WebSockets are a setting", "upgrades = [\"websocket\"]"),
+    (
+        &[
+            "match_typed_subject_alt_names",
+            "match_subject_alt_names",
+            "verify_certificate_hash",
+            "verify_certificate_spki",
+            "crl",
+        ],
+        "every certificate of the authority is accepted that is valid, and of an upstream only one with its name",
+        "[listener.tls] client_ca_file, [upstream.tls] server_name",
+    ),
+    (&["tls_params"], "TLS 1.2 and 1.3 are served with the ciphers of rustls", "[listener.tls]"),
+    (
+        &["source_prefix_ranges", "direct_source_prefix_ranges", "source_type", "source_ports"],
+        "connections are not refused by their address here: all are served",
+        "[listener.http.ip_filter]",
+    ),
+    (&["server_names"], "connections for all names are served", "hosts of a [[route]], [[listener.server_name]]"),
     (&["metadata", "decorator", "stat_name", "alt_stat_name"], "names for figures only", ""),
 ];
 

@@ -6,9 +6,13 @@ use crate::note::Mistake;
 use crate::toml::{Table, Value};
 use crate::yaml::Node;
 
-/// Milliseconds of a day, and of 30 days.
+/// Milliseconds of an hour, of a day, and of 30 days.
+const HOUR: u64 = 3_600_000;
 const DAY: u64 = 86_400_000;
 const MONTH: u64 = 30 * DAY;
+
+/// Milliseconds that a stream may be silent in Envoy.
+const STREAM_IDLE: u64 = 300_000;
 
 /// Filters of HTTP that are read: the router is what Weir does.
 const ROUTER: &str = "envoy.filters.http.router";
@@ -45,6 +49,10 @@ impl<'n> Importer<'n> {
             return Err(Mistake::new(&node.place, "a listener needs a filter chain"));
         };
         let sends_by_name = chains.len() > 1 && chains.iter().all(|chain| is_passthrough(chain));
+        for chain in &chains {
+            self.rest(chain, &["filters", "filter_chain_match", "transport_socket"], "filter_chain");
+            self.chain_match(chain, chains.len() == 1, sends_by_name);
+        }
         if sends_by_name {
             self.by_name(&chains, &mut listener)?;
         } else {
@@ -59,6 +67,21 @@ impl<'n> Importer<'n> {
         Ok(())
     }
 
+    /// Notes on what a chain demands of connections: nothing here refuses those that differ.
+    fn chain_match(&mut self, chain: &'n Node, is_alone: bool, is_tls: bool) {
+        let Some(matched) = chain.get("filter_chain_match") else { return };
+        let own = if is_tls || chain.get("transport_socket").is_some() { "tls" } else { "raw_buffer" };
+        let mut read = Vec::new();
+        if matched.text_at("transport_protocol") == Some(own) {
+            read.push("transport_protocol");
+        }
+        // Of several chains they are the names of the certificate, or of the upstream.
+        if !is_alone {
+            read.push("server_names");
+        }
+        self.rest(matched, &read, "filter_chain_match");
+    }
+
     /// Chains for server names of TLS that goes through unopened.
     fn by_name(&mut self, chains: &[&'n Node], listener: &mut Listener) -> Result<(), Mistake> {
         listener.protocol = Protocol::Tls;
@@ -68,7 +91,8 @@ impl<'n> Importer<'n> {
                 return Err(Mistake::new(&chain.place, "tcp_proxy needs a cluster"));
             };
             let upstream = self.cluster(cluster.text(), "tcp", cluster)?;
-            if listener.upstream.is_empty() || names.is_empty() {
+            // Envoy ends connections that no chain is for: without a chain for all they go nowhere.
+            if names.is_empty() {
                 listener.upstream.clone_from(&upstream);
             }
             if !names.is_empty() {
@@ -76,53 +100,6 @@ impl<'n> Importer<'n> {
                 table.set("names", Value::texts(names));
                 table.set("upstream", Value::text(upstream));
                 listener.more.push("server_name", table);
-            }
-        }
-        Ok(())
-    }
-
-    /// The TLS of the chains: the first certificate for all, further ones for their names.
-    fn certificates(&mut self, chains: &[&'n Node], listener: &mut Listener) -> Result<(), Mistake> {
-        for chain in chains {
-            let Some(context) = chain.at("transport_socket.typed_config") else { continue };
-            let common = context.get("common_tls_context");
-            for pair in common.map_or(&[][..], |common| common.items_at("tls_certificates")) {
-                let (cert, key) = (pair.text_at("certificate_chain.filename"), pair.text_at("private_key.filename"));
-                let (Some(cert), Some(key)) = (cert, key) else {
-                    let why = "certificates and keys are files";
-                    self.note(pair, "tls_certificates", why, "[listener.tls] cert_file, key_file");
-                    continue;
-                };
-                let tls = listener.more.table("tls");
-                let mut table = Table::default();
-                if tls.is_empty() {
-                    tls.set("cert_file", Value::text(cert));
-                    tls.set("key_file", Value::text(key));
-                    continue;
-                }
-                let names: Vec<&str> =
-                    chain.items_at("filter_chain_match.server_names").iter().map(Node::text).collect();
-                if !names.is_empty() {
-                    table.set("names", Value::texts(names));
-                }
-                table.set("cert_file", Value::text(cert));
-                table.set("key_file", Value::text(key));
-                tls.push("certificate", table);
-            }
-            let alpn: Vec<&str> =
-                common.map_or(&[][..], |common| common.items_at("alpn_protocols")).iter().map(Node::text).collect();
-            let tls = listener.more.table("tls");
-            if tls.is_empty() {
-                return Err(Mistake::new(&context.place, "the TLS context has no certificate in files"));
-            }
-            if !alpn.is_empty() {
-                tls.set("alpn", Value::texts(alpn));
-            }
-            let authority = common.and_then(|common| common.text_at("validation_context.trusted_ca.filename"));
-            if let Some(file) = authority {
-                let is_required = context.get("require_client_certificate").is_some_and(Node::is_true);
-                tls.set("client_auth", Value::text(if is_required { "required" } else { "optional" }));
-                tls.set("client_ca_file", Value::text(file));
             }
         }
         Ok(())
@@ -156,7 +133,8 @@ impl<'n> Importer<'n> {
             return Err(Mistake::new(&filter.place, "tcp_proxy needs a cluster"));
         };
         listener.upstream = self.cluster(cluster.text(), "tcp", cluster)?;
-        if let Some(time) = millis(config, "idle_timeout")? {
+        // Envoy's default is an hour, and 0 is no limit: so is the absent key.
+        if let Some(time) = Some(millis(config, "idle_timeout")?.unwrap_or(HOUR)).filter(|time| *time > 0) {
             listener.more.set("idle_timeout", duration(time.max(100), MONTH));
         }
         Ok(())
@@ -205,16 +183,7 @@ impl<'n> Importer<'n> {
         if config.get("generate_request_id").is_none_or(Node::is_true) {
             listener.more.set("http.request_id", Value::Flag(true));
         }
-        if let Some(time) = millis(config, "stream_idle_timeout")?.filter(|time| *time > 0) {
-            listener.more.set("http.body_idle_timeout", duration(time, DAY));
-            listener.more.set("http.answer_idle_timeout", duration(time, DAY));
-        }
-        if let Some(time) = millis(config, "request_headers_timeout")?.filter(|time| *time > 0) {
-            listener.more.set("head_timeout", duration(time, 3_600_000));
-        }
-        if let Some(time) = millis(config, "common_http_protocol_options.idle_timeout")?.filter(|time| *time > 0) {
-            listener.more.set("http.keep_alive_timeout", duration(time, DAY));
-        }
+        http_timeouts(config, listener)?;
         let Some(routes) = config.get("route_config") else {
             return Err(Mistake::new(
                 &config.place,
@@ -266,6 +235,22 @@ impl<'n> Importer<'n> {
         }
         Ok(())
     }
+}
+
+/// Limits of time, 0 of which is none in Envoy. Its defaults are written where Weir's are shorter.
+fn http_timeouts(config: &Node, listener: &mut Listener) -> Result<(), Mistake> {
+    let no_limit = |time: u64, max: u64| duration(if time == 0 { max } else { time }, max);
+    let idle = no_limit(millis(config, "stream_idle_timeout")?.unwrap_or(STREAM_IDLE), DAY);
+    for key in ["body_idle_timeout", "answer_idle_timeout", "grpc_idle_timeout"] {
+        listener.more.set(&format!("http.{key}"), idle.clone());
+    }
+    // Envoy has no limit unless one is written. Weir's stays then: a head that never ends would hold its connection.
+    if let Some(time) = millis(config, "request_headers_timeout")? {
+        listener.more.set("head_timeout", no_limit(time, HOUR));
+    }
+    let kept = millis(config, "common_http_protocol_options.idle_timeout")?.unwrap_or(HOUR);
+    listener.more.set("http.keep_alive_timeout", no_limit(kept, DAY));
+    Ok(())
 }
 
 fn is_passthrough(chain: &Node) -> bool {

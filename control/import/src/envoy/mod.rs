@@ -6,6 +6,7 @@
 //! | `route` | virtual hosts and routes |
 //! | `action` | what a route does with requests on their way |
 //! | `cluster` | clusters become upstreams |
+//! | `tls` | certificates and authorities of both sides |
 //! | `keys` | what no counterpart reads |
 
 mod action;
@@ -13,6 +14,7 @@ mod cluster;
 mod keys;
 mod listener;
 mod route;
+mod tls;
 
 use std::collections::HashMap;
 

@@ -14,11 +14,19 @@ impl<'n> Importer<'n> {
         for host in config.items_at("virtual_hosts") {
             self.rest(
                 host,
-                &["domains", "routes", "request_headers_to_add", "response_headers_to_add", "require_tls"],
+                &[
+                    "domains",
+                    "routes",
+                    "request_headers_to_add",
+                    "request_headers_to_remove",
+                    "response_headers_to_add",
+                    "response_headers_to_remove",
+                    "require_tls",
+                ],
                 "virtual_host",
             );
             let name = host.text_at("name").unwrap_or("host");
-            let hosts = self.domains(host);
+            let Some(hosts) = self.domains(host) else { continue };
             let mut rules = Vec::new();
             if let Some(mode) = host.text_at("require_tls").filter(|mode| *mode != "NONE") {
                 self.note(
@@ -78,8 +86,8 @@ impl<'n> Importer<'n> {
         self.config.routes.push(route);
     }
 
-    /// The hosts of a virtual host; empty: all.
-    fn domains(&mut self, host: &'n Node) -> Vec<String> {
+    /// The hosts of a virtual host; empty: all. `None`: none of them can be said, which is noted.
+    fn domains(&mut self, host: &'n Node) -> Option<Vec<String>> {
         let mut hosts = Vec::new();
         let all = host.items_at("domains");
         for node in all {
@@ -88,7 +96,7 @@ impl<'n> Importer<'n> {
                 text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(text, |(name, _)| name);
             match name {
                 // It stands beside others only with a host of its own.
-                "*" if all.len() == 1 => return Vec::new(),
+                "*" if all.len() == 1 => return Some(Vec::new()),
                 "*" => hosts.push("*".to_owned()),
                 _ if name.starts_with("*.") || !name.contains('*') => {
                     let name = name.to_lowercase();
@@ -104,7 +112,13 @@ impl<'n> Importer<'n> {
                 ),
             }
         }
-        hosts
+        // Without a host its routes would be for all hosts.
+        if hosts.is_empty() {
+            let name = host.text_at("name").unwrap_or("host");
+            self.note(host, &format!("virtual_host {name}"), "is left out: no domain of it can be said", "hosts");
+            return None;
+        }
+        Some(hosts)
     }
 
     /// A route; `None`: it cannot be said, which is noted.
@@ -133,11 +147,6 @@ impl<'n> Importer<'n> {
             self.note(node, &format!("match {}", match_text(node)), why, "[route.redirect] path");
             return Ok(None);
         }
-        self.rest(
-            matched,
-            &["prefix", "path", "path_separated_prefix", "safe_regex", "headers", "query_parameters"],
-            "match",
-        );
         if let (Target::Upstream(_) | Target::Split(_), Some(action)) = (&route.target, node.get("route")) {
             self.action(action, &mut route)?;
             self.headers(node, host, &mut route);
@@ -174,7 +183,11 @@ impl<'n> Importer<'n> {
             return Ok(Target::Upstream(self.cluster(cluster.text(), "http", cluster)?));
         }
         let mut shares = Vec::new();
+        if let Some(weighted) = action.get("weighted_clusters") {
+            self.rest(weighted, &["clusters", "total_weight"], "weighted_clusters");
+        }
         for share in action.items_at("weighted_clusters.clusters") {
+            self.rest(share, &["weight"], "weighted_clusters.clusters");
             let Some(name) = share.get("name") else { return Err(Mistake::new(&share.place, "a share needs a name")) };
             let weight = share.get("weight").map_or(Ok(0), |node| node.number("weight"))?;
             shares.push((self.cluster(name.text(), "http", name)?, weight.min(1_000_000)));
@@ -265,6 +278,13 @@ fn match_text(node: &Node) -> String {
 
 /// The conditions of a `match`.
 fn conditions(matched: &Node, route: &mut Route) -> Result<(), String> {
+    let read = ["prefix", "path", "path_separated_prefix", "safe_regex", "headers", "query_parameters"];
+    // Without one of its conditions a route would take more requests.
+    if let Some((key, _)) =
+        matched.entries().iter().find(|(key, node)| !read.contains(&key.as_str()) && !says_nothing(key, node))
+    {
+        return Err(format!("`{key}` is no condition of a route"));
+    }
     let plain = |path: &str| paths::oddity(path).map_or(Ok(path.to_owned()), |why| Err(why.to_owned()));
     route.path = match (matched.text_at("prefix"), matched.text_at("path"), matched.text_at("path_separated_prefix")) {
         (Some("/" | ""), ..) => PathMatch::Any,
@@ -292,10 +312,7 @@ fn conditions(matched: &Node, route: &mut Route) -> Result<(), String> {
             _ if name.starts_with(':') => return Err(format!("`{name}` is no header here")),
             _ => {}
         }
-        let mut entries = entries(name, kind, value);
-        if header.at("string_match.ignore_case").is_some_and(Node::is_true) {
-            entries.push(("ignore_case".to_owned(), Value::Flag(true)));
-        }
+        let mut entries = entries(header, kind, value);
         if is_negated {
             entries.push(("negate".to_owned(), Value::Flag(true)));
         }
@@ -303,38 +320,57 @@ fn conditions(matched: &Node, route: &mut Route) -> Result<(), String> {
     }
     for query in matched.items_at("query_parameters") {
         let (kind, value) = string_match(query)?;
-        route
-            .conditions
-            .push(("query", Value::Inline(entries(query.text_at("name").unwrap_or_default(), kind, value))));
+        route.conditions.push(("query", Value::Inline(entries(query, kind, value))));
     }
     Ok(())
 }
 
-fn entries(name: &str, kind: &str, value: Option<String>) -> Vec<(String, Value)> {
+fn entries(matcher: &Node, kind: &str, value: Option<String>) -> Vec<(String, Value)> {
+    let name = matcher.text_at("name").unwrap_or_default();
     let mut entries = vec![("name".to_owned(), Value::text(name)), ("kind".to_owned(), Value::text(kind))];
     entries.extend(value.map(|value| ("value".to_owned(), Value::Text(value))));
+    // Envoy does not look at it beside a regex.
+    if kind != "regex" && matcher.at("string_match.ignore_case").is_some_and(Node::is_true) {
+        entries.push(("ignore_case".to_owned(), Value::Flag(true)));
+    }
     entries
 }
 
+/// Keys of a `match` that change nothing: Envoy's defaults.
+fn says_nothing(key: &str, node: &Node) -> bool {
+    key == "case_sensitive" && node.is_true()
+}
+
+/// How a header or a parameter is compared, and with what.
+///
+/// # Errors
+/// The comparison cannot be said. Nothing else may become `present`, which matches more.
 fn string_match(node: &Node) -> Result<(&'static str, Option<String>), String> {
-    let kinds = [
-        ("exact", "exact"),
-        ("prefix", "prefix"),
-        ("suffix", "suffix"),
-        ("contains", "contains"),
-        ("safe_regex.regex", "regex"),
+    const KINDS: [(&str, &str); 10] = [
+        ("string_match.exact", "exact"),
+        ("string_match.prefix", "prefix"),
+        ("string_match.suffix", "suffix"),
+        ("string_match.contains", "contains"),
+        ("string_match.safe_regex.regex", "regex"),
+        // The older spelling.
+        ("exact_match", "exact"),
+        ("prefix_match", "prefix"),
+        ("suffix_match", "suffix"),
+        ("contains_match", "contains"),
+        ("safe_regex_match.regex", "regex"),
     ];
-    for (key, kind) in kinds {
-        if let Some(text) = node.text_at(&format!("string_match.{key}")) {
-            return Ok((kind, Some(text.to_owned())));
-        }
-    }
-    if let Some(text) = node.text_at("exact_match") {
-        return Ok(("exact", Some(text.to_owned())));
-    }
-    match node.get("present_match") {
-        Some(flag) if flag.is_true() => Ok(("present", None)),
-        None if node.get("string_match").is_none() => Ok(("present", None)),
-        _ => Err("this comparison of a header is no condition of a route".to_owned()),
+    let is_read = |(key, node): &&(String, Node)| match key.as_str() {
+        "name" | "invert_match" => true,
+        "present_match" => node.is_true(),
+        "treat_missing_header_as_empty" => !node.is_true(),
+        _ => false,
+    };
+    let others: Vec<&str> =
+        node.entries().iter().filter(|entry| !is_read(entry)).map(|(key, _)| key.as_str()).collect();
+    let found = KINDS.iter().find_map(|(path, kind)| Some((path, *kind, node.text_at(path)?)));
+    match (others.as_slice(), found) {
+        ([], _) => Ok(("present", None)),
+        ([key], Some((path, kind, text))) if path.split('.').next() == Some(*key) => Ok((kind, Some(text.to_owned()))),
+        ([key, ..], _) => Err(format!("the comparison `{key}` is no condition of a route")),
     }
 }

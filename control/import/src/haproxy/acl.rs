@@ -153,10 +153,7 @@ fn test(words: &[String]) -> Result<Test, String> {
             _ => values.push(word.clone()),
         }
     }
-    let (name, argument) = match criterion.split_once('(') {
-        Some((name, argument)) => (name, argument.trim_end_matches(')')),
-        None => (criterion.as_str(), ""),
-    };
+    let (name, argument, converters) = parts(criterion);
     // `path_beg` is `path -m beg`.
     let (base, suffix) = match name.rsplit_once('_') {
         Some((base, suffix @ ("beg" | "end" | "sub" | "reg" | "dir" | "dom" | "str" | "cnt" | "len"))) => {
@@ -165,22 +162,36 @@ fn test(words: &[String]) -> Result<Test, String> {
         _ => (name, ""),
     };
     let kind = matching.unwrap_or(if suffix.is_empty() { "str" } else { suffix });
+    let is_host = matches!(base, "hdr" | "req.hdr" | "req.fhdr") && argument.eq_ignore_ascii_case("host");
+    // Hosts are compared without their case and their port in any case.
+    let own = if is_host { &["lower", "host_only", "field(1,:)"][..] } else { &[] };
+    let others = own.iter().fold(converters.to_owned(), |rest, one| rest.replace(one, ""));
+    if others.contains(|c| c != ',') {
+        return Err(format!("`{criterion}` is converted first, and a route compares what was sent"));
+    }
     match base {
         "path" | "url" if argument.is_empty() => paths_of(kind, &values, ignores_case).map(Test::Paths),
-        "hdr" | "req.hdr" | "req.fhdr" if argument.eq_ignore_ascii_case("host") => {
-            hosts_of(kind, &values).map(Test::Hosts)
-        }
+        _ if is_host => hosts_of(kind, &values).map(Test::Hosts),
         "hdr" | "req.hdr" | "req.fhdr" => field("header", argument, kind, values, ignores_case),
         "cook" | "req.cook" => Err("cookies are no condition of a route".to_owned()),
         "url_param" | "urlp" => field("query", argument, kind, values, ignores_case),
         "method" => Ok(Test::Methods(values)),
         "ssl_fc" => Ok(Test::Tls),
         "src" => Ok(Test::Source(values)),
-        "req.ssl_sni" | "req_ssl_sni" | "ssl_fc_sni" => Ok(Test::ServerName(values)),
+        "req.ssl_sni" | "req_ssl_sni" | "ssl_fc_sni" => hosts_of(kind, &values).map(Test::ServerName),
         "req.ssl_hello_type" | "req_ssl_hello_type" => Ok(Test::Always(true)),
         "always_true" => Ok(Test::Always(true)),
         "always_false" => Ok(Test::Always(false)),
         _ => Err(format!("`{criterion}` is no condition of a route")),
+    }
+}
+
+/// A criterion as its name, its argument, and the converters behind it: `req.hdr(host),lower`.
+fn parts(criterion: &str) -> (&str, &str, &str) {
+    let Some((name, rest)) = criterion.split_once('(') else { return (criterion, "", "") };
+    match rest.split_once(')') {
+        Some((argument, behind)) => (name, argument, behind.trim_start_matches(',')),
+        None => (name, rest, ""),
     }
 }
 
@@ -239,8 +250,11 @@ fn field(of: &'static str, name: &str, kind: &str, values: Vec<String>, ignores_
         "present" => Vec::new(),
         _ => values,
     };
-    let name = name.split(',').next().unwrap_or(name).to_owned();
-    Ok(Test::Field { of, name, kind, values, ignores_case })
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || of == "header" && !name.bytes().all(is_token) {
+        return Err(format!("`{name}` is no name of a {of}"));
+    }
+    Ok(Test::Field { of, name: name.to_owned(), kind, values, ignores_case })
 }
 
 /// Routes like `base` with all conditions of one alternative. Empty: no request of a listener with or without TLS meets them.

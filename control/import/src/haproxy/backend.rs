@@ -1,7 +1,7 @@
 //! Backends: their servers become endpoints.
 
 use super::syntax::{Line, Section};
-use super::{Importer, timeout, unknown};
+use super::{Importer, limit, timeout, unknown};
 use crate::address;
 use crate::model::Upstream;
 use crate::note::{Mistake, Note};
@@ -32,8 +32,8 @@ struct Server {
 }
 
 impl<'s> Importer<'s> {
-    /// The name of the upstream of a backend, which is made when it is first named.
-    pub(super) fn backend(&mut self, section: &'s Section, is_http: bool) -> Result<String, Mistake> {
+    /// The name of the upstream of a backend, which is made when it is first named. `None`: it has no server in use.
+    pub(super) fn backend(&mut self, section: &'s Section, is_http: bool) -> Result<Option<String>, Mistake> {
         self.named.insert(&section.name);
         if let Some(name) = self.made.get(section.name.as_str()) {
             return Ok(name.clone());
@@ -61,7 +61,19 @@ impl<'s> Importer<'s> {
             }
         }
         let Some(first) = servers.first() else {
-            return Err(Mistake::new(&section.place, format!("backend {} has no server that is in use", section.name)));
+            self.config.notes.append(&mut made.notes);
+            // A backend without any says so itself.
+            if section.lines.iter().any(|line| line.word(0).starts_with("server")) {
+                let why = "it has no server that is in use: requests for it are answered 503";
+                self.config.notes.push(Note::new(
+                    &section.place,
+                    format!("{} {}", section.kind, section.name),
+                    why,
+                    "",
+                ));
+            }
+            self.made.insert(&section.name, None);
+            return Ok(None);
         };
         let is_alike = |server: &Server| {
             (server.connections_max, server.slow_start, server.interval, server.has_check)
@@ -79,7 +91,7 @@ impl<'s> Importer<'s> {
             made.more.set(&format!("{table}.weights"), Value::List(weights));
         }
         server_keys(section, first, is_http, &mut made)?;
-        let name = made.name.clone();
+        let name = Some(made.name.clone());
         self.config.upstreams.push(made);
         self.made.insert(&section.name, name.clone());
         Ok(name)
@@ -88,13 +100,9 @@ impl<'s> Importer<'s> {
 
 fn timeouts(section: &Section, more: &mut Table) -> Result<(), Mistake> {
     let connect = timeout(section, "connect")?;
-    if let Some(time) = connect {
-        more.set("connect_timeout", Value::micros(time.clamp(1_000, HOUR)));
-    }
+    more.set("connect_timeout", limit(connect, 1_000, HOUR));
     // Without `timeout queue` HAProxy takes that of the connect.
-    if let Some(time) = timeout(section, "queue")?.or(connect) {
-        more.set("lane_wait_timeout", Value::micros(time.min(HOUR / 6)));
-    }
+    more.set("lane_wait_timeout", limit(timeout(section, "queue")?.or(connect), 0, HOUR / 6));
     Ok(())
 }
 
@@ -133,7 +141,7 @@ fn server_keys(section: &Section, first: &Server, is_http: bool, made: &mut Upst
     }
     let interval = first.interval.unwrap_or(CHECK_MICROS).clamp(10_000, HOUR);
     made.more.set("health.interval", Value::micros(interval));
-    let limit = timeout(section, "check")?.unwrap_or(interval).clamp(1_000, interval);
+    let limit = timeout(section, "check")?.filter(|time| *time > 0).unwrap_or(interval).clamp(1_000, interval);
     made.more.set("health.timeout", Value::micros(limit));
     if let Some(count) = first.fall {
         made.more.set("health.unhealthy_after", Value::Number(count.clamp(1, 1000)));

@@ -1,7 +1,7 @@
 //! Frontends: their binds become listeners.
 
 use super::syntax::{Line, Section};
-use super::{Importer, timeout, unknown};
+use super::{Importer, limit, timeout, unknown};
 use crate::model::{Listener, Protocol};
 use crate::note::{Mistake, Note};
 use crate::toml::{Table, Value};
@@ -47,11 +47,13 @@ impl<'s> Importer<'s> {
     }
 
     fn http(&mut self, section: &'s Section, binds: Vec<Bind>) -> Result<(), Mistake> {
+        let forwarded = self.forwarded(section);
         for has_tls in [false, true] {
             let mut names = Vec::new();
             for bind in binds.iter().filter(|bind| bind.tls.is_some() == has_tls) {
                 let mut more = self.shared_keys(section, bind)?;
                 http_keys(section, &mut more)?;
+                more.set("http.forwarded", Value::text(forwarded));
                 let is_one = binds.len() == 1;
                 let port = bind.address.rsplit(':').next().unwrap_or_default();
                 let name = if is_one { section.name.clone() } else { format!("{}-{port}", section.name) };
@@ -77,7 +79,8 @@ impl<'s> Importer<'s> {
         let (names, rest) = self.tcp_targets(section)?;
         for bind in binds {
             let mut more = self.shared_keys(section, &bind)?;
-            if let Some(time) = timeout(section, "client")? {
+            // 0 is no limit: so is the absent key.
+            if let Some(time) = timeout(section, "client")?.filter(|time| *time > 0) {
                 more.set("idle_timeout", Value::micros(time.clamp(100_000, 30 * DAY)));
             }
             if bind.tls.is_some() && !names.is_empty() {
@@ -92,7 +95,8 @@ impl<'s> Importer<'s> {
                 table.set("upstream", Value::text(upstream));
                 more.push("server_name", table);
             }
-            let Some(upstream) = rest.clone().or_else(|| names.first().map(|(_, upstream)| upstream.clone())) else {
+            // HAProxy ends connections for names that no rule knows: they go nowhere here.
+            let Some(upstream) = rest.clone().or_else(|| (!names.is_empty()).then(String::new)) else {
                 return Err(Mistake::new(&section.place, format!("{} {} has no server", section.kind, section.name)));
             };
             self.config.listeners.push(Listener {
@@ -107,13 +111,41 @@ impl<'s> Importer<'s> {
         Ok(())
     }
 
+    /// What origins learn of clients. HAProxy adds X-Forwarded-For if the frontend or the backend has the option.
+    fn forwarded(&mut self, section: &Section) -> &'static str {
+        const OPTION: &str = "option forwardfor";
+        if section.find(OPTION).is_some() {
+            return "append";
+        }
+        let named: Vec<&str> =
+            section.all("use_backend").chain(section.find("default_backend")).map(|line| line.word(1)).collect();
+        let is_named = |backend: &&Section| {
+            matches!(backend.kind.as_str(), "backend" | "listen") && named.contains(&backend.name.as_str())
+        };
+        let backends: Vec<&Section> = self.sections.iter().filter(is_named).collect();
+        let (with, without): (Vec<&Section>, Vec<&Section>) =
+            backends.into_iter().partition(|backend| backend.find(OPTION).is_some());
+        if with.is_empty() {
+            return "keep";
+        }
+        for backend in without {
+            let text = format!("{} {}", backend.kind, backend.name);
+            let why = format!("another backend of {} has {OPTION}, which holds for the whole listener", section.name);
+            self.config.notes.push(Note::new(&backend.place, text, why, "listener.http.forwarded"));
+        }
+        "append"
+    }
+
     /// Keys that listeners of all protocols have.
     fn shared_keys(&mut self, section: &Section, bind: &Bind) -> Result<Table, Mistake> {
         let mut more = Table::default();
         for (word, key) in [("maxconn", "connections_max"), ("backlog", "backlog")] {
             if let Some(line) = section.find(word) {
                 let count: u64 = line.word(1).parse().map_err(|_| line.mistake(format!("{word} needs a number")))?;
-                more.set(key, Value::Number(count));
+                // 0 is the limit of the process.
+                if count > 0 {
+                    more.set(key, Value::Number(count));
+                }
             }
         }
         if bind.has_proxy_header {
@@ -135,6 +167,12 @@ impl<'s> Importer<'s> {
             match word.as_str() {
                 "ssl" => has_tls = true,
                 "crt" => certificates.push(value()),
+                "crt-list" => {
+                    certificates.push(value());
+                    let why =
+                        "certificates are named one by one: those of the list belong here, in place of its own name";
+                    self.config.notes.push(Note::new(&line.place, line.text(), why, "[[listener.tls.certificate]]"));
+                }
                 "accept-proxy" => bind.has_proxy_header = true,
                 "alpn" => tls.set("alpn", Value::texts(value().split(','))),
                 "ca-file" => tls.set("client_ca_file", Value::text(value())),
@@ -182,26 +220,19 @@ impl<'s> Importer<'s> {
 
 /// Keys of an HTTP listener.
 fn http_keys(section: &Section, more: &mut Table) -> Result<(), Mistake> {
-    let micros = |time: u64, max: u64| Value::micros(time.clamp(1_000, max));
     let request = timeout(section, "http-request")?;
-    if let Some(time) = request {
-        more.set("head_timeout", micros(time, HOUR));
+    // Without it only pauses of a head are bounded. Weir's limit stays then: a head that never ends would hold its connection.
+    if request.is_some() {
+        more.set("head_timeout", limit(request, 1_000, HOUR));
     }
     let client = timeout(section, "client")?;
-    if let Some(time) = client {
-        more.set("http.body_idle_timeout", micros(time, DAY));
-    }
+    more.set("http.body_idle_timeout", limit(client, 1_000, DAY));
     // HAProxy waits for the next request as long as for the first, or else as long as for anything of a client.
-    if let Some(time) = timeout(section, "http-keep-alive")?.or(request).or(client) {
-        more.set("http.keep_alive_timeout", micros(time, DAY));
-    }
-    let forwarded = if section.find("option forwardfor").is_some() { "append" } else { "keep" };
-    more.set("http.forwarded", Value::text(forwarded));
+    let kept = timeout(section, "http-keep-alive")?.or(request).or(client);
+    more.set("http.keep_alive_timeout", limit(kept, 1_000, DAY));
     // HAProxy passes every upgrade on.
     more.set("http.upgrades", Value::texts(["websocket"]));
-    if let Some(time) = timeout(section, "tunnel")? {
-        more.set("http.websocket.idle_timeout", micros(time, DAY));
-    }
+    more.set("http.websocket.idle_timeout", limit(timeout(section, "tunnel")?.or(client), 1_000, DAY));
     if section.find("option http-buffer-request").is_none() {
         more.set("http.request_buffer_bytes", Value::Number(0));
     }

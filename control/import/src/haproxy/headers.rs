@@ -1,5 +1,6 @@
 //! Changes of headers, and the values of HAProxy in the words of Weir.
 
+use crate::field;
 use crate::toml::Value;
 
 /// Expressions that Weir knows too.
@@ -23,15 +24,8 @@ pub(super) fn change(words: &[String]) -> Result<Value, String> {
         "del-header" => "remove",
         other => return Err(format!("`{other}` is no change of a header")),
     };
-    let mut entries = Vec::new();
-    if kind != "set" {
-        entries.push(("change".to_owned(), Value::text(kind)));
-    }
-    entries.push(("name".to_owned(), Value::text(word(2))));
-    if kind != "remove" {
-        entries.push(("value".to_owned(), Value::Text(translated(word(3))?)));
-    }
-    Ok(Value::Inline(entries))
+    let value = if kind == "remove" { None } else { Some(translated(word(3))?) };
+    field::change(kind, word(2), value)
 }
 
 /// A value with Weir's variables.

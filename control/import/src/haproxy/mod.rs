@@ -6,16 +6,20 @@
 //! | `acl` | conditions |
 //! | `frontend` | binds become listeners |
 //! | `rules` | `use_backend`, `http-request` and `redirect` become routes |
+//! | `target` | where a request ends: a redirect, a response, a backend |
+//! | `common` | changes that a section makes to all of its requests |
 //! | `headers` | changes of headers, and their values |
 //! | `backend` | servers become upstreams |
 //! | `unknown` | why a line has no counterpart |
 
 mod acl;
 mod backend;
+mod common;
 mod frontend;
 mod headers;
 mod rules;
 mod syntax;
+mod target;
 mod unknown;
 
 use std::collections::{HashMap, HashSet};
@@ -33,8 +37,8 @@ struct Importer<'s> {
     listener_names: Names,
     route_names: Names,
     upstream_names: Names,
-    /// Upstreams that have been made, by backend.
-    made: HashMap<&'s str, String>,
+    /// Upstreams that have been made, by backend; `None`: it has no server in use.
+    made: HashMap<&'s str, Option<String>>,
     /// Backends that a rule names.
     named: HashSet<&'s str>,
 }
@@ -106,4 +110,9 @@ fn timeout(section: &Section, name: &str) -> Result<Option<u64>, Mistake> {
     let Some(line) = section.find(&format!("timeout {name}")) else { return Ok(None) };
     let wrong = || line.mistake(format!("`{}` is no time: write it as 30s or 500ms", line.text()));
     haproxy_time(line.word(2)).ok_or_else(wrong).map(Some)
+}
+
+/// A limit of time in microseconds. HAProxy has none where it is 0 or not written: then it is the longest.
+fn limit(time: Option<u64>, least: u64, most: u64) -> Value {
+    Value::micros(time.filter(|time| *time > 0).map_or(most, |time| time.clamp(least, most)))
 }

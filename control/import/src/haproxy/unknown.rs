@@ -212,7 +212,6 @@ const REASONS: &[(&[&str], &str, &str)] = &[
             "timeout tarpit",
             "load-server-state-from-file",
             "server-state-",
-            "server-template",
             "email-alert",
             "max-keep-alive-queue",
             "declare",
@@ -222,6 +221,12 @@ const REASONS: &[(&[&str], &str, &str)] = &[
         ],
         "has no counterpart",
         "",
+    ),
+    (&["server-template"], "servers are named one by one", "endpoints"),
+    (
+        &["option forwardfor"],
+        "the field is X-Forwarded-For, and it is added for all clients",
+        "listener.http.forwarded",
     ),
     (&["http-send-name-header"], "origins do not learn their name", ""),
 ];
@@ -235,7 +240,8 @@ pub(super) fn note(line: &Line, context: Context) -> Option<Note> {
         Context::Frontend => &[READ, READ_IN_FRONTEND],
         Context::Backend => &[READ, READ_IN_BACKEND],
     };
-    if lists.iter().any(|list| list.iter().any(|words| begins(&text, words))) {
+    let is_plain = !begins(&text, "option forwardfor") || line.words.len() == 2;
+    if is_plain && lists.iter().any(|list| list.iter().any(|words| begins(&text, words))) {
         return None;
     }
     Some(reason(line))

@@ -41,14 +41,14 @@ impl<'c> Importer<'c> {
             return Ok(plain(Target::status(404)));
         }
         if let Some(of) = one.scope.find_own("return") {
-            return Ok(plain(returned(of, site, notes)?));
+            return Ok(plain(returned(of, site, &one.scope, notes)?));
         }
         for of in redirects(one) {
             if let Some((_, keys)) = redirect_of_rewrite(of, site).filter(|(path, _)| takes_all(path, one)) {
                 return Ok(plain(Target::Redirect(keys)));
             }
         }
-        let scope = self.proxied(one, site, notes);
+        let scope = &one.scope;
         let pass = scope.find_own("proxy_pass").map(|of| (of, false));
         let Some((of, is_grpc)) = pass.or_else(|| scope.find_own("grpc_pass").map(|of| (of, true))) else {
             notes.push(unserved(one));
@@ -60,28 +60,14 @@ impl<'c> Importer<'c> {
             return Ok(plain(Target::status(UNSERVED)));
         }
         let url = PassUrl::parse(of, is_grpc)?;
-        let name = self.upstream(&url.server, url.way, &scope, &of.place)?;
-        let rewrite = path_change(&url, one, &scope, notes);
+        let name = self.upstream(&url.server, url.way, scope, &of.place)?;
+        let rewrite = path_change(&url, one, notes);
         let host = match self.blocks.contains_key(url.server.as_str()) {
             _ if url.server.starts_with("unix:") => "localhost".to_owned(),
             true => url.server.clone(),
             false => without_default_port(&url),
         };
         Ok(Answer { target: Target::Upstream(name), rewrite, host })
-    }
-
-    /// The scope with the `proxy_pass`: of the location, or of the named one that `try_files` falls back to.
-    fn proxied(&mut self, one: &Location<'c>, site: &Site<'c>, notes: &mut Vec<Note>) -> Scope<'c> {
-        let fallback = one.scope.find_own("try_files").or_else(|| site.scope.find_own("try_files"));
-        let Some(of) = fallback.filter(|_| one.scope.find_own("proxy_pass").is_none()) else {
-            return one.scope.clone();
-        };
-        let Some(name) = of.args.last().filter(|name| name.starts_with('@')) else { return one.scope.clone() };
-        let is_named = |other: &&Directive| other.name == "location" && other.first() == name;
-        let Some(named) = site.scope.own().iter().find(is_named) else { return one.scope.clone() };
-        let why = format!("Weir serves no files: all requests go where {name} sends them");
-        notes.push(Note::new(&of.place, of.text(), why, "an origin that serves the files"));
-        site.scope.inner(named.body())
     }
 }
 
@@ -134,14 +120,20 @@ fn without_default_port(url: &PassUrl) -> String {
 }
 
 /// What becomes of the path: the path of `proxy_pass` stands in place of that of the location, or a `rewrite` changes it.
-fn path_change(url: &PassUrl, one: &Location<'_>, scope: &Scope<'_>, notes: &mut Vec<Note>) -> Keys {
+fn path_change(url: &PassUrl, one: &Location<'_>, notes: &mut Vec<Note>) -> Keys {
     let text = |key: &str, value: String| (key.to_owned(), Value::Text(value));
-    for of in scope.own().iter().filter(|of| of.name == "rewrite" && !is_redirect(of)) {
+    let mut rewrites = changes(one);
+    while let Some(of) = rewrites.next() {
         match rewrite(of) {
             Some((pattern, replacement)) => {
                 if of.args.get(2).is_none_or(|flag| flag == "last") {
                     let why = "the path is rewritten, and no other location is looked for";
                     notes.push(Note::new(&of.place, of.text(), why, "rewrite ... break"));
+                }
+                // nginx tries the next one if this one does not match, and without a flag also if it does.
+                for further in rewrites {
+                    let why = "a route has one rewrite; the first of the location is used";
+                    notes.push(Note::new(&further.place, further.text(), why, "a [[route]] for each"));
                 }
                 return vec![text("path_regex", pattern), text("path_replacement", replacement)];
             }
@@ -197,7 +189,15 @@ fn groups(text: &str) -> Option<String> {
 }
 
 /// A `return`: a redirect, or a response of the gateway's own.
-pub(super) fn returned(of: &Directive, site: &Site<'_>, notes: &mut Vec<Note>) -> Result<Target, Mistake> {
+///
+/// # Errors
+/// It has no status, or none that is a number.
+pub(super) fn returned(
+    of: &Directive,
+    site: &Site<'_>,
+    scope: &Scope<'_>,
+    notes: &mut Vec<Note>,
+) -> Result<Target, Mistake> {
     let (status, text) = match of.args.as_slice() {
         [url] if url.contains("://") || url.starts_with('$') => (302, Some(url.as_str())),
         [status] => (code(of, status)?, None),
@@ -230,7 +230,7 @@ pub(super) fn returned(of: &Directive, site: &Site<'_>, notes: &mut Vec<Note>) -
             }
             false => keys.push(("body".to_owned(), Value::text(body))),
         }
-        if let Some(kind) = site.scope.first("default_type") {
+        if let Some(kind) = scope.first("default_type") {
             keys.push(("content_type".to_owned(), Value::text(kind)));
         }
     }
@@ -256,9 +256,7 @@ fn redirect(status: u64, url: &str, site: &Site<'_>) -> Option<Keys> {
             let (host, path) = rest.split_at(at.unwrap_or(rest.len()));
             match host {
                 "$host" | "$http_host" => {}
-                "$server_name" => {
-                    keys.push(("host".to_owned(), Value::text(site.hosts.first().filter(|host| *host != "*")?)))
-                }
+                "$server_name" => keys.push(("host".to_owned(), Value::text(site.server_name()?))),
                 _ if host.contains('$') => return None,
                 _ => match host.rsplit_once(':') {
                     Some((name, port)) => {
@@ -322,6 +320,11 @@ pub(super) fn redirect_of_rewrite(of: &Directive, site: &Site<'_>) -> Option<(Pa
 /// The `rewrite` directives of a location that send clients elsewhere.
 pub(super) fn redirects<'c>(one: &Location<'c>) -> impl Iterator<Item = &'c Directive> + use<'c> {
     one.scope.own().iter().filter(|of| of.name == "rewrite" && is_redirect(of))
+}
+
+/// The `rewrite` directives of a location that change the path.
+pub(super) fn changes<'c>(one: &Location<'c>) -> impl Iterator<Item = &'c Directive> + use<'c> {
+    one.scope.own().iter().filter(|of| of.name == "rewrite" && !is_redirect(of))
 }
 
 fn is_redirect(of: &Directive) -> bool {

@@ -5,6 +5,7 @@ use super::action::Keys;
 use super::location::Location;
 use super::site::Site;
 use super::syntax::Directive;
+use crate::field;
 use crate::model::Route;
 use crate::note::Note;
 use crate::toml::Value;
@@ -47,21 +48,16 @@ impl<'c> Importer<'c> {
             match (name.to_ascii_lowercase().as_str(), value.as_str()) {
                 ("host", "$host" | "$http_host" | "$host:$server_port") => sent_host = None,
                 ("host", "$proxy_host") => {}
-                ("host", "$server_name") => sent_host = site.hosts.first().filter(|host| !host.contains('*')).cloned(),
+                ("host", "$server_name") => sent_host = site.server_name().map(str::to_owned),
                 ("host", value) if !value.contains('$') => sent_host = Some(value.to_owned()),
                 // Those of the connection are Weir's own; WebSockets are a setting.
                 ("connection" | "upgrade", _) => {}
                 ("x-forwarded-for", "$proxy_add_x_forwarded_for") => self.forwarded("append", of, site, notes),
                 ("x-forwarded-for", "$remote_addr") => self.forwarded("replace", of, site, notes),
                 ("x-request-id", "$request_id") => self.listener_key(site, "http.request_id", Value::Flag(true)),
-                ("accept-encoding", "") => changes.push(change("remove", name, None)),
-                (_, "") => changes.push(change("remove", name, None)),
-                _ => match translated(value, site) {
-                    Some(value) => changes.push(change("set", name, Some(value))),
-                    None => {
-                        let why = "its value has a variable that Weir does not know";
-                        notes.push(Note::new(&of.place, of.text(), why, "[[route.request_header]]"));
-                    }
+                (_, value) => match request_change(name, value, site) {
+                    Ok(one) => changes.push(one),
+                    Err(why) => notes.push(Note::new(&of.place, of.text(), why, "[[route.request_header]]")),
                 },
             }
         }
@@ -96,7 +92,16 @@ impl<'c> Importer<'c> {
             }
             match (value.as_str(), value.contains('$')) {
                 ("", _) => {}
-                (value, false) => changes.push(change("add", name, Some(value.replace('%', "%%")))),
+                (value, false) => {
+                    if of.args.get(2).is_none_or(|word| word != "always") {
+                        let why = "is added to responses of every status, as with `always`";
+                        notes.push(Note::new(&of.place, of.text(), why, "[[route.response_header]]"));
+                    }
+                    match field::change("add", name, Some(value.replace('%', "%%"))) {
+                        Ok(one) => changes.push(one),
+                        Err(why) => notes.push(Note::new(&of.place, of.text(), why, "[[route.response_header]]")),
+                    }
+                }
                 (_, true) => {
                     let why = "its value has a variable that Weir does not know";
                     notes.push(Note::new(&of.place, of.text(), why, "[[route.response_header]]"));
@@ -137,14 +142,13 @@ impl<'c> Importer<'c> {
     }
 }
 
-fn change(kind: &str, name: &str, value: Option<String>) -> Value {
-    let mut entries = Vec::new();
-    if kind != "set" {
-        entries.push(("change".to_owned(), Value::text(kind)));
+/// The change that `proxy_set_header` makes: an empty value takes the header away.
+fn request_change(name: &str, value: &str, site: &Site<'_>) -> Result<Value, String> {
+    if value.is_empty() {
+        return field::change("remove", name, None);
     }
-    entries.push(("name".to_owned(), Value::text(name)));
-    entries.extend(value.map(|value| ("value".to_owned(), Value::Text(value))));
-    Value::Inline(entries)
+    let value = translated(value, site).ok_or("its value has a variable that Weir does not know")?;
+    field::change("set", name, Some(value))
 }
 
 /// A value with Weir's variables in place of nginx's; `None`: one of them is not known.

@@ -5,8 +5,11 @@
 //! | `syntax` | words, blocks, includes |
 //! | `scope` | a directive as it holds at a place: inherited from outer blocks |
 //! | `server` | servers become listeners, and sites with their hosts |
+//! | `names` | addresses and names of servers |
+//! | `tls` | TLS towards clients, and what a listener says once for all servers |
 //! | `site` | what a server does with a request: returns, rewrites, locations |
 //! | `location` | which paths a location has, in the order of nginx |
+//! | `route` | the route of a location, with its settings and headers |
 //! | `action` | `proxy_pass`, `return`, `rewrite` |
 //! | `settings` | limits, timeouts, compression and policies |
 //! | `headers` | `proxy_set_header` and `add_header` |
@@ -17,12 +20,15 @@
 mod action;
 mod headers;
 mod location;
+mod names;
+mod route;
 mod scope;
 mod server;
 mod settings;
 mod site;
 mod stream;
 mod syntax;
+mod tls;
 mod unknown;
 mod upstream;
 

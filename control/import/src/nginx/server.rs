@@ -1,17 +1,22 @@
 //! Servers: their addresses become listeners, and each server a site of its listeners.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use super::Importer;
+use super::names::{bind, plain_names, server_names};
 use super::scope::Scope;
 use super::settings::{Settings, millis};
 use super::site::Site;
 use super::syntax::Directive;
+use super::tls::ClientAuth;
 use super::unknown::{self, Context};
 use crate::model::{Listener, Protocol};
 use crate::note::{Mistake, Note, Place};
 use crate::toml::{Table, Value};
+
+/// Milliseconds that nginx waits for the head of a request. Weir's default is shorter, so it is always written.
+const HEAD_MILLIS: u64 = 60_000;
 
 /// An address that a server listens on.
 #[derive(Clone, Debug)]
@@ -19,21 +24,21 @@ pub(super) struct Listen {
     pub(super) bind: String,
     is_default: bool,
     pub(super) has_tls: bool,
-    has_http2: bool,
+    pub(super) has_http2: bool,
     pub(super) has_proxy_header: bool,
     backlog: Option<u64>,
     pub(super) place: Place,
 }
 
 /// A listener in the making: its address, and the servers that share it.
-struct Shared {
+pub(super) struct Shared {
     bind: String,
-    servers: Vec<(usize, Listen)>,
+    pub(super) servers: Vec<(usize, Listen)>,
 }
 
 impl Shared {
     /// The server for hosts that no server names.
-    fn default_server(&self) -> usize {
+    pub(super) fn default_server(&self) -> usize {
         let explicit = self.servers.iter().find(|(_, listen)| listen.is_default);
         explicit.or(self.servers.first()).map_or(0, |(server, _)| *server)
     }
@@ -67,8 +72,8 @@ impl<'c> Importer<'c> {
             }
         }
         let mut taken: HashSet<(String, String)> = HashSet::new();
-        for (number, server) in servers.iter().enumerate() {
-            for site in self.sites(number, server, &scopes[number], &shared, &bases, &mut taken) {
+        for number in 0..servers.len() {
+            for site in self.sites(number, servers, &scopes, &shared, &bases, &mut taken)? {
                 self.site(&site)?;
             }
         }
@@ -79,12 +84,11 @@ impl<'c> Importer<'c> {
     fn listens(&mut self, server: &'c Directive) -> Result<Vec<Listen>, Mistake> {
         let written: Vec<&Directive> = server.body().iter().filter(|one| one.name == "listen").collect();
         if written.is_empty() {
-            let http2 = false;
             return Ok(vec![Listen {
                 bind: "0.0.0.0:80".to_owned(),
                 is_default: false,
                 has_tls: false,
-                has_http2: http2,
+                has_http2: false,
                 has_proxy_header: false,
                 backlog: None,
                 place: server.place.clone(),
@@ -189,6 +193,7 @@ impl<'c> Importer<'c> {
         let mut notes = Vec::new();
         let mut more = Table::default();
         self.connection_keys(shared, scope, &mut more)?;
+        self.differences(shared, servers, scopes);
         let base = self.settings(scope, &mut notes)?;
         // Notes on what a server has stand at its routes.
         notes.clear();
@@ -196,7 +201,7 @@ impl<'c> Importer<'c> {
             more.set(&format!("http.{key}"), value.clone());
         }
         if has_tls {
-            self.tls(shared, default, servers, scopes, &mut more)?;
+            self.tls(shared, servers, scopes, &mut more)?;
         }
         let kind = if has_tls { "https" } else { "http" };
         let port = shared.bind.rsplit(':').next().unwrap_or_default();
@@ -227,9 +232,8 @@ impl<'c> Importer<'c> {
         if let Some(backlog) = shared.servers.iter().find_map(|(_, listen)| listen.backlog) {
             more.set("backlog", Value::Number(backlog));
         }
-        if let Some(of) = scope.find("client_header_timeout") {
-            more.set("head_timeout", Value::millis(millis(of)?.clamp(1, 3_600_000)));
-        }
+        let head = scope.find("client_header_timeout").map(millis).transpose()?.unwrap_or(HEAD_MILLIS);
+        more.set("head_timeout", Value::millis(head.clamp(1, 3_600_000)));
         if let Some(of) = scope.find("keepalive_timeout") {
             match millis(of)? {
                 0 => self.note(of, "connections of clients are always kept", "keep_alive_timeout"),
@@ -244,78 +248,17 @@ impl<'c> Importer<'c> {
         Ok(())
     }
 
-    /// The certificate of the default server, and those of the others for their names.
-    fn tls(
-        &mut self,
-        shared: &Shared,
-        default: usize,
-        servers: &[&'c Directive],
-        scopes: &[Scope<'c>],
-        more: &mut Table,
-    ) -> Result<(), Mistake> {
-        let pair = |server: usize| {
-            let scope = &scopes[server];
-            Some((scope.first("ssl_certificate")?, scope.first("ssl_certificate_key")?))
-        };
-        let Some((cert, key)) = pair(default) else {
-            let message = "the server has TLS, and no ssl_certificate with ssl_certificate_key";
-            return Err(Mistake::new(&servers[default].place, message));
-        };
-        let scope = &scopes[default];
-        let tls = more.table("tls");
-        tls.set("cert_file", Value::text(cert));
-        tls.set("key_file", Value::text(key));
-        match scope.first("ssl_verify_client") {
-            Some(word @ ("on" | "optional")) => {
-                let word = if word == "on" { "required" } else { word };
-                tls.set("client_auth", Value::text(word));
-                if let Some(file) = scope.first("ssl_client_certificate") {
-                    tls.set("client_ca_file", Value::text(file));
-                }
-            }
-            None | Some("off") => {}
-            Some(_) => {
-                if let Some(of) = scope.find("ssl_verify_client") {
-                    let why = "certificates of clients are checked, or not asked for";
-                    self.config.notes.push(Note::new(&of.place, of.text(), why, "client_auth = \"optional\""));
-                }
-            }
-        }
-        if !shared.servers.iter().any(|(_, listen)| listen.has_http2) {
-            tls.set("alpn", Value::texts(["http/1.1"]));
-        }
-        let mut seen = vec![(cert, key)];
-        for (server, _) in &shared.servers {
-            let Some(other) = pair(*server).filter(|pair| !seen.contains(pair)) else { continue };
-            seen.push(other);
-            let mut table = Table::default();
-            let names: Vec<String> = server_names(servers[*server]).flat_map(plain_names).collect();
-            if !names.is_empty() {
-                table.set("names", Value::texts(names));
-            }
-            table.set("cert_file", Value::text(other.0));
-            table.set("key_file", Value::text(other.1));
-            tls.push("certificate", table);
-        }
-        if let Some(of) = scope.find("ssl_protocols") {
-            let is_same = of.args.iter().all(|word| matches!(word.as_str(), "TLSv1.2" | "TLSv1.3"));
-            if !is_same || of.args.len() != 2 {
-                self.note(of, "TLS 1.2 and 1.3 are served, and no other version", "");
-            }
-        }
-        Ok(())
-    }
-
     /// A server on the listeners where it means the same, once for each meaning.
     fn sites(
         &mut self,
         number: usize,
-        server: &'c Directive,
-        scope: &Scope<'c>,
+        servers: &[&'c Directive],
+        scopes: &[Scope<'c>],
         shared: &[Shared],
         bases: &[(String, Settings)],
         taken: &mut HashSet<(String, String)>,
-    ) -> Vec<Site<'c>> {
+    ) -> Result<Vec<Site<'c>>, Mistake> {
+        let (server, scope) = (servers[number], &scopes[number]);
         let mut sites: Vec<Site<'c>> = Vec::new();
         let first = server_names(server).flat_map(plain_names).next().unwrap_or_else(|| "default".to_owned());
         for (one, (listener, base)) in shared.iter().zip(bases) {
@@ -334,8 +277,11 @@ impl<'c> Importer<'c> {
                 self.config.notes.push(Note::new(&server.place, format!("server {first}"), why, ""));
                 continue;
             }
-            let is_same =
-                |site: &&mut Site<'c>| site.hosts == hosts && site.has_tls == listen.has_tls && site.base == *base;
+            let of_listener = ClientAuth::of(&scopes[one.default_server()])?;
+            let is_closed = listen.has_tls && ClientAuth::of(scope)?.is_weakened_by(of_listener);
+            let is_same = |site: &&mut Site<'c>| {
+                (&site.hosts, site.has_tls, site.is_closed, &site.base) == (&hosts, listen.has_tls, is_closed, base)
+            };
             match sites.iter_mut().find(is_same) {
                 Some(site) => site.listeners.push(listener.clone()),
                 None => sites.push(Site {
@@ -343,80 +289,13 @@ impl<'c> Importer<'c> {
                     hosts,
                     listeners: vec![listener.clone()],
                     has_tls: listen.has_tls,
+                    is_closed,
                     scope: scope.clone(),
+                    place: server.place.clone(),
                     base: base.clone(),
                 }),
             }
         }
-        sites
+        Ok(sites)
     }
-
-    /// The hosts of a server on a listener. The first server that names a host has it.
-    fn hosts(&mut self, server: &Directive, listener: &str, taken: &mut HashSet<(String, String)>) -> Vec<String> {
-        let mut hosts = Vec::new();
-        for of in server.body().iter().filter(|one| one.name == "server_name") {
-            for name in &of.args {
-                let own = plain_names(name);
-                // `_` and nothing are conventional names for a server that nobody asks for by name.
-                if own.is_empty() && name != "_" && !name.is_empty() {
-                    let why = "hosts are names, or names with a star in front";
-                    self.config.notes.push(Note::new(&of.place, of.text(), why, "hosts = [\"*.example.com\"]"));
-                }
-                for host in own {
-                    match taken.insert((listener.to_owned(), host.clone())) {
-                        true => hosts.push(host),
-                        false => {
-                            let why = format!("another server of {listener} has {host}");
-                            self.config.notes.push(Note::new(&of.place, of.text(), why, ""));
-                        }
-                    }
-                }
-            }
-        }
-        hosts
-    }
-}
-
-/// The address of a listener; `None`: it cannot be said.
-pub(super) fn bind(text: &str) -> Option<String> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return Some(format!("unix:{path}"));
-    }
-    if let Ok(port) = text.parse::<u16>() {
-        return Some(format!("0.0.0.0:{port}"));
-    }
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Some(address.to_string());
-    }
-    if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return Some(SocketAddr::new(address, 80).to_string());
-    }
-    let (host, port) = text.rsplit_once(':')?;
-    let port: u16 = port.parse().ok()?;
-    match host {
-        "*" => Some(format!("0.0.0.0:{port}")),
-        "localhost" => Some(format!("127.0.0.1:{port}")),
-        _ => None,
-    }
-}
-
-fn server_names(server: &Directive) -> impl Iterator<Item = &str> {
-    let own = server.body().iter().filter(|one| one.name == "server_name");
-    own.flat_map(|one| &one.args).map(String::as_str)
-}
-
-/// The hosts of a name: `.a.example` is the name and all below it. Empty: it cannot be said.
-fn plain_names(name: &str) -> Vec<String> {
-    match name.strip_prefix('.') {
-        Some(rest) if is_plain(rest) => vec![rest.to_lowercase(), format!("*.{}", rest.to_lowercase())],
-        _ if is_plain(name) => vec![name.to_lowercase()],
-        _ => Vec::new(),
-    }
-}
-
-/// A name, perhaps with a star in front.
-fn is_plain(name: &str) -> bool {
-    let rest = name.strip_prefix("*.").unwrap_or(name);
-    let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    !rest.is_empty() && rest != "_" && !rest.starts_with('.') && !rest.ends_with('.') && rest.chars().all(is_host)
 }

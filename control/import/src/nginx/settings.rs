@@ -7,7 +7,7 @@ use crate::note::{Mistake, Note};
 use crate::quantity::{nginx_size, nginx_time};
 use crate::toml::Value;
 
-/// nginx's own limit of a request body. Weir's is 1 GiB, so it is always written.
+/// nginx's own limit of a request body. Weir's is 1 GiB, so it is always written, and so is the longer pause of 60 s in one.
 const BODY_BYTES_MAX: u64 = 1 << 20;
 
 /// Milliseconds that Weir accepts for a timeout of a request: up to a day.
@@ -64,9 +64,8 @@ impl<'c> Importer<'c> {
                 .ok_or_else(|| Mistake::new(&of.place, format!("`{}` is no size: write it as 10m", of.text())))?,
         };
         keys.push(("request_body_bytes_max", Value::bytes(body)));
-        if let Some(of) = scope.find("client_body_timeout") {
-            keys.push(("body_idle_timeout", timeout(of)?));
-        }
+        let pause = scope.find("client_body_timeout").map(timeout).transpose()?;
+        keys.push(("body_idle_timeout", pause.unwrap_or_else(|| Value::text("60s"))));
         if let Some(of) = scope.find("proxy_read_timeout") {
             keys.push(("response_timeout", timeout(of)?));
             keys.push(("answer_idle_timeout", timeout(of)?));
@@ -75,7 +74,7 @@ impl<'c> Importer<'c> {
         if headers.iter().any(|of| of.first().eq_ignore_ascii_case("upgrade") && of.args.len() > 1) {
             keys.push(("upgrades", Value::texts(["websocket"])));
         }
-        keys.extend(compression(scope)?.map(|value| ("compression", value)));
+        keys.extend(compression(scope, notes)?.map(|value| ("compression", value)));
         keys.extend(retry(scope, notes)?.map(|value| ("retry", value)));
         keys.extend(ip_filter(scope, notes).map(|value| ("ip_filter", value)));
         keys.extend(basic_auth(scope, notes).map(|value| ("basic_auth", value)));
@@ -152,19 +151,24 @@ fn key_of(variable: &str) -> Option<Vec<(String, Value)>> {
     }
 }
 
-fn compression(scope: &Scope<'_>) -> Result<Option<Value>, Mistake> {
+fn compression(scope: &Scope<'_>, notes: &mut Vec<Note>) -> Result<Option<Value>, Mistake> {
     if !scope.is_on("gzip") {
         return Ok(None);
     }
     let least = match scope.find("gzip_min_length") {
         None => 20,
-        Some(of) => of.first().parse().map_err(|_| Mistake::new(&of.place, "gzip_min_length is no number of bytes"))?,
+        Some(of) => {
+            nginx_size(of.first()).ok_or_else(|| Mistake::new(&of.place, "gzip_min_length is no number of bytes"))?
+        }
     };
     let mut types = vec!["text/html".to_owned()];
     let written = scope.find("gzip_types");
     for (word, of) in written.iter().flat_map(|of| of.args.iter().map(move |word| (word, of))) {
-        // A star for all types has no counterpart that is as wide; all text is what it is written for.
         let word = if word == "*" { "text/*" } else { word };
+        if word == "text/*" {
+            let why = "all types of media are more than the types of a listener can name; here all text";
+            notes.push(Note::new(&of.place, of.text(), why, "compression types"));
+        }
         if !word.contains('/') {
             return Err(Mistake::new(&of.place, format!("`{word}` is no media type")));
         }
@@ -180,15 +184,18 @@ fn compression(scope: &Scope<'_>) -> Result<Option<Value>, Mistake> {
 }
 
 fn retry(scope: &Scope<'_>, notes: &mut Vec<Note>) -> Result<Option<Value>, Mistake> {
+    let tries = scope.first("proxy_next_upstream_tries").and_then(|text| text.parse::<u64>().ok());
+    let none = || Ok(Some(Value::inline([("attempts", Value::Number(0))])));
+    let attempts = match tries {
+        Some(1) => return none(),
+        Some(tries) if tries > 1 => Some(("attempts".to_owned(), Value::Number((tries - 1).min(10)))),
+        _ => None,
+    };
     let Some(of) = scope.find("proxy_next_upstream") else {
-        if let Some(of) = scope.find("proxy_next_upstream_tries") {
-            let why = "is read beside proxy_next_upstream only";
-            notes.push(Note::new(&of.place, of.text(), why, "[route.retry] attempts"));
-        }
-        return Ok(None);
+        return Ok(attempts.map(|entry| Value::Inline(vec![entry])));
     };
     if of.first() == "off" {
-        return Ok(Some(Value::inline([("attempts", Value::Number(0))])));
+        return none();
     }
     let (mut on, mut statuses, mut others) = (vec!["connect_failure"], Vec::new(), false);
     for word in &of.args {
@@ -213,10 +220,7 @@ fn retry(scope: &Scope<'_>, notes: &mut Vec<Note>) -> Result<Option<Value>, Mist
     if others {
         entries.push(("non_idempotent".to_owned(), Value::Flag(true)));
     }
-    let tries = scope.first("proxy_next_upstream_tries").and_then(|text| text.parse::<u64>().ok());
-    if let Some(tries) = tries.filter(|tries| *tries > 1) {
-        entries.push(("attempts".to_owned(), Value::Number((tries - 1).min(10))));
-    }
+    entries.extend(attempts);
     Ok(Some(Value::Inline(entries)))
 }
 

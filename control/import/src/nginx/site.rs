@@ -1,14 +1,18 @@
 //! What a server does with a request: returns and rewrites first, then the location that fits best.
 
 use super::Importer;
-use super::action::{self, Answer};
+use super::action;
 use super::location::{self, Location};
+use super::names::plain_names;
+use super::route::{fallback, files_note};
 use super::scope::Scope;
-use super::settings::{Settings, difference};
+use super::settings::Settings;
 use super::syntax::Directive;
 use super::unknown::{self, Context};
 use crate::model::{PathMatch, Route, Target};
-use crate::note::{Mistake, Note};
+use crate::note::{Mistake, Note, Place};
+use crate::order::{Rule, first_match};
+use crate::overlap::rank;
 use crate::paths;
 use crate::toml::Value;
 
@@ -20,7 +24,10 @@ pub(super) struct Site<'c> {
     pub(super) hosts: Vec<String>,
     pub(super) listeners: Vec<String>,
     pub(super) has_tls: bool,
+    /// It demands certificates of clients that its listeners do not demand: nobody may come.
+    pub(super) is_closed: bool,
     pub(super) scope: Scope<'c>,
+    pub(super) place: Place,
     /// What its listeners have for all routes.
     pub(super) base: Settings,
 }
@@ -30,17 +37,24 @@ impl Site<'_> {
     pub(super) const fn scheme(&self) -> &'static str {
         if self.has_tls { "https" } else { "http" }
     }
+
+    /// The first name of the server, if it is one.
+    pub(super) fn server_name(&self) -> Option<&str> {
+        let name = self.scope.find_own("server_name")?.first();
+        (!name.contains(['*', '~', '$']) && !plain_names(name).is_empty()).then_some(name)
+    }
 }
 
 impl<'c> Importer<'c> {
     /// The routes of a site.
     pub(super) fn site(&mut self, site: &Site<'c>) -> Result<(), Mistake> {
         let before = self.config.routes.len();
-        let hosts = self.conditional_returns(site)?;
-        let all_of_it = self.unconditional(site)?;
-        if !all_of_it {
-            self.server_rewrites(site)?;
-            self.locations(site)?;
+        let mut hosts = Vec::new();
+        if site.is_closed {
+            self.config.routes.push(Route::new(self.route_names.unique(&site.name), Target::status(403)));
+        } else {
+            hosts = self.conditional_returns(site)?;
+            self.rules(site)?;
         }
         for route in &mut self.config.routes[before..] {
             route.listeners.clone_from(&site.listeners);
@@ -56,12 +70,39 @@ impl<'c> Importer<'c> {
         Ok(())
     }
 
+    /// The routes of the server itself, and behind them those of its locations: nginx looks for a location last.
+    fn rules(&mut self, site: &Site<'c>) -> Result<(), Mistake> {
+        let mut rules = self.server_rules(site)?;
+        let is_first = |rule: &Rule| matches!(rule.route.path, PathMatch::Any);
+        let before = self.config.routes.len();
+        let mut origins: Vec<(Place, String)> = Vec::new();
+        if !rules.iter().any(is_first) {
+            self.locations(site, &mut origins)?;
+        }
+        if rules.is_empty() {
+            return Ok(());
+        }
+        let routes = self.config.routes.split_off(before);
+        let mut behind: Vec<Rule> =
+            routes.into_iter().zip(origins).map(|(route, (place, text))| Rule { route, place, text }).collect();
+        // Of locations the best one decides, which is the first in Weir's order.
+        behind.sort_by_key(|rule| rank(&rule.route));
+        rules.append(&mut behind);
+        for mut route in first_match(rules) {
+            // The meeting of two rules has the name of the earlier one.
+            if self.config.routes[before..].iter().any(|known| known.name == route.name) {
+                route.name = self.route_names.unique(&route.name);
+            }
+            self.config.routes.push(route);
+        }
+        Ok(())
+    }
+
     /// `if ($host = x) { return ...; }` is a route of that host. Returns the hosts that are taken so.
     fn conditional_returns(&mut self, site: &Site<'c>) -> Result<Vec<String>, Mistake> {
         let mut hosts = Vec::new();
         for one in site.scope.own().iter().filter(|one| one.name == "if") {
-            let words: Vec<&str> =
-                one.args.iter().map(|arg| arg.trim_matches(['(', ')'])).filter(|arg| !arg.is_empty()).collect();
+            let words = condition(one);
             let [first] = one.body() else {
                 self.config.notes.extend(unknown::note(one, Context::Location));
                 continue;
@@ -76,7 +117,7 @@ impl<'c> Importer<'c> {
                         hosts.push(host);
                     }
                 }
-                // Known by the listener: see `unconditional`.
+                // Known by the listener: see `server_rules`.
                 ["$scheme", "=" | "!=", _] if matches!(first.name.as_str(), "return" | "rewrite") => {}
                 _ => self.config.notes.extend(unknown::note(one, Context::Location)),
             }
@@ -84,67 +125,64 @@ impl<'c> Importer<'c> {
         Ok(hosts)
     }
 
-    /// A `return` of the server itself, or of an `if ($scheme ...)` that holds for all requests of these listeners. True: it is
-    /// for all requests.
-    fn unconditional(&mut self, site: &Site<'c>) -> Result<bool, Mistake> {
-        let by_scheme = site.scope.own().iter().filter(|one| one.name == "if").find_map(|one| {
-            let words: Vec<&str> =
-                one.args.iter().map(|arg| arg.trim_matches(['(', ')'])).filter(|arg| !arg.is_empty()).collect();
-            let ["$scheme", operator, scheme] = words.as_slice() else { return None };
-            let is_same = *scheme == site.scheme();
-            (is_same == (*operator == "=")).then(|| one.body().first()).flatten()
-        });
-        let of = match by_scheme.filter(|of| matches!(of.name.as_str(), "return" | "rewrite")) {
-            Some(of) => of,
-            None => match site.scope.find_own("return") {
-                Some(of) => of,
-                None => return Ok(false),
-            },
-        };
-        let route = match of.name.as_str() {
-            "return" => self.returned(of, site)?,
-            _ => {
-                action::redirect_of_rewrite(of, site).map(|(_, keys)| Route::new(String::new(), Target::Redirect(keys)))
+    /// `rewrite` and `return` of the server itself, and those of an `if ($scheme ...)` that holds on these listeners, up to the
+    /// first that is for all requests.
+    fn server_rules(&mut self, site: &Site<'c>) -> Result<Vec<Rule>, Mistake> {
+        let mut rules: Vec<Rule> = Vec::new();
+        for one in site.scope.own() {
+            let of = match one.name.as_str() {
+                "return" | "rewrite" => one,
+                "if" => match by_scheme(one, site) {
+                    Some(of) => of,
+                    None => continue,
+                },
+                _ => continue,
+            };
+            let route = match of.name.as_str() {
+                "return" => self.returned(of, site)?,
+                _ => match action::redirect_of_rewrite(of, site) {
+                    Some((path, keys)) => {
+                        let mut route = Route::new(String::new(), Target::Redirect(keys));
+                        route.path = path;
+                        Some(route)
+                    }
+                    None => {
+                        let why = "a rewrite for the whole server is not one of its locations";
+                        self.note(of, why, "[route.rewrite] of a route");
+                        None
+                    }
+                },
+            };
+            let Some(mut route) = route else { continue };
+            let is_for_all = route.path == PathMatch::Any;
+            let end = if is_for_all { "" } else { "-rewrite" };
+            route.name = self.route_names.unique(&format!("{}{end}", site.name));
+            rules.push(Rule { route, place: of.place.clone(), text: of.text() });
+            if is_for_all {
+                break;
             }
-        };
-        let Some(mut route) = route else { return Ok(false) };
-        route.name = self.route_names.unique(&site.name);
-        self.config.routes.push(route);
-        Ok(true)
+        }
+        Ok(rules)
     }
 
     /// The route of a `return`, without a name. `None`: it cannot be said, which is noted.
     fn returned(&mut self, of: &Directive, site: &Site<'c>) -> Result<Option<Route>, Mistake> {
         let mut notes = Vec::new();
-        let target = action::returned(of, site, &mut notes)?;
+        let target = action::returned(of, site, &site.scope, &mut notes)?;
         let mut route = Route::new(String::new(), target);
         route.notes = notes;
         Ok(Some(route))
     }
 
-    fn server_rewrites(&mut self, site: &Site<'c>) -> Result<(), Mistake> {
-        for of in site.scope.own().iter().filter(|one| one.name == "rewrite") {
-            let Some((path, keys)) = action::redirect_of_rewrite(of, site) else {
-                self.note(
-                    of,
-                    "a rewrite for the whole server is not one of its locations",
-                    "[route.rewrite] of a route",
-                );
-                continue;
-            };
-            let mut route =
-                Route::new(self.route_names.unique(&format!("{}-rewrite", site.name)), Target::Redirect(keys));
-            route.path = path;
-            self.config.routes.push(route);
-        }
-        Ok(())
-    }
-
-    fn locations(&mut self, site: &Site<'c>) -> Result<(), Mistake> {
+    /// The routes of the locations, each with the directive that it comes from in `origins`.
+    fn locations(&mut self, site: &Site<'c>, origins: &mut Vec<(Place, String)>) -> Result<(), Mistake> {
+        let first = self.config.routes.len() - origins.len();
+        let server = (site.place.clone(), "server".to_owned());
         let found = location::all(site.scope.own(), &site.scope, &mut self.config.notes)?;
         for one in &found {
             self.location(one, site)?;
             self.partial_redirects(one, site);
+            origins.resize(self.config.routes.len() - first, (one.directive.place.clone(), one.directive.text()));
         }
         for path in location::slash_redirects(&found) {
             let keys = vec![
@@ -157,8 +195,9 @@ impl<'c> Importer<'c> {
             self.config.routes.push(route);
         }
         if !found.iter().any(|one| one.path == PathMatch::Any) {
-            self.rest(site);
+            self.rest(site)?;
         }
+        origins.resize(self.config.routes.len() - first, server);
         Ok(())
     }
 
@@ -185,48 +224,39 @@ impl<'c> Importer<'c> {
         }
     }
 
-    /// Requests that no location takes. nginx looks for a file.
-    fn rest(&mut self, site: &Site<'c>) {
+    /// Requests that no location takes. nginx looks for a file, and then goes where `try_files` of the server says.
+    fn rest(&mut self, site: &Site<'c>) -> Result<(), Mistake> {
+        if let Some((of, named)) = fallback(&site.scope, site) {
+            let one = Location {
+                path: PathMatch::Any,
+                text: "/".to_owned(),
+                scope: site.scope.inner(named.body()),
+                directive: named,
+            };
+            let mut notes = vec![files_note(of, named)];
+            notes.extend(named.body().iter().filter_map(|of| unknown::note(of, Context::Location)));
+            return self.route_of(&one, Some(&site.scope), site, notes);
+        }
         let mut route = Route::new(self.route_names.unique(&format!("{}-rest", site.name)), Target::status(404));
         if let Some(root) = site.scope.find("root") {
             let why = "Weir serves no files; what no location takes is answered 404";
             route.notes.push(Note::new(&root.place, root.text(), why, "an origin that serves them"));
         }
         self.config.routes.push(route);
-    }
-
-    fn location(&mut self, one: &Location<'c>, site: &Site<'c>) -> Result<(), Mistake> {
-        let mut notes: Vec<Note> =
-            one.scope.own().iter().filter_map(|of| unknown::note(of, Context::Location)).collect();
-        let answer = self.answer(one, site, &mut notes)?;
-        let Answer { target, rewrite, host } = answer;
-        let is_proxy = matches!(target, Target::Upstream(_));
-        let suffix = if one.path == PathMatch::Any { String::new() } else { format!("-{}", one.text) };
-        let mut route = Route::new(self.route_names.unique(&format!("{}{suffix}", site.name)), target);
-        route.path = one.path.clone();
-        let mut settings = self.settings(&one.scope, &mut notes)?;
-        if !is_proxy {
-            // For a response that the gateway itself makes, only the policies matter.
-            settings.retain(|(key, _)| matches!(*key, "ip_filter" | "basic_auth" | "rate_limit"));
-        }
-        let policies = |(key, _): &&(&str, Value)| matches!(*key, "ip_filter" | "basic_auth" | "rate_limit");
-        let base: Settings = match is_proxy {
-            true => site.base.clone(),
-            false => site.base.iter().filter(policies).cloned().collect(),
-        };
-        for (key, value) in difference(&settings, &base) {
-            route.more.set(key, value);
-        }
-        let mut changes = rewrite;
-        if is_proxy {
-            self.request_headers(one, site, host, &mut changes, &mut route, &mut notes);
-        }
-        if !changes.is_empty() {
-            route.more.set("rewrite", Value::Inline(changes));
-        }
-        self.response_headers(one, is_proxy, &mut route, &mut notes);
-        route.notes = notes;
-        self.config.routes.push(route);
         Ok(())
     }
+}
+
+/// The words of an `if`, without its brackets.
+fn condition(of: &Directive) -> Vec<&str> {
+    of.args.iter().map(|arg| arg.trim_matches(['(', ')'])).filter(|arg| !arg.is_empty()).collect()
+}
+
+/// The `return` or `rewrite` of an `if ($scheme ...)` that holds for all requests of these listeners.
+fn by_scheme<'c>(one: &'c Directive, site: &Site<'_>) -> Option<&'c Directive> {
+    let words = condition(one);
+    let ["$scheme", operator, scheme] = words.as_slice() else { return None };
+    let is_same = *scheme == site.scheme();
+    let [of] = one.body() else { return None };
+    (is_same == (*operator == "=") && matches!(of.name.as_str(), "return" | "rewrite")).then_some(of)
 }

@@ -1,6 +1,7 @@
 //! `stream`: TCP as it is, and TLS by its server name.
 
 use super::Importer;
+use super::names::plain_names;
 use super::scope::Scope;
 use super::server::Listen;
 use super::settings::millis;
@@ -13,6 +14,9 @@ use crate::toml::{Table, Value};
 
 /// The variable of the server name that a client asks for.
 const SERVER_NAME: &str = "$ssl_preread_server_name";
+
+/// Milliseconds after which nginx closes a silent connection; Weir does so only if it is written.
+const IDLE_MILLIS: u64 = 600_000;
 
 impl<'c> Importer<'c> {
     pub(super) fn stream(&mut self, body: &'c [Directive]) -> Result<(), Mistake> {
@@ -67,7 +71,7 @@ impl<'c> Importer<'c> {
                 self.note(pass, "an upstream is chosen by server name, or not at all", "[[listener.server_name]]");
                 return Ok(());
             }
-            None => (self.tcp_upstream(pass.first(), pass, scope)?, Vec::new()),
+            None => (self.upstream(pass.first(), Way::Tcp, scope, &pass.place)?, Vec::new()),
         };
         for (of, listen) in listens {
             let mut more = connection_keys(of, &listen, scope)?;
@@ -92,31 +96,25 @@ impl<'c> Importer<'c> {
         Ok(())
     }
 
-    fn tcp_upstream(&mut self, server: &str, of: &Directive, scope: &Scope<'c>) -> Result<String, Mistake> {
-        let name = self.upstream(server, Way::Tcp, scope, &of.place)?;
-        if scope.is_on("proxy_protocol")
-            && let Some(made) = self.config.upstreams.iter_mut().find(|upstream| upstream.name == name)
-        {
-            made.more.set("tcp.proxy_header", Value::text("v1"));
-        }
-        Ok(name)
-    }
-
     /// A `map` of server names: the upstream for all others, and those of the names.
     fn names(&mut self, map: &'c Directive, scope: &Scope<'c>) -> Result<(String, Vec<(String, String)>), Mistake> {
         let mut names = Vec::new();
         let mut rest = None;
         for one in map.body().iter().filter(|one| one.name != "hostnames") {
-            let upstream = self.tcp_upstream(one.first(), one, scope)?;
+            let upstream = self.upstream(one.first(), Way::Tcp, scope, &one.place)?;
             match one.name.as_str() {
                 "default" => rest = Some(upstream),
                 name if name.starts_with('~') => {
                     self.note(one, "names are names, or have a star in front", "names = [\"*.example.com\"]")
                 }
-                name => names.push((name.to_owned(), upstream)),
+                name => match plain_names(name) {
+                    all if all.is_empty() => self.note(one, "is no name of a server; it is left out", "names"),
+                    all => names.extend(all.into_iter().map(|name| (name, upstream.clone()))),
+                },
             }
         }
-        match rest.or_else(|| names.first().map(|(_, upstream)| upstream.clone())) {
+        // Without a default nginx ends connections for other names: they go nowhere here.
+        match rest.or_else(|| (!names.is_empty()).then(String::new)) {
             Some(rest) => Ok((rest, names)),
             None => Err(Mistake::new(&map.place, "the map has no server")),
         }
@@ -137,8 +135,7 @@ fn connection_keys(of: &Directive, listen: &Listen, scope: &Scope<'_>) -> Result
     if listen.has_proxy_header {
         more.set("proxy_protocol", Value::text("any"));
     }
-    if let Some(of) = scope.find("proxy_timeout") {
-        more.set("idle_timeout", Value::millis(millis(of)?.clamp(100, 2_592_000_000)));
-    }
+    let idle = scope.find("proxy_timeout").map(millis).transpose()?.unwrap_or(IDLE_MILLIS);
+    more.set("idle_timeout", Value::millis(idle.clamp(100, 2_592_000_000)));
     Ok(more)
 }

@@ -37,6 +37,12 @@ impl Way {
     }
 }
 
+/// Milliseconds that nginx waits for a connection. Weir's default is shorter, so it is always written.
+const CONNECT_MILLIS: u64 = 60_000;
+
+/// Milliseconds for which nginx leaves a server out that has failed.
+const FAIL_MILLIS: u64 = 10_000;
+
 impl<'c> Importer<'c> {
     /// The name of the upstream for `server`, which is an upstream block or an address. It is made when it is first named.
     pub(super) fn upstream(
@@ -46,15 +52,23 @@ impl<'c> Importer<'c> {
         scope: &Scope<'c>,
         place: &Place,
     ) -> Result<String, Mistake> {
-        let tls = way.has_tls().then(|| tls(scope, server));
-        let key = format!("{server} {way:?} {tls:?}");
+        let has_tls = way.has_tls() || way == Way::Tcp && scope.is_on("proxy_ssl");
+        let tls = has_tls.then(|| tls(scope, way, server));
+        let name = if matches!(way, Way::Grpc | Way::Grpcs) { "grpc_connect_timeout" } else { "proxy_connect_timeout" };
+        let connect = scope.find(name).map(millis).transpose()?.unwrap_or(CONNECT_MILLIS).clamp(1, 3_600_000);
+        let has_proxy_header = way == Way::Tcp && scope.is_on("proxy_protocol") && !has_tls;
+        if let Some(of) = scope.find("proxy_protocol").filter(|of| way == Way::Tcp && has_tls && of.first() == "on") {
+            self.note(of, "there is no PROXY header in front of TLS", "tcp.proxy_header");
+        }
+        let key = format!("{server} {way:?} {connect} {has_proxy_header} {tls:?}");
         if let Some(name) = self.made.get(&key) {
             return Ok(name.clone());
         }
         let at = self.blocks.get(server).map_or(place, |block| &block.place);
         let mut made = Upstream::new(self.upstream_names.unique(server.trim_start_matches("unix:")), at);
-        if let Some(of) = scope.find("proxy_connect_timeout") {
-            made.more.set("connect_timeout", Value::millis(millis(of)?.clamp(1, 3_600_000)));
+        made.more.set("connect_timeout", Value::millis(connect));
+        if has_proxy_header {
+            made.more.set("tcp.proxy_header", Value::text("v1"));
         }
         if matches!(way, Way::Grpc | Way::Grpcs) {
             made.more.set("http.version", Value::text("2"));
@@ -88,23 +102,24 @@ pub(super) fn with_port(server: &str, port: u16) -> String {
     }
 }
 
-/// nginx does not check certificates of upstreams unless `proxy_ssl_verify` is on.
-fn tls(scope: &Scope<'_>, server: &str) -> Table {
+/// nginx does not check certificates of upstreams unless `proxy_ssl_verify` or `grpc_ssl_verify` is on.
+fn tls(scope: &Scope<'_>, way: Way, server: &str) -> Table {
+    let module = if matches!(way, Way::Grpc | Way::Grpcs) { "grpc_ssl" } else { "proxy_ssl" };
+    let first = |name: &str| scope.first(&format!("{module}_{name}"));
     let mut table = Table::default();
-    if scope.is_on("proxy_ssl_verify") {
-        if let Some(file) = scope.first("proxy_ssl_trusted_certificate") {
+    if first("verify") == Some("on") {
+        if let Some(file) = first("trusted_certificate") {
             table.set("ca_file", Value::text(file));
         }
     } else {
         table.set("insecure_skip_verify", Value::Flag(true));
     }
-    let pair = [("proxy_ssl_certificate", "cert_file"), ("proxy_ssl_certificate_key", "key_file")];
-    for (name, key) in pair {
-        if let Some(file) = scope.first(name) {
+    for (name, key) in [("certificate", "cert_file"), ("certificate_key", "key_file")] {
+        if let Some(file) = first(name) {
             table.set(key, Value::text(file));
         }
     }
-    let own = scope.first("proxy_ssl_name").filter(|name| !name.contains('$'));
+    let own = first("name").filter(|name| !name.contains('$'));
     let host = server.rsplit_once(':').map_or(server, |(host, _)| host);
     let is_address = host.parse::<std::net::IpAddr>().is_ok();
     // The name in the certificate is that of proxy_pass, also where an upstream block has other hosts.
@@ -182,8 +197,9 @@ fn set_limits(block: &Directive, way: Way, members: &[Member], made: &mut Upstre
     if let Some(failures) = first.failures {
         made.more.set("http.ejection.failures", Value::Number(failures));
     }
-    if let Some(time) = first.fail_time.filter(|_| first.failures != Some(0)) {
-        let time = time.clamp(10, 86_400_000);
+    // nginx never leaves out the only server.
+    if first.failures != Some(0) && (members.len() > 1 || first.fail_time.is_some()) {
+        let time = first.fail_time.unwrap_or(FAIL_MILLIS).clamp(10, 86_400_000);
         made.more.set("http.ejection.duration", Value::millis(time));
         if time > 300_000 {
             made.more.set("http.ejection.duration_max", Value::millis(time));

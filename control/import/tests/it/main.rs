@@ -1,6 +1,11 @@
 //! Configurations of the four programs, the `weir.toml` that each becomes, and its notes.
 //!
 //! Each input has two files beside it: `NAME.toml` and `NAME.notes`. `WEIR_WRITE_GOLDEN=1` writes them; read the difference then.
+//! The modules have the name of a program, and hold what differs between it and Weir.
+
+mod envoy;
+mod haproxy;
+mod nginx;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,10 +33,28 @@ fn imported(format: Format, file: &str) -> Imported {
     import(format, file, &text, &NoFiles).unwrap_or_else(|mistake| panic!("{mistake}"))
 }
 
+/// What a text of the file `f` becomes.
+fn read(format: Format, text: &str) -> Imported {
+    import(format, "f", text, &NoFiles).unwrap_or_else(|mistake| panic!("{mistake}\n{text}"))
+}
+
+/// All notes, a line for each.
+fn notes(imported: &Imported) -> String {
+    imported.notes.iter().map(|note| format!("{note}\n")).collect()
+}
+
+/// The text of the table called `name` in a list of tables, up to the next table of a list.
+fn table(toml: &str, list: &str, name: &str) -> String {
+    let (header, line) = (format!("[[{list}]]\n"), format!("name = \"{name}\""));
+    let mut parts = toml.split(&header).skip(1).filter_map(|part| part.split("\n\n[[").next());
+    let found = parts.find(|part| part.lines().next() == Some(&line));
+    found.unwrap_or_else(|| panic!("no {list} {name}:\n{toml}")).to_owned()
+}
+
 /// Compares with the files beside the input, and lets Weir check the result.
 fn golden(format: Format, file: &str) {
     let imported = imported(format, file);
-    let notes: String = imported.notes.iter().map(|note| format!("{note}\n")).collect();
+    let notes = notes(&imported);
     let stem = file.rsplit_once('.').expect("an ending").0;
     for (ending, text) in [("toml", &imported.toml), ("notes", &notes)] {
         let path = folder(format).join(format!("{stem}.{ending}"));
@@ -134,7 +157,7 @@ fn envoy_redis_and_tcp_in_json() {
 #[test]
 fn passwords_of_the_input_are_in_no_output() {
     let imported = imported(Format::Twemproxy, "pools.yml");
-    let notes: String = imported.notes.iter().map(ToString::to_string).collect();
+    let notes = notes(&imported);
     assert!(!imported.toml.contains("not-to-be-repeated") && !notes.contains("not-to-be-repeated"));
 }
 

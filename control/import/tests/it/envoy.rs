@@ -1,0 +1,243 @@
+//! What differs between Envoy and Weir is refused or noted, and never weaker than it was.
+
+use weir_import::Format;
+
+use crate::{check, mistake, notes, read};
+
+/// A listener for TLS or not, with one virtual host, and a cluster with these further keys.
+fn front(socket: &str, manager: &str, hosts: &str, cluster: &str) -> String {
+    format!(
+        r#"static_resources:
+  listeners:
+  - name: web
+    address: {{ socket_address: {{ address: 127.0.0.1, port_value: 8443 }} }}
+    filter_chains:
+    - {socket}filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          {manager}
+          route_config: {{ virtual_hosts: [{hosts}] }}
+  clusters:
+  - name: app
+    {cluster}
+    load_assignment:
+      endpoints: [{{ lb_endpoints: [{{ endpoint: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: 1 }} }} }} }}] }}]
+"#
+    )
+}
+
+const ALL: &str = r#"{ name: all, domains: ["*"], routes: [{ match: { prefix: / }, route: { cluster: app } }] }"#;
+
+fn with_cluster(context: &str) -> String {
+    let socket = format!(
+        r#"transport_socket: {{ name: tls, typed_config: {{ "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, sni: a.example, common_tls_context: {context} }} }}"#
+    );
+    front("", "", ALL, &socket)
+}
+
+fn with_clients(context: &str, is_required: bool) -> String {
+    let certificates = "tls_certificates: [{ certificate_chain: { filename: /etc/tls/front.crt }, private_key: { filename: /etc/tls/front.key } }]";
+    let socket = format!(
+        r#"transport_socket: {{ name: tls, typed_config: {{ "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext, require_client_certificate: {is_required}, common_tls_context: {{ {certificates}{context} }} }} }}
+      "#
+    );
+    front(&socket, "", ALL, "")
+}
+
+/// Ways to name an authority that are not a file of the configuration.
+const ELSEWHERE: [&str; 4] = [
+    "validation_context_sds_secret_config: { name: ca }",
+    "validation_context: { trusted_ca: { inline_string: pem } }",
+    "validation_context: { trusted_ca: { environment_variable: CA } }",
+    "combined_validation_context: { default_validation_context: {}, validation_context_sds_secret_config: { name: ca } }",
+];
+
+#[test]
+fn certificates_of_upstreams_are_checked_if_envoy_checks_them() {
+    let combined = "{ combined_validation_context: { default_validation_context: { trusted_ca: { filename: /etc/tls/ca.crt }, match_typed_subject_alt_names: [] } } }";
+    let found = read(Format::Envoy, &with_cluster(combined));
+    assert!(found.toml.contains("ca_file = \"/etc/tls/ca.crt\"") && !found.toml.contains("insecure"), "{}", found.toml);
+    assert!(notes(&found).contains("`validation_context.match_typed_subject_alt_names`"), "{}", notes(&found));
+    let found = read(Format::Envoy, &with_cluster("{ validation_context: { system_root_certs: {} } }"));
+    assert!(found.toml.contains("[upstream.tls]") && !found.toml.contains("insecure"), "{}", found.toml);
+    for context in ELSEWHERE {
+        let why = mistake(Format::Envoy, &with_cluster(&format!("{{ {context} }}")));
+        assert!(why.contains("has no authority in a file"), "{context}: {why}");
+    }
+    // Envoy checks nothing here either.
+    for context in ["{}", "{ validation_context: {} }", "{ tls_params: {} }"] {
+        let found = read(Format::Envoy, &with_cluster(context));
+        assert!(found.toml.contains("insecure_skip_verify = true"), "{context}: {}", found.toml);
+    }
+    let quic = with_cluster("{}").replace("tls.v3.UpstreamTlsContext", "quic.v3.QuicUpstreamTransport");
+    assert!(mistake(Format::Envoy, &quic).contains("a transport_socket is TLS"));
+}
+
+#[test]
+fn a_listener_that_demands_certificates_of_clients_demands_them_or_is_refused() {
+    let combined =
+        ", combined_validation_context: { default_validation_context: { trusted_ca: { filename: /etc/tls/ca.crt } } }";
+    for (is_required, word) in [(true, "required"), (false, "optional")] {
+        let found = read(Format::Envoy, &with_clients(combined, is_required));
+        assert!(found.toml.contains(&format!("client_auth = \"{word}\"")), "{}", found.toml);
+        check(&found.toml);
+    }
+    for context in ELSEWHERE.iter().copied().chain(["validation_context: { system_root_certs: {} }"]) {
+        for is_required in [true, false] {
+            mistake(Format::Envoy, &with_clients(&format!(", {context}"), is_required));
+        }
+    }
+    let why = mistake(Format::Envoy, &with_clients("", true));
+    assert!(why.contains("certificates of clients need an authority"), "{why}");
+    assert!(!read(Format::Envoy, &with_clients("", false)).toml.contains("client_auth"));
+}
+
+#[test]
+fn what_a_chain_demands_of_connections_is_noted() {
+    let matched = "filter_chain_match: { source_prefix_ranges: [{ address_prefix: 10.0.0.0, prefix_len: 8 }], server_names: [a.example] }\n      ";
+    let found = read(Format::Envoy, &front(matched, "", ALL, ""));
+    for key in ["source_prefix_ranges", "server_names"] {
+        assert!(notes(&found).contains(&format!("`filter_chain_match.{key}`")), "{}", notes(&found));
+    }
+    assert!(!notes(&read(Format::Envoy, &front("", "", ALL, ""))).contains("filter_chain"));
+}
+
+#[test]
+fn the_strictest_of_several_chains_decides_about_client_certificates() {
+    let chain = |context: &str, name: &str| {
+        with_clients(context, true)
+            .lines()
+            .skip_while(|line| !line.contains("- transport_socket"))
+            .take_while(|line| !line.starts_with("  clusters"))
+            .map(|line| format!("{line}\n"))
+            .collect::<String>()
+            .replacen("filters:", &format!("filter_chain_match: {{ server_names: [{name}] }}\n      filters:"), 1)
+    };
+    let authority = ", validation_context: { trusted_ca: { filename: /etc/tls/ca.crt } }";
+    let (strict, open) = (
+        chain(authority, "a.example"),
+        chain(authority, "b.example").replace("require_client_certificate: true", "require_client_certificate: false"),
+    );
+    for (first, second) in [(&strict, &open), (&open, &strict)] {
+        let text = with_clients(authority, true).replace(
+            &chain(authority, "x").replace("filter_chain_match: { server_names: [x] }\n      ", ""),
+            &format!("{first}{second}"),
+        );
+        assert_eq!(text.matches("- transport_socket").count(), 2);
+        let found = read(Format::Envoy, &text);
+        assert!(found.toml.contains("client_auth = \"required\""), "{}", found.toml);
+        assert!(notes(&found).contains("as the strictest of them"), "{}", notes(&found));
+    }
+}
+
+#[test]
+fn zero_is_no_limit_and_the_defaults_of_envoy_are_written_where_they_are_longer() {
+    let found = read(Format::Envoy, &front("", "", ALL, ""));
+    for line in ["body_idle_timeout = \"5m\"", "answer_idle_timeout = \"5m\"", "keep_alive_timeout = \"1h\""] {
+        assert!(found.toml.contains(line), "{line}: {}", found.toml);
+    }
+    assert!(!found.toml.contains("head_timeout"), "Weir's own limit of a head stays: {}", found.toml);
+    let manager = "stream_idle_timeout: 0s\n          request_headers_timeout: 0s\n          common_http_protocol_options: { idle_timeout: 0s }";
+    let found =
+        read(Format::Envoy, &front("", manager, &ALL.replace("cluster: app", "cluster: app, idle_timeout: 0s"), ""));
+    for line in ["head_timeout = \"1h\"", "grpc_idle_timeout = \"24h\"", "keep_alive_timeout = \"24h\""] {
+        assert!(found.toml.contains(line), "{line}: {}", found.toml);
+    }
+    assert_eq!(
+        found.toml.matches("answer_idle_timeout = \"24h\"").count(),
+        2,
+        "of the listener and the route: {}",
+        found.toml
+    );
+    check(&found.toml);
+}
+
+#[test]
+fn what_cannot_be_said_never_widens_a_match() {
+    let host = |domain: &str| {
+        format!(
+            r#"{{ name: shop, domains: ["{domain}"], routes: [{{ match: {{ prefix: / }}, route: {{ cluster: app }} }}] }}"#
+        )
+    };
+    for domain in ["shop.*", "*-eu.example.com"] {
+        let found = read(Format::Envoy, &front("", "", &host(domain), ""));
+        assert!(!found.toml.contains("upstream = \"app\"") && found.toml.contains("status = 404"), "{}", found.toml);
+        assert!(notes(&found).contains("no domain of it can be said"), "{}", notes(&found));
+    }
+    let matched = |more: &str| {
+        let all = ALL.replace("prefix: / }", &format!("prefix: /, {more} }}"));
+        read(Format::Envoy, &front("", "", &all, ""))
+    };
+    for more in [
+        "headers: [{ name: x, range_match: { start: 1, end: 2 } }]",
+        "headers: [{ name: x, present_match: false }]",
+        "headers: [{ name: x, string_match: { custom: {} } }]",
+        "headers: [{ name: x, exact_match: a, treat_missing_header_as_empty: true }]",
+        "query_parameters: [{ name: x, string_match: { custom: {} } }]",
+        "case_sensitive: false",
+        "runtime_fraction: { default_value: { numerator: 5 } }",
+        "grpc: {}",
+    ] {
+        let found = matched(more);
+        assert!(!found.toml.contains("upstream = \"app\""), "{more}: {}", found.toml);
+        assert!(notes(&found).contains("is left out"), "{more}: {}", notes(&found));
+    }
+    let found = matched("query_parameters: [{ name: x, string_match: { exact: a, ignore_case: true } }]");
+    assert!(found.toml.contains("ignore_case = true"), "{}", found.toml);
+    for (matcher, kind) in [
+        ("prefix_match: gold", "prefix"),
+        ("suffix_match: gold", "suffix"),
+        ("contains_match: gold", "contains"),
+        ("safe_regex_match: { regex: gold }", "regex"),
+        ("present_match: true", "present"),
+        ("invert_match: false", "present"),
+    ] {
+        let found = matched(&format!("headers: [{{ name: x-tier, {matcher} }}], case_sensitive: true"));
+        assert!(found.toml.contains(&format!("kind = \"{kind}\"")), "{matcher}: {}", found.toml);
+        check(&found.toml);
+    }
+}
+
+#[test]
+fn headers_are_removed_before_they_are_added_and_replaced_where_envoy_replaces() {
+    let more = r#", request_headers_to_add: [{ header: { key: x-a, value: one } }, { header: { key: x-b, value: two }, append: false }, { header: { key: x-c, value: three }, append_action: ADD_IF_ABSENT }, { header: { key: x-d, value: four }, append_action: OVERWRITE_IF_EXISTS_OR_ADD, keep_empty_value: true }], request_headers_to_remove: [x-a] }"#;
+    let all = ALL.replace("route: { cluster: app } }", &format!("route: {{ cluster: app }}{more}"));
+    let found = read(Format::Envoy, &front("", "", &all, ""));
+    let at = |text: &str| found.toml.find(text).unwrap_or_else(|| panic!("{text}: {}", found.toml));
+    assert!(at("{ change = \"remove\", name = \"x-a\" }") < at("{ change = \"add\", name = \"x-a\""));
+    at("{ name = \"x-b\"");
+    at("{ name = \"x-d\"");
+    assert!(!found.toml.contains("x-c\", value") && notes(&found).contains("`x-c: three`: ADD_IF_ABSENT"));
+    assert!(notes(&found).contains("`headers_to_add.keep_empty_value`"), "{}", notes(&found));
+    let split = ALL.replace(
+        "cluster: app }",
+        "weighted_clusters: { clusters: [{ name: app, weight: 1, request_headers_to_remove: [x-a] }] } }",
+    );
+    let found = read(Format::Envoy, &front("", "", &split, ""));
+    assert!(notes(&found).contains("`weighted_clusters.clusters.request_headers_to_remove`"), "{}", notes(&found));
+}
+
+#[test]
+fn connections_for_names_that_no_chain_has_go_nowhere() {
+    let chain = |name: &str| {
+        format!(
+            r#"    - filter_chain_match: {{ server_names: [{name}], transport_protocol: tls }}
+      filters:
+      - name: envoy.filters.network.tcp_proxy
+        typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, cluster: app }}
+"#
+        )
+    };
+    let front = front("", "", ALL, "");
+    let (before, after) = (front.find("    - filters").expect("a chain"), front.find("  clusters").expect("clusters"));
+    let text = format!("{}{}{}{}", &front[..before], chain("a.example"), chain("b.example"), &front[after..]);
+    let found = read(Format::Envoy, &text);
+    assert!(
+        found.toml.contains("upstream = \"nowhere\"") && found.toml.contains("protocol = \"tls\""),
+        "{}",
+        found.toml
+    );
+    assert!(!notes(&found).contains("filter_chain"), "{}", notes(&found));
+    check(&found.toml);
+}

@@ -1,0 +1,195 @@
+//! What differs between HAProxy and Weir is refused or noted, and never weaker than it was.
+
+use weir_import::Format;
+
+use crate::{check, notes, read, table};
+
+/// A frontend with these lines in front of two backends, one of them with these lines.
+fn site(front: &str, backend: &str) -> String {
+    format!(
+        "defaults\n mode http\n timeout connect 5s\n timeout client 60s\n timeout server 60s\nfrontend web\n bind 127.0.0.1:8080\n{front}\n default_backend app\nbackend app\n server a 127.0.0.1:1\nbackend other\n{backend}\n"
+    )
+}
+
+#[test]
+fn only_refusals_by_address_become_a_list_of_the_listener() {
+    let found = read(
+        Format::Haproxy,
+        &site(
+            " http-request deny if { src 10.0.0.5 }\n http-request deny if { src 10.0.0.6 } or { src 10.0.0.7 }",
+            " server o 127.0.0.1:2",
+        ),
+    );
+    assert!(found.toml.contains("deny = [\"10.0.0.5\", \"10.0.0.6\", \"10.0.0.7\"]"), "{}", found.toml);
+    assert!(!notes(&found).contains("403"), "{}", notes(&found));
+    for rule in [
+        "http-request return status 200 string ok if { src 10.0.0.5 }",
+        "use_backend other if !{ src 10.0.0.0/8 }",
+        "http-request redirect scheme https if { src 10.0.0.5 }",
+        "use_backend %[req.hdr(x)] if { src 10.0.0.5 }",
+    ] {
+        for backend in ["", " server o 127.0.0.1:2"] {
+            let found = read(Format::Haproxy, &site(&format!(" {rule}"), backend));
+            assert!(!found.toml.contains("[listener.http.ip_filter]"), "{rule}: {}", found.toml);
+            assert!(notes(&found).contains(&format!("`{rule}`")), "{rule}: {}", notes(&found));
+        }
+    }
+    // Before other rules, and with another status.
+    for front in [
+        " http-request return status 200 if { path /health }\n http-request deny if { src 10.0.0.5 }",
+        " http-request deny deny_status 429 if { src 10.0.0.5 }",
+    ] {
+        let found = read(Format::Haproxy, &site(front, ""));
+        assert!(found.toml.contains("deny = [\"10.0.0.5\"]"), "{}", found.toml);
+        assert!(notes(&found).contains("are refused with 403, before all rules"), "{}", notes(&found));
+    }
+}
+
+#[test]
+fn what_is_refused_to_some_addresses_is_not_open_to_all() {
+    let found = read(
+        Format::Haproxy,
+        &site(" acl office src 10.0.0.0/8\n http-request deny if { path_beg /admin } !office", ""),
+    );
+    let admin = table(&found.toml, "route", "web-response");
+    assert!(admin.contains("path_string_prefix = \"/admin\"") && admin.contains("status = 403"), "{admin}");
+    assert!(notes(&found).contains("what it refuses to some is closed to all"), "{}", notes(&found));
+    check(&found.toml);
+}
+
+#[test]
+fn a_backend_without_servers_does_what_its_rules_say() {
+    let front = " use_backend other if { path_beg /o }";
+    for (backend, wanted) in [
+        (" http-request redirect scheme https code 301", "redirect = { status = 301, scheme = \"https\" }"),
+        (" redirect scheme https if !{ ssl_fc }", "scheme = \"https\""),
+        (" http-request return status 200 content-type text/plain string good", "body = \"good\""),
+        (" http-request deny deny_status 410", "status = 410"),
+        (" http-request deny\n server o 127.0.0.1:2", "status = 403"),
+    ] {
+        let found = read(Format::Haproxy, &site(front, backend));
+        assert!(found.toml.contains(wanted), "{backend}: {}", found.toml);
+        assert!(!found.toml.contains("127.0.0.1:2"), "{backend}: {}", found.toml);
+        check(&found.toml);
+    }
+    for backend in [
+        " http-request return status 200 if { path /ok }",
+        " server-template app 3 _http._tcp.app:80",
+        " stick-table type ip size 1m",
+        " server o 127.0.0.1:2 backup",
+        " server o 127.0.0.1:2 disabled",
+    ] {
+        let found = read(Format::Haproxy, &site(front, backend));
+        assert!(found.toml.contains("status = 503"), "{backend}: {}", found.toml);
+        assert!(notes(&found).contains(&format!("`{}`", backend.trim())), "{backend}: {}", notes(&found));
+    }
+}
+
+#[test]
+fn the_field_with_the_address_of_the_client_is_sent_if_a_backend_has_the_option() {
+    let front = " use_backend other if { path_beg /o }";
+    let found = read(Format::Haproxy, &site(front, " option forwardfor\n server o 127.0.0.1:2"));
+    assert!(found.toml.contains("forwarded = \"append\""), "{}", found.toml);
+    assert!(notes(&found).contains("`backend app`: another backend of web"), "{}", notes(&found));
+    let found = read(Format::Haproxy, &site(front, " server o 127.0.0.1:2"));
+    assert!(found.toml.contains("forwarded = \"keep\""), "{}", found.toml);
+    for words in ["except 127.0.0.0/8", "header X-Client-IP", "if-none"] {
+        let line = format!(" option forwardfor {words}");
+        let found = read(Format::Haproxy, &site(&line, ""));
+        assert!(notes(&found).contains(&format!("`{}`", line.trim())), "{}", notes(&found));
+        let found = read(Format::Haproxy, &site(front, &format!("{line}\n server o 127.0.0.1:2")));
+        assert!(notes(&found).contains(&format!("`{}`", line.trim())), "{}", notes(&found));
+    }
+}
+
+#[test]
+fn zero_and_nothing_are_no_limit() {
+    let zero = site("", "").replace("5s", "0").replace("60s", "0");
+    let zero = zero.replace("frontend", " timeout http-request 0\n timeout tunnel 0\n timeout check 0\nfrontend");
+    let unwritten: String =
+        site("", "").lines().filter(|line| !line.contains("timeout")).map(|line| format!("{line}\n")).collect();
+    for text in [&zero, &unwritten] {
+        let found = read(Format::Haproxy, text);
+        for line in [
+            "response_timeout = \"24h\"",
+            "answer_idle_timeout = \"24h\"",
+            "body_idle_timeout = \"24h\"",
+            "keep_alive_timeout = \"24h\"",
+            "idle_timeout = \"24h\"",
+            "connect_timeout = \"1h\"",
+        ] {
+            assert!(found.toml.contains(line), "{line}: {}", found.toml);
+        }
+        check(&found.toml);
+    }
+    assert!(read(Format::Haproxy, &zero).toml.contains("head_timeout = \"1h\""));
+    let tcp = "listen a\n mode tcp\n bind 127.0.0.1:8080\n timeout client 0\n maxconn 0\n server x 127.0.0.1:1\n";
+    let found = read(Format::Haproxy, tcp);
+    assert!(!found.toml.contains("idle_timeout") && !found.toml.contains("connections_max"), "{}", found.toml);
+}
+
+#[test]
+fn the_result_is_one_that_weir_takes() {
+    let front = " http-request set-header Host b.example\n http-request set-header Content-Length 1\n http-request set-path /x\n redirect location /login?next=/ if { path /in }\n use_backend other if { req.hdr(host),lower,field(1,:) two.example }\n use_backend other if { hdr(x-a),lower -m str a }";
+    let found = read(Format::Haproxy, &site(front, " http-request set-path /y\n server o 127.0.0.1:2"));
+    assert!(found.toml.contains("rewrite = { path = \"/y\", host = \"b.example\" }"), "{}", found.toml);
+    assert!(found.toml.contains("hosts = [\"two.example\"]") && found.toml.contains("status = 501"), "{}", found.toml);
+    for text in [
+        "Content-Length 1`: ",
+        "`redirect location /login?next=/ if { path /in }`: the address",
+        "`hdr(x-a),lower` is converted first",
+    ] {
+        assert!(notes(&found).contains(text), "{text}: {}", notes(&found));
+    }
+    check(&found.toml);
+    let tcp = |test: &str| {
+        format!(
+            "frontend a\n mode tcp\n bind 127.0.0.1:8443\n use_backend b if {{ req.ssl_sni {test} }}\nbackend b\n server x 127.0.0.1:1\n"
+        )
+    };
+    let found = read(Format::Haproxy, &tcp("-m end .example.com"));
+    assert!(
+        found.toml.contains("names = [\"*.example.com\"]") && found.toml.contains("upstream = \"nowhere\""),
+        "{}",
+        found.toml
+    );
+    check(&found.toml);
+    let gone = tcp("mail.example.com")
+        .replace("127.0.0.1:1", "127.0.0.1:1 disabled")
+        .replace(" use_backend", " default_backend c\n use_backend")
+        + "backend c\n server y 127.0.0.1:2\n";
+    let found = read(Format::Haproxy, &gone);
+    assert!(found.toml.contains("names = [\"mail.example.com\"]\nupstream = \"nowhere\""), "{}", found.toml);
+    check(&found.toml);
+    for test in ["-m end example.com", "-m reg ^a", "-m beg a."] {
+        let text = tcp(test)
+            .replace("backend b\n", "backend c\n server y 127.0.0.1:2\nbackend b\n")
+            .replace(" use_backend", " default_backend c\n use_backend");
+        let found = read(Format::Haproxy, &text);
+        assert!(!found.toml.contains("names = "), "{test}: {}", found.toml);
+        assert!(notes(&found).contains("by the server name of TLS alone"), "{}", notes(&found));
+    }
+}
+
+#[test]
+fn a_list_of_certificates_is_no_mistake() {
+    let text = site("", "").replace("127.0.0.1:8080", "127.0.0.1:8080 ssl crt-list /etc/tls/list");
+    let found = read(Format::Haproxy, &text);
+    assert!(found.toml.contains("cert_file = \"/etc/tls/list\""), "{}", found.toml);
+    assert!(notes(&found).contains("those of the list belong here"), "{}", notes(&found));
+}
+
+#[test]
+fn a_redirect_puts_its_prefix_in_front_and_what_it_loses_is_noted() {
+    let redirect =
+        |condition: &str| read(Format::Haproxy, &site(&format!(" http-request redirect prefix /new{condition}"), ""));
+    assert!(redirect(" if { path_beg /old }").toml.contains("path_prefix = \"/new/old\""));
+    assert!(redirect(" if { path /old }").toml.contains("path = \"/new/old\""));
+    let found = redirect(" if { path_end .css }");
+    assert!(notes(&found).contains("the prefix that a regex matches is not known"), "{}", notes(&found));
+    let found = read(Format::Haproxy, &site(" redirect location /new if { path /old }", ""));
+    assert!(notes(&found).contains("a redirect keeps the query of the request"), "{}", notes(&found));
+    let found =
+        read(Format::Haproxy, &site(" http-request return status 200 file /etc/x hdr X-A b if { path /x }", ""));
+    assert!(notes(&found).contains("`file` has no counterpart"), "{}", notes(&found));
+}
