@@ -437,3 +437,77 @@ fn a_client_that_goes_takes_its_stream_back() {
     weir_tests::deadline::until_true("the stream to be cancelled", || cancelled.load(Ordering::SeqCst) == 1);
     gateway.finish();
 }
+
+/// Waits until the origin may go on.
+fn await_step(step: &AtomicUsize, at: usize) {
+    weir_tests::deadline::until_true(format!("step {at}"), || step.load(Ordering::SeqCst) >= at);
+}
+
+#[test]
+fn connections_that_the_origin_drains_do_not_keep_a_worker_from_having_one() {
+    let step = Arc::<AtomicUsize>::default();
+    let seen = step.clone();
+    let origin = Http2Origin::start(move |number, peer| {
+        let Some(stream) = peer.next_request() else { return };
+        if number < 4 {
+            go_away(peer, stream, code::NO_ERROR);
+            await_step(&seen, 1);
+        }
+        answer(peer, stream, &number.to_string());
+        serve(number, peer);
+    });
+    let gateway = Gateway::start(before(&origin.address).upstream("connections_max = 1"));
+    let mut held = Vec::new();
+    for number in 0..4 {
+        let mut client = HttpClient::connect(&gateway.address);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        held.push(client);
+        weir_tests::deadline::until_true(format!("connection {number}"), || origin.connections() > number);
+    }
+    assert_eq!(HttpClient::connect(&gateway.address).get("/").content(), "4");
+    step.store(1, Ordering::SeqCst);
+    for (number, client) in held.iter_mut().enumerate() {
+        assert_eq!(client.response().content(), number.to_string(), "what drains goes on");
+    }
+    drop(held);
+    gateway.finish();
+}
+
+#[test]
+fn a_request_that_waits_has_a_connection_as_soon_as_the_full_one_drains() {
+    const ROUNDS: usize = 5;
+    let step = Arc::<AtomicUsize>::default();
+    let seen = step.clone();
+    let origin = Http2Origin::start(move |number, peer| {
+        let Some(stream) = peer.next_request() else { return };
+        let round = number / 2;
+        if number % 2 == 0 {
+            // Full, and held until another request waits.
+            await_step(&seen, 2 * round + 1);
+            go_away(peer, stream, code::NO_ERROR);
+            await_step(&seen, 2 * round + 2);
+            answer(peer, stream, &number.to_string());
+        } else {
+            answer(peer, stream, &number.to_string());
+            go_away(peer, stream, code::NO_ERROR);
+        }
+        peer.rest();
+    });
+    let lines = format!("lane_wait_timeout = \"30s\"\n{HTTP2}\nstreams_max = 1\nconnections_max = 1");
+    let gateway = Gateway::start(Config::http(&origin.address).upstream(&lines));
+    for round in 0..ROUNDS {
+        let [mut first, mut second] = [(); 2].map(|()| HttpClient::connect(&gateway.address));
+        first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        gateway.wait_metric("weir_requests_in_flight", &[], 1.0);
+        second.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        gateway.wait_metric("gateway_lane_pool_waiters", &[], 1.0);
+        step.store(2 * round + 1, Ordering::SeqCst);
+        assert_eq!(second.response().content(), (2 * round + 1).to_string());
+        step.store(2 * round + 2, Ordering::SeqCst);
+        assert_eq!(first.response().content(), (2 * round).to_string());
+    }
+    // The look at idle connections, once a second, would help too, but late.
+    let waited = gateway.metrics().sum("gateway_lane_pool_acquire_wait_seconds_sum");
+    assert!(waited < ROUNDS as f64 / 2.0, "{ROUNDS} requests waited for {waited} s");
+    gateway.finish();
+}
