@@ -1,6 +1,6 @@
 //! Two pools on one thread, as two workers have them: who has a connection when the quota is used up. The carriers are scripted.
 
-use std::net::TcpListener;
+use std::{net::TcpListener, sync::mpsc};
 
 use weir_engine::{
     Worker,
@@ -105,9 +105,13 @@ fn on_worker<F: Future<Output = ()> + 'static>(limit: u32, test: impl FnOnce(Ser
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = Address::Socket(listener.local_addr().expect("bound"));
     let settings = RuntimeSettings { driver: DriverChoice::Polling, ..RuntimeSettings::default() };
-    let worker = Worker::start(0, None, &settings, Arc::default(), move || {
-        test(Server { address, share: Arc::default(), limit })
+    // The panic of a task does not end its worker.
+    let (done, is_done) = mpsc::channel();
+    let worker = Worker::start(0, None, &settings, Arc::default(), move || async move {
+        test(Server { address, share: Arc::default(), limit }).await;
+        done.send(()).expect("the test waits");
     });
+    is_done.recv_timeout(3 * WAIT).expect("the worker comes to the end of the test");
     worker.expect("the worker starts").join().expect("no panic");
 }
 
