@@ -511,3 +511,39 @@ fn a_request_that_waits_has_a_connection_as_soon_as_the_full_one_drains() {
     assert!(waited < ROUNDS as f64 / 2.0, "{ROUNDS} requests waited for {waited} s");
     gateway.finish();
 }
+
+#[test]
+fn past_eight_connections_that_drain_the_oldest_is_cut_for_a_request_that_waits() {
+    const DRAINING: usize = 9;
+    let step = Arc::<AtomicUsize>::default();
+    let seen = step.clone();
+    let origin = Http2Origin::start(move |number, peer| {
+        let Some(stream) = peer.next_request() else { return };
+        if number < DRAINING {
+            go_away(peer, stream, code::NO_ERROR);
+            weir_tests::deadline::until("the last request", 4 * weir_tests::deadline::WAIT, || {
+                (seen.load(Ordering::SeqCst) > 0).then_some(())
+            });
+        }
+        answer(peer, stream, &number.to_string());
+        peer.rest();
+    });
+    let lines = format!("lane_wait_timeout = \"30s\"\n{HTTP2}\nconnections_max = 1");
+    let gateway = Gateway::start(Config::http(&origin.address).upstream(&lines));
+    let mut held = Vec::new();
+    for number in 0..DRAINING {
+        let mut client = HttpClient::connect(&gateway.address);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        held.push(client);
+        weir_tests::deadline::until_true(format!("connection {number}"), || origin.connections() > number);
+    }
+    assert_eq!(HttpClient::connect(&gateway.address).get("/").content(), DRAINING.to_string());
+    // Before any of them has its response.
+    assert_eq!(held[0].response().status, 502);
+    step.store(1, Ordering::SeqCst);
+    for (number, client) in held.iter_mut().enumerate().skip(1) {
+        assert_eq!(client.response().content(), number.to_string(), "the others go on");
+    }
+    drop(held);
+    gateway.finish();
+}
