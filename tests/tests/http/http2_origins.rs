@@ -438,19 +438,28 @@ fn a_client_that_goes_takes_its_stream_back() {
     gateway.finish();
 }
 
-/// Waits until the origin may go on.
+/// Waits until the test has come so far.
 fn await_step(step: &AtomicUsize, at: usize) {
-    weir_tests::deadline::until_true(format!("step {at}"), || step.load(Ordering::SeqCst) >= at);
+    let limit = 4 * weir_tests::deadline::WAIT;
+    weir_tests::deadline::until(format!("step {at}"), limit, || (step.load(Ordering::SeqCst) >= at).then_some(()));
+}
+
+/// Says that `last` is the last stream, and waits until the gateway knows it.
+fn drain(peer: &mut Http2Peer, last: u32) {
+    go_away(peer, last, code::NO_ERROR);
+    peer.send(frame(kind::PING, 0, 0, &[0; 8]));
+    while peer.next_of(kind::PING).flags & flag::ACK == 0 {}
 }
 
 #[test]
 fn connections_that_the_origin_drains_do_not_keep_a_worker_from_having_one() {
-    let step = Arc::<AtomicUsize>::default();
-    let seen = step.clone();
+    let (step, drained) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (seen, count) = (step.clone(), drained.clone());
     let origin = Http2Origin::start(move |number, peer| {
         let Some(stream) = peer.next_request() else { return };
         if number < 4 {
-            go_away(peer, stream, code::NO_ERROR);
+            drain(peer, stream);
+            count.fetch_add(1, Ordering::SeqCst);
             await_step(&seen, 1);
         }
         answer(peer, stream, &number.to_string());
@@ -462,7 +471,7 @@ fn connections_that_the_origin_drains_do_not_keep_a_worker_from_having_one() {
         let mut client = HttpClient::connect(&gateway.address);
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         held.push(client);
-        weir_tests::deadline::until_true(format!("connection {number}"), || origin.connections() > number);
+        await_step(&drained, number + 1);
     }
     assert_eq!(HttpClient::connect(&gateway.address).get("/").content(), "4");
     step.store(1, Ordering::SeqCst);
@@ -488,8 +497,9 @@ fn a_request_that_waits_has_a_connection_as_soon_as_the_full_one_drains() {
             await_step(&seen, 2 * round + 2);
             answer(peer, stream, &number.to_string());
         } else {
-            answer(peer, stream, &number.to_string());
+            // In this order the connection is over when the client has its response.
             go_away(peer, stream, code::NO_ERROR);
+            answer(peer, stream, &number.to_string());
         }
         peer.rest();
     });
@@ -515,15 +525,14 @@ fn a_request_that_waits_has_a_connection_as_soon_as_the_full_one_drains() {
 #[test]
 fn past_eight_connections_that_drain_the_oldest_is_cut_for_a_request_that_waits() {
     const DRAINING: usize = 9;
-    let step = Arc::<AtomicUsize>::default();
-    let seen = step.clone();
+    let (step, drained) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (seen, count) = (step.clone(), drained.clone());
     let origin = Http2Origin::start(move |number, peer| {
         let Some(stream) = peer.next_request() else { return };
         if number < DRAINING {
-            go_away(peer, stream, code::NO_ERROR);
-            weir_tests::deadline::until("the last request", 4 * weir_tests::deadline::WAIT, || {
-                (seen.load(Ordering::SeqCst) > 0).then_some(())
-            });
+            drain(peer, stream);
+            count.fetch_add(1, Ordering::SeqCst);
+            await_step(&seen, 1);
         }
         answer(peer, stream, &number.to_string());
         peer.rest();
@@ -535,7 +544,7 @@ fn past_eight_connections_that_drain_the_oldest_is_cut_for_a_request_that_waits(
         let mut client = HttpClient::connect(&gateway.address);
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         held.push(client);
-        weir_tests::deadline::until_true(format!("connection {number}"), || origin.connections() > number);
+        await_step(&drained, number + 1);
     }
     assert_eq!(HttpClient::connect(&gateway.address).get("/").content(), DRAINING.to_string());
     // Before any of them has its response.
