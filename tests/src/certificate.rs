@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::crypto::aws_lc_rs;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use weir_base::time::rfc3339;
 
 /// Files of one authority.
@@ -79,6 +79,18 @@ impl Certificates {
         let key = PrivateKeyDer::from_pem_file(&self.client_key).expect("a client key");
         let config = self.builder().with_client_auth_cert(chain, key).expect("key and certificate belong together");
         Arc::new(config)
+    }
+
+    /// The first message of a client that trusts this authority.
+    ///
+    /// # Panics
+    /// If the files are not what [`Certificates::create`] wrote.
+    pub fn client_hello(&self) -> Vec<u8> {
+        let name = ServerName::try_from("localhost").expect("localhost is a server name");
+        let mut client = ClientConnection::new(self.client_config(), name).expect("the name fits");
+        let mut hello = Vec::new();
+        client.write_tls(&mut hello).expect("memory takes it");
+        hello
     }
 
     fn builder(&self) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {

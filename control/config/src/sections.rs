@@ -97,7 +97,8 @@ section! {
         /// Bytes held in buffers by the whole process. Absent: 1GiB, or a quarter of the memory limit (of the machine or
         /// of the container) if that is less.
         optional buffered_bytes: ByteSize => ByteSize::mib(4)..=ByteSize::mib(1 << 20);
-        /// TLS handshakes in flight per worker; further ones wait, no longer than their `handshake_timeout`.
+        /// TLS handshakes in flight per worker. Further ones wait within their `handshake_timeout`; the wait begins with the whole
+        /// client hello.
         default handshakes_per_core: u32 = listening::HANDSHAKES_PER_CORE_MAX => 1..=65_536;
     }
 }
@@ -209,7 +210,7 @@ section! {
         default client_auth: ClientAuth = ClientAuth::Off;
         /// Authorities that client certificates must chain to.
         optional client_ca_file: PemFile<Certificates>;
-        /// From the accepted connection to the finished handshake.
+        /// From the accepted connection to the finished handshake. A client that has waited for its turn has up to 1 s more.
         default handshake_timeout: Period = Period(engine::TLS_HANDSHAKE_TIMEOUT) => Period::millis(100)..=Period::secs(60);
         /// Certificates for clients that ask for one of their names (SNI). Others get that of `cert_file`.
         tables certificate: CertificateSection;

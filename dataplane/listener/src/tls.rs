@@ -5,7 +5,7 @@ use std::{io, rc::Rc, sync::Arc, time::Duration};
 use weir_base::{permit::LocalBudget, time::turn};
 use weir_engine::{
     Stream, timeout,
-    tls::{ServerConfig, TlsSession},
+    tls::{ServerConfig, TlsSession, has_first_message},
 };
 use weir_telemetry::{CoreMetrics, catalog};
 
@@ -26,6 +26,10 @@ pub enum Security {
 /// The time that a client has for the handshake itself, however long it has waited for its turn. 1 s: two round trips on a slow link fit.
 /// Worst case: 256 clients per worker and second that stop in the middle of theirs take all turns.
 const HANDSHAKE_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// Bytes of a client hello that are read before its turn. Hellos have 200 to 3,000 bytes; a session reads the rest of a longer one. Worst
+/// case 16 KiB x 16,384 connections = 256 MiB for `handshake_timeout`.
+const HELLO_BYTES_MAX: usize = 16 * 1024;
 
 /// Why a connection did not get TLS. Either was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,31 +85,26 @@ impl TlsAcceptor {
             Err(NoTls::Failed)
         };
         let came = turn::now();
-        // A client that says nothing waits for no permit, and holds none.
-        let first = match received {
-            [] => match timeout(self.timeout, stream.reader.receive()).await {
-                Ok(Ok(Some(first))) => Some(first),
-                Ok(_) => return failed("closed"),
-                Err(_) => return failed("timeout"),
-            },
-            _ => None,
+        let left = || self.timeout.saturating_sub(turn::now().since(came));
+        let received = match timeout(self.timeout, hello(stream, received)).await {
+            Ok(Some(received)) => received,
+            Ok(None) => return failed("closed"),
+            Err(_) => return failed("timeout"),
         };
-        let received = first.as_deref().unwrap_or(received);
-        if self.notices_clear_text && is_clear_text(received) {
+        if self.notices_clear_text && is_clear_text(&received) {
             count("clear_text");
             return Err(NoTls::ClearText { received: received.len() });
         }
+        let least = HANDSHAKE_TIMEOUT_MIN.min(left());
         // Each waits its turn: a wave of clients is served in slices that the core can bear, not turned away.
-        let Ok(_permit) = timeout(self.timeout, self.permits.acquire()).await else {
+        let Ok(_permit) = timeout(left(), self.permits.acquire()).await else {
             return failed("handshakes_in_flight");
         };
         let _in_flight = metrics.gauge(&catalog::TLS_HANDSHAKES_IN_FLIGHT, &[name]).guard();
         let begun = turn::now();
         let Ok(session) = TlsSession::server(&self.config) else { return failed("settings") };
         // A permit is of no use to a client that has waited for nearly all of its time.
-        let least = HANDSHAKE_TIMEOUT_MIN.min(self.timeout);
-        let left = self.timeout.saturating_sub(begun.since(came)).max(least);
-        match timeout(left, stream.start_tls(session, received)).await {
+        match timeout(left().max(least), stream.start_tls(session, &received)).await {
             Ok(Ok(())) => {
                 metrics.counter(&catalog::TLS_HANDSHAKES, &[name]).inc();
                 metrics.histogram(&catalog::TLS_HANDSHAKE_DURATION, &[name]).record(turn::now().nanos_since(begun));
@@ -116,6 +115,16 @@ impl TlsAcceptor {
             Err(_) => failed("timeout"),
         }
     }
+}
+
+/// The first message of a client, behind what was `received` of it before. A client without a whole one has cost nothing, so it waits for no
+/// turn and takes none. `None`: it has left.
+async fn hello(stream: &mut Stream, received: &[u8]) -> Option<Vec<u8>> {
+    let mut hello = received.to_vec();
+    while !has_first_message(&hello) && hello.len() < HELLO_BYTES_MAX {
+        hello.extend_from_slice(&stream.reader.receive().await.ok()??);
+    }
+    Some(hello)
 }
 
 /// A message that begins with a letter, as each of HTTP does. A record of TLS begins with its type, which is a control

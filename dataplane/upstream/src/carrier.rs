@@ -1,6 +1,6 @@
 //! Connections that carry several exchanges at once: HTTP/2.
 
-use std::{cell::Cell, future::Future, io, rc::Rc};
+use std::{cell::Cell, future::Future, io, rc::Rc, task::Waker};
 
 use weir_base::{
     exchange::LossCause,
@@ -14,6 +14,12 @@ use crate::{endpoint::Endpoint, lent::Open};
 pub trait Carrier: 'static {
     /// Exchanges that it takes at once, as both ends have agreed by now; 0: none any more.
     fn exchanges_max(&self) -> u32;
+
+    /// Wakes `waker` once [`Carrier::exchanges_max`] is another number than now. A later call replaces an earlier one.
+    fn watch(&self, waker: &Waker);
+
+    /// Ends now: exchanges on it fail.
+    fn cut(&self);
 }
 
 /// Speaks a protocol whose connections carry several exchanges at once.
@@ -44,6 +50,14 @@ pub enum NoCarrier {}
 
 impl Carrier for NoCarrier {
     fn exchanges_max(&self) -> u32 {
+        match *self {}
+    }
+
+    fn watch(&self, _: &Waker) {
+        match *self {}
+    }
+
+    fn cut(&self) {
         match *self {}
     }
 }

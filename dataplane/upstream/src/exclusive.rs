@@ -21,7 +21,7 @@ use weir_telemetry::CoreMetrics;
 use crate::{
     acquiring::{Acquiring, Connecting},
     breaker::BreakerState,
-    carrier::{Carriage, Multiplexer},
+    carrier::{Carriage, Carrier, Multiplexer},
     connect::ConnectError,
     ejection::Outcome,
     endpoint::{Endpoint, EndpointShare},
@@ -100,6 +100,8 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
                 let members = upstream.members.borrow().clone();
                 // Rung or not: a connection may have become idle since the bell was heard.
                 members.iter().for_each(|member| upstream.give_way(member));
+                // And time alone may help: a connection has rested, or others have drained for long.
+                members.iter().for_each(|member| member.room.wake());
                 if turn::now() >= next_look {
                     next_look = turn::now().saturating_add(IDLE_LOOK);
                     members.iter().for_each(|member| upstream.tidy(member));
@@ -138,6 +140,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let is_spent = |carriage: &mut Rc<Carriage<_>>| carriage.is_over() || carriage.idle_since().is_some_and(is_old);
         let spent: Vec<_> = member.carriers.borrow_mut().extract_if(.., is_spent).collect();
         spent.iter().for_each(|carriage| carriage.retire());
+        member.draining.extend(&spent);
         drop(spent);
     }
 
@@ -160,7 +163,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             carriage.idle_since().is_some() && (carriage.is_over() || member.carriers.borrow().iter().any(is_other));
         if is_spare && member.endpoint.quota().reclaims(&self.keeper, member.room.waiting_since()) {
             carriage.retire();
-            member.carriers.borrow_mut().retain(|other| !Rc::ptr_eq(other, carriage));
+            member.part_with(carriage);
         }
     }
 
@@ -265,6 +268,7 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let member = self.member(number);
         let mut carriers = member.carriers.borrow_mut();
         let over: Vec<_> = carriers.extract_if(.., |carriage| carriage.is_over()).collect();
+        member.draining.extend(&over);
         let carriage = carriers.iter().find(|carriage| carriage.has_room()).cloned();
         // The end of one takes a look at the lists.
         drop((carriers, over));
@@ -288,12 +292,11 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         self.multiplexer.is_some() || member.endpoint.breaker_state() != BreakerState::Closed
     }
 
-    /// A connection at rest gives way if no other may be made.
-    fn make_room(&self, member: &Member<M::Carrier>) {
-        if member.endpoint.quota().is_used_up() {
-            let resting = member.idle.borrow_mut().take_resting();
-            resting.into_iter().for_each(|idle| member.let_go(idle, Found::Silence, LossCause::Retired));
-        }
+    /// A connection at rest gives way if no other may be made; true if one did.
+    fn make_room(&self, member: &Member<M::Carrier>) -> bool {
+        let is_used_up = member.endpoint.quota().is_used_up();
+        let resting = is_used_up.then(|| member.idle.borrow_mut().take_resting()).flatten();
+        resting.map(|idle| member.let_go(idle, Found::Silence, LossCause::Retired)).is_some()
     }
 
     /// The leave to make a connection that nobody else waits for.
@@ -304,13 +307,12 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         member.endpoint.quota().try_take().or_else(|| self.first_permit(member))
     }
 
-    /// The leave for the first connection of the worker, beyond the limit, if connections carry several exchanges: such a connection
-    /// seldom carries none, and would seldom be given to another worker.
+    /// The leave for the only connection of the worker that takes exchanges, beyond the limit, if connections carry several: such a
+    /// connection seldom carries none, and would seldom be given to another worker. Those that drain stay beside it.
     fn first_permit(&self, member: &Member<M::Carrier>) -> Option<QuotaPermit> {
-        // One that takes no exchanges any more may carry its last one for long; several such ones count.
         let is_first = self.multiplexer.is_some()
-            && member.room.open() < 2
-            && member.carriers.borrow().iter().all(|carriage| carriage.is_over());
+            && member.carriers.borrow().iter().all(|carriage| carriage.is_over())
+            && member.draining.makes_room(turn::now());
         is_first.then(|| member.endpoint.quota().take_over())
     }
 
@@ -400,8 +402,14 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
             if let Some(permit) = self.first_permit(member) {
                 return Poll::Ready(Ok(Granted::Permit(permit)));
             }
+            member.carriers.borrow().iter().for_each(|carriage| carriage.carrier.watch(context.waker()));
             let ticket = ticket.get_or_insert_with(|| member.endpoint.quota().wait(begun, &self.keeper));
-            ticket.poll(context).map(|permit| Ok(Granted::Permit(permit)))
+            let mut permit = ticket.poll(context);
+            // The one that gave way before may have gone to an older ticket.
+            if permit.is_pending() && ticket.is_next() && self.make_room(member) {
+                permit = ticket.poll(context);
+            }
+            permit.map(|permit| Ok(Granted::Permit(permit)))
         });
         let waited = timeout(self.settings().lane_wait_timeout, room).await;
         metrics.waited(turn::now().since(begun), 1);
@@ -434,8 +442,13 @@ impl<M: Multiplexer> ExclusiveUpstream<M> {
         let (stream, open) = match held {
             Held::Connection(stream, open) => (stream, open),
             Held::Shared(carriage) => {
-                if carriage.left(answered) || carriage.is_over() {
-                    member.carriers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &carriage));
+                let is_lost = carriage.left(answered);
+                let is_spent = self.is_retired.get() && carriage.idle_since().is_some();
+                if is_spent {
+                    carriage.retire();
+                }
+                if is_lost || is_spent || carriage.is_over() {
+                    member.part_with(&carriage);
                 }
                 self.give_carriage_away(&member, &carriage);
                 drop(carriage);
@@ -486,3 +499,6 @@ enum Granted<M: Multiplexer> {
     /// A connection may be made.
     Permit(QuotaPermit),
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,7 @@
 //! | `member` / `idle` | one endpoint of those with its connections and who waits for one; connections that no exchange has |
 //! | `room` | the connections that a pool has, and those that wait for one |
 //! | `quota` | the connections that the pools of all workers may have to one endpoint |
-//! | `carrier` | connections that have room for several such lanes |
+//! | `carrier` / `draining` | connections that have room for several such lanes; those of them that end with their last lane |
 //! | `balance` / `consistent` | which endpoint is next; which one has what stays together |
 //! | `choice` | which endpoints may be next, by what is known of them |
 //! | `acquiring` | a lane on its way to an exchange |
@@ -48,6 +48,7 @@ mod choice;
 mod connect;
 mod consistent;
 mod discovery;
+mod draining;
 mod ejection;
 mod endpoint;
 mod endpoints;

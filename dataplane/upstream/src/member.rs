@@ -13,6 +13,7 @@ use weir_base::{
 
 use crate::{
     carrier::{Carriage, Carrier},
+    draining::Draining,
     endpoint::Endpoint,
     idle::{Found, Idle, IdlePool},
     room::Room,
@@ -30,6 +31,8 @@ pub(crate) struct Member<C: Carrier> {
     overran_at: Cell<Option<Time>>,
     /// The first with room is the next one taken, for the same reason.
     pub(crate) carriers: RefCell<Vec<Rc<Carriage<C>>>>,
+    /// Those that take no exchanges any more.
+    pub(crate) draining: Draining<C>,
     /// Its connections, and the exchanges that wait for one.
     pub(crate) room: Rc<Room<()>>,
     /// How many could not be made, and why the last one could not.
@@ -43,6 +46,7 @@ impl<C: Carrier> Member<C> {
             idle: RefCell::default(),
             overran_at: Cell::new(None),
             carriers: RefCell::default(),
+            draining: Draining::default(),
             room: Rc::default(),
             refused: Cell::new((0, Refusal::Unreachable)),
         }
@@ -64,6 +68,13 @@ impl<C: Carrier> Member<C> {
             self.overran();
         }
         self.endpoint.metrics().lane_closed(if found == Found::Bytes { LossCause::Violation } else { ended });
+    }
+
+    /// `carriage` gets no further exchanges; those on it go on.
+    pub(crate) fn part_with(&self, carriage: &Rc<Carriage<C>>) {
+        let mut carriers = self.carriers.borrow_mut();
+        let parted: Vec<_> = carriers.extract_if(.., |other| Rc::ptr_eq(other, carriage)).collect();
+        self.draining.extend(&parted);
     }
 
     /// A connection stands that another exchange may have now, and nobody has waited for it.

@@ -120,11 +120,12 @@ impl Quota {
         let mut line = self.line();
         let (open, limit) = (self.0.open.load(Ordering::SeqCst), self.0.limit.load(Ordering::SeqCst));
         let (free, over) = (limit.saturating_sub(open), open.saturating_sub(limit));
-        if line.reclaimed.saturating_add(free) >= (line.queued.len() as u32).saturating_add(over) {
+        let mut others = line.queued.iter().filter(|queued| !std::ptr::eq(queued.keeper.as_ptr(), Arc::as_ptr(keeper)));
+        let Some(other) = others.next() else { return false };
+        let wanted = (1 + others.count() as u32).saturating_add(over);
+        if line.reclaimed.saturating_add(free) >= wanted {
             return false;
         }
-        let is_own = |queued: &&Queued| std::ptr::eq(queued.keeper.as_ptr(), Arc::as_ptr(keeper));
-        let Some(other) = line.queued.iter().find(|queued| !is_own(queued)) else { return false };
         if own.is_some_and(|own| other.since.saturating_add(MOVE_AFTER) >= own) {
             return false;
         }
@@ -187,6 +188,11 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
+    /// It is the oldest.
+    pub(crate) fn is_next(&self) -> bool {
+        self.quota.line().queued.first().is_some_and(|first| first.number == self.number)
+    }
+
     /// Ready with a permit, once this is the oldest and one is there. Not to be polled after that.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<QuotaPermit> {
         let mut line = self.quota.line();
@@ -386,6 +392,17 @@ mod tests {
         let (_other, _own) = (quota.wait(at(100), &b), quota.wait(at(120), &a));
         assert!(!quota.reclaims(&a, Some(at(120))) && !quota.reclaims(&a, Some(at(150))));
         assert!(quota.reclaims(&a, Some(at(151))));
+    }
+
+    #[test]
+    fn a_worker_closes_no_connection_for_its_own_ticket() {
+        let quota = quota(2);
+        let [a, b] = keepers(&quota);
+        let (first, _second) = (quota.try_take(), quota.try_take());
+        let (_other, _own) = (quota.wait(at(0), &a), quota.wait(at(100), &b));
+        assert!(quota.reclaims(&b, Some(at(100))));
+        drop(first);
+        assert!(!quota.reclaims(&b, Some(at(100))), "one other waits, and one connection was closed for it");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The first message of a client, read without answering it.
+//! The first message of a client, read without a response.
 
 use std::io;
 
@@ -27,6 +27,30 @@ impl ClientHello {
         }
         Ok(None)
     }
+}
+
+/// The type of a record that carries a part of the handshake, and the first byte of the version that all records name (RFC 8446 section 5.1).
+const HANDSHAKE: (u8, u8) = (22, 3);
+
+/// Whether `received` has the whole first message of a client, or bytes that cannot become one: then a session has something to do. Only
+/// the lengths of the records and of the message are read.
+pub fn has_first_message(received: &[u8]) -> bool {
+    let (mut records, mut head, mut have) = (received, 0_u32, 0_usize);
+    while let [kind, version, _, high, low, rest @ ..] = records {
+        if (*kind, *version) != HANDSHAKE {
+            return true;
+        }
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        let (part, behind) = rest.split_at(length.min(rest.len()));
+        // The kind of the message and its length, four bytes, may be in several records too.
+        part.iter().take(4_usize.saturating_sub(have)).for_each(|byte| head = head << 8 | u32::from(*byte));
+        have += part.len();
+        if have >= 4 && have - 4 >= (head & 0xff_ffff) as usize {
+            return true;
+        }
+        records = behind;
+    }
+    records.first().is_some_and(|kind| *kind != HANDSHAKE.0)
 }
 
 #[cfg(test)]
@@ -64,5 +88,26 @@ mod tests {
     fn a_hello_need_not_have_a_name_and_other_bytes_are_none() {
         assert_eq!(ClientHello::default().read(&hello("192.0.2.1")).unwrap(), Some(None));
         assert!(ClientHello::default().read(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").is_err());
+    }
+
+    #[test]
+    fn a_first_message_is_whole_with_its_last_byte_however_it_is_cut() {
+        let bytes = hello("a.example");
+        // The same message in records of one byte each.
+        let dripped: Vec<u8> = bytes[5..].iter().flat_map(|byte| [22, 3, 1, 0, 1, *byte]).collect();
+        for bytes in [bytes, dripped] {
+            let last = bytes.len() - 1;
+            assert!((0..=last).all(|at| !has_first_message(&bytes[..at])), "it looks whole too early");
+            assert!(has_first_message(&bytes) && has_first_message(&[&bytes[..], b"more"].concat()));
+        }
+    }
+
+    #[test]
+    fn bytes_that_cannot_become_a_hello_are_for_the_session() {
+        for bytes in [&b"G"[..], b"GET / HTTP/1.1", &[0x80], &[22, 9, 1, 0, 1], &[21, 3, 1, 0, 2]] {
+            assert!(has_first_message(bytes), "{bytes:?}");
+        }
+        // A message of another kind is refused as soon as it is whole, and not before.
+        assert!(!has_first_message(&[22, 3, 1, 0, 5, 2, 0, 255, 255, 0]) && !has_first_message(&[22, 3, 1, 0, 0]));
     }
 }

@@ -8,7 +8,7 @@ use weir_tests::certificate::Certificates;
 use weir_tests::client::{Client, End};
 use weir_tests::deadline;
 use weir_tests::gateway::Gateway;
-use weir_tests::stream::Stream;
+use weir_tests::stream::{Address, Stream};
 use weir_tests::wire::shown;
 
 use crate::scene::Scene;
@@ -125,36 +125,84 @@ fn x11_attackers_choose_no_labels() {
     scene.unharmed();
 }
 
+/// A listener with TLS, as tables of the configuration.
+fn tls_listener((name, port, timeout): (&str, u16, &str), files: &Certificates) -> String {
+    format!(
+        "[[listener]]\nname = \"{name}\"\nprotocol = \"redis\"\nbind = \"127.0.0.1:{port}\"\nupstream = \"server\"\n\
+         [listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"\nhandshake_timeout = \"{timeout}\"\n",
+        files.server.display(),
+        files.server_key.display()
+    )
+}
+
+/// Clients that send `bytes` and then nothing.
+fn stopped(port: u16, bytes: &[u8], count: usize) -> Vec<Stream> {
+    let connect = |_| {
+        let mut client = Stream::connect(&Address::port(port)).expect("the listener accepts");
+        client.write_all(bytes).expect("the connection stands");
+        client
+    };
+    (0..count).map(connect).collect()
+}
+
 /// X3 in short: handshakes that never finish are bounded in number and in time.
 #[test]
 fn x3_handshakes_that_never_finish() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let files = Certificates::create(folder.path());
-    let tls_port = weir_tests::port::free();
+    let [patient, port] = [(); 2].map(|()| weir_tests::port::free());
     let mut scene = Scene::set_with(|config| {
-        config.tables("[limits]\nhandshakes_per_core = 8").tables(&format!(
-            "[[listener]]\nname = \"tls\"\nprotocol = \"redis\"\nbind = \"127.0.0.1:{tls_port}\"\n\
-                 upstream = \"server\"\n[listener.tls]\ncert_file = \"{}\"\nkey_file = \"{}\"\n\
-                 handshake_timeout = \"2s\"",
-            files.server.display(),
-            files.server_key.display()
-        ))
+        let tables = [("patient", patient, "1m"), ("tls", port, "5s")].map(|one| tls_listener(one, &files)).concat();
+        config.tables(&format!("[limits]\nhandshakes_per_core = 8\n{tables}"))
     });
-    let address = weir_tests::stream::Address::port(tls_port);
-    let silent: Vec<Stream> = (0..50).map(|_| Stream::connect(&address).expect("the listener accepts")).collect();
-    // They hold no permit: others are served meanwhile.
-    Client::connect_tls(address.tcp(), files.client_config()).expect(&["PING"], b"+PONG\r\n");
-    let failures = scene.gateway.metrics().sum("weir_tls_handshake_failures_total");
-    assert_eq!(failures, 0.0, "the silent ones are still there");
-    let mut stopped: Vec<Stream> = (0..50).map(|_| Stream::connect(&address).expect("the listener accepts")).collect();
-    stopped.iter_mut().for_each(|client| client.write_all(&[0x16, 3, 1]).expect("the start of a hello"));
-    scene.gateway.wait_metric("weir_tls_handshake_failures_total", &[], 100.0);
+    let hello = files.client_hello();
+    let in_flight = |scene: &Scene| scene.gateway.metrics().sum("weir_tls_handshakes_in_flight");
+    let served = |port| {
+        Client::connect_tls(Address::port(port).tcp(), files.client_config()).expect(&["PING"], b"+PONG\r\n");
+    };
+    // Clients without a whole hello have no turn: others are served meanwhile.
+    let early = [0, 1, hello.len() - 1].map(|length| stopped(patient, &hello[..length], 50));
+    served(patient);
+    assert_eq!(in_flight(&scene), 0.0);
+    drop(early);
+    let late = stopped(port, &hello, 50);
+    deadline::until_true("as many handshakes as there may be", || {
+        let now = in_flight(&scene);
+        assert!(now <= 8.0, "{now} handshakes at a time");
+        now == 8.0
+    });
+    scene.gateway.wait_metric("weir_tls_handshake_failures_total", &[("listener", "tls")], 50.0);
+    let failures = scene.gateway.metrics().by("weir_tls_handshake_failures_total", "reason");
+    assert!(failures["timeout"] >= 8.0 && failures["handshakes_in_flight"] > 0.0, "{failures:?}");
     deadline::until_true("all that hang to be given up", || {
-        let metrics = scene.gateway.metrics();
-        metrics.sum("weir_tls_handshakes_in_flight") == 0.0 && metrics.sum("weir_connections_open") <= 1.0
+        in_flight(&scene) == 0.0 && scene.gateway.metrics().sum("weir_connections_open") <= 1.0
     });
-    let mut good = Client::connect_tls(address.tcp(), files.client_config());
-    good.expect(&["PING"], b"+PONG\r\n");
-    drop((silent, stopped, good));
+    served(port);
+    drop(late);
+    scene.unharmed();
+}
+
+/// X3: the wait for the hello and the wait for a turn have one deadline.
+#[test]
+fn x3_a_late_hello_does_not_prolong_the_wait_for_a_turn() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let files = Certificates::create(folder.path());
+    let port = weir_tests::port::free();
+    let mut scene = Scene::set_with(|config| {
+        let listener = tls_listener(("tls", port, "6s"), &files);
+        config.tables(&format!("[limits]\nhandshakes_per_core = 1\n{listener}"))
+    });
+    let hello = files.client_hello();
+    let mut slow = stopped(port, b"", 1);
+    let first = stopped(port, &hello, 1);
+    scene.gateway.wait_metric("weir_tls_handshakes_in_flight", &[], 1.0);
+    std::thread::sleep(Duration::from_millis(1_500));
+    // It has the turn for a second and a half when that of the first is over.
+    let second = stopped(port, &hello, 1);
+    std::thread::sleep(Duration::from_secs(2));
+    slow[0].write_all(&hello).expect("the connection stands");
+    // At 6 s. Another 6 s would have been enough for a turn.
+    scene.gateway.wait_metric("weir_tls_handshake_failures_total", &[("reason", "handshakes_in_flight")], 1.0);
+    drop((slow, first, second));
     scene.unharmed();
 }

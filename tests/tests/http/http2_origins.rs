@@ -437,3 +437,122 @@ fn a_client_that_goes_takes_its_stream_back() {
     weir_tests::deadline::until_true("the stream to be cancelled", || cancelled.load(Ordering::SeqCst) == 1);
     gateway.finish();
 }
+
+/// Waits until the test has come so far.
+fn await_step(step: &AtomicUsize, at: usize) {
+    let limit = 4 * weir_tests::deadline::WAIT;
+    weir_tests::deadline::until(format!("step {at}"), limit, || (step.load(Ordering::SeqCst) >= at).then_some(()));
+}
+
+/// Says that `last` is the last stream, and waits until the gateway knows it.
+fn drain(peer: &mut Http2Peer, last: u32) {
+    go_away(peer, last, code::NO_ERROR);
+    peer.send(frame(kind::PING, 0, 0, &[0; 8]));
+    while peer.next_of(kind::PING).flags & flag::ACK == 0 {}
+}
+
+#[test]
+fn connections_that_the_origin_drains_do_not_keep_a_worker_from_having_one() {
+    let (step, drained) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (seen, count) = (step.clone(), drained.clone());
+    let origin = Http2Origin::start(move |number, peer| {
+        let Some(stream) = peer.next_request() else { return };
+        if number < 4 {
+            drain(peer, stream);
+            count.fetch_add(1, Ordering::SeqCst);
+            await_step(&seen, 1);
+        }
+        answer(peer, stream, &number.to_string());
+        serve(number, peer);
+    });
+    let gateway = Gateway::start(before(&origin.address).upstream("connections_max = 1"));
+    let mut held = Vec::new();
+    for number in 0..4 {
+        let mut client = HttpClient::connect(&gateway.address);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        held.push(client);
+        await_step(&drained, number + 1);
+    }
+    assert_eq!(HttpClient::connect(&gateway.address).get("/").content(), "4");
+    step.store(1, Ordering::SeqCst);
+    for (number, client) in held.iter_mut().enumerate() {
+        assert_eq!(client.response().content(), number.to_string(), "what drains goes on");
+    }
+    drop(held);
+    gateway.finish();
+}
+
+#[test]
+fn a_request_that_waits_has_a_connection_as_soon_as_the_full_one_drains() {
+    const ROUNDS: usize = 5;
+    let step = Arc::<AtomicUsize>::default();
+    let seen = step.clone();
+    let origin = Http2Origin::start(move |number, peer| {
+        let Some(stream) = peer.next_request() else { return };
+        let round = number / 2;
+        if number % 2 == 0 {
+            // Full, and held until another request waits.
+            await_step(&seen, 2 * round + 1);
+            go_away(peer, stream, code::NO_ERROR);
+            await_step(&seen, 2 * round + 2);
+            answer(peer, stream, &number.to_string());
+        } else {
+            // In this order the connection is over when the client has its response.
+            go_away(peer, stream, code::NO_ERROR);
+            answer(peer, stream, &number.to_string());
+        }
+        peer.rest();
+    });
+    let lines = format!("lane_wait_timeout = \"30s\"\n{HTTP2}\nstreams_max = 1\nconnections_max = 1");
+    let gateway = Gateway::start(Config::http(&origin.address).upstream(&lines));
+    for round in 0..ROUNDS {
+        let [mut first, mut second] = [(); 2].map(|()| HttpClient::connect(&gateway.address));
+        first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        gateway.wait_metric("weir_requests_in_flight", &[], 1.0);
+        second.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        gateway.wait_metric("gateway_lane_pool_waiters", &[], 1.0);
+        step.store(2 * round + 1, Ordering::SeqCst);
+        assert_eq!(second.response().content(), (2 * round + 1).to_string());
+        step.store(2 * round + 2, Ordering::SeqCst);
+        assert_eq!(first.response().content(), (2 * round).to_string());
+    }
+    // The look at idle connections, once a second, would help too, but late.
+    let waited = gateway.metrics().sum("gateway_lane_pool_acquire_wait_seconds_sum");
+    assert!(waited < ROUNDS as f64 / 2.0, "{ROUNDS} requests waited for {waited} s");
+    gateway.finish();
+}
+
+#[test]
+fn past_eight_connections_that_drain_the_oldest_is_cut_for_a_request_that_waits() {
+    const DRAINING: usize = 9;
+    let (step, drained) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (seen, count) = (step.clone(), drained.clone());
+    let origin = Http2Origin::start(move |number, peer| {
+        let Some(stream) = peer.next_request() else { return };
+        if number < DRAINING {
+            drain(peer, stream);
+            count.fetch_add(1, Ordering::SeqCst);
+            await_step(&seen, 1);
+        }
+        answer(peer, stream, &number.to_string());
+        peer.rest();
+    });
+    let lines = format!("lane_wait_timeout = \"30s\"\n{HTTP2}\nconnections_max = 1");
+    let gateway = Gateway::start(Config::http(&origin.address).upstream(&lines));
+    let mut held = Vec::new();
+    for number in 0..DRAINING {
+        let mut client = HttpClient::connect(&gateway.address);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        held.push(client);
+        await_step(&drained, number + 1);
+    }
+    assert_eq!(HttpClient::connect(&gateway.address).get("/").content(), DRAINING.to_string());
+    // Before any of them has its response.
+    assert_eq!(held[0].response().status, 502);
+    step.store(1, Ordering::SeqCst);
+    for (number, client) in held.iter_mut().enumerate().skip(1) {
+        assert_eq!(client.response().content(), number.to_string(), "the others go on");
+    }
+    drop(held);
+    gateway.finish();
+}

@@ -260,11 +260,9 @@ impl Door {
         }
         let left = Leave(core.clone());
         core.share.metrics.counter(&catalog::CONNECTIONS_MOVED, &[self.name()]).inc();
-        // At once: a connection that its client makes later comes after it.
-        let place = self.place_of(&moved);
         let (door, core) = (self.clone(), core.clone());
         // As in `enter`; and what panics here is the task of this connection.
-        let arriving = Box::pin(async move { door.arrive_moved(&core, moved, place) });
+        let arriving = Box::pin(async move { door.arrive_moved(&core, moved) });
         weir_engine::spawn(async move {
             let _charged = (left, permit);
             if let Some(life) = arriving.await {
@@ -274,18 +272,9 @@ impl Door {
         .detach();
     }
 
-    /// The place of a moved connection among those of its client. The ones before it have been served by the other process.
-    fn place_of(&self, moved: &Moved) -> Option<Place> {
-        let succession = self.succession.as_ref()?;
-        let source = match address_of(&moved.peer) {
-            Peer::Ip(address) => Some(Source::Address(address.ip())),
-            Peer::Unix => net::peer_process(&moved.socket).map(Source::Process),
-        };
-        Some(succession.enter(source, &moved.socket))
-    }
-
-    fn arrive_moved(&self, core: &Core, moved: Moved, place: Option<Place>) -> Option<Life> {
-        let Moved { socket, id, peer, session } = moved;
+    fn arrive_moved(&self, core: &Core, moved: Moved) -> Option<Life> {
+        let Moved { place, socket, id, peer, session } = moved;
+        let place = self.succession.as_ref().map(|_| place);
         let settings = self.settings.borrow().clone();
         let marks = marks(&settings);
         let stream = Box::new(Stream::new(socket.into(), StreamOptions { marks }).ok()?);

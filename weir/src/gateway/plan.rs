@@ -68,6 +68,8 @@ pub enum Mail {
 
 /// A client's connection that comes from the process before.
 pub struct Moved {
+    /// Its place among those of its client. The ones before it were served by the other process.
+    pub place: Place,
     /// Its socket.
     pub socket: OwnedFd,
     /// Its number.

@@ -1,7 +1,7 @@
 //! The upgrade as a step in the life of the gateway: one at a time, and nothing changes unless the new process serves.
 
 use std::{
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     os::fd::{AsFd, OwnedFd},
     sync::{
         Arc, Mutex, OnceLock,
@@ -13,7 +13,8 @@ use std::{
 
 use socket2::Socket;
 use weir_admin::AdminStopper;
-use weir_engine::handover::Channel;
+use weir_engine::{handover::Channel, net};
+use weir_listener::Source;
 use weir_telemetry::{Registry, catalog};
 
 use super::{
@@ -308,7 +309,14 @@ impl Gateway {
         let Some(session) = protocols::decode_session(&listener.protocol, session) else {
             return tracing::error!(connection = id, "a moved connection cannot be understood and ends");
         };
-        let moved = Box::new(Moved { socket: copy.into(), id, peer, session });
+        // A Unix socket has no such address.
+        let client = match peer.parse::<SocketAddr>() {
+            Ok(address) => Some(Source::Address(address.ip())),
+            Err(_) => net::peer_process(&copy).map(Source::Process),
+        };
+        // Before the worker has it: a connection that its client makes later comes after it.
+        let place = own.succession.enter(client, &copy);
+        let moved = Box::new(Moved { place, socket: copy.into(), id, peer, session });
         let worker = self.balancer.choose(0);
         self.mailboxes[worker].send(Mail::Adopt { listener: listener.settings.name.clone(), moved, permit });
     }

@@ -83,9 +83,9 @@ impl Multiplexer for Http2Origins {
         let begun = builder(windows).handshake::<_, Bytes>(io).await;
         let (sender, mut connection) = begun.map_err(io::Error::other)?;
         let control = Control::new(&mut connection, account.clone(), windows, self.bytes.clone());
-        let state = Rc::<State>::default();
+        let state = Rc::new(State { sender: RefCell::new(Some(sender)), streams_max, ..State::default() });
         weir_engine::spawn(drive(connection, control, handle, state.clone())).detach();
-        Ok(Http2Connection { sender: RefCell::new(sender), streams_max, is_tls, state, account })
+        Ok(Http2Connection { is_tls, state, account })
     }
 }
 
@@ -104,11 +104,44 @@ pub(crate) fn builder(windows: WindowSettings) -> h2::client::Builder {
 /// What a connection and the task that moves its frames know of each other.
 #[derive(Default)]
 struct State {
+    /// `None` once nobody has the connection any more.
+    sender: RefCell<Option<SendRequest<Bytes>>>,
+    streams_max: u32,
     /// The connection has ended.
     is_over: Cell<bool>,
-    /// Nobody has it any more.
-    is_dropped: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    /// It is to end now.
+    is_cut: Cell<bool>,
+    /// Of the task.
+    waker: Cell<Option<Waker>>,
+    /// Woken when the connection takes another number of streams than this.
+    watch: Cell<Option<(u32, Waker)>>,
+}
+
+impl State {
+    fn exchanges_max(&self) -> u32 {
+        let mut sender = self.sender.borrow_mut();
+        let Some(sender) = sender.as_mut().filter(|_| !self.is_over.get()) else { return 0 };
+        match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Err(_)) => 0,
+            // An origin that takes no stream just now may take some later: its connection is full, not over.
+            _ => self.streams_max.min(u32::try_from(sender.current_max_send_streams()).unwrap_or(u32::MAX)).max(1),
+        }
+    }
+
+    /// Frames have moved, GOAWAY or SETTINGS perhaps.
+    fn tell_watcher(&self) {
+        let Some((seen, waker)) = self.watch.take() else { return };
+        match seen == self.exchanges_max() {
+            true => self.watch.set(Some((seen, waker))),
+            false => waker.wake(),
+        }
+    }
+
+    fn wake_task(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
 }
 
 /// Moves the frames of a connection until it has ended.
@@ -125,12 +158,13 @@ async fn drive(
         while moved.is_pending() && control.poll(&mut connection, context) {
             moved = Pin::new(&mut connection).poll(context);
         }
-        if moved.is_ready() {
-            // Why is told to its streams.
+        if moved.is_ready() || state.is_cut.get() {
+            // Its streams see why.
             return Poll::Ready(());
         }
-        if !state.is_dropped.get() {
-            *state.waker.borrow_mut() = Some(context.waker().clone());
+        state.tell_watcher();
+        if state.sender.borrow().is_some() {
+            state.waker.set(Some(context.waker().clone()));
             return Poll::Pending;
         }
         if deadline.at().is_none() {
@@ -140,6 +174,7 @@ async fn drive(
     })
     .await;
     state.is_over.set(true);
+    state.tell_watcher();
     drop(connection);
     if let Some(stream) = handle.into_inner() {
         stream.close(LINGER_TIMEOUT).await;
@@ -148,8 +183,6 @@ async fn drive(
 
 /// One connection to an origin.
 pub struct Http2Connection {
-    sender: RefCell<SendRequest<Bytes>>,
-    streams_max: u32,
     is_tls: bool,
     state: Rc<State>,
     account: Rc<Account>,
@@ -157,22 +190,23 @@ pub struct Http2Connection {
 
 impl Carrier for Http2Connection {
     fn exchanges_max(&self) -> u32 {
-        let mut sender = self.sender.borrow_mut();
-        let polled = sender.poll_ready(&mut Context::from_waker(Waker::noop()));
-        match self.state.is_over.get() || matches!(polled, Poll::Ready(Err(_))) {
-            true => 0,
-            // An origin that takes no stream just now may take some later: its connection is full, not over.
-            false => self.streams_max.min(u32::try_from(sender.current_max_send_streams()).unwrap_or(u32::MAX)).max(1),
-        }
+        self.state.exchanges_max()
+    }
+
+    fn watch(&self, waker: &Waker) {
+        self.state.watch.set(Some((self.exchanges_max(), waker.clone())));
+    }
+
+    fn cut(&self) {
+        self.state.is_cut.set(true);
+        self.state.wake_task();
     }
 }
 
 impl Drop for Http2Connection {
     fn drop(&mut self) {
-        self.state.is_dropped.set(true);
-        if let Some(waker) = self.state.waker.borrow_mut().take() {
-            waker.wake();
-        }
+        self.state.sender.take();
+        self.state.wake_task();
     }
 }
 
@@ -186,7 +220,7 @@ impl Http2Connection {
         let request = message::request_to(head, host, scheme).ok_or(Failure::Client(Refusal::HOST))?;
         self.account.expect_body();
         // Each clone may have one request waiting for a stream.
-        let mut sender = self.sender.borrow().clone();
+        let mut sender = self.state.sender.borrow().clone().ok_or(Failure::Unseen)?;
         let (response, stream) = sender.send_request(request, is_whole).map_err(|_| Failure::Unseen)?;
         Ok(StreamOrigin { upload: Outgoing::new(stream), stage: Stage::Asked(response), account: self.account.clone() })
     }

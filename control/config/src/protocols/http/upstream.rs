@@ -62,8 +62,9 @@ section! {
         /// Shares of the endpoints, in their order: `[3, 1]` gives the first three of four requests. 0: none. Absent: all alike.
         optional weights: Vec<At<u32>>;
         /// Connections to each endpoint, of all workers together; further requests wait for one, no longer than `lane_wait_timeout`.
-        /// The request that has waited the longest is next, whichever worker it is on. With `version = "2"` each worker may have
-        /// one in any case.
+        /// The request that has waited the longest is next, whichever worker it is on. With `version = "2"` each worker may
+        /// have one that takes requests in any case, beside up to 8 that the endpoint drains (GOAWAY). Past 8 the oldest is cut, at the
+        /// earliest after 10 s. During an upgrade each process has a limit of its own.
         default connections_max: u32 = upstreams::EXCLUSIVE_LANES_MAX => 1..=COUNT_MAX;
         /// Idle connections that each worker keeps to each endpoint.
         default idle_connections_max: u32 = upstreams::EXCLUSIVE_LANES_IDLE_MAX => 0..=COUNT_MAX;

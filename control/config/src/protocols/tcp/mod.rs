@@ -59,6 +59,7 @@ section! {
         /// endpoint must expect it. Not with `upstream.tls`.
         default proxy_header: ProxyHeaderChoice = ProxyHeaderChoice::Off;
         /// Connections to each endpoint, of all workers together; further ones wait, no longer than `lane_wait_timeout`.
+        /// During an upgrade each process has a limit of its own.
         default connections_max: u32 = upstreams::EXCLUSIVE_LANES_MAX => 1..=COUNT_MAX;
         /// How long an endpoint that was down takes to get its whole share again. 0: none.
         default slow_start: Period = Period::secs(0) => Period::secs(0)..=Period::secs(3_600);
