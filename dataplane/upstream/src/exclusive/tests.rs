@@ -6,7 +6,7 @@ use weir_engine::{
     Worker,
     settings::{Address, DriverChoice, RuntimeSettings},
 };
-use weir_telemetry::{Level, Registry, log::log_ring};
+use weir_telemetry::{EventLog, Level, Registry, log::log_ring};
 
 use super::*;
 use crate::{
@@ -87,8 +87,8 @@ impl Server {
         };
         let pool = PoolSettings { connections_max: self.limit, ..PoolSettings::default() };
         let lanes = ExclusiveSettings { pool, ..ExclusiveSettings::default() };
-        let metrics =
-            UpstreamMetrics::new(&Registry::with_level(Level::Full).core(0), log_ring(8, None).0, "one".into());
+        let events = EventLog::new(log_ring(8, None).0);
+        let metrics = UpstreamMetrics::new(&Registry::with_level(Level::Full).core(0), events, "one".into());
         let shares = std::slice::from_ref(&self.share);
         ExclusiveUpstream::new(settings, lanes, multiplexer, shares, metrics, None::<ConnectionProbe>).expect("a pool")
     }
