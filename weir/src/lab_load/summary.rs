@@ -189,7 +189,7 @@ fn percentiles(sojourn: &Recorder) -> [String; 2] {
 fn parts(record: &StepRecord) -> Result<String, HistogramError> {
     let party = record.resources.parties.get("generator");
     let cpu = party.and_then(|party| party.cpu_us_per_req);
-    let cpu = cpu.map_or("CPU n/a".to_owned(), |micros| format!("CPU {micros:.2} us/request"));
+    let cpu = cpu.map_or("CPU n/a".to_owned(), |micros| format!("CPU {micros:.2} us/req"));
     let (service, lag) = (percentile(&record.latency.service)?, percentile(&record.latency.generator_lag)?);
     Ok(format!("service p99 {service}, generator lag p99 {lag}, {cpu}"))
 }
@@ -292,9 +292,9 @@ mod tests {
         let text = text(&record, true);
         for row in [
             "MISSED  p99<5ms",
-            "MISSED  errors<0.1%        45.811 % (16912 of 36912)",
+            "MISSED  errors<0.1%        45.817 % (16912 of 36912)",
             "met     rate>10",
-            "errors        16912 (connection 1111, protocol 1111, status 12345, timeout 1234,\n                wrong content 1111)",
+            "errors        16912 (connection 1111, protocol 1111, status 12345, timeout\n                1234, wrong content 1111)",
             "completed     20000 of 36912 sent (2000/s), 0 late, 20000 checked",
             "latency       p50 3.16 ms",
         ] {
