@@ -43,13 +43,15 @@ pub fn summary(phase: &str, record: &StepRecord, is_ascii: bool) -> Result<Strin
             "completed",
             format!("{completed} of {sent} sent ({}), {late} late, {}", per_second(completed), checked(record)),
         ),
-        ("refused", refused(record)),
         ("errors", errors(record)),
-        (
-            "not sent",
-            format!("{} for the target, {} for the generator", counts.skipped_backlog, counts.skipped_generator),
-        ),
     ]);
+    if counts.shed_total() > 0 {
+        rows.push(("refused", refused(record)));
+    }
+    if counts.skipped() > 0 {
+        let (target, generator) = (counts.skipped_backlog, counts.skipped_generator);
+        rows.push(("not sent", format!("{target} for the target, {generator} for the generator")));
+    }
     rows.extend(["latency", ""].into_iter().zip(percentiles(&sojourn)).filter(|(_, text)| !text.is_empty()));
     rows.push(("parts", parts(record)?));
     let mut text =
@@ -60,21 +62,26 @@ pub fn summary(phase: &str, record: &StepRecord, is_ascii: bool) -> Result<Strin
     Ok(text)
 }
 
-/// `value` behind `name`, in lines that fit, broken between words. A longer word has a line of its own.
+/// `value` behind `name`, in lines that fit, broken between words and within those that are longer than a line.
 fn wrapped(name: &str, value: &str) -> String {
     let mut text = name.to_owned();
     let mut column = name.len();
     for (at, word) in value.split(' ').enumerate() {
-        let length = word.chars().count();
-        if at > 0 && column + 1 + length > COLUMNS {
-            text.push_str(&format!("\n{:NAMES$}", ""));
-            column = NAMES;
-        } else if at > 0 {
+        let letters: Vec<char> = word.chars().collect();
+        if at > 0 && column + 1 + letters.len().min(COLUMNS - NAMES) <= COLUMNS {
             text.push(' ');
             column += 1;
+        } else if at > 0 {
+            column = COLUMNS;
         }
-        text.push_str(word);
-        column += length;
+        for part in letters.chunks(COLUMNS - NAMES) {
+            if column + part.len() > COLUMNS {
+                let _ = write!(text, "\n{:NAMES$}", "");
+                column = NAMES;
+            }
+            text.extend(part);
+            column += part.len();
+        }
     }
     text.push('\n');
     text
@@ -142,10 +149,7 @@ fn judged(judged: &Judged, counts: &Counts) -> String {
 fn refused(record: &StepRecord) -> String {
     let counts = &record.counts;
     let reasons: Vec<String> = counts.shed.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-    match reasons.is_empty() {
-        true => "0".to_owned(),
-        false => format!("{} ({})", counts.shed_total(), reasons.join(", ")),
-    }
+    format!("{} ({})", counts.shed_total(), reasons.join(", "))
 }
 
 /// By class.
@@ -303,14 +307,19 @@ mod tests {
     }
 
     #[test]
-    fn one_failure_of_many_is_not_shown_as_none_and_a_status_is_no_checked_body() {
+    fn a_share_stands_beside_its_counts_and_a_status_is_no_checked_body() {
         let mut record = record(200_000);
         record.load.is_status_only = true;
         record.counts.integrity.checked = 0;
         fail(&mut record, ErrorClass::Status, 1);
+        (record.counts.skipped_backlog, record.counts.intended) = (2, record.counts.intended + 2);
+        record.counts.shed.insert("status_503".to_owned(), 3);
+        record.counts.intended += 3;
         gates(&mut record, &["errors==0"]);
         let text = text(&record, true);
-        assert!(text.contains("MISSED  errors==0          0.000 % (1 of 200001)"), "{text}");
+        assert!(text.contains("MISSED  errors==0          0.003 % (6 of 200006)"), "{text}");
+        assert!(text.contains("not sent      2 for the target, 0 for the generator"), "{text}");
+        assert!(text.contains("refused       3 (status_503 3)"), "{text}");
         assert!(text.contains("checked: status only"), "{text}");
     }
 
