@@ -131,8 +131,13 @@ impl Threshold {
     /// closed loop the target decides about both.
     fn is_starved(&self, record: &StepRecord) -> bool {
         let needed = if let Metric::Percentile(tail) = self.metric { tail.samples_min() } else { 1 };
-        let is_closed = record.load.offered.is_none();
-        record.counts.failed_by_target() > 0 && (is_closed || record.counts.meant_for_target() >= needed)
+        let counts = &record.counts;
+        let has_failed = counts.failed_by_target() > 0;
+        match record.load.offered {
+            Some(_) => has_failed && counts.meant_for_target() >= needed,
+            // A target that hangs since the warm-up lets no request begin within the window.
+            None => has_failed || counts.completed == 0,
+        }
     }
 }
 

@@ -118,6 +118,10 @@ fn a_target_that_completes_nothing_misses_its_thresholds() {
     let mut short = record(20, |record| record.counts.completed = 20);
     closed(&mut short);
     assert_eq!(judged(short, "p99<5ms"), (Gate::Invalid, "unknown"));
+    // It hangs since the warm-up.
+    let silent = || record(0, closed);
+    assert_eq!(judged(silent(), "p99<5ms"), (Gate::Missed, "MISSED"));
+    assert_eq!(judged(silent(), "errors<1%"), (Gate::Missed, "MISSED"));
     let mut starved = dead(2_000);
     invalid(&mut starved, &["generator-cpu"]);
     assert_eq!(judged(starved, "p99<5ms"), (Gate::Invalid, "unknown"));
