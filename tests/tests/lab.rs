@@ -103,7 +103,7 @@ fn fit(mut search: impl FnMut() -> (String, Option<Value>)) -> Option<(String, V
         if !is_invalid && !is_box {
             return Some((told, result));
         }
-        let is_modest = told.contains("no knee was found") || told.contains("Nothing to size from");
+        let is_modest = told.contains("no knee was found") || told.contains("Do not use it for sizing");
         assert!(is_modest, "a spoiled search recommends something:\n{told}");
         eprintln!("spoiled:\n{told}");
     }

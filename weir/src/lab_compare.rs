@@ -13,12 +13,15 @@ use weir_trials::{
     Behind, Budget, Comparison,
     compare::{Compared, Progress, Request, compare},
     comparison::{self, LoadProgram},
-    file,
     result::seconds_since_epoch,
     side_by_side, table,
 };
 
-use crate::{lab_load, lab_page, lab_sweep};
+use crate::{
+    lab_load,
+    lab_page::{ResultArgs, both},
+    lab_sweep,
+};
 
 /// Blocks and window of a quick look.
 const QUICK_BLOCKS: u32 = 2;
@@ -79,13 +82,8 @@ pub struct CompareArgs {
     #[arg(long, conflicts_with_all = ["blocks", "seconds"])]
     quick: bool,
 
-    /// Write every run to this file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Write the page of the result to this file: charts and tables, without a network.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArgs,
 
     /// Print the file of a built-in peer and end.
     #[arg(long, value_name = "NAME")]
@@ -112,9 +110,7 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
     let (peers, mut is_direct) = peers(&args.peers, scenario.protocol)?;
     // Of the usual peers the one that cannot be.
     is_direct &= !(args.tls && args.peers.is_empty());
-    if let Some(path) = &args.json {
-        file::try_write(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
+    args.result.check()?;
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
         behind,
@@ -131,14 +127,10 @@ pub fn run(args: &CompareArgs) -> Result<(), String> {
     let result = result_of(&request, compared, source);
     // First what cannot fail: a full disk costs the file and not the figures.
     print!("{}", side_by_side::markdown(&result));
-    if let Some(path) = &args.json {
-        file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    lab_page::of(args.html.as_deref(), &result)?;
-    match result.failed.iter().find(|failed| failed.arm == result.arms[0].name) {
-        Some(failed) => Err(format!("this gateway failed at {}: {}", failed.at, failed.reason)),
-        None => Ok(()),
-    }
+    let stored = args.result.store(&result);
+    let failed = result.failed.iter().find(|failed| failed.arm == result.arms[0].name);
+    let found = failed.map_or(Ok(()), |failed| Err(format!("this gateway failed at {}: {}", failed.at, failed.reason)));
+    both(found, stored)
 }
 
 fn changes(args: &CompareArgs) -> Vec<Change> {

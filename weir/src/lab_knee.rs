@@ -7,13 +7,16 @@ use weir_engine::settings::Address;
 use weir_knee::{Knee, Rules};
 use weir_parties::peer::Telemetry;
 use weir_trials::{
-    Behind, Budget, KneeResult, Progress, Request, file,
+    Behind, Budget, KneeResult, Progress, Request,
     knee::Found,
     result::{self, Conditions},
     table,
 };
 
-use crate::{lab_load, lab_page};
+use crate::{
+    lab_load,
+    lab_page::{ResultArgs, both},
+};
 
 /// [`Telemetry`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,24 +66,17 @@ pub struct KneeArgs {
     #[arg(long, value_name = "RATE")]
     rate_max: Option<f64>,
 
-    /// Short trials and 10 % precision: a look, nothing to size from.
+    /// Short trials and 10 % precision: a look. Do not use it for sizing.
     #[arg(long)]
     quick: bool,
 
-    /// Write the result with all its trials to this file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Write the page of the result to this file: charts and tables, without a network.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArgs,
 }
 
 pub fn run(args: &KneeArgs) -> Result<(), String> {
     let (scenario, source) = lab_load::read_with_source(&args.scenario)?;
-    if let Some(path) = &args.json {
-        file::try_write(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
+    args.result.check()?;
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
         behind: args.behind.clone().map_or(Behind::Origin, |address| Behind::Servers(vec![address])),
@@ -92,7 +88,7 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
     };
     let found = weir_trials::knee(&request, tell).map_err(|failure| failure.to_string())?;
     if args.quick {
-        println!("Quick run: short trials, 10 % precision. Nothing to size from.");
+        println!("Quick run: short trials, 10 % precision. Do not use it for sizing.");
     }
     match &args.behind {
         None => println!("{}", found.placement),
@@ -101,19 +97,13 @@ pub fn run(args: &KneeArgs) -> Result<(), String> {
     print!("{}", table::result(&request.scenario.name, &found.knee));
     // After what cannot fail: a full disk costs the file and not the figures.
     let result = result_of(args.quick, &request, &found, source);
-    if let Some(path) = &args.json {
-        file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    lab_page::of(args.html.as_deref(), &result)?;
-    match found.knee.capacity() {
-        Some(_) => Ok(()),
-        None => Err(no_knee(&found.knee)),
-    }
+    let stored = args.result.store(&result);
+    both(found.knee.capacity().map(|_| ()).ok_or_else(|| no_knee(&found.knee)), stored)
 }
 
 /// Why there is no knee, and where it lies.
 pub fn no_knee(knee: &Knee) -> String {
-    let bracket = knee.bracket().map_or(String::new(), |bracket| format!("; it lies within {bracket}, not verified"));
+    let bracket = knee.bracket().map_or(String::new(), |bracket| format!("; {bracket}; not verified"));
     format!("no knee was found: {}{bracket}", knee.clean_cell("req/s"))
 }
 
@@ -147,5 +137,6 @@ pub fn result_of(is_quick: bool, request: &Request, found: &Found, scenario: Str
         host: found.host.clone(),
         knee: found.knee.clone(),
         courses: found.courses.clone(),
+        size: None,
     }
 }

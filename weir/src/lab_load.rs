@@ -12,7 +12,7 @@ use std::{
 use clap::Args;
 use weir_engine::settings::Address;
 use weir_load::{
-    Event, Gate, Part, RunError, Scenario, StepRecord,
+    Event, Gate, Part, RunError, Scenario, StepRecord, Threshold,
     run::{Alone, Barrier, ByClock, instant, run_id},
     run_part, scenario,
     shard::SHARDS_MAX,
@@ -37,7 +37,7 @@ const INVALID: u8 = 98;
 /// wanted the request sent.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --for 30s\n  weir lab load redis://127.0.0.1:6379 --connections 20   # closed loop, as fast as it answers\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --threshold 'p99<5ms' --threshold 'errors<0.1%'\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --write load.toml   # the scenario, and no load\n  weir lab load load.toml --target 127.0.0.1:8080 --quiet --json results/load.jsonl\n  weir lab load examples/lab/redis-pubsub.toml --target 127.0.0.1:6379   # subscribers, and who publishes\n  weir lab load scenario.toml --target 10.0.0.5:6379 --processes 4\n  weir lab load scenario.toml --target 10.0.0.5:6379 --part 1/2 --start-at 2026-01-02T03:04:05Z --json one.jsonl\n\nURLs: http://, h2c:// (HTTP/2 in clear text), ws:// and tcp:// (a server that sends back what it gets), redis:// (it writes 10,000 keys weir-load:N).\nThresholds: p50, p90, p95, p99, p99.9, p99.99, max, mean (5ms), errors (0.1%, of all that should have been sent), rate (completed per second); with < <= > >= ==. slo_p99 of a scenario is one of them. Each phase must keep all of them.\nStandard error has a line per second, standard output a summary per phase.\nExit: 0 the run is complete and every threshold is met, 99 a threshold is missed, 98 there are thresholds and the run is invalid (the generator was the limit, or there are too few samples), 1 it did not run to its end or was refused, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --for 30s\n  weir lab load redis://127.0.0.1:6379 --connections 20   # closed loop, as fast as it answers\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --threshold 'p99<5ms' --threshold 'errors<0.1%'\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --write load.toml   # the scenario, and no load\n  weir lab load load.toml --target 127.0.0.1:8080 --quiet --json results/load.jsonl\n  weir lab load examples/lab/redis-pubsub.toml --target 127.0.0.1:6379   # subscribers, and who publishes\n  weir lab load scenario.toml --target 10.0.0.5:6379 --processes 4\n  weir lab load scenario.toml --target 10.0.0.5:6379 --part 1/2 --start-at 2026-01-02T03:04:05Z --json one.jsonl\n\nURLs: http://, h2c:// (HTTP/2 in clear text), ws:// and tcp:// (a server that sends back what it gets), redis:// (it writes 10,000 keys weir-load:N).\nThresholds: p50, p90, p95, p99, p99.9, p99.99, max, mean (5ms), errors (0.1%: failed, refused, or not sent because the target was behind), rate (completed per second); with < <= > >= ==. slo_p99 of a scenario is one more. Without slo_p99 the lowest upper bound on p99 is the latency target of the run. Each phase must keep all thresholds.\n--json results/load.jsonl writes the page results/load.html too; the path of the page is the last line.\nStandard error has a line per second, standard output a summary per phase.\nExit: 0 the run is complete and every threshold is met, 99 the target missed a threshold (also where it completed too little for a figure), 98 there are thresholds and the run does not judge the target (the generator was the limit, too few requests were intended, or connections were lost and every threshold was met), 1 it did not run to its end or was refused, 2 the command line is wrong."
 )]
 pub struct LoadArgs {
     /// A URL (http://, h2c://, redis://, ws://, tcp://), or a scenario, a TOML file.
@@ -52,11 +52,12 @@ pub struct LoadArgs {
     #[arg(long = "threshold", value_name = "FIGURE<BOUND", conflicts_with = "part")]
     thresholds: Vec<String>,
 
-    /// Write one JSON line per phase, with whole histograms; - is standard output, without a summary.
+    /// Write one JSON line per phase, with whole histograms, and the page beside it; - is standard output, without summary and
+    /// page.
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
 
-    /// Write the page of the result to this file: tables and latencies, without a network.
+    /// Write the page of the result to this file instead: tables and latencies, without a network.
     #[arg(long, value_name = "FILE", conflicts_with = "part")]
     html: Option<PathBuf>,
 
@@ -87,6 +88,9 @@ pub struct LoadArgs {
 /// Runs the load. The code says whether its thresholds are met.
 pub fn run(args: &LoadArgs) -> Result<ExitCode, String> {
     let Some(planned) = planned(args)? else { return Ok(ExitCode::SUCCESS) };
+    // A part is no result: `weir lab merge` writes the page of the whole.
+    let page = lab_page::place(args.json.as_deref(), args.html.as_deref()).filter(|_| args.part.is_none());
+    page.as_deref().map_or(Ok(()), lab_page::check)?;
     let mut json = args.json.as_deref().map(JsonLines::create).transpose()?;
     // The figures of a part are not those of the run: `weir lab merge` has those.
     let gates = if args.part.is_some() { Vec::new() } else { planned.scenario.gates() };
@@ -109,18 +113,35 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode, String> {
         Event::Preloading(_) | Event::Second(_) | Event::Phase { .. } => {}
     };
     send(args, planned, tell)?;
-    written?;
-    if let Some(path) = &args.html {
-        lab_page::write(path, &lines.join("\n"))?;
-        // Among lines of JSON a path is none of them.
-        let is_json = args.json.as_deref() == Some(Path::new("-"));
-        if is_json { eprintln!("{}", path.display()) } else { println!("{}", path.display()) }
-    }
-    Ok(code_of(gate))
+    finish(written, gate, page.as_deref(), &lines, args.json.as_deref())
 }
 
-/// The exit code of a run with this gate.
-pub fn code_of(gate: Gate) -> ExitCode {
+/// Writes the page, whose path is the last line, and gives the exit code of a run with this gate. What its thresholds say
+/// counts more than a page that could not be written.
+pub fn finish(
+    written: Result<(), String>,
+    gate: Gate,
+    page: Option<&Path>,
+    lines: &[String],
+    json: Option<&Path>,
+) -> Result<ExitCode, String> {
+    let paged = page.map_or(Ok(()), |path| lab_page::write(path, &lines.join("\n")));
+    if let (Ok(()), Some(path)) = (&paged, page) {
+        // Among lines of JSON a path is none of them.
+        if json == Some(Path::new("-")) { eprintln!("{}", path.display()) } else { println!("{}", path.display()) }
+    }
+    match (lab_page::both(written, paged), gate) {
+        (Err(error), Gate::Met) => Err(error),
+        (Err(error), gate) => {
+            eprintln!("{error}");
+            Ok(code_of(gate))
+        }
+        (Ok(()), gate) => Ok(code_of(gate)),
+    }
+}
+
+/// The exit code of a gate.
+fn code_of(gate: Gate) -> ExitCode {
     match gate {
         Gate::Met => ExitCode::SUCCESS,
         Gate::Missed => ExitCode::from(MISSED),
@@ -130,12 +151,13 @@ pub fn code_of(gate: Gate) -> ExitCode {
 
 /// From this process, or from several that this one conducts.
 fn send(args: &LoadArgs, planned: Planned, tell: impl FnMut(Event)) -> Result<(), String> {
-    let Planned { scenario, source, target } = planned;
+    let Planned { scenario, source, more, target } = planned;
     if args.processes > 1 {
         let request = conductor::Request {
             weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
             scenario,
             source,
+            thresholds: more,
             target,
             processes: args.processes,
         };
@@ -166,13 +188,18 @@ pub fn read(path: &Path) -> Result<Scenario, String> {
 
 /// As [`read`], with the text of the file.
 pub fn read_with_source(path: &Path) -> Result<(Scenario, String), String> {
+    read_with(path, &[])
+}
+
+/// As [`read_with_source`], with further thresholds.
+fn read_with(path: &Path, more: &[Threshold]) -> Result<(Scenario, String), String> {
     let shown = path.display();
     let length = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.len();
     if length > scenario::FILE_BYTES_MAX as u64 {
         return Err(format!("{shown}: more than {} bytes; a scenario is a small file", scenario::FILE_BYTES_MAX));
     }
     let source = fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
-    let parsed = scenario::parse(&shown.to_string(), &source);
+    let parsed = scenario::parse_with(&shown.to_string(), &source, more);
     let scenario = parsed.map_err(|mistakes| format!("the scenario is refused\n{mistakes}"))?;
     Ok((scenario, source))
 }
@@ -225,9 +252,9 @@ phase = [{ name = "one", rate = 2000, warmup = "100ms", duration = "1s" }]
         for row in [
             "small / one: open loop, 1.0 s",
             "target        127.0.0.1:",
-            "offered       2000/s",
+            ", 2 connections, offered 2000/s",
             "errors        0",
-            "generator",
+            "generator lag p99",
         ] {
             assert!(summary.contains(row), "{row} is not in\n{summary}");
         }

@@ -6,34 +6,44 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use clap::Args;
-use weir_load::{Gate, Named, StepRecord, merge, scenario::PHASES_MAX};
+use weir_load::{Gate, Named, StepRecord, merge, scenario::PHASES_MAX, threshold::with_target};
 use weir_trials::together::protocol::LINE_BYTES_MAX;
 
-use crate::lab_load::{
-    code_of,
-    show::{JsonLines, show},
-    source::thresholds,
+use crate::{
+    lab_load::{
+        finish,
+        show::{JsonLines, show},
+        source::thresholds,
+    },
+    lab_page,
 };
 
 /// Make one record per phase of those that the parts of a run wrote (`weir lab load --part`): counts are summed, histograms
 /// added, and the verdict judged again. What does not belong together is refused.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab merge one.jsonl two.jsonl\n  weir lab merge part-*.jsonl --json whole.jsonl\n\nThe files must be of the same run: same scenario, target, build and start, and every part once. Exit: 0 merged and every threshold is met, 99 a threshold is missed, 98 there are thresholds and the run is invalid, 1 refused, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab merge one.jsonl two.jsonl\n  weir lab merge part-*.jsonl --json whole.jsonl   # and its page, whole.html\n\nThe files must be of the same run: same scenario, target, build and start, and every part once. Exit: 0 merged and every threshold is met, 99 the target missed a threshold, 98 there are thresholds and the run does not judge the target, 1 refused, 2 the command line is wrong."
 )]
 pub struct MergeArgs {
     /// What each part wrote with --json.
     #[arg(value_name = "PART.jsonl", required = true)]
     files: Vec<PathBuf>,
 
-    /// Write one JSON line per phase, with whole histograms; - is standard output, without tables.
+    /// Write one JSON line per phase, with whole histograms, and the page beside it; - is standard output, without tables and
+    /// page.
     #[arg(long, value_name = "FILE|-")]
     json: Option<PathBuf>,
 
-    /// What the exit code says, such as 'p99<5ms'; as often as needed. Parts do not keep those of their scenario.
+    /// Write the page of the result to this file instead: tables and latencies, without a network.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// What the exit code says, such as 'p99<5ms'; as often as needed. Of their scenario parts keep the latency target, which
+    /// is one more, and no other threshold.
     #[arg(long = "threshold", value_name = "FIGURE<BOUND")]
     thresholds: Vec<String>,
 }
@@ -52,16 +62,20 @@ pub fn run(args: &MergeArgs) -> Result<ExitCode, String> {
     let merged = phases.iter().map(|(step, parts)| {
         let named: Vec<Named<'_>> = parts.iter().map(|(name, record)| Named { name, record }).collect();
         let (mut record, _) = merge(&named).map_err(|error| format!("phase {}: {error}", step + 1))?;
-        record.judge(&gates).map_err(|error| error.to_string())?;
-        let phase = parts.iter().find_map(|(_, record)| Some(record.part.as_ref()?.phase.clone()));
-        Ok((phase.unwrap_or_default(), record))
+        let part = parts.iter().find_map(|(_, record)| record.part.as_ref());
+        let target = part.and_then(|part| part.slo_p99_us).map(Duration::from_micros);
+        record.judge(&with_target(&gates, target)).map_err(|error| error.to_string())?;
+        Ok((part.map_or(String::new(), |part| part.phase.clone()), record))
     });
     // Nothing is written, and no file emptied, before all is known to be right.
     let merged: Vec<(String, StepRecord)> = merged.collect::<Result<_, String>>()?;
+    let page = lab_page::place(args.json.as_deref(), args.html.as_deref());
+    page.as_deref().map_or(Ok(()), lab_page::check)?;
     let mut json = args.json.as_deref().map(JsonLines::create).transpose()?;
-    merged.iter().try_for_each(|(phase, record)| show(phase, record, json.as_mut()))?;
-    let gate = merged.iter().map(|(_, record)| Gate::of(record)).max();
-    Ok(code_of(gate.unwrap_or(Gate::Met)))
+    let written = merged.iter().try_for_each(|(phase, record)| show(phase, record, json.as_mut()));
+    let gate = merged.iter().map(|(_, record)| Gate::of(record)).max().unwrap_or(Gate::Met);
+    let lines = merged.iter().map(|(_, record)| record.to_line()).collect::<Result<Vec<_>, _>>();
+    finish(written, gate, page.as_deref(), &lines.map_err(|error| error.to_string())?, args.json.as_deref())
 }
 
 /// Every record of a file with its name for messages: file and line.
@@ -96,7 +110,8 @@ mod tests {
         let path = folder.path().join("a.jsonl");
         let refusal = |text: &str| {
             fs::write(&path, text).expect("written");
-            let args = MergeArgs { files: vec![path.clone()], json: Some(path.clone()), thresholds: Vec::new() };
+            let (files, json) = (vec![path.clone()], Some(path.clone()));
+            let args = MergeArgs { files, json, html: None, thresholds: Vec::new() };
             let refusal = run(&args).expect_err("no records of parts");
             assert_eq!(fs::read_to_string(&path).expect("still there"), text);
             refusal
@@ -104,7 +119,8 @@ mod tests {
         assert!(refusal("").starts_with("no records in these files"));
         assert!(refusal("{\"schema\":\"weir.lab.knee/1\"}\n").contains("a.jsonl:1: schema is \"weir.lab.knee/1\""));
         assert!(refusal("text\n").contains("a.jsonl:1: no record of a step"));
-        let absent = MergeArgs { files: vec![folder.path().join("absent.jsonl")], json: None, thresholds: Vec::new() };
+        let files = vec![folder.path().join("absent.jsonl")];
+        let absent = MergeArgs { files, json: None, html: None, thresholds: Vec::new() };
         assert!(run(&absent).is_err_and(|error| error.contains("absent.jsonl: ")));
     }
 }

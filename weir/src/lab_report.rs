@@ -14,7 +14,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Write one report from the results of a folder: report.md, and report.html with charts, which needs no network.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --json results/load.jsonl\n  weir lab knee scenario.toml --json results/synthetic.json\n  weir lab compare scenario.toml --json results/compared.json\n  weir lab ladder scenario.toml --json results/ladder.json\n  weir lab cores scenario.toml --json results/cores.json\n  weir lab report results\n  weir lab report load.jsonl before.jsonl --out page\n\nOf a folder it reads the files that end in .json and .jsonl. A file that is no result of the lab is named, in the report too, and the command fails behind the report.\nExit: 0 written, 1 a file is no result or there is none, 2 the command line is wrong."
+    after_help = "Examples:\n  weir lab load http://127.0.0.1:8080/ --rate 2000 --json results/load.jsonl\n  weir lab knee scenario.toml --json results/synthetic.json\n  weir lab compare scenario.toml --json results/compared.json\n  weir lab ladder scenario.toml --json results/ladder.json\n  weir lab cores scenario.toml --json results/cores.json\n  weir lab report results\n  weir lab report load.jsonl before.jsonl --out page\n\nOf a folder it reads the files that end in .json and .jsonl. A file that is no result of the lab is named, in the report too, and the command fails after it has written the report.\nExit: 0 written, 1 a file is no result or there is none, 2 the command line is wrong."
 )]
 pub struct ReportArgs {
     /// Folders with results, or files.

@@ -11,14 +11,17 @@ use weir_engine::settings::Address;
 use weir_knee::Rules;
 use weir_parties::peer::DIRECT;
 use weir_trials::{
-    Behind, Budget, Sweep, file,
+    Behind, Budget, Sweep,
     result::seconds_since_epoch,
     sweep::{Progress, Request, UNDER_WAY_MAX, Workload, sweep},
     swept::{self, Kind},
     table,
 };
 
-use crate::{lab_compare, lab_load, lab_page};
+use crate::{
+    lab_compare, lab_load,
+    lab_page::{ResultArgs, both},
+};
 
 /// Measure what each protocol costs with 1, 8, 32, 64 and 128 requests under way: rate, latency, CPU, memory, descriptors. Closed
 /// loop. Starts origin and gateways itself, on CPUs of their own.
@@ -87,13 +90,8 @@ struct CommonArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
 
-    /// Write every run to this file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-
-    /// Write the page of the result to this file: charts and tables, without a network.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    #[command(flatten)]
+    result: ResultArgs,
 }
 
 fn under_way() -> clap::builder::RangedI64ValueParser<u32> {
@@ -131,9 +129,7 @@ fn run(
     common: &CommonArgs,
 ) -> Result<(), String> {
     let workloads = scenarios.iter().map(|path| workload(path, &common.peers)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(path) = &common.json {
-        file::try_write(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
+    common.result.check()?;
     let request = Request {
         weir: std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?,
         workloads,
@@ -168,18 +164,16 @@ fn run(
     };
     // First what cannot fail: a full disk costs the file and not the figures.
     print!("{}", result.markdown());
-    if let Some(path) = &common.json {
-        file::write(path, &result).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    lab_page::of(common.html.as_deref(), &result)?;
-    let ours = |group: &swept::Group| group.arms.first().map(|arm| arm.name.clone());
-    for group in &result.groups {
-        let failed = group.rungs.iter().find(|rung| rung.figures.is_none() && Some(&rung.arm) == ours(group).as_ref());
-        if let Some(why) = failed.and_then(|rung| rung.failed.as_ref()) {
-            return Err(format!("this gateway failed at {}: {why}", group.name));
-        }
-    }
-    Ok(())
+    let stored = common.result.store(&result);
+    both(result.groups.iter().try_for_each(ours_ran), stored)
+}
+
+/// Whether this gateway, the first arm, ran at every rung.
+fn ours_ran(group: &swept::Group) -> Result<(), String> {
+    let ours = group.arms.first().map(|arm| &arm.name);
+    let failed = group.rungs.iter().find(|rung| rung.figures.is_none() && Some(&rung.arm) == ours);
+    let why = failed.and_then(|rung| rung.failed.as_ref());
+    why.map_or(Ok(()), |why| Err(format!("this gateway failed at {}: {why}", group.name)))
 }
 
 fn workload(path: &Path, peers: &[String]) -> Result<Workload, String> {

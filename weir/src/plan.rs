@@ -45,8 +45,8 @@ pub struct PlanArgs {
     #[arg(long, value_name = "RATE")]
     demand: f64,
 
-    /// Share of the knee that stays free.
-    #[arg(long, default_value_t = HEADROOM_DEFAULT)]
+    /// Share of the knee that stays free, from 0 to below 1.
+    #[arg(long, default_value_t = HEADROOM_DEFAULT, value_parser = headroom)]
     headroom: f64,
 
     /// Instances that may be down at the peak.
@@ -64,6 +64,12 @@ pub struct PlanArgs {
     /// Folder with files of `weir lab knee --json`.
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
+}
+
+/// A headroom for clap: a mistake must not be found after half an hour of search.
+pub fn headroom(text: &str) -> Result<f64, String> {
+    let headroom = text.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
+    headroom.ok_or_else(|| "write a share from 0 to below 1, such as 0.3 for 30 %".to_owned())
 }
 
 pub fn run(args: &PlanArgs) -> Result<(), String> {
@@ -213,6 +219,7 @@ phase = [{ rate = 1000, duration = "1s" }]
             host: weir_load::record::Host::default(),
             knee,
             courses: Vec::new(),
+            size: None,
         }
     }
 

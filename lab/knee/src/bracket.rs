@@ -21,7 +21,7 @@ pub struct Tried {
     pub clean: u32,
 }
 
-/// What lies around a knee that was not verified. Nothing to size from.
+/// What lies around a knee that was not verified. Do not size from it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bracket {
     /// The highest rate up to which every trial that counts was clean.
@@ -62,16 +62,14 @@ impl Knee {
     }
 }
 
-/// `40k req/s (3 of 3 trials clean) to 55k req/s (0 of 2)`.
+/// `clean up to 40k req/s (3 of 3 trials), not clean from 55k req/s (0 of 2 trials)`; or the half that is known.
 impl fmt::Display for Bracket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.clean {
-            Some(low) => write!(f, "{} req/s ({} of {} trials clean)", short(low.rate), low.clean, low.trials)?,
-            None => f.write_str("no clean rate")?,
-        }
-        match &self.not_clean {
-            Some(high) => write!(f, " to {} req/s ({} of {})", short(high.rate), high.clean, high.trials),
-            None => f.write_str(", no upper bound"),
-        }
+        let half = |words: &str, tried: &Tried| {
+            format!("{words} {} req/s ({} of {} trials)", short(tried.rate), tried.clean, tried.trials)
+        };
+        let clean = self.clean.iter().map(|tried| half("clean up to", tried));
+        let not_clean = self.not_clean.iter().map(|tried| half("not clean from", tried));
+        f.write_str(&clean.chain(not_clean).collect::<Vec<_>>().join(", "))
     }
 }

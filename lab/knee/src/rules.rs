@@ -161,7 +161,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// For a look within two minutes: trials of seconds and 10 % precision. Nothing to size from.
+    /// For a look within two minutes: trials of seconds and 10 % precision. Do not size from it.
     #[must_use]
     pub fn quick() -> Self {
         Self {

@@ -115,6 +115,8 @@ pub struct Integrity {
     pub failed: u64,
     /// Replies that belong to another stream or connection: these end the whole search.
     pub mix_ups: u64,
+    /// The scenario knows the status of a right response and nothing of its contents, so none are checked.
+    pub is_status_only: bool,
 }
 
 /// Latency figures over the window, microseconds.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use weir_knee::judge::failed_checks;
 use weir_knee::trial::{Backend, Integrity, Parties, Trial};
 use weir_knee::{Rules, judge};
 
@@ -87,7 +88,12 @@ impl Measured {
             skipped_generator: counts.skipped_generator,
             shed: counts.shed_total(),
             errors: counts.errors,
-            integrity: Integrity { checked: counts.integrity.checked, failed: counts.integrity.failed, mix_ups: 0 },
+            integrity: Integrity {
+                checked: counts.integrity.checked,
+                failed: counts.integrity.failed,
+                mix_ups: 0,
+                is_status_only: load.is_status_only,
+            },
             latency: weir_knee::trial::Latency {
                 sojourn_p50_us: micros(&latencies.sojourn, Tail::P50),
                 sojourn_p99_us: micros(&latencies.sojourn, Tail::P99),
@@ -117,19 +123,27 @@ pub(crate) fn verdict(trial: &Trial) -> Verdict {
         judged.parties.generator_core_busiest = 0.0;
         (judged.latency.lag_p99_us, judged.latency.lag_max_us, judged.skipped_generator) = (0, 0, 0);
     }
-    let (class, invalid_reason, not_clean_reason) = match judge(&judged, &Rules::default()) {
+    let rules = Rules::default();
+    let (class, invalid_reason, not_clean_reason) = match judge(&judged, &rules) {
         weir_knee::Verdict::Clean => (Some(Class::Clean), None, None),
         weir_knee::Verdict::NotClean(found) => (Some(Class::NotClean), None, Some(found.reason.to_string())),
         weir_knee::Verdict::Invalid(found) => (None, Some(found.reason.to_string()), None),
         weir_knee::Verdict::Unsteady => (None, Some("unsteady".to_owned()), None),
     };
+    let mut failed_checks: Vec<String> =
+        failed_checks(&judged, &rules).iter().map(|found| found.reason.to_string()).collect();
+    if failed_checks.is_empty() {
+        // Too few samples are found last, and are no such check.
+        failed_checks.extend(invalid_reason.clone());
+    }
     let lost = trial.resources.sockets_asked - trial.resources.sockets_established;
     let evidence = BTreeMap::from([
         ("connections_lost".to_owned(), lost.into()),
         ("generator_core_busiest".to_owned(), trial.parties.generator_core_busiest.into()),
         ("generator_lag_max_us".to_owned(), trial.latency.lag_max_us.into()),
     ]);
-    Verdict { valid: invalid_reason.is_none(), class, invalid_reason, not_clean_reason, stop_reason: None, evidence }
+    let valid = invalid_reason.is_none();
+    Verdict { valid, invalid_reason, failed_checks, class, not_clean_reason, stop_reason: None, evidence }
 }
 
 /// To a thousandth: more would be noise, and such numbers read back from JSON as they were.
@@ -196,6 +210,30 @@ phase = [{ rate = 1000, duration = "10s" }]
         ] {
             assert_eq!(verdict(&outcome, lost, busiest), (Some(reason.to_owned()), None));
         }
+    }
+
+    #[test]
+    fn a_step_that_knows_only_statuses_needs_no_checked_replies() {
+        let scenario = scenario::parse("s.toml", SOURCE).expect("a right scenario");
+        let mut load = Load::of(&scenario, &scenario.phases[0]);
+        let judged = |load: &Load| super::verdict(&measured(&outcome(100, None), 0, 0.5).trial(load, None));
+        assert_eq!(judged(&load).invalid_reason.as_deref(), Some("unchecked"));
+        load.is_status_only = true;
+        assert!(judged(&load).valid);
+    }
+
+    #[test]
+    fn an_invalid_step_names_every_failed_check_and_whether_they_are_the_targets() {
+        let scenario = scenario::parse("s.toml", SOURCE).expect("a right scenario");
+        let load = Load::of(&scenario, &scenario.phases[0]);
+        let judged = |lag, lost, busiest| {
+            super::verdict(&measured(&outcome(lag, Some(Integrity::Ok)), lost, busiest).trial(&load, Some(SLO_US)))
+        };
+        let dropped = judged(100, 1, 0.5);
+        assert_eq!((&dropped.failed_checks[..], dropped.is_of_target()), (&["connections".to_owned()][..], true));
+        let late = judged(300, 1, 0.9);
+        assert_eq!(late.failed_checks, ["connections", "generator-cpu", "generator-lag"]);
+        assert!(!late.is_of_target() && judged(100, 0, 0.5).is_of_target());
     }
 
     #[test]

@@ -156,6 +156,25 @@ impl Counts {
         self.skipped_backlog + self.skipped_generator
     }
 
+    /// Requests that did not complete because of the target: refused, failed, or not sent because it was behind.
+    #[must_use]
+    pub fn failed_by_target(&self) -> u64 {
+        self.shed_total() + self.errors.total() + self.skipped_backlog
+    }
+
+    /// Of these, the ones that no generator can cause. A late one reads replies late, so timeouts and a backlog may be
+    /// its own.
+    #[must_use]
+    pub fn proven_by_target(&self) -> u64 {
+        self.shed_total() + self.errors.total() - self.errors.timeout
+    }
+
+    /// Intended requests that the generator was in time for.
+    #[must_use]
+    pub const fn meant_for_target(&self) -> u64 {
+        self.intended.saturating_sub(self.skipped_generator)
+    }
+
     /// Requests whose end is known. Equals `intended` when a step is over.
     #[must_use]
     pub fn ended(&self) -> u64 {

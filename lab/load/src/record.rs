@@ -8,6 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weir_knee::judge::Check;
 
 use crate::outcome::{Counts, Latencies, Outcome};
 use crate::recorder::{HistogramError, Recorder, Summary};
@@ -162,12 +163,20 @@ pub struct Load {
     pub streams: Option<u32>,
     /// Size or sizes of values.
     pub payload: String,
+    /// The scenario knows the status of a right response and nothing of its contents, so none are checked.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_status_only: bool,
     /// Measured window in seconds.
     pub window_s: f64,
     /// Before it, in seconds.
     pub warmup_s: f64,
     /// Sojourn above which a request is late.
     pub late_limit_us: u64,
+}
+
+/// For fields that are written only where they say something.
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Load {
@@ -186,10 +195,8 @@ impl Load {
             connections: scenario.connections,
             pipeline: if is_multiplexed { 1 } else { scenario.pipeline },
             streams: is_multiplexed.then_some(scenario.pipeline),
-            payload: match scenario.request.has_any_length {
-                true => "any length".to_owned(),
-                false => scenario.payload.to_string(),
-            },
+            payload: scenario.payload_words(),
+            is_status_only: scenario.request.has_any_length,
             window_s: phase.duration.as_secs_f64(),
             warmup_s: phase.warmup.as_secs_f64(),
             late_limit_us: u64::try_from(scenario.late_limit.as_micros()).unwrap_or(u64::MAX),
@@ -285,6 +292,9 @@ pub struct Verdict {
     pub valid: bool,
     /// The check that failed, such as `generator-lag`.
     pub invalid_reason: Option<String>,
+    /// Every check that failed, causes before symptoms: `invalid_reason` is the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_checks: Vec<String>,
     /// `null` if it is not valid.
     pub class: Option<Class>,
     /// Why it is not clean.
@@ -293,6 +303,15 @@ pub struct Verdict {
     pub stop_reason: Option<String>,
     /// Numbers behind the reasons.
     pub evidence: BTreeMap<String, serde_json::Value>,
+}
+
+impl Verdict {
+    /// Whether what went wrong is the target's: the step is valid, or all that makes it invalid is that the target dropped
+    /// connections.
+    #[must_use]
+    pub fn is_of_target(&self) -> bool {
+        self.valid || self.failed_checks == [Check::Connections.as_str()]
+    }
 }
 
 /// Whether a valid step carried its load cleanly.

@@ -10,7 +10,8 @@
 //! connections = 50              # of all shards together
 //! pipeline = 1                  # requests under way per connection
 //! slo_p99 = "2ms"               # optional
-//! threshold = ["errors<0.1%"]   # optional: what the exit code of `weir lab load` says, beside slo_p99
+//! threshold = ["errors<0.1%"]   # optional: what the exit code of `weir lab load` says, beside slo_p99. Without slo_p99
+//!                               # the lowest upper bound on p99, if there is one, is also the latency target
 //! late_limit = "1s"             # default: 1 s or 20 x slo_p99, whichever is longer
 //! integrity = true              # check replies
 //!
@@ -66,14 +67,14 @@ use weir_base::ByteSize;
 use crate::arrivals::{Arrival, Rate};
 use crate::keys::Distribution;
 use crate::protocols::Protocol;
-use crate::threshold::Threshold;
+use crate::threshold::{self, Threshold};
 
 pub(crate) mod mistake;
 pub(crate) mod read;
 pub(crate) mod table;
 
 pub use mistake::{MISTAKES_MAX, Mistake, Mistakes};
-pub use read::{FILE_BYTES_MAX, PHASES_MAX, parse};
+pub use read::{FILE_BYTES_MAX, PHASES_MAX, parse, parse_with};
 pub use table::parse_duration;
 
 /// Connections of one run. Default 1,000,000: beyond the ports that one address has.
@@ -150,12 +151,19 @@ impl Scenario {
         of_slo.clamp(LATE_LIMIT_MIN, LATENCY_MAX)
     }
 
-    /// The thresholds, and the latency target as one of them where no threshold says it already.
+    /// The thresholds, and the latency target as one of them where none has the same bound.
     #[must_use]
     pub fn gates(&self) -> Vec<Threshold> {
-        let has_target = self.thresholds.iter().any(|one| one.p99_micros_max().is_some());
-        let target = self.slo_p99.filter(|_| !has_target).map(Threshold::of_slo);
-        self.thresholds.iter().cloned().chain(target).collect()
+        threshold::with_target(&self.thresholds, self.slo_p99)
+    }
+
+    /// Size or sizes of values in words. `any length`: a response may have any.
+    #[must_use]
+    pub fn payload_words(&self) -> String {
+        match self.request.has_any_length {
+            true => "any length".to_owned(),
+            false => self.payload.to_string(),
+        }
     }
 
     /// Replies to what is sent once: 1, or the subscribers of a channel.
@@ -308,7 +316,8 @@ impl fmt::Display for Payload {
 /// What HTTP and WebSocket ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The scenario names a path and no size of the payload: a body of any length is right.
+    /// The scenario names a path and no size of the payload: a body of any length is right, and only the status of a
+    /// response is checked.
     pub has_any_length: bool,
     /// The path; `None`: those of the lab's own origin, `/N/WORD`, and `/` for a WebSocket.
     pub path: Option<String>,

@@ -1,13 +1,16 @@
-//! A threshold: a bound that the figures of each phase have to keep, in the notation of k6: `p99<5ms`, `errors<0.1%`,
-//! `rate>1990`.
+//! A threshold: a bound that the figures of each phase have to keep, after those of k6 and with percentiles and rates in
+//! words of the lab: `p99<5ms`, `errors<0.1%`, `rate>1990`.
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::outcome::Counts;
 use crate::record::StepRecord;
 use crate::recorder::{HistogramError, Recorder, Tail};
+use crate::scenario::LATENCY_MAX;
 
 /// Thresholds of one scenario. Default 32: a summary shows one line for each.
 pub const THRESHOLDS_MAX: usize = 32;
@@ -21,7 +24,8 @@ enum Metric {
     Max,
     /// The mean sojourn, microseconds.
     Mean,
-    /// Share of the intended requests that did not complete: failed, refused, or never sent.
+    /// Share of the requests meant for the target that it did not complete: failed, refused, or not sent because it was
+    /// behind. Those that the generator was too late for are no errors.
     Errors,
     /// Completed requests per second.
     Rate,
@@ -74,7 +78,7 @@ pub struct Threshold {
 impl Threshold {
     /// `p99<=` the latency target of a scenario.
     #[must_use]
-    pub fn of_slo(slo_p99: std::time::Duration) -> Self {
+    pub fn of_slo(slo_p99: Duration) -> Self {
         Self {
             metric: Metric::Percentile(Tail::P99),
             comparison: Comparison::AtMost,
@@ -83,11 +87,11 @@ impl Threshold {
         }
     }
 
-    /// Whether it bounds the p99 from above, as a latency target does: then the bound in microseconds.
-    pub(crate) fn p99_micros_max(&self) -> Option<f64> {
+    /// The bound of one that bounds the p99 from above, as a latency target does.
+    pub(crate) fn p99_max(&self) -> Option<Duration> {
         let is_target = self.metric == Metric::Percentile(Tail::P99)
             && matches!(self.comparison, Comparison::Below | Comparison::AtMost);
-        is_target.then_some(self.bound)
+        is_target.then(|| Duration::from_micros(self.bound as u64))
     }
 
     /// Compares the figure of `record` with the bound.
@@ -96,16 +100,53 @@ impl Threshold {
     /// The histogram of the record cannot be read.
     pub fn judge(&self, record: &StepRecord) -> Result<Judged, HistogramError> {
         let value = self.metric.of(record)?;
-        let is_kept = |value: f64| match self.comparison {
+        let is_met = value.map(|value| self.is_kept(value));
+        let is_of_target = record.verdict.is_of_target();
+        let is_missed = match is_met {
+            Some(true) => false,
+            Some(false) => is_of_target || self.is_broken_by_proof(&record.counts),
+            None => is_of_target && self.is_starved(record),
+        };
+        Ok(Judged { threshold: self.text.clone(), value, is_met, is_missed })
+    }
+
+    fn is_kept(&self, value: f64) -> bool {
+        match self.comparison {
             Comparison::Below => value < self.bound,
             Comparison::AtMost => value <= self.bound,
             Comparison::Above => value > self.bound,
             Comparison::AtLeast => value >= self.bound,
             Comparison::Equal => value == self.bound,
-        };
-        let is_proof = self.metric == Metric::Errors;
-        Ok(Judged { threshold: self.text.clone(), value, is_met: value.map(is_kept), is_proof })
+        }
     }
+
+    /// Whether errors that no generator can cause break the bound by themselves.
+    fn is_broken_by_proof(&self, counts: &Counts) -> bool {
+        let is_upper = !matches!(self.comparison, Comparison::Above | Comparison::AtLeast);
+        let proven = share_of_target(counts, counts.proven_by_target()).filter(|share| *share >= self.bound);
+        self.metric == Metric::Errors && is_upper && proven.is_some_and(|share| !self.is_kept(share))
+    }
+
+    /// Whether the figure is missing because the target completed too little, and not because too little was intended. In a
+    /// closed loop the target decides about both.
+    fn is_starved(&self, record: &StepRecord) -> bool {
+        let needed = if let Metric::Percentile(tail) = self.metric { tail.samples_min() } else { 1 };
+        let counts = &record.counts;
+        let has_failed = counts.failed_by_target() > 0;
+        match record.load.offered {
+            Some(_) => has_failed && counts.meant_for_target() >= needed,
+            // A target that hangs since the warm-up lets no request begin within the window.
+            None => has_failed || counts.completed == 0,
+        }
+    }
+}
+
+/// `thresholds`, and the latency target as one more where none of them has the same bound.
+#[must_use]
+pub fn with_target(thresholds: &[Threshold], slo_p99: Option<Duration>) -> Vec<Threshold> {
+    let has_bound = |slo: &Duration| thresholds.iter().any(|one| one.p99_max() == Some(*slo));
+    let target = slo_p99.filter(|slo| !has_bound(slo)).map(Threshold::of_slo);
+    thresholds.iter().cloned().chain(target).collect()
 }
 
 impl fmt::Display for Threshold {
@@ -154,7 +195,9 @@ impl Metric {
         let (bound, must) = match self {
             Self::Errors => (share(text), "a share such as 0.1% or 0.001"),
             Self::Rate => (rate(text.strip_suffix("/s").unwrap_or(text)), "requests per second such as 1990 or 2k"),
-            Self::Percentile(_) | Self::Max | Self::Mean => (micros(text), "a time such as 500us, 5ms or 1.5s"),
+            Self::Percentile(_) | Self::Max | Self::Mean => {
+                (micros(text), "a time such as 500us, 5ms or 1.5s, at most 60s: no longer latency is recorded")
+            }
         };
         bound.ok_or_else(|| format!("the bound \"{text}\" is not {must}"))
     }
@@ -169,11 +212,16 @@ impl Metric {
             }
             Self::Max => sojourn.max.map(|micros| micros as f64),
             Self::Mean => sojourn.mean.map(|micros| micros as f64),
-            Self::Errors => (counts.intended > 0)
-                .then(|| counts.intended.saturating_sub(counts.completed) as f64 / counts.intended as f64),
+            Self::Errors => share_of_target(counts, counts.failed_by_target()),
             Self::Rate => (record.load.window_s > 0.0).then(|| counts.completed as f64 / record.load.window_s),
         })
     }
+}
+
+/// `part` as a share of the requests meant for the target; `None` if there were none.
+fn share_of_target(counts: &Counts, part: u64) -> Option<f64> {
+    let whole = counts.meant_for_target();
+    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// A number that is not negative, and nothing else.
@@ -204,7 +252,7 @@ fn share(text: &str) -> Option<f64> {
 fn micros(text: &str) -> Option<f64> {
     [("us", 1.0), ("ms", 1e3), ("s", 1e6)].iter().find_map(|(unit, micros)| {
         let digits = text.strip_suffix(unit)?;
-        Some(number(digits)? * micros)
+        number(digits).map(|number| number * micros).filter(|micros| *micros <= LATENCY_MAX.as_micros() as f64)
     })
 }
 
@@ -217,8 +265,22 @@ pub struct Judged {
     pub value: Option<f64>,
     /// Whether the figure keeps the bound; `None`: there is no figure.
     pub is_met: Option<bool>,
-    /// A miss counts in an invalid run as well: a late generator raises latencies, and makes no errors.
-    pub is_proof: bool,
+    /// Whether the target missed it: the figure breaks the bound in a run that judges the target, errors alone break it
+    /// whatever the generator did, or the target completed too little for a figure.
+    #[serde(default)]
+    pub is_missed: bool,
+}
+
+impl Judged {
+    /// `met`, `MISSED`, or `unknown`: this run cannot tell.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match (self.is_missed, self.is_met) {
+            (true, _) => "MISSED",
+            (false, Some(true)) => "met",
+            (false, Some(false) | None) => "unknown",
+        }
+    }
 }
 
 /// What a run is worth to a caller that gates on it.
@@ -226,7 +288,8 @@ pub struct Judged {
 pub enum Gate {
     /// Every threshold is met, or there is none.
     Met,
-    /// The figures do not count: the generator was the limit, or there are too few samples.
+    /// The figures do not count: the generator was the limit, too few requests were intended for a figure, or the target
+    /// dropped connections and kept every threshold all the same.
     Invalid,
     /// A threshold is missed.
     Missed,
@@ -237,11 +300,9 @@ impl Gate {
     #[must_use]
     pub fn of(record: &StepRecord) -> Self {
         let judged = &record.thresholds;
-        let is_valid = record.verdict.valid;
-        let is_missed = |one: &Judged| one.is_met == Some(false) && (is_valid || one.is_proof);
-        if judged.iter().any(is_missed) {
+        if judged.iter().any(|one| one.is_missed) {
             Self::Missed
-        } else if !judged.is_empty() && (!is_valid || judged.iter().any(|one| one.is_met.is_none())) {
+        } else if judged.iter().any(|one| !record.verdict.valid || one.is_met.is_none()) {
             Self::Invalid
         } else {
             Self::Met
@@ -250,44 +311,4 @@ impl Gate {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_threshold_is_read_with_its_unit_and_written_as_it_was() {
-        for (text, metric, comparison, bound) in [
-            ("p99<5ms", Metric::Percentile(Tail::P99), Comparison::Below, 5_000.0),
-            ("p99.9 <= 1.5s", Metric::Percentile(Tail::P999), Comparison::AtMost, 1_500_000.0),
-            ("p95<500us", Metric::Percentile(Tail::P95), Comparison::Below, 500.0),
-            ("errors<0.1%", Metric::Errors, Comparison::Below, 0.001),
-            ("errors==0", Metric::Errors, Comparison::Equal, 0.0),
-            ("rate>1990", Metric::Rate, Comparison::Above, 1_990.0),
-            ("rate>=2.5k/s", Metric::Rate, Comparison::AtLeast, 2_500.0),
-            ("avg<1ms", Metric::Mean, Comparison::Below, 1_000.0),
-        ] {
-            let read: Threshold = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
-            assert_eq!((read.metric, read.comparison), (metric, comparison), "{text}");
-            assert!((read.bound - bound).abs() < 1e-9, "{text}: {}", read.bound);
-            assert_eq!(read.to_string(), text.replace(' ', ""));
-        }
-        assert_eq!(Threshold::of_slo(std::time::Duration::from_micros(500)).to_string(), "p99<=500us");
-    }
-
-    #[test]
-    fn a_wrong_threshold_names_its_mistake() {
-        for (text, why) in [
-            ("p99", "has no comparison"),
-            ("p98<5ms", "no figure \"p98\"; write one of p50, p90"),
-            ("p99<5", "the bound \"5\" is not a time"),
-            ("p99=5ms", "the comparison is one of"),
-            ("errors<0.1ms", "is not a share"),
-            ("errors<200%", "is not a share"),
-            ("rate>-1", "is not requests per second"),
-            ("rate>inf", "is not requests per second"),
-            ("rate>", "is not requests per second"),
-        ] {
-            let error = text.parse::<Threshold>().expect_err(text).to_string();
-            assert!(error.contains(why) && error.starts_with(&format!("threshold \"{text}\"")), "{error}");
-        }
-    }
-}
+mod tests;

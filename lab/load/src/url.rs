@@ -47,6 +47,12 @@ impl Url {
         &self.target
     }
 
+    /// What it speaks.
+    #[must_use]
+    pub fn protocol(&self) -> &'static dyn Protocol {
+        self.protocol
+    }
+
     /// Host and port, as the text has them.
     #[must_use]
     pub fn authority(&self) -> &str {
@@ -82,7 +88,7 @@ impl FromStr for Url {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
-        let wrong = |why: &str| UrlError(format!("{text}: {why}"));
+        let wrong = |why: &str| UrlError(format!("{}: {why}", without_user(text)));
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("write scheme://host:port"))?;
         if TLS_SCHEMES.contains(&scheme) {
             return Err(wrong(
@@ -97,7 +103,8 @@ impl FromStr for Url {
         let rest = rest.split('#').next().unwrap_or(rest);
         let place = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(place);
-        if authority.contains('@') {
+        // Where a path means nothing an @ behind a slash is that of a user too, whose password has the slash.
+        if authority.contains('@') || (rest.contains('@') && !own.has_path) {
             return Err(wrong("the lab's load sends no user and no password; name a target that needs none"));
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
@@ -113,6 +120,15 @@ impl FromStr for Url {
         let target = target.parse::<Address>().map_err(|error| wrong(&format!("{error}")))?;
         Ok(Self { protocol, authority: authority.to_owned(), path, target, text: text.to_owned() })
     }
+}
+
+/// A text that is meant as a URL, without user and password: messages end in logs.
+#[must_use]
+pub fn without_user(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
+    let sign = if scheme.is_empty() { "" } else { "://" };
+    // The last @: a password may have one.
+    rest.rsplit_once('@').map_or(text.to_owned(), |(_, host)| format!("{scheme}{sign}***@{host}"))
 }
 
 /// How a protocol is named in a URL.
@@ -145,6 +161,8 @@ pub struct UrlLoad {
     pub duration: String,
     /// Size of a value or a message, such as `64B`; `None`: the default of the protocol.
     pub payload: Option<String>,
+    /// The latency target, such as `20ms`.
+    pub slo_p99: Option<String>,
     /// What the exit code says.
     pub thresholds: Vec<Threshold>,
 }
@@ -153,7 +171,7 @@ impl UrlLoad {
     /// The scenario file. What is wrong in a number or a time is for the reader of scenarios to say.
     #[must_use]
     pub fn scenario(&self) -> String {
-        let Self { url, rate, connections, pipeline, shards, warmup, duration, payload, thresholds } = self;
+        let Self { url, rate, connections, pipeline, shards, warmup, duration, payload, slo_p99, thresholds } = self;
         let protocol = url.protocol;
         let mode = if rate.is_some() { "open" } else { "closed" };
         let depth = if protocol.is_multiplexed() { "streams" } else { "pipeline" };
@@ -165,6 +183,9 @@ impl UrlLoad {
             self.name()
         );
         // Writing to a string does not fail.
+        if let Some(slo) = slo_p99 {
+            let _ = writeln!(text, "slo_p99 = {}", quoted(slo));
+        }
         if !thresholds.is_empty() {
             let words: Vec<String> = thresholds.iter().map(|one| quoted(&one.to_string())).collect();
             let _ = writeln!(text, "threshold = [{}]", words.join(", "));
@@ -212,6 +233,7 @@ mod tests {
             warmup: WARMUP.to_owned(),
             duration: DURATION.to_owned(),
             payload: None,
+            slo_p99: None,
             thresholds: Vec::new(),
         }
     }
@@ -267,11 +289,17 @@ mod tests {
             ("redis://user:secret@127.0.0.1", "no user and no password"),
             ("redis://127.0.0.1/3", "a load of Redis has no path; leave out \"/3\""),
             ("tcp://127.0.0.1", "the port is missing"),
-            ("http:///x", "http:///x: "),
+            ("http:///x", "the host is missing"),
+            ("rediss://:secret@127.0.0.1", "rediss://***@127.0.0.1: the lab's own load speaks no TLS"),
+            ("ftp://user:se@cret@127.0.0.1/", "ftp://***@127.0.0.1/: no protocol"),
+            ("redis://:secret/more@127.0.0.1", "no user and no password"),
         ] {
             let error = url.parse::<Url>().expect_err(url).to_string();
             assert!(error.contains(why), "{error}");
+            assert!(!error.contains("secret") && !error.contains("cret@") && !error.contains("user:"), "{error}");
         }
+        assert_eq!(without_user(":secret@127.0.0.1:6379"), "***@127.0.0.1:6379");
+        assert_eq!(without_user("http://127.0.0.1/"), "http://127.0.0.1/");
     }
 
     #[test]

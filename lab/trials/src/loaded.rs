@@ -33,29 +33,31 @@ pub(crate) fn read(text: &str) -> Result<Vec<StepRecord>, FileError> {
     records.collect()
 }
 
-/// All loads, in the order of their files and phases.
+/// All loads, in the order of their files and phases: open and closed loops apart, because their latencies do not compare.
 pub(crate) fn chapter(loads: &[(String, StepRecord)]) -> Document {
     let mut page = Document::default();
-    if loads.is_empty() {
-        return page;
-    }
-    page.add(Element::Heading(2, "Loads".to_owned()));
-    page.add(Element::Table(table(loads)));
-    for (name, record) in loads {
-        let chart = histogram(name, record);
-        if !chart.is_empty() {
-            page.add(Element::Chart(chart));
+    for (is_open, title) in [(true, "Loads, open loop"), (false, "Loads, closed loop")] {
+        let loads: Vec<&(String, StepRecord)> =
+            loads.iter().filter(|(_, record)| record.load.offered.is_some() == is_open).collect();
+        if loads.is_empty() {
+            continue;
+        }
+        page.add(Element::Heading(2, title.to_owned()));
+        page.add(Element::Table(table(&loads, is_open)));
+        for (name, record) in loads {
+            let chart = histogram(name, record);
+            if record.verdict.valid && !chart.is_empty() {
+                page.add(Element::Chart(chart));
+            }
         }
     }
     page
 }
 
-fn table(loads: &[(String, StepRecord)]) -> Table {
-    let mut table = Table::new(&[
-        "load",
-        "target",
-        "mode",
-        "offered/s",
+fn table(loads: &[&(String, StepRecord)], is_open: bool) -> Table {
+    let mut heads = vec!["load", "target"];
+    heads.extend(is_open.then_some("offered/s"));
+    heads.extend([
         "completed/s",
         "p50 ms",
         "p99 ms",
@@ -67,17 +69,18 @@ fn table(loads: &[(String, StepRecord)]) -> Table {
         "verdict",
         "file",
     ]);
+    let mut table = Table::new(&heads);
     for (name, record) in loads {
         let counts = &record.counts;
-        table.row(vec![
-            title(record),
-            record.identity.arm.clone(),
-            record.load.mode.clone(),
-            record.load.offered.map_or("-".to_owned(), cell::short),
-            cell::short(counts.completed as f64 / record.load.window_s),
-            millis(record, Tail::P50),
-            millis(record, Tail::P99),
-            millis(record, Tail::P999),
+        let mut row = vec![title(record), record.identity.arm.clone()];
+        row.extend(is_open.then(|| record.load.offered.map_or("-".to_owned(), cell::short)));
+        // Figures of a run that does not count are none.
+        let figure = |text: String| if record.verdict.valid { text } else { verdict(record) };
+        row.extend([
+            figure(cell::short(counts.completed as f64 / record.load.window_s)),
+            figure(millis(record, Tail::P50)),
+            figure(millis(record, Tail::P99)),
+            figure(millis(record, Tail::P999)),
             counts.errors.total().to_string(),
             counts.shed_total().to_string(),
             counts.skipped().to_string(),
@@ -85,6 +88,7 @@ fn table(loads: &[(String, StepRecord)]) -> Table {
             verdict(record),
             name.clone(),
         ]);
+        table.row(row);
     }
     table
 }
@@ -105,14 +109,7 @@ fn millis(record: &StepRecord, tail: Tail) -> String {
 
 /// `p99<5ms met, rate>1990 MISSED`.
 fn thresholds(judged: &[Judged]) -> String {
-    let one = |judged: &Judged| {
-        let word = match judged.is_met {
-            Some(true) => "met",
-            Some(false) => "MISSED",
-            None => "unknown",
-        };
-        format!("{} {word}", judged.threshold)
-    };
+    let one = |judged: &Judged| format!("{} {}", judged.threshold, judged.word());
     if judged.is_empty() { "-".to_owned() } else { judged.iter().map(one).collect::<Vec<_>>().join(", ") }
 }
 
@@ -134,4 +131,76 @@ fn histogram(name: &str, record: &StepRecord) -> Chart {
         all.buckets(ROWS).into_iter().map(bar).collect()
     });
     Chart::Bars(Bars { title: format!("{} ({name}): share of the requests by latency", title(record)), lines })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weir_load::{Integrity, Outcome, Stamps, record};
+
+    use super::*;
+
+    /// A record of TCP as a file has it; counts and latencies come from [`loaded`].
+    const RECORD: &str = r#"{"schema":"weir.lab.step/1","run_id":"r1","step":0,"repeat":0,"row":"tcp-127.0.0.1-7",
+        "arm":"127.0.0.1:7","commit":null,"build":"0.1.0","seed":1,"started":"2026-01-02T03:04:05Z","host":{},
+        "placement":{"pins":{}},"load":{"mode":"open","arrival":"poisson","offered":1000.0,"connections":4,"pipeline":1,
+        "streams":null,"payload":"64B","window_s":2.0,"warmup_s":1.0,"late_limit_us":1000000},
+        "counts":{"intended":0,"sent":0,"completed":0,"late":0,"skipped_backlog":0,"skipped_generator":0,"shed":{},
+        "errors":{"transport":0,"protocol":0,"status":0,"timeout":0,"payload":0},
+        "integrity":{"checked":0,"failed":0,"race_suspect":0}},
+        "latency":{"sojourn":{"n":0,"hist":""},"service":{"n":0,"hist":""},"backlog":{"n":0,"hist":""},
+        "generator_lag":{"n":0,"hist":""},"error_service":{"n":0,"hist":""}},
+        "resources":{"parties":{}},"wire":{"tx_bytes":0,"rx_bytes":0},"verdict":{"valid":true,"evidence":{}}}"#;
+
+    /// 2,000 requests that took from 100 us to 2.1 ms.
+    fn loaded() -> StepRecord {
+        let mut outcome = Outcome::new(Duration::from_secs(1));
+        for at in 0..2_000 {
+            outcome.intended();
+            outcome.sent();
+            let stamps = Stamps { intended: 0, ready: 0, sent: 0, completed: 100_000 + at * 1_000 };
+            outcome.answered(&stamps, Some(Integrity::Ok));
+        }
+        let mut record = StepRecord::from_line(RECORD).expect("a record");
+        record.latency = record::Latency::of(&outcome.latencies);
+        record.counts = outcome.counts;
+        record
+    }
+
+    fn page(change: impl FnOnce(&mut StepRecord)) -> Document {
+        let mut record = loaded();
+        change(&mut record);
+        chapter(&[("load.jsonl".to_owned(), record)])
+    }
+
+    fn charts(page: &Document) -> usize {
+        page.elements().iter().filter(|element| matches!(element, Element::Chart(_))).count()
+    }
+
+    #[test]
+    fn open_and_closed_loops_share_no_table() {
+        let open = page(|_| {});
+        let closed = page(|record| record.load.offered = None);
+        let (one, other) = (open.markdown(), closed.markdown());
+        assert!(one.contains("## Loads, open loop") && one.contains("offered/s") && one.contains("1.0k"), "{one}");
+        assert!(other.contains("## Loads, closed loop") && !other.contains("offered/s"), "{other}");
+        let mut other = loaded();
+        other.load.offered = None;
+        let both = chapter(&[("a".to_owned(), loaded()), ("b".to_owned(), other)]).markdown();
+        assert_eq!(both.matches("## Loads, ").count(), 2, "{both}");
+        assert_eq!((charts(&open), charts(&closed)), (1, 1));
+    }
+
+    #[test]
+    fn an_invalid_run_shows_no_figure_and_no_chart() {
+        let page = page(|record| {
+            record.verdict.valid = false;
+            record.verdict.invalid_reason = Some("generator-lag".to_owned());
+        });
+        let text = page.markdown();
+        // Completed, three percentiles, and the verdict.
+        assert_eq!(text.matches("invalid: generator-lag").count(), 5, "{text}");
+        assert_eq!(charts(&page), 0);
+    }
 }

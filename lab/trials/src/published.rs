@@ -6,7 +6,7 @@ use weir_knee::plan::Shape;
 
 use crate::document::{Document, Element};
 use crate::result::QUICK;
-use crate::swept::{Group, Kind, Sweep};
+use crate::swept::{Kind, Sweep};
 
 /// In the row of a search before a server that was there.
 const REAL: &str = "real back end";
@@ -57,29 +57,25 @@ pub(crate) fn of_knees<'a>(shapes: impl Iterator<Item = &'a Shape>) -> Document 
     chapter("Published by Eden: Redis, GET and SET, req/s", table)
 }
 
-/// A chapter, if there is a figure for what this sweep varied.
-pub(crate) fn of_sweep(sweep: &Sweep) -> Document {
-    let has = |group: &Group, protocol: &str| group.protocol == protocol && !group.rungs.is_empty();
-    match sweep.kind {
-        Kind::Ladder => {
-            let mut table = Table::new(&["protocol", "c", "CPU us/request", "with"]);
-            for (protocol, under_way, micros, with) in LADDER {
-                if sweep.groups.iter().any(|group| has(group, protocol)) {
-                    table.row([protocol, under_way, micros, with].map(str::to_owned).to_vec());
-                }
-            }
-            chapter("Published by ExpressGateway, closed loop", table)
-        }
-        Kind::Cores => {
-            let mut table = Table::new(&["cores", "RPS"]);
-            if sweep.groups.iter().any(|group| has(group, "HTTP/1.1")) {
-                (1..)
-                    .zip(CORES)
-                    .for_each(|(cores, rate): (u32, _)| table.row(vec![cores.to_string(), rate.to_owned()]));
-            }
-            chapter("Published by DaoCloud for DCE 5.0, closed loop", table)
+/// Chapters, if there are figures for what these sweeps varied.
+pub(crate) fn of_sweeps(sweeps: &[&Sweep]) -> Document {
+    let has = |kind: Kind, protocol: &str| {
+        let groups = sweeps.iter().filter(|sweep| sweep.kind == kind).flat_map(|sweep| &sweep.groups);
+        groups.into_iter().any(|group| group.protocol == protocol && !group.rungs.is_empty())
+    };
+    let mut ladder = Table::new(&["protocol", "c", "CPU us/request", "with"]);
+    for (protocol, under_way, micros, with) in LADDER {
+        if has(Kind::Ladder, protocol) {
+            ladder.row([protocol, under_way, micros, with].map(str::to_owned).to_vec());
         }
     }
+    let mut cores = Table::new(&["cores", "RPS"]);
+    if has(Kind::Cores, "HTTP/1.1") {
+        (1..).zip(CORES).for_each(|(count, rate): (u32, _)| cores.row(vec![count.to_string(), rate.to_owned()]));
+    }
+    let mut page = chapter("Published by ExpressGateway, closed loop", ladder);
+    page.extend(chapter("Published by DaoCloud for DCE 5.0, closed loop", cores));
+    page
 }
 
 fn chapter(title: &str, table: Table) -> Document {
@@ -107,6 +103,10 @@ mod tests {
             telemetry: "on".to_owned(),
         };
         let text = |row: &str| of_knees([shape(row)].iter()).markdown();
+        let synthetic = text("a: GET x 80 + SET x 20, 64B, 50 connections, synthetic back end");
+        assert!(synthetic.contains("| synthetic") && synthetic.contains("below 400k"), "{synthetic}");
+        let observed = Shape { telemetry: "off".to_owned(), ..shape("a: GET x 80 + SET x 20, 64B, real back end") };
+        assert_eq!(of_knees([observed].iter()).markdown().trim(), "", "theirs observe themselves");
         let real = text("a: GET x 80 + SET x 20, 64B, 50 connections, real back end");
         assert!(real.starts_with("## Published by Eden") && real.contains("| Redis") && !real.contains("synthetic"));
         assert!(real.contains("no comparison"), "{real}");

@@ -123,6 +123,7 @@ impl Report {
             page.add(Element::Text(format!("Every run is in {name}.")));
         }
         page.extend(published::of_knees(self.knees.iter().map(|(_, found)| &found.shape)));
+        page.extend(published::of_sweeps(&self.sweeps.iter().map(|(_, swept)| swept).collect::<Vec<_>>()));
         if !self.unread.is_empty() {
             page.add(Element::Heading(2, "Not read".to_owned()));
             page.add(Element::List(self.unread.iter().map(|(name, why)| format!("{name}: {why}")).collect()));
@@ -206,7 +207,7 @@ fn knee_cell(results: &[&KneeResult]) -> String {
         results.iter().filter(|found| !is_asked(found)).filter_map(|found| found.knee.capacity()).collect();
     let shaped = if results.iter().any(|found| found.knee.is_quota_shaped) { ", quota-shaped" } else { "" };
     if results.len() == 1 || rates.is_empty() {
-        let bracket = last.knee.bracket().map_or(String::new(), |bracket| format!(", between {bracket}"));
+        let bracket = last.knee.bracket().map_or(String::new(), |bracket| format!(", {bracket}"));
         return format!("{}{bracket}{shaped}", last.knee.clean_cell("req/s"));
     }
     let middle = median(rates.iter().copied()).unwrap_or(0.0);

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use weir_knee::plan::{Dimension, Figure, Measured, Shape};
-use weir_knee::{Backend, Knee};
+use weir_knee::plan::{Demand, Dimension, Figure, Measured, Shape};
+use weir_knee::{Backend, Knee, Plan};
 use weir_load::Scenario;
 use weir_load::record::Host;
 use weir_load::scenario::Mode;
@@ -18,7 +18,7 @@ use crate::placement::Placement;
 /// Name and version of the file; a changed meaning gets a new number.
 pub const SCHEMA: &str = "weir.lab.result/1";
 
-/// At the end of the row of a search that is nothing to size from.
+/// At the end of the row of a search that nobody should size from.
 pub const QUICK: &str = ", quick look";
 
 /// One search.
@@ -53,6 +53,20 @@ pub struct KneeResult {
     /// Of every trial of `knee.seen`, in its order; none in files of earlier builds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub courses: Vec<Course>,
+    /// The size that `weir lab size` made of it; absent from other searches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Size>,
+}
+
+/// A deployment sized from one search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Size {
+    /// What it is for.
+    pub demand: Demand,
+    /// The size; absent without a verified knee.
+    pub plan: Option<Plan>,
+    /// Why there is none, with the remedy.
+    pub refusal: Option<String>,
 }
 
 impl KneeResult {
@@ -86,7 +100,7 @@ pub struct Conditions {
     pub backend: Backend,
     /// How much it observes of itself.
     pub telemetry: Telemetry,
-    /// A look, and nothing to size from.
+    /// A look, not for sizing.
     pub is_quick: bool,
 }
 
@@ -94,7 +108,7 @@ pub struct Conditions {
 #[must_use]
 pub fn shape_of(scenario: &Scenario, conditions: &Conditions) -> Shape {
     let Conditions { budget, backend, telemetry, is_quick } = *conditions;
-    let Scenario { name, protocol, payload, connections, pipeline, mode, slo_p99, late_limit, .. } = scenario;
+    let Scenario { name, protocol, connections, pipeline, mode, slo_p99, late_limit, .. } = scenario;
     let depth = if protocol.is_multiplexed() { "streams" } else { "pipeline" };
     let arrival = match mode {
         Mode::Open(arrival) => arrival.to_string(),
@@ -108,9 +122,10 @@ pub fn shape_of(scenario: &Scenario, conditions: &Conditions) -> Shape {
     let quick = if is_quick { QUICK } else { "" };
     Shape {
         row: format!(
-            "{name}: {}, {payload}, {connections} connections, {depth} {pipeline}, {arrival}{}, p99 limit {slo}, late \
+            "{name}: {}, {}, {connections} connections, {depth} {pipeline}, {arrival}{}, p99 limit {slo}, late \
              limit {} us, {backend} back end{quick}",
             protocol.mix(scenario),
+            scenario.payload_words(),
             protocol.details(scenario),
             late_limit.as_micros()
         ),

@@ -27,13 +27,13 @@ const COMPLETED: Metric = Metric {
 };
 const P50: Metric = Metric {
     name: "p50",
-    figure: |sample| enough(sample, Tail::P50).then(|| told(sample.trial.latency.sojourn_p50_us)).flatten(),
+    figure: |sample| enough(sample, Tail::P50).then(|| reported(sample.trial.latency.sojourn_p50_us)).flatten(),
     needs: Worth::All,
     is_more_better: false,
 };
 const P99: Metric = Metric {
     name: "p99",
-    figure: |sample| enough(sample, Tail::P99).then(|| told(sample.trial.latency.sojourn_p99_us)).flatten(),
+    figure: |sample| enough(sample, Tail::P99).then(|| reported(sample.trial.latency.sojourn_p99_us)).flatten(),
     ..P50
 };
 const KERNEL: Metric = Metric { name: "in the kernel", figure: |sample| sample.kernel_share, ..CPU };
@@ -51,7 +51,7 @@ const INSTRUCTIONS: Metric = Metric { name: "instructions/request", figure: |sam
 const RSS: Metric = Metric { name: "RSS MiB", figure: |sample| sample.rss_max.map(|bytes| bytes as f64 / MIB), ..CPU };
 
 /// A latency; 0 is that of a load program which does not tell it.
-fn told(micros: u64) -> Option<f64> {
+fn reported(micros: u64) -> Option<f64> {
     (micros > 0).then_some(micros as f64)
 }
 
@@ -223,10 +223,10 @@ fn figures(comparison: &Comparison, row: &Row) -> Table {
             let all: Vec<u64> = row.runs(name).map(|run| figure(&run.trial)).collect();
             if all.is_empty() { "-".to_owned() } else { all.iter().sum::<u64>().to_string() }
         };
-        let millis = |tail, told: Option<&Metric>| {
+        let millis = |tail, metric: Option<&Metric>| {
             let Some(percentile) = row.percentile(name, tail) else {
                 // A load program tells a percentile of each run, and no more.
-                return number(told.and_then(|metric| row.median(name, metric)).map(|micros| micros / 1e3), 3);
+                return number(metric.and_then(|metric| row.median(name, metric)).map(|micros| micros / 1e3), 3);
             };
             match percentile.micros() {
                 Some(micros) => format!("{:.3}", micros as f64 / 1e3),

@@ -106,7 +106,7 @@ pub fn sweep(request: &Request, mut told: impl FnMut(&Progress<'_>)) -> Result<S
                 name: scenario.name.clone(),
                 protocol: scenario.protocol.title().to_owned(),
                 scenario: workload.source.clone(),
-                payload: scenario.payload.to_string(),
+                payload: scenario.payload_words(),
                 budget_vcpu: budget.vcpu(),
                 placement: None,
                 not_run: None,

@@ -17,7 +17,9 @@ const NOT_RUN: &str = "not run";
 /// A sweep as Markdown.
 #[must_use]
 pub(crate) fn markdown(sweep: &Sweep) -> String {
-    document(sweep).markdown()
+    let mut page = document(sweep);
+    page.extend(published::of_sweeps(&[sweep]));
+    page.markdown()
 }
 
 /// A sweep: its tables, then who took part and where.
@@ -51,7 +53,6 @@ pub(crate) fn document(sweep: &Sweep) -> Document {
             }
         }
     }
-    page.extend(published::of_sweep(sweep));
     page.add(Element::Heading(2, "Conditions".to_owned()));
     page.add(Element::List(conditions(sweep)));
     for group in &sweep.groups {
@@ -412,6 +413,16 @@ mod tests {
         assert_eq!(rows[3][5], "failed");
         let (_, published) = page.split_once("## Published by ExpressGateway").expect("a chapter");
         assert!(published.contains("| HTTP/1.1 |") && published.contains("163"), "{page}");
+        assert!(!published.contains("## "), "at the end: {page}");
+        let mut report = crate::Report::default();
+        let text = serde_json::to_string(&sweep).expect("JSON");
+        ["a.json", "b.json"].iter().for_each(|name| report.add(name, &text));
+        let (chapters, published) = {
+            let page = report.render().markdown;
+            let (chapters, published) = page.split_once("## Published by ExpressGateway").expect("a chapter");
+            (chapters.to_owned(), published.to_owned())
+        };
+        assert!(chapters.contains("b.json") && !published.contains("## "), "once, and at the end: {published}");
         assert!(page.contains("> http1-128b, direct with 32 under way: failed: it ended"), "{page}");
         let read = Sweep::from_json(&serde_json::to_string(&sweep).expect("JSON")).expect("the same schema");
         assert_eq!(read, sweep);

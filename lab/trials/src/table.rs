@@ -97,7 +97,7 @@ pub(crate) fn facts(knee: &Knee) -> Vec<(&'static str, String)> {
     };
     line("clean knee", format!("{}{between}", knee.clean_cell("req/s")));
     if let Some(bracket) = knee.bracket() {
-        line("bracket", format!("{bracket}; not verified, nothing to size from"));
+        line("bracket", format!("{bracket}; not verified, do not size from it"));
     }
     line("first overload", knee.overload_cell("req/s").to_string());
     let spread = knee.peak.and_then(|peak| peak.completed.interval());

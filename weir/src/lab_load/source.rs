@@ -13,7 +13,7 @@ use weir_load::{
     url::{CONNECTIONS, DURATION, Url, UrlLoad, WARMUP},
 };
 
-use super::{LoadArgs, read_with_source};
+use super::{LoadArgs, read_with};
 
 /// Options of a load without a scenario file. A file says all of this itself.
 #[derive(Debug, Default, Args)]
@@ -55,6 +55,8 @@ pub struct Planned {
     pub scenario: Scenario,
     /// Its text.
     pub source: String,
+    /// Thresholds that the text does not have.
+    pub more: Vec<String>,
     pub target: Address,
 }
 
@@ -76,7 +78,7 @@ pub fn planned(args: &LoadArgs) -> Result<Option<Planned>, String> {
         write(path, &source).map_err(|error| format!("{}: {error}", path.display()))?;
         return Ok(None);
     }
-    Ok(Some(Planned { scenario, source, target: load.url.target().clone() }))
+    Ok(Some(Planned { scenario, source, more: Vec::new(), target: load.url.target().clone() }))
 }
 
 fn of_file(args: &LoadArgs) -> Result<Planned, String> {
@@ -99,9 +101,8 @@ fn of_file(args: &LoadArgs) -> Result<Planned, String> {
     }
     let more = thresholds(&args.thresholds)?;
     let target = args.target.clone().ok_or("--target is missing: where does the load go? Write --target HOST:PORT")?;
-    let (mut scenario, source) = read_with_source(Path::new(&args.what))?;
-    scenario.thresholds.extend(more);
-    Ok(Planned { scenario, source, target })
+    let (scenario, source) = read_with(Path::new(&args.what), &more)?;
+    Ok(Planned { scenario, source, more: args.thresholds.clone(), target })
 }
 
 /// What `--threshold` says.
@@ -122,6 +123,7 @@ fn url_load(args: &LoadArgs, url: Url, thresholds: Vec<Threshold>) -> UrlLoad {
         warmup: own.warmup.clone().unwrap_or_else(|| WARMUP.to_owned()),
         duration: own.duration.clone().unwrap_or_else(|| DURATION.to_owned()),
         payload: own.payload.clone(),
+        slo_p99: None,
         thresholds,
     }
 }

@@ -4,13 +4,22 @@ use std::fmt::Write as _;
 
 use weir_load::{
     Recorder, StepRecord,
+    outcome::Counts,
     record::Verdict,
     recorder::{HistogramError, Percentile, Tail},
     threshold::Judged,
 };
 
-/// Rows of the histogram.
-const ROWS: u32 = 10;
+/// Lines of a terminal, of which the path of the page and the prompt need one each.
+const LINES_MAX: usize = 24 - 2;
+/// Columns of a terminal.
+const COLUMNS: usize = 80;
+/// Columns before the values.
+const NAMES: usize = 16;
+/// Rows of the histogram: fewer where thresholds need the lines.
+const ROWS: std::ops::RangeInclusive<usize> = 5..=10;
+/// Lines of the histogram around its rows.
+const HEADING: usize = 2;
 /// Characters of its longest bar.
 const BAR: usize = 40;
 /// Percentiles of the row of latencies.
@@ -24,30 +33,68 @@ pub fn summary(phase: &str, record: &StepRecord, is_ascii: bool) -> Result<Strin
     let sojourn = Recorder::from_summary(&latency.sojourn)?;
     let mut rows = vec![("verdict", worth(verdict))];
     rows.extend(advice(verdict).map(|words| ("", words.to_owned())));
-    rows.extend(thresholds.iter().enumerate().map(|(at, one)| (if at == 0 { "thresholds" } else { "" }, judged(one))));
+    let judged = thresholds.iter().map(|one| judged(one, counts));
+    rows.extend(judged.enumerate().map(|(at, text)| (if at == 0 { "thresholds" } else { "" }, text)));
+    let offered = load.offered.map_or("as fast as it answers".to_owned(), |rate| format!("offered {rate}/s"));
+    let (completed, sent, late) = (counts.completed, counts.sent, counts.late);
     rows.extend([
-        ("target", format!("{}, {} connections", record.identity.arm, load.connections)),
-        ("offered", load.offered.map_or("as fast as it answers".to_owned(), |rate| format!("{rate}/s"))),
-        ("sent", format!("{} ({})", counts.sent, per_second(counts.sent))),
-        ("completed", format!("{} ({}), {} late", counts.completed, per_second(counts.completed), counts.late)),
-        ("refused", refused(record)),
-        ("errors", errors(record)),
+        ("target", format!("{}, {} connections, {offered}", record.identity.arm, load.connections)),
         (
-            "not sent",
-            format!("{} for the target, {} for the generator", counts.skipped_backlog, counts.skipped_generator),
+            "completed",
+            format!("{completed} of {sent} sent ({}), {late} late, {}", per_second(completed), checked(record)),
         ),
-        ("checked", format!("{} ({} race-suspect)", counts.integrity.checked, counts.integrity.race_suspect)),
+        ("errors", errors(record)),
     ]);
-    rows.extend(["latency", ""].into_iter().zip(percentiles(&sojourn)).filter(|(_, text)| !text.is_empty()));
-    rows.push(("service", format!("p99 {}, from sent to answered", percentile(&latency.service)?)));
-    rows.push(("generator", generator(record)?));
-    let mut text = format!("{} / {phase}: {} loop, {:.1} s\n", record.identity.row, load.mode, load.window_s);
-    for (name, value) in rows {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "  {name:<13} {value}");
+    if counts.shed_total() > 0 {
+        rows.push(("refused", refused(record)));
     }
-    text.push_str(&histogram(&sojourn, is_ascii));
+    if counts.skipped() > 0 {
+        let (target, generator) = (counts.skipped_backlog, counts.skipped_generator);
+        rows.push(("not sent", format!("{target} for the target, {generator} for the generator")));
+    }
+    rows.extend(["latency", ""].into_iter().zip(percentiles(&sojourn)).filter(|(_, text)| !text.is_empty()));
+    rows.push(("parts", parts(record)?));
+    let mut text =
+        wrapped("", &format!("{} / {phase}: {} loop, {:.1} s", record.identity.row, load.mode, load.window_s));
+    rows.iter().for_each(|(name, value)| text.push_str(&wrapped(&format!("  {name:<13} "), value)));
+    let left = LINES_MAX.saturating_sub(text.lines().count() + HEADING);
+    text.push_str(&histogram(&sojourn, left.clamp(*ROWS.start(), *ROWS.end()) as u32, is_ascii));
     Ok(text)
+}
+
+/// `value` behind `name`, in lines that fit, broken between words and within those that are longer than a line.
+fn wrapped(name: &str, value: &str) -> String {
+    let mut text = name.to_owned();
+    let mut column = name.len();
+    for (at, word) in value.split(' ').enumerate() {
+        let letters: Vec<char> = word.chars().collect();
+        if at > 0 && column + 1 + letters.len().min(COLUMNS - NAMES) <= COLUMNS {
+            text.push(' ');
+            column += 1;
+        } else if at > 0 {
+            column = COLUMNS;
+        }
+        for part in letters.chunks(COLUMNS - NAMES) {
+            if column + part.len() > COLUMNS {
+                let _ = write!(text, "\n{:NAMES$}", "");
+                column = NAMES;
+            }
+            text.extend(part);
+            column += part.len();
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// Replies with right contents.
+fn checked(record: &StepRecord) -> String {
+    let integrity = &record.counts.integrity;
+    match (record.load.is_status_only, integrity.race_suspect) {
+        (true, _) => "checked: status only".to_owned(),
+        (false, 0) => format!("{} checked", integrity.checked),
+        (false, suspect) => format!("{} checked ({suspect} race-suspect)", integrity.checked),
+    }
 }
 
 /// Clean or not, by the reason's own name.
@@ -65,7 +112,7 @@ fn advice(verdict: &Verdict) -> Option<&'static str> {
     Some(match reason {
         "generator-lag" => "the generator sent late: lower the rate, or give it more CPU",
         "generator-cpu" => "a core of the generator was full: raise shards or processes",
-        "connections" => "connections were lost during the run",
+        "connections" => "the target dropped connections during the run",
         "unchecked" => "too few replies were checked",
         "samples" => "too few requests completed for a p99: send for longer",
         "mix-up" => "a reply of another connection came back",
@@ -80,32 +127,29 @@ fn advice(verdict: &Verdict) -> Option<&'static str> {
 }
 
 /// `met     p99<5ms           1.20 ms`
-fn judged(judged: &Judged) -> String {
-    let word = match judged.is_met {
-        Some(true) => "met",
-        Some(false) => "MISSED",
-        None => "unknown",
-    };
-    let value = judged.value.map_or("too few samples".to_owned(), |value| {
-        if judged.threshold.starts_with("errors") {
-            format!("{:.3} %", value * 1e2)
-        } else if judged.threshold.starts_with("rate") {
-            format!("{value:.1}/s")
-        } else {
-            Percentile::Micros(value as u64).to_string()
-        }
-    });
-    format!("{word:<7} {:<18} {value}", judged.threshold)
+fn judged(judged: &Judged, counts: &Counts) -> String {
+    let value = judged.value.map_or_else(
+        || "too few completed for a figure".to_owned(),
+        |value| {
+            if judged.threshold.starts_with("errors") {
+                // The counts too: one of a million is no 0.000 %.
+                let (failed, all) = (counts.failed_by_target(), counts.meant_for_target());
+                format!("{:.3} % ({failed} of {all})", value * 1e2)
+            } else if judged.threshold.starts_with("rate") {
+                format!("{value:.1}/s")
+            } else {
+                Percentile::Micros(value as u64).to_string()
+            }
+        },
+    );
+    format!("{:<7} {:<18} {value}", judged.word(), judged.threshold)
 }
 
 /// By reason.
 fn refused(record: &StepRecord) -> String {
     let counts = &record.counts;
     let reasons: Vec<String> = counts.shed.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-    match reasons.is_empty() {
-        true => "0".to_owned(),
-        false => format!("{} ({})", counts.shed_total(), reasons.join(", ")),
-    }
+    format!("{} ({})", counts.shed_total(), reasons.join(", "))
 }
 
 /// By class.
@@ -132,29 +176,31 @@ fn percentile(summary: &weir_load::recorder::Summary) -> Result<Percentile, Hist
 
 /// Two lines: the middle, and the tail. Percentiles that too few samples stand behind are left out.
 fn percentiles(sojourn: &Recorder) -> [String; 2] {
-    let told = |tails: &[(&str, Tail)]| -> Vec<String> {
-        let known = tails.iter().filter(|(_, tail)| sojourn.percentile(*tail).micros().is_some());
-        known.map(|(name, tail)| format!("{name} {}", sojourn.percentile(*tail))).collect()
+    let known = |tails: &[(&str, Tail)]| -> Vec<String> {
+        let enough = tails.iter().filter(|(_, tail)| sojourn.percentile(*tail).micros().is_some());
+        enough.map(|(name, tail)| format!("{name} {}", sojourn.percentile(*tail))).collect()
     };
     let (middle, tail) = TAILS.split_at(3);
-    let mut middle = told(middle);
+    let mut middle = known(middle);
     if middle.is_empty() {
         middle.push(sojourn.percentile(Tail::P50).to_string());
     }
     let longest = (sojourn.n() > 0).then(|| format!("max {}", Percentile::Micros(sojourn.max_micros())));
-    [middle.join(", "), told(tail).into_iter().chain(longest).collect::<Vec<_>>().join(", ")]
+    [middle.join(", "), known(tail).into_iter().chain(longest).collect::<Vec<_>>().join(", ")]
 }
 
-fn generator(record: &StepRecord) -> Result<String, HistogramError> {
+/// Latency without the wait for a connection, and the lateness and cost of the generator.
+fn parts(record: &StepRecord) -> Result<String, HistogramError> {
     let party = record.resources.parties.get("generator");
     let cpu = party.and_then(|party| party.cpu_us_per_req);
-    let cpu = cpu.map_or("CPU n/a".to_owned(), |micros| format!("CPU {micros:.2} us per request"));
-    Ok(format!("{cpu}, lag p99 {}", percentile(&record.latency.generator_lag)?))
+    let cpu = cpu.map_or("CPU n/a".to_owned(), |micros| format!("CPU {micros:.2} us/req"));
+    let (service, lag) = (percentile(&record.latency.service)?, percentile(&record.latency.generator_lag)?);
+    Ok(format!("service p99 {service}, generator lag p99 {lag}, {cpu}"))
 }
 
 /// A line per bucket: its upper bound, a bar, the count and the share.
-fn histogram(sojourn: &Recorder, is_ascii: bool) -> String {
-    let buckets = sojourn.buckets(ROWS);
+fn histogram(sojourn: &Recorder, rows: u32, is_ascii: bool) -> String {
+    let buckets = sojourn.buckets(rows);
     let Some(most) = buckets.iter().map(|bucket| bucket.count).max() else { return String::new() };
     let sign = if is_ascii { "#" } else { "■" };
     let mut text = "\n  latency up to\n".to_owned();
@@ -173,7 +219,7 @@ fn histogram(sojourn: &Recorder, is_ascii: bool) -> String {
 mod tests {
     use std::time::Duration;
 
-    use weir_load::{Outcome, Stamps, Threshold};
+    use weir_load::{ErrorClass, Integrity, Outcome, Stamps, Threshold};
 
     use super::*;
 
@@ -199,7 +245,7 @@ mod tests {
             outcome.sent();
             let micros = 100.0 * 1_000_f64.powf(at as f64 / count.max(2) as f64);
             let stamps = Stamps { intended: 0, ready: 0, sent: 0, completed: (micros * 1e3) as u64 };
-            outcome.answered(&stamps, None);
+            outcome.answered(&stamps, Some(Integrity::Ok));
         }
         record.counts = outcome.counts.clone();
         record.latency = weir_load::record::Latency::of(&outcome.latencies);
@@ -210,32 +256,81 @@ mod tests {
         summary("load", record, is_ascii).expect("whole histograms")
     }
 
-    #[test]
-    fn a_summary_fits_a_screen_of_80_columns_and_its_bars_are_ascii_where_no_terminal_is() {
-        let mut record = record(20_000);
-        record.counts.shed.insert("status_503".to_owned(), 12);
-        record.counts.errors.status = 123_456;
-        record.counts.errors.timeout = 1_234;
-        let gates: Vec<Threshold> =
-            ["p99<5ms", "errors<0.1%", "rate>10"].map(|one| one.parse().expect("right")).to_vec();
+    /// `count` more requests that failed, so that the counts of a record still add up.
+    fn fail(record: &mut StepRecord, class: ErrorClass, count: u64) {
+        let mut outcome = record.outcome().expect("whole histograms");
+        (0..count).for_each(|_| {
+            outcome.intended();
+            outcome.sent();
+            outcome.failed(class, None);
+        });
+        record.counts = outcome.counts;
+        assert_eq!(record.counts.ended(), record.counts.intended);
+    }
+
+    fn gates(record: &mut StepRecord, texts: &[&str]) {
+        let gates: Vec<Threshold> = texts.iter().map(|one| one.parse().expect("right")).collect();
         record.judge(&gates).expect("whole histograms");
+    }
+
+    #[test]
+    fn a_summary_fits_a_terminal_of_80_by_24_and_its_bars_are_ascii_where_no_terminal_is() {
+        let mut record = record(20_000);
+        let plain = record.clone();
+        record.identity.arm = format!("{}.example:8080", "a".repeat(52));
+        for class in [ErrorClass::Transport, ErrorClass::Protocol, ErrorClass::Payload] {
+            fail(&mut record, class, 1_111);
+        }
+        fail(&mut record, ErrorClass::Status, 12_345);
+        fail(&mut record, ErrorClass::Timeout, 1_234);
+        record.verdict.not_clean_reason = Some("errors".to_owned());
+        gates(&mut record, &["p99<5ms", "errors<0.1%", "rate>10"]);
         for is_ascii in [true, false] {
-            let text = text(&record, is_ascii);
-            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-            assert!(text.lines().count() <= 32, "{text}");
-            assert_eq!(text.is_ascii(), is_ascii, "{text}");
+            for record in [&record, &plain] {
+                let text = text(record, is_ascii);
+                assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+                assert!(text.lines().count() <= 22, "{text}");
+                assert_eq!(text.is_ascii(), is_ascii, "{text}");
+            }
         }
         let text = text(&record, true);
         for row in [
             "MISSED  p99<5ms",
-            "met     errors<0.1%        0.000 %",
+            "MISSED  errors<0.1%        45.817 % (16912 of 36912)",
             "met     rate>10",
-            "refused       12 (status_503 12)",
-            "errors        124690 (status 123456, timeout 1234)",
+            "errors        16912 (connection 1111, protocol 1111, status 12345, timeout\n                1234, wrong content 1111)",
+            "completed     20000 of 36912 sent (2000/s), 0 late, 20000 checked",
             "latency       p50 3.16 ms",
         ] {
             assert!(text.contains(row), "{row} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_share_stands_beside_its_counts_and_a_status_is_no_checked_body() {
+        let mut record = record(200_000);
+        record.load.is_status_only = true;
+        record.counts.integrity.checked = 0;
+        fail(&mut record, ErrorClass::Status, 1);
+        (record.counts.skipped_backlog, record.counts.intended) = (2, record.counts.intended + 2);
+        record.counts.shed.insert("status_503".to_owned(), 3);
+        record.counts.intended += 3;
+        gates(&mut record, &["errors==0"]);
+        let text = text(&record, true);
+        assert!(text.contains("MISSED  errors==0          0.003 % (6 of 200006)"), "{text}");
+        assert!(text.contains("not sent      2 for the target, 0 for the generator"), "{text}");
+        assert!(text.contains("refused       3 (status_503 3)"), "{text}");
+        assert!(text.contains("checked: status only"), "{text}");
+    }
+
+    #[test]
+    fn a_target_that_completes_nothing_misses_and_says_why() {
+        let mut record = record(0);
+        fail(&mut record, ErrorClass::Status, 2_000);
+        record.verdict.not_clean_reason = Some("errors".to_owned());
+        gates(&mut record, &["p99<5ms"]);
+        let text = text(&record, true);
+        assert!(text.contains("MISSED  p99<5ms            too few completed for a figure"), "{text}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The bracket of a search that found no knee.
 
 use super::systems::{capped, search};
+use crate::bracket::Bracket;
 use crate::judge::{Finding, NotClean, Verdict};
 use crate::knee::{Knee, Outcome};
 
@@ -18,7 +19,12 @@ fn a_verified_knee_needs_no_bracket_and_an_unstable_search_has_one() {
     let (low, high) = (bracket.clean.expect("clean"), bracket.not_clean.expect("not clean"));
     assert!(low.rate <= 130_000.0 && high.rate > 125_000.0 && low.rate < high.rate, "{bracket}");
     assert!(low.clean == low.trials && high.clean == 0, "{bracket}");
-    assert!(bracket.to_string().contains("trials clean) to "), "{bracket}");
+    let text = bracket.to_string();
+    assert!(text.starts_with("clean up to ") && text.contains(" trials), not clean from "), "{text}");
+    let high = Bracket { clean: None, ..bracket }.to_string();
+    assert!(high.starts_with("not clean from ") && !high.contains("up to"), "{high}");
+    let low = Bracket { not_clean: None, ..bracket }.to_string();
+    assert!(low.starts_with("clean up to ") && !low.contains("not clean"), "{low}");
 }
 
 #[test]

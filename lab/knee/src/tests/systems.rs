@@ -26,7 +26,7 @@ pub fn healthy(run: &Run) -> Trial {
         intended,
         completed: intended,
         errors: Errors::default(),
-        integrity: Integrity { checked: intended, failed: 0, mix_ups: 0 },
+        integrity: Integrity { checked: intended, failed: 0, mix_ups: 0, is_status_only: false },
         latency: Latency { sojourn_p50_us: 80, sojourn_p99_us: BASE_P99_US, lag_p99_us: 20, lag_max_us: 900 },
         is_steady: true,
         resources: Resources {

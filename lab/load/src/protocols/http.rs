@@ -142,7 +142,7 @@ impl Bodies {
 impl Expectation for Bodies {
     fn check(&self, place: Place, body: &[u8]) -> Option<Integrity> {
         if self.has_any_length {
-            return Some(Integrity::Ok);
+            return None;
         }
         let (size, word) = self.of(place.at);
         if body.len() != size {
@@ -215,14 +215,16 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_path_without_a_size_takes_a_body_of_any_length() {
+    fn a_path_without_a_size_takes_a_body_of_any_length_and_counts_none_as_checked() {
         let source =
             "name = \"s\"\nprotocol = \"http1\"\nrequest.path = \"/a\"\n[[phase]]\nrate = 10\nduration = \"1s\"\n";
         let scenario = scenario::parse("s.toml", source).expect("right");
         let requests = Requests::build(&scenario, Shard::ONLY, 5);
         for body in [&b""[..], b"any", &[b'x'; 100_000]] {
-            assert_eq!(requests.check(3, body), Some(Integrity::Ok));
+            assert_eq!(requests.check(3, body), None);
         }
+        let load = crate::record::Load::of(&scenario, &scenario.phases[0]);
+        assert_eq!((load.is_status_only, &*load.payload), (true, "any length"));
     }
 
     #[test]

@@ -63,6 +63,7 @@ fn record(outcome: &Outcome) -> StepRecord {
         verdict: Verdict {
             valid: true,
             invalid_reason: None,
+            failed_checks: Vec::new(),
             class: Some(Class::NotClean),
             not_clean_reason: Some("shed".to_owned()),
             stop_reason: None,

@@ -42,15 +42,23 @@ const WARMUP: Duration = Duration::from_secs(5);
 /// # Errors
 /// All mistakes of the text at once, each with its place and its remedy.
 pub fn parse(file: &str, source: &str) -> Result<Scenario, Mistakes> {
+    parse_with(file, source, &[])
+}
+
+/// As [`parse`], with further thresholds, which mean the same as those of the text.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with(file: &str, source: &str, more: &[Threshold]) -> Result<Scenario, Mistakes> {
     let problems = Problems::new(file, source);
-    let scenario = read(source, &problems);
+    let scenario = read(source, more, &problems);
     match scenario {
         Some(scenario) if problems.is_empty() => Ok(scenario),
         _ => Err(problems.finish()),
     }
 }
 
-fn read(source: &str, problems: &Problems<'_>) -> Option<Scenario> {
+fn read(source: &str, more: &[Threshold], problems: &Problems<'_>) -> Option<Scenario> {
     if source.len() > FILE_BYTES_MAX {
         let what = format!("the scenario has more than {FILE_BYTES_MAX} bytes");
         problems.add(&(0..0), what, "is it the right file?");
@@ -66,12 +74,12 @@ fn read(source: &str, problems: &Problems<'_>) -> Option<Scenario> {
         return None;
     }
     let root = Table::root(document.get_ref(), problems);
-    let scenario = read_root(&root, problems);
+    let scenario = read_root(&root, more, problems);
     root.finish();
     scenario
 }
 
-fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
+fn read_root(root: &Table<'_>, more: &[Threshold], problems: &Problems<'_>) -> Option<Scenario> {
     let name = root.need("name", "\"redis-get-64b\"").and_then(|node| name(&node));
     let words: Vec<_> = protocols::ALL.iter().map(|protocol| (protocol.word(), *protocol)).collect();
     let protocol = root.need("protocol", "\"redis\"").and_then(|node| node.choice(&words));
@@ -86,7 +94,7 @@ fn read_root(root: &Table<'_>, problems: &Problems<'_>) -> Option<Scenario> {
         problems.add(&root.span_of("shards"), what, "each shard needs a connection: raise one or lower the other");
     }
     let pipeline = read_depth(root, protocol);
-    let thresholds = read_thresholds(root);
+    let thresholds = read_thresholds(root).map(|own| [&own, more].concat());
     let (slo_p99, late_limit) = read_limits(root, thresholds.as_deref().unwrap_or_default());
     let payload = read_payload(root);
     let integrity = or_default(root.get("integrity"), true, |node| node.boolean());
@@ -231,11 +239,10 @@ fn read_thresholds(root: &Table<'_>) -> Option<Vec<Threshold>> {
     })
 }
 
-/// The objective, if there is one, and the late limit. A threshold that bounds the p99 is the objective of a scenario that
-/// names no other, so that both say the same of a run.
+/// The objective, if there is one, and the late limit. The lowest bound that a threshold sets to the p99 is the objective of a
+/// scenario that names no other, so that verdict and thresholds agree.
 fn read_limits(root: &Table<'_>, thresholds: &[Threshold]) -> (Option<Option<Duration>>, Option<Duration>) {
-    let bound = thresholds.iter().find_map(Threshold::p99_micros_max);
-    let implied = bound.map(|micros| Duration::from_micros(micros as u64)).filter(|slo| LIMITS.contains(slo));
+    let implied = thresholds.iter().filter_map(Threshold::p99_max).min().filter(|slo| LIMITS.contains(slo));
     let slo_p99 = or_default(root.get("slo_p99"), implied, |node| node.duration(LIMITS).map(Some));
     let default = Scenario::late_limit_for(slo_p99.flatten());
     let late_limit = or_default(root.get("late_limit"), default, |node| {

@@ -153,10 +153,26 @@ fn thresholds_gate_and_a_bound_on_the_p99_is_the_latency_target() {
     assert_eq!(scenario.slo_p99, Some(Duration::from_millis(5)));
     let explicit = with("slo_p99 = \"2ms\"\nthreshold = [\"rate>1k\"]\n");
     assert_eq!(gates(&explicit), ["rate>1k", "p99<=2ms"]);
+    let looser = with("slo_p99 = \"2ms\"\nthreshold = [\"p99<5ms\"]\n");
+    assert_eq!(gates(&looser), ["p99<5ms", "p99<=2ms"], "one does not replace the other");
+    let same = with("slo_p99 = \"5ms\"\nthreshold = [\"p99<5ms\"]\n");
+    assert_eq!(gates(&same), ["p99<5ms"]);
     assert_eq!(gates(SMALL), Vec::<String>::new());
     let found = mistakes(&with("threshold = [\"p99<5\", \"p98<1ms\", 3]\n"));
     assert_eq!(found.len(), 3, "{found:#?}");
     assert!(found[0].contains("`threshold[0]` is no threshold: threshold \"p99<5\""), "{found:#?}");
+}
+
+#[test]
+fn a_threshold_of_the_command_line_means_the_same_as_one_of_the_file() {
+    let more: Vec<Threshold> = ["p99<1s", "p99<500ms", "max<60s"].map(|one| one.parse().expect("right")).to_vec();
+    let given = parse_with("s.toml", SMALL, &more).expect("right");
+    let written = parse("s.toml", &with("threshold = [\"p99<1s\", \"p99<500ms\", \"max<60s\"]\n")).expect("right");
+    assert_eq!(given, written);
+    // The lowest bound is the target, and the late limit follows from it.
+    assert_eq!((given.slo_p99, given.late_limit), (Some(Duration::from_millis(500)), Duration::from_secs(10)));
+    let explicit = parse_with("s.toml", &with("slo_p99 = \"2ms\"\n"), &more).expect("right");
+    assert_eq!((explicit.slo_p99, explicit.late_limit), (Some(Duration::from_millis(2)), Duration::from_secs(1)));
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub struct Request {
     pub scenario: Scenario,
     /// Its text.
     pub source: String,
+    /// Thresholds of the command line, which the text does not have.
+    pub thresholds: Vec<String>,
     /// Where to send the load.
     pub target: Address,
     /// How many, at least 1 and at most one per shard.
@@ -138,6 +140,7 @@ impl Crew {
                 part: part.to_string(),
                 target: request.target.to_string(),
                 scenario: request.source.clone(),
+                thresholds: request.thresholds.clone(),
             }))?;
             members.push(member);
         }

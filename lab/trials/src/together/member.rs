@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
 use weir_engine::settings::Address;
-use weir_load::{Barrier, Event, Part, RunError, Scenario, Start, run_part, scenario};
+use weir_load::{Barrier, Event, Part, RunError, Scenario, Start, Threshold, run_part, scenario};
 
 use super::protocol::{self, Job, Order, Report};
 
@@ -58,7 +58,8 @@ fn read(job: &Job) -> Result<(Part, Address, Scenario)> {
     }
     let part = Part::from_str(&job.part).map_err(|error| anyhow!("part {:?}: {error}", job.part))?;
     let target = Address::from_str(&job.target).map_err(|error| anyhow!("target {:?}: {error}", job.target))?;
-    let scenario = scenario::parse("the scenario", &job.scenario)?;
+    let more = job.thresholds.iter().map(|text| text.parse::<Threshold>()).collect::<Result<Vec<_>, _>>()?;
+    let scenario = scenario::parse_with("the scenario", &job.scenario, &more)?;
     Ok((part, target, scenario))
 }
 

@@ -57,6 +57,8 @@ pub struct Job {
     pub target: String,
     /// Text of the scenario: that of the conductor, whatever became of the file.
     pub scenario: String,
+    /// Thresholds of the command line, beside those of the scenario.
+    pub thresholds: Vec<String>,
 }
 
 /// From a process.
