@@ -380,8 +380,14 @@ fn haproxy_and_weir_with_its_configuration_answer_alike() {
     let [theirs, ours] = pair.both("GET /old?q=1 HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n");
     let to = |response: &Response| response.field("location").unwrap_or_default();
     assert!(to(&theirs).ends_with("/new") && to(&ours).ends_with("/new?q=1"), "{} {}", to(&theirs), to(&ours));
-    let known =
-        ["a redirect keeps the query", "before all rules of the listener", "is closed to all", "notes: they are"];
+    let known = [
+        "a redirect keeps the query",
+        "before all rules of the listener",
+        "is closed to all",
+        // A prefix in place of another, and a regex that is tried before it.
+        "requests that also match `http-request redirect prefix /new if { path_beg /front }`",
+        "notes: they are",
+    ];
     let unknown: Vec<&str> =
         pair.imported.notes.lines().filter(|note| !known.iter().any(|known| note.contains(known))).collect();
     assert!(unknown.is_empty(), "every line has a counterpart: {unknown:#?}");
