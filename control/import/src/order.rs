@@ -18,14 +18,17 @@ const ROUTES_MAX: usize = 512;
 /// what differs.
 const COMPARISONS_MAX: u64 = 2_000_000;
 
-/// Comparisons that may still be made.
-struct Budget(Cell<u64>);
+/// Comparisons that may still be made, and the regexes that they have compiled.
+struct Budget {
+    comparisons: Cell<u64>,
+    regexes: paths::Regexes,
+}
 
 impl Budget {
     /// Takes so many. False: none are left.
     fn take(&self, count: usize) -> bool {
-        self.0.set(self.0.get().saturating_sub(count as u64));
-        self.0.get() > 0
+        self.comparisons.set(self.comparisons.get().saturating_sub(count as u64));
+        self.comparisons.get() > 0
     }
 }
 
@@ -67,7 +70,7 @@ fn is_under(host: &str, wide: &str) -> bool {
 /// The routes of rules in order. A rule that an earlier one hides is left out where it is hidden; where Weir would try a later one
 /// first, a note says so.
 pub(crate) fn first_match(rules: Vec<Rule>) -> Vec<Route> {
-    let budget = Budget(Cell::new(COMPARISONS_MAX));
+    let budget = Budget { comparisons: Cell::new(COMPARISONS_MAX), regexes: paths::Regexes::default() };
     let mut kept = without_hidden(rules, covers);
     let is_settled = kept.len() <= ROUTES_MAX && {
         add_meetings(&mut kept, &budget);
@@ -142,7 +145,7 @@ fn next_meeting(rules: &[Rule], budget: &Budget) -> Option<(usize, Route)> {
             return None;
         }
         for (behind, later) in rules.iter().enumerate().skip(at + 1) {
-            if !is_inverted(&earlier.route, &later.route) {
+            if !is_inverted(&earlier.route, &later.route, budget) {
                 continue;
             }
             if let Some(meeting) = meeting(&earlier.route, &later.route)
@@ -156,9 +159,9 @@ fn next_meeting(rules: &[Rule], budget: &Budget) -> Option<(usize, Route)> {
 }
 
 /// Whether Weir would try the later one first for requests of both, and that makes a difference.
-fn is_inverted(earlier: &Route, later: &Route) -> bool {
+fn is_inverted(earlier: &Route, later: &Route, budget: &Budget) -> bool {
     let differs = || earlier.target != later.target || earlier.more != later.more;
-    rank(later) < rank(earlier) && differs() && overlap(earlier, later)
+    rank(later) < rank(earlier) && differs() && overlap(earlier, later, &budget.regexes)
 }
 
 /// The requests of both rules, going where the earlier one goes; `None`: no route has such conditions.
@@ -250,10 +253,10 @@ fn settle(rules: &mut [Rule], budget: &Budget) -> bool {
         for earlier in 0..later {
             let (before, after) = (&rules[earlier].route, &rules[later].route);
             let differs = before.target != after.target || before.more != after.more;
-            if differs && overlap(before, after) && rank(after) == rank(before) {
+            if differs && overlap(before, after, &budget.regexes) && rank(after) == rank(before) {
                 (is_equal[earlier], is_equal[later]) = (true, true);
             }
-            if !is_inverted(before, after) || is_settled(&rules[..later], before, after, budget) {
+            if !is_inverted(before, after, budget) || is_settled(&rules[..later], before, after, budget) {
                 continue;
             }
             let why = format!(

@@ -1,7 +1,7 @@
 //! Which requests a route takes: of two routes, whether one takes all or some of the other's, and which is tried first.
 
 use crate::model::{PathMatch, Route};
-use crate::paths;
+use crate::paths::{self, Regexes};
 
 /// The host of requests that no other host is for.
 pub(crate) const ANY: &str = "*";
@@ -59,12 +59,12 @@ fn is_below(path: &str, folder: &str) -> bool {
 }
 
 /// Whether a request may match both, as far as hosts, paths and methods say.
-pub(crate) fn overlap(one: &Route, other: &Route) -> bool {
+pub(crate) fn overlap(one: &Route, other: &Route, regexes: &Regexes) -> bool {
     let hosts = hosts_of(one).iter().any(|host| has_host(other, host));
     let methods = one.methods.is_empty()
         || other.methods.is_empty()
         || one.methods.iter().any(|method| other.methods.contains(method));
-    hosts && methods && paths_overlap(&one.path, &other.path)
+    hosts && methods && paths_overlap(&one.path, &other.path, regexes)
 }
 
 /// The text with which all paths of a match begin.
@@ -77,11 +77,11 @@ fn begin_of(path: &PathMatch) -> String {
     }
 }
 
-fn paths_overlap(one: &PathMatch, other: &PathMatch) -> bool {
+fn paths_overlap(one: &PathMatch, other: &PathMatch, regexes: &Regexes) -> bool {
     match (one, other) {
         (PathMatch::Any, _) | (_, PathMatch::Any) => true,
         (PathMatch::Regex(regex), PathMatch::Exact(path)) | (PathMatch::Exact(path), PathMatch::Regex(regex)) => {
-            paths::is_whole_match(regex, path)
+            regexes.is_whole_match(regex, path)
         }
         (PathMatch::Regex(regex), other) | (other, PathMatch::Regex(regex)) => {
             let (begin, text) = (paths::literal_prefix(regex), begin_of(other));

@@ -85,14 +85,14 @@ pub(crate) fn unpadded(regex: &str) -> &str {
 /// Compiled regexes that are kept: one is compared with many paths.
 const COMPILED_MAX: usize = 1024;
 
-thread_local! {
-    /// By its text; `None`: it cannot be read.
-    static COMPILED: RefCell<HashMap<String, Option<Regex>>> = RefCell::new(HashMap::new());
-}
+/// Compiled regexes by their text; `None`: it cannot be read.
+#[derive(Default)]
+pub(crate) struct Regexes(RefCell<HashMap<String, Option<Regex>>>);
 
-/// Whether a regex matches all of a path. One that cannot be read matches, so that nobody relies on it.
-pub(crate) fn is_whole_match(regex: &str, path: &str) -> bool {
-    COMPILED.with_borrow_mut(|compiled| {
+impl Regexes {
+    /// Whether a regex matches all of a path. One that cannot be read matches, so that no rule relies on it.
+    pub(crate) fn is_whole_match(&self, regex: &str, path: &str) -> bool {
+        let mut compiled = self.0.borrow_mut();
         if compiled.len() >= COMPILED_MAX {
             compiled.clear();
         }
@@ -102,7 +102,7 @@ pub(crate) fn is_whole_match(regex: &str, path: &str) -> bool {
         }
         let known = compiled.get(regex).and_then(Option::as_ref);
         known.is_none_or(|whole| whole.is_match(encoded(path).as_bytes()))
-    })
+    }
 }
 
 /// The text with which all that a regex matches begins, as far as it is easily seen.
